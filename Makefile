@@ -20,12 +20,14 @@ test: packages
 test-all: packages
 	$(MAKE) --no-print-directory -j 2 check all-tests
 
-# Tests that measure time come after the others, one after another.
+# Tests that measure time come after the others, one after another. None of them may hang: a process
+# that takes three minutes for one test shows where it waits, and ends.
 PYTEST := $(BIN)/python -m pytest
-BESIDE := --numprocesses 2 --dist loadfile
+BESIDE := --numprocesses 3 --dist loadfile
+LIMIT := -o faulthandler_timeout=180 -o faulthandler_exit_on_timeout=true
 fast-tests:
-	$(PYTEST) -m "not serial" $(BESIDE)
-	$(PYTEST) -m serial
+	$(PYTEST) -m "not serial" $(BESIDE) $(LIMIT)
+	$(PYTEST) -m serial $(LIMIT)
 all-tests:
 	$(PYTEST) --sweep -m "not serial" $(BESIDE)
 	$(PYTEST) --sweep -m serial
@@ -35,6 +37,9 @@ test-milvus: $(VENV)/testing
 	$(PYTHON) -m venv build/milvus
 	build/milvus/bin/pip install --quiet --disable-pip-version-check --no-deps milvus==2.3.5
 	$(BIN)/python -m tests.tools.milvus_server build/milvus/bin/python
+	$(PYTHON) -m venv build/milvus-core
+	build/milvus-core/bin/pip install --quiet --disable-pip-version-check --no-deps milvus-lite==2.5.1
+	$(BIN)/python -m tests.tools.milvus_core build/milvus-core/bin/python
 
 packages: $(VENV)/testing
 	tests/tools/system_packages.sh redis-server chromium promtool groff pg_ctlcluster openssl

@@ -10,7 +10,7 @@ from benchmarks.ablation import table as ablation_table
 from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
 from benchmarks.comparison import record as models
-from benchmarks.engines import encoding_on_ray, latency
+from benchmarks.engines import cluster, encoding_on_ray, latency, words
 from benchmarks.pretraining import order
 from benchmarks.pretraining import table as pretraining_table
 from benchmarks.quality import (
@@ -60,6 +60,9 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "engines": latency.table,
     "engines-server": latency.table,
     encoding_on_ray.BENCHMARK: encoding_on_ray.table,
+    cluster.BENCHMARK: cluster.table,
+    "engines-words": words.table,
+    "engines-words-server": words.table,
     reliability.MODEL: reliability.table,
     reliability.SWAPS: reliability.table,
     reliability.KILLS: reliability.table,

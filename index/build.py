@@ -22,7 +22,7 @@ from index.corpus.reader import Corpus, count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
-from index.lexical.lexical_index import MAX_DRIFT
+from index.lexical.title_refresh import MAX_DRIFT
 from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.document_store import SQLiteDocumentStore

@@ -25,6 +25,7 @@ from service.background.maintenance import Maintenance
 from service.background.recall_monitor import RecallMonitor
 from service.errors import CollectionNotFoundError, NotReadyError
 from service.feedback.store import FeedbackStore
+from service.files.reading import SentFiles
 from service.jobs.runner import Jobs
 from service.limits.admission import Admission
 from service.limits.rate_limit import RateLimiter
@@ -57,6 +58,7 @@ class Engine:
         encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
         exports: the limit on exports that wait for their first part.
         listeners: the limit on clients that listen to events.
+        files: reads files that clients send.
         exporter: the one thread that reads exports, so that they delay no search.
         readers: the threads that tokenise, search and read the stores.
         changer: the one thread that creates and removes collections.
@@ -76,6 +78,7 @@ class Engine:
     encode_cache: EncodeCache | None
     exports: Admission
     listeners: Admission
+    files: SentFiles
     exporter: ThreadPoolExecutor
     readers: ThreadPoolExecutor
     changer: ThreadPoolExecutor
@@ -261,21 +264,26 @@ def record_readiness(engine: Engine) -> None:
 def degraded_parts(engine: Engine) -> list[str]:
     """Return what is not well, although requests are answered.
 
-    Redis is down, the engine of the vectors fails, a lexical index is being made, all places of
-    active requests are taken, the disk is full or failed, documents were found to be damaged, or a
-    collection cannot be used.
+    Redis is down, the engine of the vectors or of the words fails, a lexical index is being made,
+    all places of active requests are taken, the disk is full or failed, documents were found to be
+    damaged, or a collection cannot be used.
     """
     opened = engine.collections.opened()
     parts = {
         "redis": engine.redis is not None and not engine.redis.available,
         "vectors": any(one.data.index.problem is not None for one in opened),
-        "lexical": any(one.data.store.lexical.making for one in opened),
+        "lexical": any(map(_words_fail, opened)),
         "active_requests": engine.admission.full_seconds > 0,
         "storage": any(map(_storage_fails, opened)),
         "damaged_documents": any(len(one.data.store.damage) for one in opened),
     }
     unusable = [f"collection {name}" for name in engine.collections.unusable()]
     return [*(name for name, fails in parts.items() if fails), *unusable]
+
+
+def _words_fail(collection: Collection) -> bool:
+    words = collection.data.store.lexical
+    return words.making or words.problem is not None
 
 
 def _storage_fails(collection: Collection) -> bool:

@@ -46,6 +46,7 @@ RejectionReason = Literal[
     "deadline",
     "active_requests",
     "exports",
+    "files",
     "listeners",
     "jobs",
     "client_jobs",

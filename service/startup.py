@@ -10,6 +10,7 @@ from service.collections.changes import close_collections, open_collections, sto
 from service.collections.opening import close_collection
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
+from service.files.reading import SentFiles
 from service.limits.admission import Admission
 from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter
 from service.limits.redis_client import RedisClient
@@ -56,6 +57,7 @@ def open_engine(settings: Settings) -> Engine:
             encode_cache=cache,
             exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),
             listeners=Admission(settings.max_event_listeners, "listeners"),
+            files=SentFiles(),
             exporter=ThreadPoolExecutor(1, "exporter", lower_priority),
             readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
             # Of normal priority, which the threads of a new collection inherit.
@@ -84,6 +86,7 @@ def close_engine(engine: Engine) -> None:
         engine.encode_cache.close()
     if engine.redis is not None:
         engine.redis.close()
+    engine.files.close()
     engine.exporter.shutdown(cancel_futures=True)
     engine.readers.shutdown()
     for one in collections:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,11 @@ import pytest
 # this small gain nothing from a second thread.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
+
+# Compiled modules are kept whatever the environment says: each process that a test starts would
+# compile all sources again, which takes it a second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The folders of tests are in memory where there is plenty: a disk takes minutes for their fsyncs.
 _MEMORY = Path("/dev/shm")

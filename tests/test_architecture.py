@@ -80,7 +80,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "metrics settings web",
         "telemetry",
         "background feedback jobs keys limits threads",
-        "standing workers",
+        "files standing workers",
         "engine",
         "documents encode",
         "embeddings indexing matching",
@@ -94,7 +94,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     "service.api": (
         "deps http schemas",
         "openapi",
-        "compare documents embeddings feedback index jobs ops page pairs",
+        "compare documents embeddings feedback files index jobs ops page pairs",
         "collections match",
         "similar standing",
         "app",
@@ -129,14 +129,14 @@ FACES: Mapping[str, str] = {
     "evaluation.second_stage": "alignment reranking",
     "index": "adapt build document embed errors extras id_set progress reencode",
     "index.alignment": "alignment_index refresh tables",
-    "index.corpus": "demo json_lines reader remote sql",
+    "index.corpus": "demo file_reader json_lines reader remote sql",
     "index.corpus.formats": "content files html parquet titles",
     "index.directory": (
         "backup backup_archive collections content_swap data_directory file_digest local_copy"
     ),
     "index.distributed": "cluster encoder_pool encoding_actor",
     "index.doctor": "copy_checks examine findings rebuild repair",
-    "index.lexical": "lexical_index scoring segment_files tables terms title_refresh",
+    "index.lexical": ("frequencies lexical_index scoring segment_files tables terms title_refresh"),
     "index.migration": "migrate",
     "index.near_duplicates": "families signatures tables",
     "index.postgres": (
@@ -153,9 +153,10 @@ FACES: Mapping[str, str] = {
         "schema statements"
     ),
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
-    "index.vectors.milvus": "connection engine",
+    "index.vectors.milvus": "connection engine word_collection word_follower word_index",
     "service.api": "app",
     "service.api.feedback": "routes",
+    "service.api.files": "routes",
     "service.api.http": (
         "access admission bodies collections errors hosts idempotency middleware negotiation "
         "paths problems"
@@ -174,6 +175,7 @@ FACES: Mapping[str, str] = {
     "service.collections": "changes opening",
     "service.configuration": "access names standing store vectors",
     "service.feedback": "doctor store verdict",
+    "service.files": "reading",
     "service.jobs": "doctor idempotency job runner uploads",
     "service.keys": "api_key key_file",
     "service.limits": "admission rate_limit redis_client",

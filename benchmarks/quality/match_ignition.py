@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
-from sklearn.metrics import roc_auc_score
 
 from benchmarks.common import commit, make_record, write_record
 from benchmarks.quality.match_ignition_table import table
@@ -115,6 +114,8 @@ def measure_cell(
     change: Change, test: Sequence[LabelledTexts], valid: Sequence[LabelledTexts]
 ) -> dict[str, float]:
     """Return AUC, accuracy and F1 of test pairs, and the processor time of a batch."""
+    from sklearn.metrics import roc_auc_score  # takes seconds to import
+
     model, checkpoint = change.model(), change.checkpoint
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -93,24 +93,42 @@ def serving(documents: Sequence[Document], checkpoint: Path, folder: Path) -> It
     with corpus.open("w", encoding="utf-8") as file:
         for document in documents:
             file.write(json.dumps(asdict(document)) + "\n")
-    _run("index", corpus, "--data", data, environment=_environment(checkpoint))
+    index_corpus(corpus, data, checkpoint=checkpoint)
     with started(data, checkpoint) as server:
         yield server
 
 
+def index_corpus(
+    corpus: Path,
+    data: Path,
+    *options: object,
+    checkpoint: Path,
+    more: Mapping[str, str] | None = None,
+) -> None:
+    """Run `longmatch index` in a process of its own, with `more` variables in its environment.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    environment = _environment(checkpoint) | dict(more or {})
+    _run("index", corpus, "--data", data, *options, environment=environment)
+
+
 @contextmanager
-def started(data: Path, checkpoint: Path) -> Iterator[Server]:
-    """Serve an existing data directory; the server is killed at the end.
+def started(
+    data: Path, checkpoint: Path, more: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    """Serve a data directory, with `more` variables; the server is killed at the end.
 
     Raises:
         RuntimeError: the server does not start; the message has its log.
     """
-    log, port = data.with_name("server.log"), _free_port()
+    log, port = data.with_name(f"{data.name}.log"), _free_port()
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*_COMMAND, "serve", "--data", str(data), "--port", str(port)],
             cwd=ROOT,
-            env=_environment(checkpoint) | {"LONGMATCH_LOG_LEVEL": "warning"},
+            env=_environment(checkpoint) | {"LONGMATCH_LOG_LEVEL": "warning"} | dict(more or {}),
             stdout=output,
             stderr=output,
         )

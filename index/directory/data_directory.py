@@ -18,7 +18,7 @@ index/directory/content_swap.py.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -32,6 +32,7 @@ from encoder.alignment.space import AlignmentSpace
 from encoder.checkpoint import Checkpoint
 from encoder.selection.reading_share import split_fingerprint, with_reading_share
 from index.directory.content_swap import finish_swap, swap_is_pending
+from index.directory.engines import choose_backend, open_engine
 from index.directory.file_digest import (
     DIGEST_FILE,
     DigestCheck,
@@ -43,16 +44,15 @@ from index.directory.file_digest import (
 from index.errors import DataDirectoryInUseError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.postgres.address import Database
+from index.postgres.document_store import PostgreSQLDocumentStore
 from index.replica.copied_store import CopiedDocumentStore
 from index.replica.copy_mark import check_is_no_copy, check_may_copy
 from index.replica.follower import Follower, follow_from_now
 from index.replica.opening import fetch_attachments, open_database
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
-from index.vectors.backends import EXACT, FAISS_BACKENDS, Backend
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.milvus.connection import MilvusAddress
-from index.vectors.milvus.engine import open_milvus
 from index.vectors.vector_index import Precision
 
 STORE_FILE = "store.sqlite3"
@@ -150,8 +150,9 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             a store that has none yet.
         index_precision: that the index holds vectors in; a snapshot of another one is built again.
             None for that of the snapshot, or the default if there is none.
-        milvus: that keeps the vectors to search; None for FAISS in this process. A Milvus Lite is
-            used by the process that writes only: one that reads makes an index in memory.
+        milvus: that keeps the vectors to search, and the words, if its address says so; None for
+            FAISS in this process. A Milvus Lite is used by the process that writes only: one that
+            reads makes an index in memory.
         database: that holds the documents, of which the store is a copy; None for a store of its
             own. A process that reads takes the copy as it is.
         in_background: do what may take long after opening, unless `read_only`: compare the store
@@ -176,6 +177,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             finish_swap(path, CONTENT)
             open_files.callback(_write_digests, opened)
         later = in_background and not read_only and has_digest(path / STORE_FILE)
+        engine, make_words = open_engine(path, milvus, open_files, read_only=read_only)
         if database is None or read_only:
             if not read_only:
                 check_is_no_copy(path)
@@ -188,11 +190,18 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
                 find_families=find_families,
                 space=alignment,
                 checkpoints=not later,
+                make_words=make_words,
             )
         else:
+            make = partial(
+                CopiedDocumentStore,
+                find_families=find_families,
+                space=alignment,
+                checkpoints=not later,
+                make_words=make_words,
+            )
             space = VectorSpace(fingerprint, dimension)
-            given = (path, database, space, alignment, open_files)
-            store = _open_copy(*given, find_families=find_families, later=later)
+            store = _open_copy(path, database, space, make, open_files, later=later)
         open_files.callback(store.close)
         if later and not has_digest(path / STORE_FILE):  # the copy was made anew
             later = False
@@ -205,7 +214,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             store,
             path / SNAPSHOTS_DIRECTORY,
             read_only=read_only,
-            backend=_open_backend(path, index_precision, milvus, open_files, read_only=read_only),
+            backend=choose_backend(index_precision, milvus, engine),
         )
         store.lexical.wait(LEXICAL_SECONDS)
         check, follower = None, None
@@ -252,41 +261,16 @@ def _open_copy(
     path: Path,
     database: Database,
     space: VectorSpace,
-    alignment: AlignmentSpace | None,
+    make: Callable[[Path, PostgreSQLDocumentStore], CopiedDocumentStore],
     open_files: ExitStack,
     *,
-    find_families: bool,
     later: bool,
 ) -> CopiedDocumentStore:
     """Open the copy of a database, which is closed with `open_files`; see `open_database`."""
     begin = partial(_begin, path, read_only=False, later=later)
     opened = open_database(path / STORE_FILE, database, space, begin, partial(remove_copy, path))
     open_files.callback(opened.close)  # also if the copy cannot be opened
-    return CopiedDocumentStore(
-        path / STORE_FILE,
-        opened,
-        find_families=find_families,
-        space=alignment,
-        checkpoints=not later,
-    )
-
-
-def _open_backend(
-    path: Path,
-    precision: Precision | None,
-    milvus: MilvusAddress | None,
-    open_files: ExitStack,
-    *,
-    read_only: bool,
-) -> Backend | None:
-    """Return what holds the vectors; None for FAISS in the precision of the snapshot."""
-    if milvus is None:
-        return None if precision is None else FAISS_BACKENDS[precision]
-    if read_only and milvus.is_lite:
-        return EXACT  # one process at a time has it open
-    engine = open_milvus(milvus, path, read_only=read_only)
-    open_files.callback(engine.close)
-    return engine.backend
+    return make(path / STORE_FILE, opened)
 
 
 @contextmanager

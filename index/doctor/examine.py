@@ -29,6 +29,7 @@ from index.doctor.derived_checks import examine_families, examine_metadata, exam
 from index.doctor.findings import Finding, Remedy, require_damage
 from index.doctor.store_checks import examine_database, examine_rows
 from index.doctor.vector_checks import examine_index, examine_vectors
+from index.doctor.word_checks import examine_milvus_words
 from index.errors import FingerprintMismatchError, SnapshotError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.lexical.segment_files import load_view
@@ -110,7 +111,10 @@ def _examine(
     with closing(_open_store(data, space)) as store:
         with _backend(data, milvus) as backend:
             yield from examine_index(data / SNAPSHOTS_DIRECTORY, store, backend)
-        yield from _examine_lexical_copy(data / LEXICAL_DIRECTORY)
+        if milvus is not None and milvus.words:
+            yield from examine_milvus_words(data / STORE_FILE, milvus)
+        else:
+            yield from _examine_lexical_copy(data / LEXICAL_DIRECTORY)
         if not broken and sampling.documents:
             encoder = OnnxEncoder(checkpoint, precision=sampling.precision, adapter=adapter)
             tokenizer = open_document_tokenizer(checkpoint)

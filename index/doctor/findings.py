@@ -13,6 +13,7 @@ class Remedy(Enum):
     REBUILD_INDEX = "rebuild the index"
     REBUILD_LEXICAL_INDEX = "rebuild the lexical index"
     PUBLISH_LEXICAL_INDEX = "write the copy of the lexical index again"
+    FILL_WORDS = "write the words to Milvus again"
     ALIGN = "align the documents again"
     FIND_FAMILIES = "find the families again"
     REBUILD_METADATA_VALUES = "rebuild the metadata values"

@@ -125,6 +125,9 @@ def repair(
             directory.index.rebuild()
         if remedies & {Remedy.REBUILD_LEXICAL_INDEX, Remedy.PUBLISH_LEXICAL_INDEX}:
             directory.store.lexical.publish()
+        if Remedy.FILL_WORDS in remedies:
+            progress.started("writing words to Milvus", None)
+            directory.store.lexical.rebuild()
         if directory.store.alignment.pending():
             refit_alignment(directory.store, progress)
         if Remedy.FIND_FAMILIES in remedies:

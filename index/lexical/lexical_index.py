@@ -9,7 +9,6 @@ are scored exactly, by the cosine over all terms.
 import json
 import logging
 import sqlite3
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,14 +30,14 @@ from index.lexical.scoring import (
     weigh_rows,
 )
 from index.lexical.segmented_index import SegmentedIndex
-from index.lexical.tables import read_statistics
-from index.lexical.terms import count_terms_and_titles, known_titles, with_titles
+from index.lexical.tables import JoinedTerms, read_statistics
+from index.lexical.terms import count_terms_and_titles
+from index.lexical.title_refresh import KnownTitles
 from index.lexical.view import View
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 
 LEXICAL_DIRECTORY = "lexical"  # beside the store
-MAX_DRIFT = 0.01  # share of the documents that may change before titles are read again
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
 _ROWS_A_CALL = 500
 
@@ -49,8 +48,6 @@ SELECT json_group_array(asked.key), json_group_array(term_id)
 FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
 _TERMS = """
 SELECT term_id, term FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
-_TITLES = """
-SELECT title FROM documents"""
 
 _log = logging.getLogger(__name__)
 
@@ -64,16 +61,16 @@ class LexicalMatches:
 
 
 class LexicalIndex:
-    """The lexical index of an open store. Safe to use from many threads."""
+    """The lexical index of an open store, `index.store.ports.StoredWords`; safe for threads."""
+
+    problem = None
 
     def __init__(self, connections: SQLiteConnections, path: Path) -> None:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.lexical` is one."""
         self._connections = connections
         self._path = path
         self._copy = SegmentedIndex(connections, path.with_name(LEXICAL_DIRECTORY))
-        self._reading_titles = threading.Lock()
-        self._titles = known_titles(())
-        self._titles_of = -1  # changes of the store as of which they were read
+        self._titles = KnownTitles()
 
     @property
     def changes(self) -> int:
@@ -82,32 +79,16 @@ class LexicalIndex:
             return read_statistics(connection).changes
 
     def titles(self, connection: sqlite3.Connection) -> TitleMatcher:
-        """Return the titles of the stored documents, read again when too many changed.
-
-        Some may belong to removed documents, which does no harm.
+        """Return the titles of the stored documents; see `KnownTitles.read`.
 
         Raises:
             StoreError: the file cannot be read.
         """
-        now = read_statistics(connection)
-        with self._reading_titles:
-            drift = abs(now.changes - self._titles_of)
-            if self._titles_of < 0 or drift > MAX_DRIFT * now.documents:
-                self._titles = known_titles(row[0] for row in connection.execute(_TITLES))
-                self._titles_of = now.changes
-            return self._titles
+        return self._titles.read(connection)
 
     def remember_titles(self, titles: Sequence[str], inserted: int) -> None:
-        """Add the titles of documents that were put, as reading all of them again costs seconds.
-
-        Args:
-            titles: of all documents that were put.
-            inserted: how many of these documents are new, or have a new text.
-        """
-        with self._reading_titles:
-            if self._titles_of >= 0:
-                self._titles = with_titles(self._titles, titles)
-                self._titles_of += inserted
+        """Add the titles of documents that were put; see `KnownTitles.remember`."""
+        self._titles.remember(titles, inserted)
 
     def read(self, text: str, *, title: str = "") -> LexicalQuery:
         """Reduce a text to the terms that stored documents have.
@@ -189,6 +170,14 @@ class LexicalIndex:
         except OSError as error:
             raise SnapshotError(f"{self._path}: no lexical index was written: {error}") from error
 
+    def check(self) -> None:
+        """Follow the store; nothing else can fail."""
+        self.changed()
+
+    def rebuild(self) -> None:
+        """Write the searchable copy to files again; see `publish`."""
+        self.publish()
+
     def candidates(self, query: LexicalQuery, k: int, among: IdSet | None = None) -> Int64:
         """Return k or more documents that share the heaviest terms of a query, Int64[N], ascending.
 
@@ -217,7 +206,7 @@ class LexicalIndex:
         """
         view = self._view()
         candidates = view.best(query, max(k, CANDIDATES), among)
-        return _best(candidates, view.scores(query, candidates), k)
+        return best_matches(candidates, view.scores(query, candidates), k)
 
     def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
         """Find k selected documents that share any term, however common, by reading all of them.
@@ -235,7 +224,7 @@ class LexicalIndex:
         for start in range(0, len(selected), _ROWS_A_CALL):
             ids = selected[start : start + _ROWS_A_CALL]
             scores = view.scores(query, ids)
-            best = _best(
+            best = best_matches(
                 np.concatenate([best.vector_ids, ids]), np.concatenate([best.scores, scores]), k
             )
         return best
@@ -276,17 +265,32 @@ class LexicalIndex:
         """
         positions, documents = self._view().documents(np.array(vector_ids, dtype=np.int64))
         found = [vector_ids[position] for position in positions.tolist()]
-        shared = dict(zip(found, shared_terms(query, documents, limit), strict=True))
-        asked = {term_id for own in shared.values() for term_id, _ in own}
-        with self._connections.reading() as connection:
-            words = dict(connection.execute(_TERMS, (json.dumps(sorted(asked)),)))
-        return {
-            one: tuple(TermWeight(words[n], weight) for n, weight in own if n in words)
-            for one, own in shared.items()
-        }
+        return named_terms(self._connections, query, found, documents, limit)
 
     def _view(self) -> View:
         return self._copy.view()
+
+
+def named_terms(
+    connections: SQLiteConnections,
+    query: LexicalQuery,
+    vector_ids: Sequence[int],
+    documents: JoinedTerms,
+    limit: int,
+) -> dict[int, tuple[TermWeight, ...]]:
+    """Return the terms that add most to the score of each of these documents, by vector id.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
+    shared = dict(zip(vector_ids, shared_terms(query, documents, limit), strict=True))
+    asked = {term_id for own in shared.values() for term_id, _ in own}
+    with connections.reading() as connection:
+        words = dict(connection.execute(_TERMS, (json.dumps(sorted(asked)),)))
+    return {
+        one: tuple(TermWeight(words[n], weight) for n, weight in own if n in words)
+        for one, own in shared.items()
+    }
 
 
 def _with_frequencies(view: View, term_ids: Int64, counts: Int64) -> QueryTerms:
@@ -294,7 +298,8 @@ def _with_frequencies(view: View, term_ids: Int64, counts: Int64) -> QueryTerms:
     return QueryTerms(term_ids, counts, documents, view.terms.pairs[term_ids])
 
 
-def _best(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:
+def best_matches(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:
+    """Return the k documents of the highest scores above 0, best first."""
     order = np.lexsort((vector_ids, -scores))[:k]
     order = order[scores[order] > 0]
     return LexicalMatches(vector_ids[order], scores[order])

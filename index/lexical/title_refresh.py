@@ -1,4 +1,4 @@
-"""Search stored texts again for the titles that they name, after other documents came.
+"""The titles of stored documents, and searching stored texts again for them.
 
 A document is searched for the titles that are known when it is put. Those of later documents, and
 changed ones, are found by a pass over all texts. Only documents whose terms differ are written, so
@@ -7,6 +7,7 @@ a pass that was killed is simply repeated.
 
 import json
 import sqlite3
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -20,11 +21,12 @@ from index.lexical.tables import (
     read_statistics,
     replace_terms,
 )
-from index.lexical.terms import QUOTE, count_terms_and_titles, known_titles
+from index.lexical.terms import QUOTE, count_terms_and_titles, known_titles, with_titles
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 from index.sqlite.task_state import TITLES, read_count, write_state
 
+MAX_DRIFT = 0.01  # share of the documents that may change before titles are read again
 _DOCUMENTS_A_TRANSACTION = 256
 _NUMBER = """
 SELECT count(*) FROM documents"""
@@ -38,6 +40,40 @@ _TITLE_TERM_IDS = """
 SELECT term_id FROM terms WHERE term >= ? AND term < ?"""
 
 _Row = tuple[int, str, str]
+
+
+class KnownTitles:
+    """The titles of an open store, kept in memory. Safe to use from many threads.
+
+    Some may belong to removed documents, which does no harm.
+    """
+
+    def __init__(self) -> None:
+        self._reading = threading.Lock()
+        self._titles = known_titles(())
+        self._as_of = -1  # changes of the store
+
+    def read(self, connection: sqlite3.Connection) -> TitleMatcher:
+        """Return the titles, read again when too many changed."""
+        now = read_statistics(connection)
+        with self._reading:
+            drift = abs(now.changes - self._as_of)
+            if self._as_of < 0 or drift > MAX_DRIFT * now.documents:
+                self._titles = known_titles(row[0] for row in connection.execute(_TITLES))
+                self._as_of = now.changes
+            return self._titles
+
+    def remember(self, titles: Sequence[str], inserted: int) -> None:
+        """Add the titles of documents that were put, as reading all of them again costs seconds.
+
+        Args:
+            titles: of all documents that were put.
+            inserted: how many of these documents are new, or have a new text.
+        """
+        with self._reading:
+            if self._as_of >= 0:
+                self._titles = with_titles(self._titles, titles)
+                self._as_of += inserted
 
 
 def refresh_titles(

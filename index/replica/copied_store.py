@@ -22,9 +22,10 @@ from index.alignment.tables import (
     load_space,
 )
 from index.errors import IndexingError, StorageError
-from index.lexical.lexical_index import MAX_DRIFT
+from index.lexical.lexical_index import LexicalIndex
 from index.lexical.tables import insert_terms, replace_terms
 from index.lexical.terms import count_terms_and_titles
+from index.lexical.title_refresh import MAX_DRIFT
 from index.near_duplicates.signatures import sign
 from index.near_duplicates.tables import add_text
 from index.postgres.document_store import PostgreSQLDocumentStore
@@ -34,10 +35,11 @@ from index.replica.changes import Changes, Position
 from index.replica.copied_alignment import CopiedAlignment
 from index.replica.whole_rows import ALIGNMENT, insert_rows
 from index.sqlite.block_vectors import read_block_vectors
-from index.sqlite.connections import vector_id_list
+from index.sqlite.connections import SQLiteConnections, vector_id_list
 from index.sqlite.task_state import read_state, write_state
 from index.store.checksums import write_checksums
 from index.store.document_store import SQLiteDocumentStore
+from index.store.ports import StoredWords
 from index.store.records import Change, DocumentRow, EncodedDocument
 
 _STATE = "copy"
@@ -63,6 +65,7 @@ class CopiedDocumentStore(SQLiteDocumentStore):
         find_families: bool = True,
         space: AlignmentSpace | None = None,
         checkpoints: bool = True,
+        make_words: Callable[[SQLiteConnections, Path], StoredWords] = LexicalIndex,
         progress: Progress | None = None,
     ) -> None:
         """Open the copy at `path`, or make it, and bring it to the state of the database.
@@ -73,6 +76,7 @@ class CopiedDocumentStore(SQLiteDocumentStore):
             find_families: as of the store in SQLite.
             space: that blocks are aligned in, for a database that has none yet.
             checkpoints: as of the store in SQLite.
+            make_words: as of the store in SQLite.
             progress: of the copying.
 
         Raises:
@@ -85,6 +89,7 @@ class CopiedDocumentStore(SQLiteDocumentStore):
             dimension=database.dimension,
             find_families=find_families,
             checkpoints=checkpoints,
+            make_words=make_words,
         )
         self.database = database
         self._following = threading.RLock()

@@ -44,6 +44,7 @@ from index.store.damage import DamageLog
 from index.store.filter_sql import Selections
 from index.store.filters import Filter
 from index.store.listing import DocumentPages
+from index.store.ports import StoredWords
 from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
 from index.store.rows import check_entries, stored_document, stored_metadata, vector_arrays
 from index.store.schema import check_is_ours, create_if_missing
@@ -56,7 +57,7 @@ class SQLiteDocumentStore:
     only changes titles or metadata, and a delete of unknown ids, leave it as it is.
 
     Attributes:
-        lexical: the lexical index, changed in the transactions that change the documents.
+        lexical: its words, changed in the transactions that change the documents.
         pages: lists the documents in the order of their ids.
         alignment: the aligned blocks of every document, changed in the same transactions.
         families: which documents are near-duplicates, changed in the same transactions.
@@ -66,7 +67,7 @@ class SQLiteDocumentStore:
         maintenance: what the maintenance of the store needs to know after a restart.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  its parameters are options
         self,
         path: Path,
         *,
@@ -76,12 +77,13 @@ class SQLiteDocumentStore:
         find_families: bool = True,
         space: AlignmentSpace | None = None,
         checkpoints: bool = True,
+        make_words: Callable[[SQLiteConnections, Path], StoredWords] = LexicalIndex,
     ) -> None:
         """Open the store at `path`; create it when it is missing, unless `read_only`.
 
         Without `find_families` near-duplicates of documents that are put are not looked for. A
-        store that has no alignment space gets `space`, if it is given. Without `checkpoints` the
-        file does not change before `allow_checkpoints`; its log does.
+        store without an alignment space gets `space`, if it is given. Without `checkpoints` the
+        file does not change before `allow_checkpoints`, but its log. `make_words` makes `lexical`.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -93,7 +95,7 @@ class SQLiteDocumentStore:
         if not read_only:
             create_if_missing(path, fingerprint, dimension)
         self._connections = SQLiteConnections(path, read_only=read_only, checkpoints=checkpoints)
-        self.lexical = LexicalIndex(self._connections, path)
+        self.lexical = make_words(self._connections, path)
         self.alignment = AlignmentIndex(self._connections, path)
         self.families = Families(self._connections)
         self.finds_families = find_families
@@ -350,9 +352,8 @@ class SQLiteDocumentStore:
         self._connections.close()
 
     def _ids_of(self, vector_ids: Sequence[int]) -> dict[int, str]:
-        return {
-            row[0]: str(row[1]) for row in self._read(sql.SUMMARIES, vector_id_list(vector_ids))
-        }
+        rows = self._read(sql.SUMMARIES, vector_id_list(vector_ids))
+        return {row[0]: str(row[1]) for row in rows}
 
     def _read(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:
@@ -372,9 +373,8 @@ class SQLiteDocumentStore:
             return {}
         known = self.content_hashes([entry.document.id for entry in entries])
         hashed = [(entry.document, entry.document.content_hash) for entry in entries]
-        return {
-            one: sign(document.text) for document, one in hashed if known.get(document.id) != one
-        }
+        new = ((document, one) for document, one in hashed if known.get(document.id) != one)
+        return {one: sign(document.text) for document, one in new}
 
     def _signature(
         self, entry: EncodedDocument, signatures: Mapping[bytes, UInt32]

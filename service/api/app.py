@@ -28,6 +28,7 @@ from service.api import (
     similar,
 )
 from service.api.feedback import routes as feedback
+from service.api.files import routes as files
 from service.api.http.access import KeyMiddleware
 from service.api.http.admission import AdmissionMiddleware
 from service.api.http.bodies import BodyRuleMiddleware
@@ -48,6 +49,7 @@ from service.telemetry.stages import TELEMETRY
 # The first route that matches is used: routes for some requests of a path come first.
 ROUTERS = (
     match.router,
+    files.router,
     pairs.router,
     feedback.router,
     compare.router,
@@ -102,6 +104,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
         telemetry=TELEMETRY,
         lifespan=_lifespan(settings) if engine is None else None,
     )

@@ -142,6 +142,7 @@ class Maintenance:
 
     def _keep_words(self) -> None:
         store = self._data.store
+        store.lexical.check()
         if store.lexical.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * len(store)):
             store.lexical.publish()
 
@@ -153,11 +154,9 @@ class Maintenance:
     def _keep_alignment(self) -> None:
         alignment = self._data.store.alignment
         changed = self._data.store.sequence != self._aligned_at
+        fit = changed and alignment.drift() > REFIT_DRIFT
         # Another server that shares the database may have fitted a space.
-        if alignment.has_next() or (
-            changed and (alignment.drift() > REFIT_DRIFT or alignment.pending())
-        ):
-            fit = alignment.drift() > REFIT_DRIFT
+        if fit or alignment.has_next() or (changed and alignment.pending()):
             alignment.refresh(SilentProgress(), fit=fit, stop=self._stopping.is_set)
         if not self._stopping.is_set():
             self._aligned_at = self._data.store.sequence

@@ -1,6 +1,8 @@
 """Settings of the engine that holds the vectors to search."""
 
-from pydantic import Field, field_validator
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from index.vectors.milvus.connection import MilvusAddress, parse_milvus_url
@@ -21,6 +23,12 @@ class VectorSettings(BaseSettings):
         "milvus://HOST:19530/DATABASE (milvus+tls:// with TLS; USER:PASSWORD@ before the host); or "
         "Milvus Lite, as milvus:///FOLDER.db. Another one than before: the index is built again "
         "from the document store at the start. Every command reads it.",
+    )
+    words: Literal["local", "milvus"] = Field(
+        default="local",
+        description="Where lexical and hybrid searches find the words of documents: local, in a "
+        "copy that each process has; or milvus, in the Milvus that holds the vectors. Every "
+        "command reads it.",
     )
     vectors_seconds: float = Field(
         default=10.0,
@@ -43,11 +51,20 @@ class VectorSettings(BaseSettings):
             parse_milvus_url(value)
         return value
 
+    @model_validator(mode="after")
+    def _words_go_with_vectors(self) -> Self:
+        if self.words == "milvus" and self.vectors == FAISS:
+            raise ValueError("words is milvus, and vectors names no Milvus (milvus://…)")
+        return self
+
     @property
     def milvus(self) -> MilvusAddress | None:
         """The Milvus that holds the vectors; None for FAISS."""
         if self.vectors == FAISS:
             return None
         return parse_milvus_url(
-            self.vectors, seconds=self.vectors_seconds, load_seconds=self.vectors_load_seconds
+            self.vectors,
+            seconds=self.vectors_seconds,
+            load_seconds=self.vectors_load_seconds,
+            words=self.words == "milvus",
         )

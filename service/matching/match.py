@@ -101,7 +101,8 @@ def validate_bounds(calibrator: ScoreCalibrator, mode: Mode, bounds: Bounds) -> 
     kind = score_kind(mode, adapted=calibrator.adapted)
     errors = []
     if bounds.min_probability is not None and calibrator.probability_map(kind) is None:
-        detail = f"the checkpoint has no calibration of {kind} scores"
+        # `longmatch tune` changes the weights of the scores, and with them what they mean.
+        detail = f"there is no calibration of {kind} scores, of the checkpoint or after tuning"
         errors.append(FieldError("#/min_probability", detail))
     if bounds.max_false_positive_rate is not None and calibrator.null_distribution(kind) is None:
         detail = f"the data directory has no calibration of {kind} scores: run longmatch calibrate"

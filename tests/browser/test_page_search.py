@@ -5,7 +5,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from tests.tools.browser import PageLog, wait_until
+from tests.tools.browser import PageLog, save, wait_until
+from tests.tools.pdf_files import pdf
 from tests.tools.process_fixtures import Server
 from tests.tools.search_page_fixtures import (
     BEES,
@@ -64,6 +65,17 @@ def test_a_file_is_read_here_with_its_title_and_searched(search_page: Page, tmp_
     assert sent[0]["text"] == file.read_text(encoding="utf-16")
     assert titles(search_page)[0] == "The dance of bees"
     assert "dance.md" in search_page.inner_text("#source")
+
+
+def test_a_file_that_no_browser_reads_is_read_by_the_server(search_page: Page) -> None:
+    content = pdf([BEES[:80]], info="/Title (The dance)")
+    file = {"name": "dance.pdf", "mimeType": "application/pdf", "buffer": content}
+    with requests_of(search_page, "/match") as sent:
+        search_page.set_input_files("#file", file)  # type: ignore[arg-type]
+        search_page.wait_for_selector(".match")
+    assert (sent[0]["text"], sent[0]["title"]) == (BEES[:80], "The dance")
+    assert titles(search_page)[0] == "The dance of bees"
+    assert "dance.pdf" in search_page.inner_text("#source")
 
 
 def test_a_long_file_is_matched_whole_though_only_its_beginning_is_shown(
@@ -163,7 +175,7 @@ def test_mode_and_number_are_those_of_the_form(search_page: Page) -> None:
 
 
 def test_a_match_opens_beside_the_query_and_escape_returns_to_it(
-    search_page: Page, page_log: PageLog
+    search_page: Page, page_log: PageLog, tmp_path: Path
 ) -> None:
     find(search_page, QUERY)
     search_page.locator(".title").first.focus()
@@ -176,9 +188,9 @@ def test_a_match_opens_beside_the_query_and_escape_returns_to_it(
     search_page.keyboard.press("n")  # a key of the comparison itself
     assert frame.locator("#status").inner_text().startswith("1 of ")
     assert "trimmed the wick" in frame.locator("#left mark.on").first.inner_text()
-    with search_page.expect_download() as saved:
-        search_page.click("#save-comparison")
-    assert "<!doctype html>" in saved.value.path().read_text(encoding="utf-8")
+    saved = save(search_page, "#save-comparison", tmp_path / "saved")
+    assert saved.name == "comparison with sea_keeper.html"
+    assert "<!doctype html>" in saved.read_text(encoding="utf-8")
     frame.locator("#right").click()
     search_page.keyboard.press("Escape")
     wait_until(search_page, "!document.querySelector('#comparison').open")

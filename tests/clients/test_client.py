@@ -160,6 +160,16 @@ def test_compare(client: Any) -> None:
     assert client.compare_as_page("Ants.", Stored("ants")).lower().startswith("<!doctype html>")
 
 
+def test_read_file(client: Any, tmp_path: Path) -> None:
+    path = tmp_path / "bees.md"
+    path.write_text("# Bees\n\nThey live in hives.")
+    found = client.read_file(path, "text/markdown")
+    assert (found.title, found.characters) == ("Bees", len(path.read_text()))
+    assert found.text == path.read_text()
+    with pytest.raises(InvalidRequestError, match="not a readable PDF"):
+        client.read_file(path, "application/pdf")
+
+
 def test_embed_and_models(client: Any) -> None:
     first, second = client.embed([TEXTS["ants"], TEXTS["bees"]])
     assert sum(x * x for x in first.vector) == pytest.approx(1, abs=1e-5)

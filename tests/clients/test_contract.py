@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 from service.api.app import create_app
 from service.api.feedback import schemas as feedback_schemas
+from service.api.files import routes as files
 from service.api.schemas import collections as collection_schemas
 from service.api.schemas import (
     common,
@@ -67,6 +68,7 @@ ANSWERS: dict[type, type[BaseModel]] = {
     status.CollectionSummary: collection_schemas.CollectionBody,
     status.CollectionState: collection_schemas.CollectionResponse,
     status.ProblemType: ops.ProblemTypeResponse,
+    status.FileText: files.FileTextResponse,
     results.Asked: feedback_schemas.AskedBody,
     results.Feedback: feedback_schemas.FeedbackBody,
     results.Member: documents.MemberBody,

@@ -1,4 +1,4 @@
-"""A real server whose vectors are in a Milvus: the same requests, the same answers."""
+"""A real server whose vectors and words are in a Milvus: the same requests and answers."""
 
 import signal
 import time
@@ -54,7 +54,7 @@ def test_documents_come_and_go_at_once_and_survive_a_kill(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     data, url = tmp_path / "data", f"milvus://{tmp_path}/lite.db"
-    with serve(data, tiny_checkpoint, vectors=url) as server:
+    with serve(data, tiny_checkpoint, vectors=url, words="milvus") as server:
         assert index(server, TEXTS) == 200
         for mode in MODES:
             assert match(server, TEXTS["bees"], mode=mode)[0] == "bees"
@@ -65,7 +65,7 @@ def test_documents_come_and_go_at_once_and_survive_a_kill(
             assert "bees" not in match(server, TEXTS["bees"], mode=mode)
         assert index(server, {"bees": TEXTS["bees"]}) == 200
         server.stop(signal.SIGKILL)
-    with serve(data, tiny_checkpoint, vectors=url) as server:
+    with serve(data, tiny_checkpoint, vectors=url, words="milvus") as server:
         assert match(server, TEXTS["bees"])[0] == "bees"
         assert sorted(match(server, TEXTS["ice"])) == ["ants", "bees", "ice"]
         assert server.stop() == 0
@@ -77,15 +77,17 @@ def test_documents_come_and_go_at_once_and_survive_a_kill(
 def test_each_collection_has_its_own_and_a_removed_one_leaves_nothing(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, milvus_server: MilvusServer
 ) -> None:
-    with serve(tmp_path / "data", tiny_checkpoint, vectors=milvus_server.url) as server:
+    with serve(
+        tmp_path / "data", tiny_checkpoint, vectors=milvus_server.url, words="milvus"
+    ) as server:
         default = collections(milvus_server.url)
-        assert len(default) == 1
+        assert len(default) == 2  # of vectors and of words
         for name in ("first", "second"):
             assert server.request("PUT", f"/collections/{name}")[0] == 201
         assert index(server, TEXTS, "/collections/first") == 200
         assert match(server, TEXTS["ice"], "/collections/first")[0] == "ice"
         assert match(server, TEXTS["ice"], "/collections/second") == []
-        assert len(collections(milvus_server.url)) == 3
+        assert len(collections(milvus_server.url)) == 6
         for name in ("first", "second"):
             assert server.request("DELETE", f"/collections/{name}")[0] == 204
         assert collections(milvus_server.url) == default
@@ -96,15 +98,17 @@ def test_without_the_milvus_errors_are_clear_and_nothing_is_lost(
 ) -> None:
     settings = {
         "vectors": milvus_server.url,
+        "words": "milvus",
         "vectors_seconds": 0.5,
         "maintenance_seconds": 0.2,
     }
     with serve(tmp_path / "data", tiny_checkpoint, **settings) as server:
-        assert index(server, {"ants": TEXTS["ants"]}) == 200
+        assert index(server, {name: TEXTS[name] for name in ("ants", "ice")}) == 200
         assert server.request("GET", "/readyz")[1]["status"] == "ready"
         milvus_server.kill()
-        wait_for(server, ["vectors"])
+        wait_for(server, ["vectors", "lexical"])
         for path, body in (
+            ("/match", {"text": TEXTS["ants"], "mode": "lexical"}),
             ("/match", {"text": TEXTS["ants"]}),
             ("/index", {"documents": [{"id": "bees", "text": TEXTS["bees"]}]}),
         ):
@@ -114,6 +118,7 @@ def test_without_the_milvus_errors_are_clear_and_nothing_is_lost(
         assert server.request("GET", "/documents/ants")[0] == 200
         milvus_server.start()
         wait_for(server, [])
-        assert match(server, TEXTS["bees"])[0] == "bees"
-        assert match(server, TEXTS["ants"])[0] == "ants"
+        for mode in MODES:
+            assert match(server, TEXTS["bees"], mode=mode)[0] == "bees"
+            assert match(server, TEXTS["ants"], mode=mode)[0] == "ants"
         assert "Traceback" not in server.log.read_text()

@@ -43,7 +43,7 @@ from index.vectors.milvus.connection import parse_milvus_url
 """
     + inspect.getsource(operation)
     + """
-milvus = parse_milvus_url(sys.argv[3])
+milvus = parse_milvus_url(sys.argv[3], words=True)
 about = {"fingerprint": "a" * 64, "dimension": 16, "milvus": milvus}
 directory = open_data_directory(Path(sys.argv[1]), **about)
 for number in range(int(sys.argv[2]), 10**9):
@@ -59,6 +59,7 @@ for number in range(int(sys.argv[2]), 10**9):
     directory.index.apply(change)
     if number % 5 == 0:
         directory.index.publish()
+        directory.store.lexical.publish()
     if number % 17 == 0:
         directory.index.rebuild()
 """
@@ -93,6 +94,20 @@ def run_and_kill(path: Path, first: int, url: str, chance: random.Random) -> int
     return int(lines[-1])
 
 
+def words_found(directory: DataDirectory) -> dict[str, str]:
+    """The number that each document is found by, among those that any operation wrote."""
+    words, found = directory.store.lexical, {}
+    stored = directory.store.find(NAMES)
+    ids = directory.store.get(directory.store.changes_since(0).added.tolist())
+    assert {one.id for one in ids.values()} == set(stored)
+    for one in stored.values():
+        number = one.document.text.split()[1]
+        query = words.read(f"text {number}")
+        hits = words.search(query, 100).vector_ids.tolist()
+        found |= {ids[hit].id: number for hit in hits[:1]}
+    return found
+
+
 @pytest.fixture
 def kills(tier: Tier) -> int:
     return 30 if tier.sweep else 3
@@ -105,7 +120,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_deleted_returns(
     assert_equals_store: Callable[[LiveIndex, object], None],
 ) -> None:
     path, url = tmp_path / "data", f"milvus://{tmp_path}/lite.db"
-    milvus = parse_milvus_url(url)
+    milvus = parse_milvus_url(url, words=True)
 
     def opened() -> closing[DataDirectory]:
         about = {"fingerprint": "a" * 64, "dimension": 16}
@@ -118,8 +133,9 @@ def test_nothing_acknowledged_is_lost_and_nothing_deleted_returns(
         with opened() as directory:
             found = {name: one.document.text for name, one in directory.store.find(NAMES).items()}
             assert_equals_store(directory.index, directory.store)
+            assert words_found(directory) == {name: text.split()[1] for name, text in found.items()}
             with closing(MilvusConnection(milvus)) as connection:
-                assert len(connection.call("list_collections")) == 1
+                assert len(connection.call("list_collections")) == 2  # of vectors and of words
         # The step after the last acknowledged one was committed or it was not.
         assert found in (state_after(last + 1), state_after(last + 2))
         steps = last + 1 if found == state_after(last + 1) else last + 2

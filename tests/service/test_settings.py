@@ -89,3 +89,25 @@ def test_the_engine_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
         Settings(index_precision="int8")
     with pytest.raises(ValidationError, match="none of the forms"):
         Settings(vectors="redis://host")
+    assert not address.words
+    words = Settings(words="milvus").milvus
+    assert words is not None
+    assert words.words
+    with pytest.raises(ValidationError, match="words is milvus, and vectors names no Milvus"):
+        Settings(words="milvus", vectors="faiss")
+
+
+def test_with_postgresql_nothing_is_allowed_that_servers_would_not_share() -> None:
+    shared = Settings(store="postgresql://me@db/papers", store_schema="here")
+    assert str(shared.database.address if shared.database else "") == (
+        "postgresql://me@db/papers (schema here)"
+    )
+    for name in ("max_collections", "max_feedback", "max_standing_queries"):
+        assert getattr(shared, name) == 0
+        assert getattr(Settings(), name) > 0
+        with pytest.raises(ValidationError, match=f"{name} is 3, and with `store` in a PostgreSQL"):
+            Settings(store="postgresql://me@db/papers", **{name: 3})
+    for name, value in (("store", "mysql://db"), ("store_schema", "No"), ("store_seconds", 0)):
+        with pytest.raises(ValidationError) as refused:
+            Settings(**{name: value})
+        assert [one["loc"] for one in refused.value.errors()] == [(name,)]

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
@@ -65,4 +66,23 @@ def wait_until(page: Page, expression: str, *, seconds: float = 10.0) -> None:
     deadline = time.monotonic() + seconds
     while not page.evaluate(expression):
         assert time.monotonic() < deadline, f"never true: {expression}"
+        page.wait_for_timeout(20)
+
+
+def save(page: Page, selector: str, folder: Path, *, seconds: float = 20.0) -> Path:
+    """Click what saves a file, and return the file, which is put into an empty folder.
+
+    Playwright's own wait for the end of a download has no limit.
+    """
+    folder.mkdir()
+    session = page.context.new_cdp_session(page)
+    session.send("Page.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+    page.click(selector)
+    deadline = time.monotonic() + seconds
+    while True:
+        # Chromium makes an empty file of the name, and fills another one beside it.
+        match list(folder.iterdir()):
+            case [saved] if saved.stat().st_size and saved.suffix != ".crdownload":
+                return saved
+        assert time.monotonic() < deadline, f"nothing was saved: {list(folder.iterdir())}"
         page.wait_for_timeout(20)

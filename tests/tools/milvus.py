@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from index.vectors.milvus.connection import MilvusAddress, parse_milvus_url
+from index.errors import VectorEngineError
+from index.vectors.milvus.connection import MilvusAddress, MilvusConnection, parse_milvus_url
 from index.vectors.milvus.engine import MilvusEngine, open_milvus
 from tests.tools.process_fixtures import START_SECONDS, free_port
 
@@ -32,6 +34,16 @@ def milvus_address(milvus_url: str) -> Iterator[MilvusAddress]:
     holder = open_milvus(address, Path("nowhere"), read_only=True)
     yield address
     holder.close()
+
+
+def with_words(address: MilvusAddress) -> MilvusAddress:
+    """Let a Milvus hold the words, too, if it can: a server of `make test-milvus` cannot."""
+    both = replace(address, words=True)
+    try:
+        MilvusConnection(both).close()
+    except VectorEngineError:
+        return address
+    return both
 
 
 @pytest.fixture

@@ -154,13 +154,13 @@ def with_parts(engine: Engine, **changed: Any) -> Engine:
 @pytest.fixture(scope="session")
 def make_shared_client(
     tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[], Client]]:
-    """Return a maker of clients that live as long as the session."""
+) -> Iterator[Callable[..., Client]]:
+    """Return a maker of clients that live as long as the session, each with changed settings."""
     engines: list[Engine] = []
 
-    def make() -> Client:
-        data = tmp_path_factory.mktemp("shared") / "data"
-        engine = open_engine(settings_for({"checkpoint": tiny_checkpoint, "data": data}))
+    def make(**changed: Any) -> Client:
+        own = {"checkpoint": tiny_checkpoint, "data": tmp_path_factory.mktemp("shared") / "data"}
+        engine = open_engine(settings_for({**own, **changed}))
         engines.append(engine)
         return Client(create_app(engine.settings, engine))
 

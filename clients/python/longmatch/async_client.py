@@ -101,6 +101,7 @@ class AsyncClient:
     compare = _awaiting(search.compare)
     compare_as_page = _awaiting(search.compare_as_page)
     embed = _awaiting(operations.embed)
+    read_file = _awaiting(operations.read_file)
     create_standing_query = _awaiting(search.create_standing_query)
     standing_queries = _iterating_async(search.standing_queries)
     standing_query = _awaiting(search.standing_query)

@@ -152,6 +152,7 @@ class Client:
     compare = _blocking(search.compare)
     compare_as_page = _blocking(search.compare_as_page)
     embed = _blocking(operations.embed)
+    read_file = _blocking(operations.read_file)
     create_standing_query = _blocking(search.create_standing_query)
     standing_queries = _iterating(search.standing_queries)
     standing_query = _blocking(search.standing_query)

@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from longmatch.decoding import read_json, read_reply, read_value
 from longmatch.errors import (
@@ -25,13 +26,14 @@ from longmatch.retries import Caller
 from longmatch.status import (
     CollectionState,
     CollectionSummary,
+    FileText,
     Job,
     Model,
     ProblemType,
     Ready,
     Version,
 )
-from longmatch.steps import Emit, Emitting, Request, Sleep, Steps
+from longmatch.steps import Emit, Emitting, FileBody, Request, Sleep, Steps
 
 _ENDED = frozenset({"done", "cancelled", "failed"})
 _FIRST_POLL, _LAST_POLL = 0.05, 2.0  # seconds
@@ -226,6 +228,24 @@ def embed(
     reply = yield from caller.ask(Request(method="POST", path="/v1/embeddings", json=body))
     found = read_value(_Vectors, read_json(reply.content)).data
     return [Embedding(_unpacked(one.embedding), one.receipt) for one in found]
+
+
+def read_file(caller: Caller, path: Path | str, media_type: str) -> Steps[FileText]:
+    """Return title and text of a file, such as a PDF or a DOCX, to match or to index it.
+
+    Args:
+        path: of the file.
+        media_type: of the file, "application/pdf" for example.
+
+    Raises:
+        OSError: it cannot be read.
+        LongmatchError: see `longmatch.errors`.
+    """
+    body = FileBody(Path(path), Path(path).stat().st_size)
+    headers = {"Content-Type": media_type, "Content-Length": str(body.size)}
+    request = Request(method="POST", path="/text", headers=headers, file=body)
+    reply = yield from caller.ask(request)
+    return read_reply(FileText, reply)
 
 
 def models(caller: Caller) -> Steps[list[Model]]:

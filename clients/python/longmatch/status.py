@@ -171,6 +171,15 @@ class CollectionState:
 
 
 @dataclass(frozen=True, slots=True)
+class FileText:
+    """What a file says: its title, its text, and the number of characters of this."""
+
+    title: str
+    text: str
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProblemType:
     """The meaning of the `type` of an error."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 19530
 OLDEST_SERVER = (2, 3)  # the first that replaces vectors in one request
+OLDEST_WITH_WORDS = (2, 4)  # the first with sparse vectors
 LITE_VERSION = "milvus_lite-3."
 LITE_ENDING = ".db"
 
@@ -48,6 +49,7 @@ class MilvusAddress:
         token: USER:PASSWORD or a token; empty without. Never printed.
         seconds: that a request may take.
         load_seconds: that writing to its disk, and building an index, may take.
+        words: whether it holds the words of documents, too.
     """
 
     uri: str
@@ -55,6 +57,7 @@ class MilvusAddress:
     token: str = field(default="", repr=False)
     seconds: float = 10.0
     load_seconds: float = 600.0
+    words: bool = False
 
     @property
     def is_lite(self) -> bool:
@@ -66,9 +69,11 @@ class MilvusAddress:
 
 
 def parse_milvus_url(
-    url: str, *, seconds: float = 10.0, load_seconds: float = 600.0
+    url: str, *, seconds: float = 10.0, load_seconds: float = 600.0, words: bool = False
 ) -> MilvusAddress:
     """Parse the URL of a Milvus server or of the folder of a Milvus Lite.
+
+    The other arguments are those of `MilvusAddress`.
 
     Raises:
         ValueError: it is neither.
@@ -85,7 +90,9 @@ def parse_milvus_url(
             raise ValueError(f"names no host; the forms are {_FORMS}")
         if not parts.path.endswith(LITE_ENDING) or parts.path.endswith(f"/{LITE_ENDING}"):
             raise ValueError(f"the folder of a Milvus Lite has a name that ends in {LITE_ENDING}")
-        return MilvusAddress(unquote(parts.path), seconds=seconds, load_seconds=load_seconds)
+        return MilvusAddress(
+            unquote(parts.path), seconds=seconds, load_seconds=load_seconds, words=words
+        )
     database = parts.path.strip("/")
     if "/" in database:
         raise ValueError(f"{database!r} is no name of a database; the forms are {_FORMS}")
@@ -98,6 +105,7 @@ def parse_milvus_url(
         token=":".join(credentials),
         seconds=seconds,
         load_seconds=load_seconds,
+        words=words,
     )
 
 
@@ -230,9 +238,11 @@ def _check_version(address: MilvusAddress, version: str) -> None:
         found = (int(numbers[0]), int(numbers[1]))
     except (IndexError, ValueError):
         raise VectorEngineError(f"{address}: {version!r} is no known version") from None
-    if found < OLDEST_SERVER:
-        oldest = ".".join(map(str, OLDEST_SERVER))
-        raise VectorEngineError(f"{address}: has version {version}; {oldest} or later is needed")
+    needed, what = (OLDEST_WITH_WORDS, " for words") if address.words else (OLDEST_SERVER, "")
+    if found < needed:
+        oldest = ".".join(map(str, needed))
+        problem = f"has version {version}; {oldest} or later is needed{what}"
+        raise VectorEngineError(f"{address}: {problem}")
 
 
 class _Lites:

@@ -24,7 +24,9 @@ from index.errors import SnapshotError, StoreError, VectorEngineError
 from index.vectors.backends import Backend
 from index.vectors.lists import choose_nlist
 from index.vectors.milvus.connection import MilvusAddress, MilvusConnection
-from index.vectors.milvus.milvus_index import ID_FIELD, VECTOR_FIELD, MilvusIndex
+from index.vectors.milvus.id_filters import ID_FIELD
+from index.vectors.milvus.milvus_index import VECTOR_FIELD, MilvusIndex
+from index.vectors.milvus.words_engine import WordsEngine
 from index.vectors.vector_index import VectorIndex
 
 OWNER_FILE = "milvus.json"
@@ -57,8 +59,13 @@ class MilvusEngine:
             keeps_changes=True,
         )
 
+    @property
+    def words(self) -> WordsEngine:
+        """What keeps the words of this data directory."""
+        return WordsEngine(self.connection, self.owner)
+
     def drop_others(self, saved: Collection[Path], live: VectorIndex | None = None) -> None:
-        """Drop the collections of this data directory but those in use.
+        """Drop the collections of this data directory but those in use, and words if not in use.
 
         Args:
             saved: files of the snapshots that are in use.
@@ -74,6 +81,8 @@ class MilvusEngine:
             if name.startswith(self._prefix) and name not in kept:
                 _log.info("dropping the collection %s, which is no longer used", name)
                 self.connection.call("drop_collection", name)
+        if not self.connection.address.words:
+            self.words.drop_others()
 
     def close(self) -> None:
         """Close the connection."""
@@ -117,7 +126,7 @@ def open_milvus(address: MilvusAddress, data: Path, *, read_only: bool) -> Milvu
 
 
 def drop_collections(address: MilvusAddress, data: Path) -> None:
-    """Drop all collections of a data directory, which is being removed.
+    """Drop all collections of a data directory, which is being removed, with its words.
 
     Raises:
         VectorEngineError: they could not be dropped.
@@ -128,6 +137,7 @@ def drop_collections(address: MilvusAddress, data: Path) -> None:
     engine = MilvusEngine(MilvusConnection(address), owner)
     try:
         engine.drop_others([])
+        engine.words.drop_others()
     finally:
         engine.close()
 

@@ -16,7 +16,6 @@ compared. One list is a FLAT index, which compares all vectors.
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from index.errors import VectorEngineError
 from index.id_set import IdSet
 from index.vectors.lists import default_nprobe
 from index.vectors.milvus.connection import MilvusConnection, translated_errors
+from index.vectors.milvus.id_filters import ID_FIELD, IDS_A_REQUEST, MOST_FOUND, id_filters
 from index.vectors.rwlock import ReadersWriterLock
 from index.vectors.vector_index import (
     NO_VECTOR,
@@ -36,16 +36,14 @@ from index.vectors.vector_index import (
     check_vectors,
 )
 
-IDS_A_REQUEST = 10_000  # in a filter, which Milvus parses
 ROWS_A_REQUEST = 1_000  # with their vectors
 QUERIES_A_REQUEST = 256
-MOST_FOUND = 16_384  # by one query of Milvus
 LEAST_INDEXED = 1_024  # rows of a segment; for fewer a server makes no lists
 EXACT_UP_TO = 2_000  # selected vectors that all lists are visited for
 
 _POLL_SECONDS = 0.1
 
-ID_FIELD, VECTOR_FIELD = "id", "vector"
+VECTOR_FIELD = "vector"
 
 
 class MilvusIndex:
@@ -236,7 +234,8 @@ class MilvusIndex:
             return found
 
     def _search(self, vectors: Float32, k: int, nprobe: int, among: IdSet | None) -> SearchResult:
-        parts = [self._search_part(vectors, k, nprobe, one) for one in self._filters(among, k)]
+        filters = id_filters(among, k, self._all_ids)
+        parts = [self._search_part(vectors, k, nprobe, one) for one in filters]
         if not parts:
             return _nothing(len(vectors), k, self._sequence)
         ids = np.concatenate([part.ids for part in parts], axis=1)
@@ -280,31 +279,6 @@ class MilvusIndex:
             found.ids[row, : len(hits)] = [hit[ID_FIELD] for hit in hits]
             found.scores[row, : len(hits)] = [hit["distance"] for hit in hits]
         return found.ids, found.scores
-
-    def _filters(self, among: IdSet | None, k: int) -> Iterator[str]:
-        """Yield filters that together are a selection, without an id in two of them.
-
-        Each names `IDS_A_REQUEST` ids at most, and selects `MOST_FOUND` at most if k is larger.
-        """
-        if among is None:
-            if k <= MOST_FOUND:
-                yield ""
-                return
-            among = IdSet(max(self._ids) + 1, inverted=True)
-        first, step = 0, IDS_A_REQUEST
-        bounds = among.ids
-        if k > MOST_FOUND and among.inverted:
-            bounds, step = self._all_ids(), min(step, MOST_FOUND)
-        ends = [*bounds[step::step].tolist(), among.end]
-        for end in ends:
-            listed = among.ids[slice(*np.searchsorted(among.ids, [first, end]))].tolist()
-            limits = f"{ID_FIELD} >= {first} and {ID_FIELD} < {end}"
-            if not among.inverted:
-                if listed:
-                    yield f"{ID_FIELD} in {listed}"
-            else:
-                yield f"{limits} and {ID_FIELD} not in {listed}" if listed else limits
-            first = end
 
     def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
         """Score the k nearest vectors of one query in all lists; see `VectorIndex.exact_scores`.

@@ -187,8 +187,8 @@ def _timeout_seconds(headers: Headers) -> float:
 def _announced_tokens(body: RequestBody, max_queue_tokens: int) -> int | None:
     """Return the estimated tokens of the announced body; None if nothing is encoded for it.
 
-    NDJSON is indexed in the background. The actual number of tokens is known, and has to fit, when
-    the texts are read.
+    NDJSON is indexed in the background, and files are not encoded. The actual number of tokens is
+    known, and has to fit, when the texts are read.
     """
     if body.kind is not BodyKind.JSON:
         return None

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.http.negotiation import NDJSON, media_type
 from service.errors import BodyTooLargeError, UnsupportedMediaTypeError
+from service.files.reading import FILE_TYPES
 
 _LENGTH_DIGITS = 19  # of a Content-Length; with more it is over any limit
 
@@ -26,6 +27,7 @@ class BodyKind(Enum):
 
     NONE = auto()  # not at all
     JSON = auto()  # whole, into memory
+    FILE = auto()  # the same, of the types in FILE_TYPES
     LINES = auto()  # by its route, as it arrives
 
 
@@ -53,6 +55,10 @@ class LinesRoute(APIRoute):
         return super().matches(scope) if is_lines else (Match.NONE, {})
 
 
+class FileRoute(APIRoute):
+    """A route whose body is a file."""
+
+
 class BodyRuleMiddleware:
     """Refuses a request whose route or body does not exist or is not accepted, by its head."""
 
@@ -61,11 +67,15 @@ class BodyRuleMiddleware:
 
         Args:
             app: to wrap.
-            max_body_bytes: of a JSON body.
+            max_body_bytes: of a JSON body, or a file.
             max_upload_bytes: of an NDJSON body.
         """
         self._app = app
-        self._limits = {BodyKind.JSON: max_body_bytes, BodyKind.LINES: max_upload_bytes}
+        self._limits = {
+            BodyKind.JSON: max_body_bytes,
+            BodyKind.FILE: max_body_bytes,
+            BodyKind.LINES: max_upload_bytes,
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -87,6 +97,8 @@ class BodyRuleMiddleware:
         headers, limit = Headers(scope=scope), self._limits[kind]
         if kind is BodyKind.JSON and not _is_json(media_type(headers)):
             raise UnsupportedMediaTypeError
+        if kind is BodyKind.FILE and media_type(headers) not in FILE_TYPES:
+            raise UnsupportedMediaTypeError(f"send a file as {', '.join(FILE_TYPES)}")
         length = _announced_length(headers)
         if length > limit:
             raise BodyTooLargeError(limit)
@@ -103,6 +115,8 @@ def kind_of(route: BaseRoute) -> BodyKind:
     """Return how a route takes the body of a request."""
     if isinstance(route, LinesRoute):
         return BodyKind.LINES
+    if isinstance(route, FileRoute):
+        return BodyKind.FILE
     has_body = isinstance(route, APIRoute) and route.body_field is not None
     return BodyKind.JSON if has_body else BodyKind.NONE
 

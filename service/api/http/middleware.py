@@ -99,7 +99,7 @@ class BodyMiddleware:
                 _count_cancelled(scope)
             return
         body: bytes | None = b""
-        if allowed.kind is BodyKind.JSON:
+        if allowed.kind in (BodyKind.JSON, BodyKind.FILE):
             body = await _read_body(receive, allowed.limit)
         if body is None:
             return

@@ -131,7 +131,7 @@ REQUEST_TOO_LARGE = ProblemType(
 UNSUPPORTED_MEDIA_TYPE = ProblemType(
     "unsupported-media-type", 415, "The body must be JSON",
     "The request must have Content-Type: application/json; POST /index also accepts "
-    "application/x-ndjson, with Content-Encoding gzip or none.",
+    "application/x-ndjson, with Content-Encoding gzip or none, and POST /text takes files.",
 )  # fmt: skip
 HOST_NOT_ALLOWED = ProblemType(
     "host-not-allowed", 421, "The Host header names another service",
@@ -177,8 +177,8 @@ STORAGE_FAILED = ProblemType(
 )  # fmt: skip
 VECTORS_UNAVAILABLE = ProblemType(
     "vectors-unavailable", 503, "The vectors cannot be searched",
-    "The engine that holds the vectors to search, such as a Milvus, is down, too slow or refuses a "
-    "request. Documents of a request that was storing or deleting them are "
+    "The engine that holds the vectors or words to search, such as a Milvus, is down, too slow or "
+    "refuses a request. Documents of a request that was storing or deleting them are "
     "stored or deleted; the vectors follow once the engine works again. Retry after the number of "
     "seconds in the Retry-After header.",
 )  # fmt: skip

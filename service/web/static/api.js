@@ -71,6 +71,12 @@ export async function match(body, signal) {
   return (await request(`${prefix}match`, { ...json(body), signal })).json();
 }
 
+/** Return {title, text} of a file that a browser cannot read. */
+export async function textOf(content, kind) {
+  const options = { method: "POST", headers: { "Content-Type": kind }, body: content };
+  return (await request("text", options)).json();
+}
+
 /** Return the page of a comparison, as HTML in a Blob. */
 export async function compare(left, right, signal) {
   const options = json({ left, right }, { Accept: "text/html" });

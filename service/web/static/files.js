@@ -1,11 +1,17 @@
-// A file that a person drops or chooses -> its text and title. Nothing is sent from here.
+// A file that a person drops or chooses -> its text and title. What a browser cannot read, the
+// server reads; everything else is read here.
 
-import { Refusal } from "./api.js";
+import { Refusal, textOf } from "./api.js";
 import { bytes, count } from "./dom.js";
 
 const HTML = [".html", ".htm"];
 const MARKDOWN = [".md", ".markdown"];
-const READ = [...HTML, ...MARKDOWN, ".txt", ".text", ".rst"];
+const SENT = {
+  ".pdf": "application/pdf",
+  ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+  ".epub": "application/epub+zip",
+};
+const READ = [...HTML, ...MARKDOWN, ".txt", ".text", ".rst", ...Object.keys(SENT)];
 const CORPUS = [".jsonl", ".ndjson", ".gz"];
 const LEFT_OUT = new Set(["SCRIPT", "STYLE", "TEMPLATE", "TITLE", "NOSCRIPT"]);
 const PARAGRAPHS = new Set(
@@ -25,6 +31,10 @@ export async function readFile(file, limits) {
       `${file.name} has ${bytes(file.size)}; the limit (max_body_bytes) is ` +
       `${bytes(limits.max_body_bytes)}.`);
   }
+  if (suffix in SENT) {
+    const { text, title } = await textOf(await readBytes(file), SENT[suffix]);
+    return { text, title };
+  }
   const content = decode(file.name, await readBytes(file));
   const { text, title } = HTML.includes(suffix) ? readHtml(content) : { text: content, title: "" };
   if (!text.trim()) throw new Refusal("The file is empty", `${file.name} has no text.`);
@@ -39,8 +49,7 @@ function refuseKind(name, suffix) {
       `${name}: add its documents to the index under “Index and uploads”.`);
   }
   throw new Refusal("The page cannot read this file",
-    `${name}: it reads ${READ.join(" ")}. For PDF, run longmatch match FILE, or longmatch index ` +
-    "FOLDER and match the document by its id.");
+    `${name}: it reads ${READ.join(" ")}. For a folder of files, run longmatch index FOLDER.`);
 }
 
 /** Refuse a text that the service would refuse, which counts characters, not UTF-16 units. */

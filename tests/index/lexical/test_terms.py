@@ -122,14 +122,14 @@ def test_the_titles_of_new_documents_are_known_without_reading_all_again(
 ) -> None:
     store.put([entry("first", "nothing", "Ants")])
     store.put([entry(f"d{n}", f"text {n}", f"Title {n}") for n in range(5)])
-    monkeypatch.setattr("index.lexical.lexical_index.MAX_DRIFT", 0.2)
+    monkeypatch.setattr("index.lexical.title_refresh.MAX_DRIFT", 0.2)
     reads = []
 
     def read(titles: Iterable[str]) -> TitleMatcher:
         reads.append(1)
         return known_titles(titles)
 
-    monkeypatch.setattr("index.lexical.lexical_index.known_titles", read)
+    monkeypatch.setattr("index.lexical.title_refresh.known_titles", read)
     store.put([entry("bees", "more", "Bees")])
     store.put([entry("names", "bees and title 3")])
     assert reads == []

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import index.postgres.history
-from encoder.alignment.space import MIN_DOCUMENTS
+from encoder.alignment.space import MIN_DOCUMENTS, neutral_space
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.errors import StoreError
 from index.postgres.address import Database, parse_postgresql_url
@@ -180,6 +180,8 @@ def test_a_damaged_document_is_left_out_until_it_is_put_again(
 
 def test_all_copies_align_in_one_space(open_copy: Open, entry: MakeEntry) -> None:
     one, other = open_copy("one"), open_copy("other")
+    one.alignment.start_with(neutral_space(DIMENSION))
+    other.alignment.start_with(neutral_space(DIMENSION))  # which takes that of the first one
     blocks = unit_vectors(64, seed=5)
     offsets = np.arange(128, dtype=np.uint32).reshape(64, 2)
 
@@ -194,8 +196,10 @@ def test_all_copies_align_in_one_space(open_copy: Open, entry: MakeEntry) -> Non
     one.put([with_blocks(n) for n in range(MIN_DOCUMENTS)])
     for store in (one, other):  # the second one wants to fit one, too, and takes the first
         store.follow()
+        assert store.alignment.has_next() == (store is other)
         store.alignment.refresh(SilentProgress(), fit=store.alignment.drift() > 0.5)
         assert not store.alignment.pending()
+        assert not store.alignment.has_next()
     spaces = [store.alignment.space() for store in (one, other)]
     assert spaces[0] is not None
     assert spaces[1] is not None

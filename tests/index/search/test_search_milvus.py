@@ -1,8 +1,7 @@
-"""The same corpus on FAISS and on Milvus: the same answers."""
+"""The same corpus on FAISS and the local words, and in Milvus: the same answers."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from index.store.records import EncodedDocument
 from index.vectors.milvus.connection import MilvusAddress
 from index.vectors.milvus.engine import drop_collections
 from tests.tools.index_fixtures import unit_vectors
+from tests.tools.milvus import with_words
 from tests.tools.tiers import Tier
 
 DIMENSION = 64
@@ -34,16 +34,19 @@ def text_of(number: int) -> str:
     return " ".join(chance.choice(WORDS, 6)) + f" word{number}"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def size(tier: Tier) -> tuple[int, int]:
     """How many documents and queries."""
     return (6_000, 200) if tier.sweep else (600, 40)
 
 
-@pytest.fixture
-def both(tmp_path: Path, milvus_address: MilvusAddress, size: tuple[int, int]) -> Iterator[Pair]:
+@pytest.fixture(scope="module")
+def both(
+    tmp_path_factory: pytest.TempPathFactory, milvus_address: MilvusAddress, size: tuple[int, int]
+) -> Iterator[Pair]:
     """One corpus in two data directories: FAISS in fp32, and Milvus."""
     count, _ = size
+    folder = tmp_path_factory.mktemp("both")
     vectors = unit_vectors(count, seed=1, dimension=DIMENSION)
     entries = [
         EncodedDocument(
@@ -57,17 +60,18 @@ def both(tmp_path: Path, milvus_address: MilvusAddress, size: tuple[int, int]) -
         made = []
         for name, options in (
             ("faiss", {"index_precision": "fp32"}),
-            ("milvus", {"milvus": milvus_address}),
+            ("milvus", {"milvus": with_words(milvus_address)}),
         ):
             about = {"fingerprint": "a" * 64, "dimension": DIMENSION, "find_families": False}
-            opened = open_data_directory(tmp_path / name, **about, **options)
+            opened = open_data_directory(folder / name, **about, **options)
             open_ones.enter_context(closing(opened))
             opened.store.put(entries)
             opened.store.delete([f"d{row}" for row in range(0, count, 50)])
             opened.index.catch_up()
+            opened.store.lexical.publish()  # a Milvus Lite searches slowly what is not on the disk
             made.append(opened)
         yield made[0], made[1]
-    drop_collections(milvus_address, tmp_path / "milvus")
+    drop_collections(milvus_address, folder / "milvus")
 
 
 def first(

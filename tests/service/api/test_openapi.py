@@ -92,6 +92,7 @@ def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> N
         ("get", "/metrics"),
         ("get", "/version"),
         ("get", "/problems/{name}"),
+        ("post", "/text"),
     }
     below = {(method, f"/collections/{{collection}}{path}") for method, path in of_one_collection}
     named = {(method, path) for path, method, _ in operations(document)}

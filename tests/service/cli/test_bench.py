@@ -115,8 +115,11 @@ def whole(
 def small(
     compare: Callable[..., Comparison], tmp_path_factory: pytest.TempPathFactory
 ) -> Comparison:
-    folder = tmp_path_factory.mktemp("small") / "out"
-    return compare(folder, "--models", "smith", "--budget-steps", 3)
+    """Return a comparison of one model, trained once."""
+    folder = tmp_path_factory.mktemp("small")
+    plan = write_plan(folder, once)
+    options = ["--plan", plan, "--models", "smith", "--budget-steps", 3]
+    return compare(folder / "out", *options)
 
 
 def write_plan(folder: Path, change: Callable[[str], str] = str) -> Path:
@@ -126,6 +129,11 @@ def write_plan(folder: Path, change: Callable[[str], str] = str) -> Path:
     path = folder / "plan.toml"
     path.write_text(change(PLAN))
     return path
+
+
+def once(plan: str) -> str:
+    """Return a plan with one seed and one rate for each model."""
+    return plan.replace("seeds = [0, 1]", "seeds = [0]").replace("[1e-3, 1e-2]", "[1e-3]")
 
 
 def without_times(result: dict[str, Any]) -> dict[str, Any]:
@@ -230,7 +238,8 @@ def test_models_are_added_to_a_finished_comparison(
     output = Path(shutil.copytree(small.folder, tmp_path / "out"))
     cell = next((output / "work" / "cells").glob("run-smith-*.json"))
     made = cell.stat().st_mtime_ns
-    compare(output, "--budget-steps", 3, "--models", "smith, han")
+    plan = small.folder.parent / "plan.toml"
+    compare(output, "--plan", plan, "--budget-steps", 3, "--models", "smith, han")
     result = json.loads((output / "result.json").read_text())
     assert list(result["models"]) == ["smith", "han"]
     assert cell.stat().st_mtime_ns == made
@@ -310,14 +319,16 @@ def test_a_corpus_without_what_is_measured_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_folder_of_another_comparison_is_refused(
+def test_a_comparison_is_finished_and_the_folder_of_another_one_refused(
     longmatch: Run,
     tiny_bert: Path,
     corpus: Path,
-    plan: Path,
     small: Comparison,
     tmp_path: Path,
 ) -> None:
+    result = json.loads((small.folder / "result.json").read_text())
+    assert (result["models"]["smith"]["steps"], len(result["models"]["smith"]["seeds"])) == (3, 1)
+    plan = small.folder.parent / "plan.toml"
     common = ["bench", "models", corpus, "--bert", tiny_bert, "--plan", plan]
     (tmp_path / "out" / "mine").mkdir(parents=True)
     answer = longmatch(*common, "-o", tmp_path / "out")

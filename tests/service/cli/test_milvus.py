@@ -53,18 +53,31 @@ def test_doctor_finds_and_repairs_what_differs(
 ) -> None:
     data = tmp_path / "data"
     monkeypatch.setenv("LONGMATCH_VECTORS", milvus_server.url)
+    monkeypatch.setenv("LONGMATCH_WORDS", "milvus")
     assert longmatch("index", corpus).status == 0
     with closing(MilvusConnection(parse_milvus_url(milvus_server.url))) as connection:
-        [name] = connection.call("list_collections")
+        name, of_words = sorted(connection.call("list_collections"))
         vector = [1.0] + [0.0] * 31
         connection.call("upsert", name, data=[{"id": 1, "vector": vector}])
         connection.call("delete", name, ids=[2])
+        rows = connection.call("query", of_words, filter="id >= 0", output_fields=["change"])
+        changes = {row["id"]: row["change"] for row in rows}
+        for number, change in ((1, changes[1]), (2, 99), (999, 1)):
+            row = {"id": number, "change": change, "words": {7: 1.0}}
+            connection.call("upsert", of_words, data=[row])
     found = longmatch("doctor", data, "--sample", 0)
     assert found.status == 1
     assert "index: 1 vectors differ from the store" in found.err
     assert "index: 1 documents are missing" in found.err
+    assert "words in Milvus: 1 documents are missing or old, vector id 2 for one" in found.err
+    assert "words in Milvus: 1 documents are not in the store" in found.err
+    assert "words in Milvus: those of 1 documents differ from the store" in found.err
     repaired = longmatch("doctor", data, "--sample", 0, "--repair")
     assert repaired.err.endswith("no problems found\n")
+    with closing(MilvusConnection(parse_milvus_url(milvus_server.url))) as connection:
+        assert sorted(connection.call("list_collections"))[1] == of_words
+    monkeypatch.setenv("LONGMATCH_WORDS", "local")
+    assert longmatch("index", corpus).status == 0
     with closing(MilvusConnection(parse_milvus_url(milvus_server.url))) as connection:
         assert len(connection.call("list_collections")) == 1
 

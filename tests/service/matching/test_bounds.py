@@ -82,8 +82,8 @@ def test_bounds_keep_the_best(
 @pytest.mark.parametrize(
     ("field", "calibrator", "said"),
     [
-        ("min_probability", NOTHING, "the checkpoint has no calibration"),
-        ("min_probability", ONLY_RATE, "the checkpoint has no calibration"),
+        ("min_probability", NOTHING, "of the checkpoint or after tuning"),
+        ("min_probability", ONLY_RATE, "of the checkpoint or after tuning"),
         ("max_false_positive_rate", BY_SCORE, "run longmatch calibrate"),
     ],
 )

@@ -119,6 +119,7 @@ def test_attended_blocks_are_shown_where_the_model_has_them(by_hand: Make) -> No
 def test_blocks_are_shown_as_text(by_hand: Make) -> None:
     text = "<b>bold</b> \u202e"
     page = render_report(by_hand(text, "b", (Span(0, 13), Span(0, 1))), "", text, "", "b")
+    assert ">1 passage<" in page
     (item,) = BeautifulSoup(page, "html.parser").select("#aligned li")
     assert item.find("b") is None
     assert item.bdi.get_text() == "<b>bold</b> [U+202E]"

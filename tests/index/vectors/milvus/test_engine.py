@@ -17,7 +17,8 @@ from index.errors import VectorEngineError
 from index.id_set import IdSet
 from index.vectors.milvus.connection import MilvusAddress, MilvusConnection, parse_milvus_url
 from index.vectors.milvus.engine import OWNER_FILE, drop_collections, open_milvus
-from index.vectors.milvus.milvus_index import IDS_A_REQUEST, MilvusIndex
+from index.vectors.milvus.id_filters import IDS_A_REQUEST, id_filters
+from index.vectors.milvus.milvus_index import MilvusIndex
 from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry, unit_vectors
 from tests.tools.milvus import MilvusServer
 from tests.tools.process_fixtures import START_SECONDS
@@ -279,7 +280,7 @@ def test_a_large_selection_is_searched_in_parts(milvus_address: MilvusAddress, d
         count = 3 * IDS_A_REQUEST // 2
         listed = np.arange(10, 10 + count)
         for inverted in (False, True):
-            filters = list(index._filters(IdSet(10 + count, listed, inverted), 5))
+            filters = list(id_filters(IdSet(10 + count, listed, inverted), 5, index.ids))
             assert len(filters) == 2
         outside = IdSet(10 + count, np.append(np.arange(2), listed), inverted=False)
         assert index.search(unit_vectors(1, seed=3), 5, among=outside).ids[0].tolist()[:2] == [
@@ -294,9 +295,9 @@ def test_a_large_selection_is_searched_in_parts(milvus_address: MilvusAddress, d
 def test_more_than_milvus_finds_at_once_are_found_in_parts(
     milvus_address: MilvusAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = "index.vectors.milvus.milvus_index"
-    monkeypatch.setattr(f"{module}.MOST_FOUND", 5)
-    monkeypatch.setattr(f"{module}.IDS_A_REQUEST", 5)
+    for name in ("id_filters", "milvus_index"):
+        monkeypatch.setattr(f"index.vectors.milvus.{name}.MOST_FOUND", 5)
+        monkeypatch.setattr(f"index.vectors.milvus.{name}.IDS_A_REQUEST", 5)
     vectors, query = unit_vectors(40, seed=1), unit_vectors(1, seed=2)
     with closing(open_milvus(milvus_address, tmp_path, read_only=False)) as engine:
         index = engine.backend.train(vectors[:0], 1)

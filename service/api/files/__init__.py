@@ -1,0 +1,1 @@
+"""POST /text: the text of a file."""

@@ -1,0 +1,68 @@
+"""POST /text: a file, as its bytes, becomes the text that POST /match takes."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+
+from service.api.deps import Admitted, EngineDep
+from service.api.http.bodies import FileRoute
+from service.api.http.negotiation import media_type
+from service.api.http.problems import (
+    BODY_TOO_LARGE,
+    INTERNAL_ERROR,
+    INVALID_INPUT,
+    NOT_READY,
+    OVERLOADED,
+    SHUTTING_DOWN,
+    UNSUPPORTED_MEDIA_TYPE,
+)
+from service.api.openapi.responses import json_example, problem_responses
+from service.files.reading import FILE_TYPES
+
+router = APIRouter(tags=["match"], route_class=FileRoute)
+
+ANSWER = {"title": "Ants", "text": "Ants find short paths without a leader. …", "characters": 5120}
+REQUEST_BODY: dict[str, Any] = {
+    "required": True,
+    "content": {
+        kind: {
+            "schema": {"type": "string", "format": "binary", "minLength": 1},
+            "examples": {"file": {"summary": f"The bytes of a {suffix}", "value": "Ants and bees"}},
+        }
+        for kind, suffix in FILE_TYPES.items()
+    },
+}
+
+
+class FileTextResponse(BaseModel):
+    """What a file says."""
+
+    title: str = Field(description="Of its properties, its first heading or its first line.")
+    text: str = Field(description="The whole text, as `longmatch index` would index it.")
+    characters: int = Field(description="Of the text.")
+
+
+@router.post(
+    "/text",
+    summary="Read the text of a file",
+    dependencies=[Admitted],
+    responses={
+        200: json_example(ANSWER, "The text, which POST /match and POST /index take"),
+        **problem_responses(
+            BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, OVERLOADED,
+            NOT_READY, SHUTTING_DOWN,
+        ),
+    },
+    openapi_extra={"requestBody": REQUEST_BODY},
+)  # fmt: skip
+async def post_text(request: Request, engine: EngineDep) -> FileTextResponse:
+    """Return title and text of a PDF, a DOCX, an EPUB, or a text file, HTML included.
+
+    The Content-Type says which of them the body is. The file is read in a process with limits of
+    memory and time, and not kept.
+    """
+    found = await engine.files.read(
+        await request.body(), media_type(request.headers), engine.settings.max_text_characters
+    )
+    return FileTextResponse(title=found.title, text=found.text, characters=len(found.text))

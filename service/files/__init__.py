@@ -1,0 +1,1 @@
+"""Files that clients send, to be read as text."""
