@@ -29,7 +29,12 @@ def operation(number: int) -> tuple[str, str]:
     return choice.choice(["put", "put", "delete"]), f"d{choice.randrange(12)}"
 
 
-WORKER = (
+def worker(about: str) -> str:
+    """Return a program that writes for as long as it lives; `about` says where, as a line."""
+    return _WORKER.replace("ABOUT", about)
+
+
+_WORKER = (
     """
 import random, sys
 from pathlib import Path
@@ -37,14 +42,14 @@ import numpy as np
 from encoder.blocks import Receipt
 from index.directory.data_directory import open_data_directory
 from index.document import Document
+from index.postgres.address import Database, parse_postgresql_url
 from index.store.records import EncodedDocument
 from index.vectors.milvus.connection import parse_milvus_url
 
 """
     + inspect.getsource(operation)
     + """
-milvus = parse_milvus_url(sys.argv[3], words=True)
-about = {"fingerprint": "a" * 64, "dimension": 16, "milvus": milvus}
+about = {"fingerprint": "a" * 64, "dimension": 16, ABOUT}
 directory = open_data_directory(Path(sys.argv[1]), **about)
 for number in range(int(sys.argv[2]), 10**9):
     kind, name = operation(number)
@@ -66,6 +71,9 @@ for number in range(int(sys.argv[2]), 10**9):
 )
 
 
+WORKER_OF_MILVUS = worker('"milvus": parse_milvus_url(sys.argv[3], words=True)')
+
+
 def state_after(steps: int) -> dict[str, str]:
     """The text of each document after the first `steps` operations."""
     texts: dict[str, str] = {}
@@ -80,7 +88,7 @@ def state_after(steps: int) -> dict[str, str]:
 def run_and_kill(path: Path, first: int, url: str, chance: random.Random) -> int:
     """Let a worker go on from step `first`, kill it, return the last step it acknowledged."""
     worker = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(path), str(first), url],
+        [sys.executable, "-c", WORKER_OF_MILVUS, str(path), str(first), url],
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -19,20 +19,12 @@ from index.directory.data_directory import DataDirectory, open_data_directory
 from index.errors import DatabaseUnavailableError
 from index.postgres.address import Database, parse_postgresql_url
 from index.vectors.live_index import LiveIndex
-from tests.reliability.test_kill_milvus import NAMES, WORKER, state_after
+from tests.reliability.test_kill_milvus import NAMES, state_after, worker
 from tests.tools.postgresql import PostgreSQLServer, run_postgresql
 from tests.tools.tiers import Tier
 
 SPACE = {"fingerprint": "a" * 64, "dimension": 16}
-POSTGRESQL_WORKER = WORKER.replace(
-    "from index.vectors.milvus.connection import parse_milvus_url",
-    "from index.postgres.address import Database, parse_postgresql_url",
-).replace(
-    'milvus = parse_milvus_url(sys.argv[3])\nabout = {"fingerprint": "a" * 64, "dimension": 16, '
-    '"milvus": milvus}',
-    "database = Database(parse_postgresql_url(sys.argv[3]))\n"
-    'about = {"fingerprint": "a" * 64, "dimension": 16, "database": database}',
-)
+WORKER = worker('"database": Database(parse_postgresql_url(sys.argv[3]))')
 
 
 @pytest.fixture
@@ -47,26 +39,26 @@ def run_and_kill(path: Path, first: int, server: PostgreSQLServer, chance: rando
     Returns:
         The last step that it acknowledged.
     """
-    worker = subprocess.Popen(
-        [sys.executable, "-c", POSTGRESQL_WORKER, str(path), str(first), server.url],
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(path), str(first), server.url],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert worker.stdout is not None
-    with worker.stdout as output:
+    assert writer.stdout is not None
+    with writer.stdout as output:
         lines = [output.readline() for _ in range(chance.randrange(1, 30))]
         time.sleep(chance.uniform(0, 0.05))
         kill_database = chance.random() < 0.5
         if kill_database:
             server.kill()
         else:
-            worker.send_signal(signal.SIGKILL)
+            writer.send_signal(signal.SIGKILL)
         lines += output.readlines()  # acknowledged before the kill, not read yet
-    assert worker.stderr is not None
-    with worker.stderr as errors:
+    assert writer.stderr is not None
+    with writer.stderr as errors:
         said = errors.read()
-    assert worker.wait() == (1 if kill_database else -signal.SIGKILL), said
+    assert writer.wait() == (1 if kill_database else -signal.SIGKILL), said
     if kill_database:
         assert DatabaseUnavailableError.__name__ in said.splitlines()[-1]
         server.start()
