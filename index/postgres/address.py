@@ -64,11 +64,7 @@ def parse_postgresql_url(url: str, schema: str = DEFAULT_SCHEMA) -> PostgreSQLAd
     """
     if not url.startswith(_SCHEMES):
         raise StoreError(f"the address of the database is not {FORM}")
-    if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
-        raise StoreError(
-            f"{schema!r} is no name for a schema: use small letters, digits and _, "
-            "and begin with a letter, but not with pg_"
-        )
+    check_schema(schema)
     require_extra("postgresql", "PostgreSQL", "psycopg")
     import psycopg
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -79,6 +75,19 @@ def parse_postgresql_url(url: str, schema: str = DEFAULT_SCHEMA) -> PostgreSQLAd
     except psycopg.Error:  # its message quotes the URL, with the password
         raise StoreError(f"the address of the database is not {FORM}") from None
     return PostgreSQLAddress(conninfo, _shown(given), schema, str(given.get("password") or ""))
+
+
+def check_schema(schema: str) -> None:
+    """Refuse what is no name for a schema; psycopg is not needed for that.
+
+    Raises:
+        StoreError: it is none.
+    """
+    if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
+        raise StoreError(
+            f"{schema!r} is no name for a schema: use small letters, digits and _, "
+            "and begin with a letter, but not with pg_"
+        )
 
 
 def _shown(given: Mapping[str, object]) -> str:

@@ -8,6 +8,7 @@ from index.postgres.address import (
     DEFAULT_SCHEMA,
     Database,
     PostgreSQLAddress,
+    check_schema,
     parse_postgresql_url,
 )
 
@@ -58,7 +59,10 @@ class StoreSettings(BaseSettings):
     @field_validator("store_schema")
     @classmethod
     def _schema(cls, value: str) -> str:
-        _address("postgresql://", value)
+        try:
+            check_schema(value)  # also where psycopg is not installed
+        except StoreError as error:
+            raise ValueError(str(error)) from error
         return value
 
     @property
