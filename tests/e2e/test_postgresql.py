@@ -73,9 +73,21 @@ def test_what_one_server_stores_the_other_finds_at_once(
                 assert name not in match(reader, TEXTS.get(name, TEXTS["ice"]))
         verdict = {"query": {"text": TEXTS["ants"]}, "match": "ants", "grade": 3}
         assert index(one, TEXTS) == 200
-        status, refused = one.request("POST", "/feedback", verdict)
-        assert (status, "max_feedback" in refused["detail"]) == (409, True)
-        assert one.request("PUT", "/collections/new")[0] == 409
+        query = {"text": TEXTS["ants"], "min_score": 0.5}
+        for method, path, body, setting in (
+            ("POST", "/feedback", verdict, "max_feedback"),
+            ("POST", "/standing-queries", query, "max_standing_queries"),
+            ("PUT", "/collections/new", None, "max_collections"),
+        ):
+            status, refused = one.request(method, path, body)
+            assert (status, setting in refused["detail"]) == (409, True), refused
+            assert refused["type"].startswith("/problems/")
+
+
+def database_up(server: Server) -> bytes:
+    metrics: bytes = server.request("GET", "/metrics")[1]
+    (line,) = (one for one in metrics.splitlines() if one.startswith(b"longmatch_database_up{"))
+    return line.rpartition(b" ")[2]
 
 
 def test_a_database_that_is_killed_makes_servers_unready_until_it_is_back(
@@ -92,8 +104,10 @@ def test_a_database_that_is_killed_makes_servers_unready_until_it_is_back(
         assert "the database cannot be used" in problem["detail"]
         assert server.request("POST", "/match", {"text": TEXTS["ants"]})[0] == 503
         assert server.request("GET", "/livez")[0] == 200
+        assert database_up(server) == b"0.0"
         database.start()
         wait_for_readyz(server, 200)
+        assert database_up(server) == b"1.0"
         assert match(server, TEXTS["bees"]) == ["ants"]
         with stopped(database):  # it accepts connections, and answers nothing
             asked = time.monotonic()
