@@ -6,6 +6,7 @@ is a hidden folder beside that name, which the next attempt deletes.
 """
 
 import logging
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from encoder.selection.reading_share import split_fingerprint
 from index.directory.backup_archive import (
     MANIFEST_FILE,
     BackupManifest,
+    create_file,
     describe_files,
     format_manifest,
     pack,
@@ -170,11 +172,14 @@ def copy_database(source: Path, target: Path) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     with source.open("rb") as file:
+        create_file(target, os.fstat(file.fileno()).st_mode)
         database = file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
+        if not database:
+            file.seek(0)
+            with target.open("wb") as copy:
+                shutil.copyfileobj(file, copy)
     if database:
         copy_database(source, target)
-    else:
-        shutil.copyfile(source, target)
 
 
 def _copy_snapshot(root: Path, target: Path) -> None:
@@ -343,6 +348,7 @@ def _copy_backup(source: Path, manifest: BackupManifest, folder: Path) -> None:
         return
     for name in manifest.files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        create_file(folder / name, (source / name).stat().st_mode)
         shutil.copyfile(source / name, folder / name)
 
 

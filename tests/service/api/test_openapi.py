@@ -74,6 +74,7 @@ def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> N
         ("post", "/standing-queries"),
         ("get", "/standing-queries/events"),
         ("get", "/standing-queries/{id}"),
+        ("patch", "/standing-queries/{id}"),
         ("delete", "/standing-queries/{id}"),
         ("get", "/standing-queries/{id}/events"),
         ("post", "/standing-queries/{id}/resume"),
