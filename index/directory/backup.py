@@ -37,6 +37,7 @@ from index.directory.collections import (
     check_collection,
     collection_names,
     collection_path,
+    stored_collections,
 )
 from index.directory.content_swap import ARRIVING, swap_in, sync_tree
 from index.directory.data_directory import (
@@ -107,7 +108,7 @@ def copy_data_directory(data: Path, target: Path) -> None:
             with suppress(FileNotFoundError):  # a temporary file
                 _copy(path, target / name)
     _copy_fitted(data, target)
-    for collection in collection_names(data):
+    for collection in stored_collections(data):
         copy = collection_path(target, collection)
         copy.mkdir(parents=True)
         copy_data_directory(collection_path(data, collection), copy)
@@ -221,8 +222,12 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
         raise BackupError(f"{target}: exists already; a backup never replaces anything")
     if target.absolute().is_relative_to(data.absolute()):
         raise BackupError(f"{target}: lies in the data directory and would be lost with it")
+    check_collection(data)
+    collections = stored_collections(data)
+    for name in set(collection_names(data)).difference(collections):
+        folder = collection_path(data, name)
+        _log.warning("%s: is no collection, having no %s: not in the backup", folder, STORE_FILE)
     for one in _with_collections(data):
-        check_collection(one)
         settle(one)
         verify_digest(one / STORE_FILE)
     unfinished = target.with_name(f".{target.name}.unfinished")
@@ -353,7 +358,7 @@ def _copy_backup(source: Path, manifest: BackupManifest, folder: Path) -> None:
 
 
 def _with_collections(data: Path) -> list[Path]:
-    return [data, *(collection_path(data, name) for name in collection_names(data))]
+    return [data, *(collection_path(data, name) for name in stored_collections(data))]
 
 
 def _require_space(data: Path, target: Path) -> None:

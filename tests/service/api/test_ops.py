@@ -149,9 +149,10 @@ def test_what_a_route_does_not_take_is_timed_as_its_own(make_client: Any) -> Non
     ):
         assert refused.status_code == code
     assert metric(client, 'longmatch_request_duration_seconds_count{route="/match"}') == 3
-    assert 'longmatch_request_duration_seconds_count{route="unmatched"}' not in client.get(
-        "/metrics"
-    ).text
+    assert (
+        'longmatch_request_duration_seconds_count{route="unmatched"}'
+        not in client.get("/metrics").text
+    )
 
 
 def test_what_was_done_is_measured(filled: Any) -> None:
