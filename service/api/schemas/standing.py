@@ -171,8 +171,10 @@ class WebhookChange(_Change):
         Raises:
             InvalidInputError: it has no address.
         """
-        url = self.url or (before and before.url)
-        if not url:
+        url = self.url
+        if url is None and before is not None:
+            url = before.url
+        if url is None:
             detail = "give this: the query has no webhook"
             raise InvalidInputError([FieldError("#/webhook/url", detail)])
         if before is not None and "secret" not in self.model_fields_set:

@@ -285,6 +285,14 @@ def test_the_document_keeps_to_openapi_3_0(document: dict[str, Any]) -> None:
         )
 
 
+def test_what_may_be_null_has_null_among_the_values_that_it_lists(
+    document: dict[str, Any],
+) -> None:
+    listed = [one for one in nodes(document) if one.get("nullable") and "enum" in one]
+    assert [one for one in listed if None not in one["enum"]] == []
+    assert listed
+
+
 def test_limits_that_are_not_settings_are_in_the_document(document: dict[str, Any]) -> None:
     fields = document["components"]["schemas"]["MatchRequest"]["properties"]
     assert fields["top_k"]["minimum"] == 1

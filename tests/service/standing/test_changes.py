@@ -137,6 +137,7 @@ def test_a_webhook_that_was_replaced_is_sent_nothing_more(make_client: MakeClien
         ({"webhook": {}}, "#/webhook"),
         ({"paused": None}, "#/paused"),
         ({"webhook": {"url": None}}, "#/webhook/url"),
+        ({"webhook": {"url": ""}}, "#/webhook/url"),
         ({"webhook": {"secret": None}}, "#/webhook/url"),
         ({"webhook": {"url": "https://127.0.0.1/"}}, "#/webhook/url"),
         ({"webhook": {"url": "https://a.example", "secret": "short"}}, "#/webhook/secret"),
