@@ -56,7 +56,7 @@ from index.directory.data_directory import (
 from index.directory.file_digest import verify_digest
 from index.errors import BackupError, SnapshotError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
-from index.sqlite.connections import translated_errors
+from index.sqlite.connections import open_reader, translated_errors
 from index.vectors.snapshot import (
     CURRENT,
     INDEX_FILE,
@@ -159,8 +159,7 @@ def copy_database(source: Path, target: Path) -> None:
         StoreError: the source cannot be read, or the copy not be written.
     """
     with translated_errors(source):
-        uri = f"{source.absolute().as_uri()}?mode=ro"
-        reading, writing = sqlite3.connect(uri, uri=True), sqlite3.connect(target)
+        reading, writing = open_reader(source), sqlite3.connect(target)
         with closing(reading), closing(writing):
             reading.backup(writing)
         with closing(sqlite3.connect(target)) as copy:

@@ -42,6 +42,7 @@ from index.search.corpus_calibration import (
 from index.search.corpus_fusion import CorpusFusion, read_corpus_fusion, write_corpus_fusion
 from index.search.fusion import LinearFusion
 from index.store.records import EncodedDocument
+from tests.tools.small_disk import SmallDisk
 
 MakeEntry = Callable[..., EncodedDocument]
 MakeVectors = Callable[..., Float32]
@@ -429,6 +430,24 @@ def test_a_folder_that_is_no_collection_is_named_and_left_out(
     with pytest.raises(StoreError, match="notes: there is no data directory here"):
         write_backup(data, tmp_path / "other", checkpoint)
     assert not (tmp_path / "other").exists()
+
+
+def test_what_nobody_may_write_is_backed_up(
+    data: Path, tmp_path: Path, checkpoint: Checkpoint, small_disk: Callable[[int], SmallDisk]
+) -> None:
+    """Also a database besides the store that was closed, so that its log is gone."""
+    with closing(sqlite3.connect(data / "other.sqlite3")) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE one (two)")
+    disk = small_disk(64)
+    source = shutil.copytree(data, disk.path / "data")
+    disk.protect()
+    written = write_backup(source, tmp_path / "backup", checkpoint)
+    restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
+    with opened(tmp_path / "new") as directory:
+        assert len(directory.store) == written.documents > 0
+    with closing(sqlite3.connect(tmp_path / "new/other.sqlite3")) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("one",)]
 
 
 def test_a_copy_may_be_read_by_no_more_than_its_source(
