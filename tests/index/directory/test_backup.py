@@ -28,7 +28,7 @@ from index.directory.collections import (
 from index.directory.data_directory import (
     CALIBRATION_FILE,
     FUSION_FILE,
-    LOCK_FILE,
+    SNAPSHOTS_DIRECTORY,
     STORE_FILE,
     DataDirectory,
     open_data_directory,
@@ -426,7 +426,7 @@ def test_a_folder_that_is_no_collection_is_named_and_left_out(
     assert written.collections == []
     assert f"{stray}: is no collection" in caplog.text
     assert (stray / "notes.txt").read_text() == "Mine."
-    (stray / LOCK_FILE).touch()  # so it was one, and has lost its documents
+    (stray / SNAPSHOTS_DIRECTORY).mkdir()  # so it was one, and has lost its documents
     with pytest.raises(StoreError, match="notes: there is no data directory here"):
         write_backup(data, tmp_path / "other", checkpoint)
     assert not (tmp_path / "other").exists()
