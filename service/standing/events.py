@@ -88,9 +88,10 @@ class EventStore:
                 raise StandingQueryNotFoundError(query_id)
 
     def count(self) -> dict[str, int]:
-        """Count the queries: all, those that wait for something, those whose webhooks failed."""
+        """Count the queries: all, those that wait or are paused, those whose webhooks failed."""
         with self._connections.reading() as connection:
             row = connection.execute(
-                "SELECT count(*), count(detail), coalesce(sum(failed), 0) FROM queries"
+                "SELECT count(*), count(detail), coalesce(sum(failed), 0), "
+                "coalesce(sum(paused), 0) FROM queries"
             ).fetchone()
-            return dict(zip(("all", "waiting", "failed"), row, strict=True))
+            return dict(zip(("all", "waiting", "failed", "paused"), row, strict=True))

@@ -1,5 +1,6 @@
 """PATCH /standing-queries/{id}: bounds, webhook and pause, and what waits for them."""
 
+import re
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -46,6 +47,11 @@ def test_a_pause_leaves_nothing_out_and_delivers_nothing(make_client: MakeClient
         made = make(client, text=TEXT, min_score=-1, webhook={"url": url})
         other = make(client, text=TEXT, min_score=-1)
         assert change(client, made["id"], paused=True)["paused"] is True
+        states = re.findall(
+            r'standing_queries\{collection="default",state="(\w+)"\} (\S+)',
+            client.get("/metrics").text,
+        )
+        assert dict(states) == {"all": "2.0", "waiting": "0.0", "failed": "0.0", "paused": "1.0"}
         put(client, {"a": "Bees fly."})
         assert [one["document"] for one in events(client, other["id"])] == ["a"]
         assert events(client, made["id"]) == []
