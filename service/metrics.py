@@ -293,7 +293,7 @@ def create_metrics() -> Metrics:
         ),
         standing_queries=gauge(
             "standing_queries",
-            "Standing queries: all, those that wait for something, those that are paused, and those "
+            "Standing queries: all, those that wait for something, paused ones, and those "
             "whose webhook failed.",
             ["collection", "state"],
         ),
