@@ -293,7 +293,8 @@ def create_metrics() -> Metrics:
         ),
         standing_queries=gauge(
             "standing_queries",
-            "Standing queries: all, those that wait for something, and those whose webhook failed.",
+            "Standing queries: all, those that wait for something, paused ones, and those "
+            "whose webhook failed.",
             ["collection", "state"],
         ),
         webhook_deliveries=counter(

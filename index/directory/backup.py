@@ -6,6 +6,7 @@ is a hidden folder beside that name, which the next attempt deletes.
 """
 
 import logging
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from encoder.selection.reading_share import split_fingerprint
 from index.directory.backup_archive import (
     MANIFEST_FILE,
     BackupManifest,
+    create_file,
     describe_files,
     format_manifest,
     pack,
@@ -35,6 +37,7 @@ from index.directory.collections import (
     check_collection,
     collection_names,
     collection_path,
+    stored_collections,
 )
 from index.directory.content_swap import ARRIVING, swap_in, sync_tree
 from index.directory.data_directory import (
@@ -53,7 +56,7 @@ from index.directory.data_directory import (
 from index.directory.file_digest import verify_digest
 from index.errors import BackupError, SnapshotError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
-from index.sqlite.connections import translated_errors
+from index.sqlite.connections import open_reader, translated_errors
 from index.vectors.snapshot import (
     CURRENT,
     INDEX_FILE,
@@ -105,7 +108,7 @@ def copy_data_directory(data: Path, target: Path) -> None:
             with suppress(FileNotFoundError):  # a temporary file
                 _copy(path, target / name)
     _copy_fitted(data, target)
-    for collection in collection_names(data):
+    for collection in stored_collections(data):
         copy = collection_path(target, collection)
         copy.mkdir(parents=True)
         copy_data_directory(collection_path(data, collection), copy)
@@ -156,8 +159,7 @@ def copy_database(source: Path, target: Path) -> None:
         StoreError: the source cannot be read, or the copy not be written.
     """
     with translated_errors(source):
-        uri = f"{source.absolute().as_uri()}?mode=ro"
-        reading, writing = sqlite3.connect(uri, uri=True), sqlite3.connect(target)
+        reading, writing = open_reader(source), sqlite3.connect(target)
         with closing(reading), closing(writing):
             reading.backup(writing)
         with closing(sqlite3.connect(target)) as copy:
@@ -170,11 +172,14 @@ def copy_database(source: Path, target: Path) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     with source.open("rb") as file:
+        create_file(target, os.fstat(file.fileno()).st_mode)
         database = file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
+        if not database:
+            file.seek(0)
+            with target.open("wb") as copy:
+                shutil.copyfileobj(file, copy)
     if database:
         copy_database(source, target)
-    else:
-        shutil.copyfile(source, target)
 
 
 def _copy_snapshot(root: Path, target: Path) -> None:
@@ -216,8 +221,12 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
         raise BackupError(f"{target}: exists already; a backup never replaces anything")
     if target.absolute().is_relative_to(data.absolute()):
         raise BackupError(f"{target}: lies in the data directory and would be lost with it")
+    check_collection(data)
+    collections = stored_collections(data)
+    for name in set(collection_names(data)).difference(collections):
+        folder = collection_path(data, name)
+        _log.warning("%s: is no collection, having no %s: not in the backup", folder, STORE_FILE)
     for one in _with_collections(data):
-        check_collection(one)
         settle(one)
         verify_digest(one / STORE_FILE)
     unfinished = target.with_name(f".{target.name}.unfinished")
@@ -343,11 +352,12 @@ def _copy_backup(source: Path, manifest: BackupManifest, folder: Path) -> None:
         return
     for name in manifest.files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        create_file(folder / name, (source / name).stat().st_mode)
         shutil.copyfile(source / name, folder / name)
 
 
 def _with_collections(data: Path) -> list[Path]:
-    return [data, *(collection_path(data, name) for name in collection_names(data))]
+    return [data, *(collection_path(data, name) for name in stored_collections(data))]
 
 
 def _require_space(data: Path, target: Path) -> None:

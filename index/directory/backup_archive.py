@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import shutil
+import stat
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from index.errors import BackupError
 
 FORMAT = 1
 MANIFEST_FILE = "manifest.json"
+_OWN = stat.S_IRUSR | stat.S_IWUSR
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +193,18 @@ def unpack(path: Path, manifest: BackupManifest, folder: Path) -> None:
     with _open_archive(path) as archive:
         for name in manifest.files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            with _member(path, archive, name) as file, (folder / name).open("xb") as copy:
+            create_file(folder / name, archive.getmember(name).mode)
+            with _member(path, archive, name) as file, (folder / name).open("wb") as copy:
                 shutil.copyfileobj(file, copy, _BUFFER)
+
+
+def create_file(path: Path, mode: int) -> None:
+    """Create an empty file that no more may read than its source, before anything is in it.
+
+    Raises:
+        OSError: it cannot be created, or exists.
+    """
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, stat.S_IMODE(mode) | _OWN))
 
 
 def _manifest(path: Path, archive: tarfile.TarFile) -> BackupManifest:

@@ -9,13 +9,17 @@ Copies have one text, so that they are a family at once, and thousands of them c
 one. A family is a connected component of the links; its number is the least text id in it.
 """
 
+import logging
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from encoder.arrays import Float32, UInt32
+from index.errors import StoreError
 from index.near_duplicates.signatures import band_keys, pack, resemblances, signing_rule, unpack
 from index.sqlite.block_vectors import read_block_vectors
+
+_log = logging.getLogger(__name__)
 
 LEAST_SHARE = 0.5  # of the blocks of the longer text must be exceeded
 LEAST_COSINE = 0.75  # between a block and its counterpart
@@ -83,14 +87,33 @@ def _candidates(
     first = sorted(shared, key=lambda one: (-shared[one], one))[:_COMPARED]
     if not first:
         return []
-    rows = [connection.execute(_SIGNATURE, (one,)).fetchone() for one in first]
-    estimated = resemblances(signature, [unpack(row[0]) for row in rows]).tolist()
+    known: list[tuple[int, UInt32, bytes]] = []
+    for text_id in first:
+        row = connection.execute(_SIGNATURE, (text_id,)).fetchone()
+        other = None if row is None else _readable(text_id, row[0])
+        if other is not None and len(other):
+            known.append((text_id, other, row[1]))
+    if not known:
+        return []
+    estimated = resemblances(signature, [other for _, other, _ in known]).tolist()
     found = [
-        (text_id, resemblance, row[1])
-        for text_id, resemblance, row in zip(first, estimated, rows, strict=True)
+        (text_id, resemblance, content_hash)
+        for (text_id, _, content_hash), resemblance in zip(known, estimated, strict=True)
         if resemblance >= _LEAST_RESEMBLANCE
     ]
     return sorted(found, key=lambda one: (-one[1], one[0]))[:_CONFIRMED]
+
+
+def _readable(text_id: int, content: bytes) -> UInt32 | None:
+    """Read a stored signature; None for a damaged one, which no document is refused for.
+
+    Such a text is in no family with later ones until it is repaired.
+    """
+    try:
+        return unpack(content)
+    except StoreError as error:
+        _log.warning("text %d: %s", text_id, error)
+        return None
 
 
 def _blocks(connection: sqlite3.Connection, content_hash: bytes) -> Float32 | None:
@@ -159,6 +182,8 @@ _REMOVE_LINK = """
 DELETE FROM text_links WHERE text_id = ? AND other = ?"""
 _REMOVE_BAND = """
 DELETE FROM text_bands WHERE band = ? AND text_id = ?"""
+_REMOVE_BANDS = """
+DELETE FROM text_bands WHERE text_id = ?"""  # reads all of them
 _REMOVE_TEXT = """
 DELETE FROM texts WHERE text_id = ?"""
 _OF_FAMILY = """
@@ -212,8 +237,11 @@ def _remove_text(
     links = _linked(connection, text_id)
     connection.executemany(_REMOVE_LINK, [(text_id, other) for other in links])
     connection.executemany(_REMOVE_LINK, [(other, text_id) for other in links])
-    keys = band_keys(unpack(signature))
-    connection.executemany(_REMOVE_BAND, [(key, text_id) for key in keys])
+    known = _readable(text_id, signature)
+    if known is None:
+        connection.execute(_REMOVE_BANDS, (text_id,))
+    else:
+        connection.executemany(_REMOVE_BAND, [(key, text_id) for key in band_keys(known)])
     connection.execute(_REMOVE_TEXT, (text_id,))
     parts = _parts(connection, links)
     if len(parts) > 1 or family == text_id:

@@ -116,13 +116,17 @@ def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
 def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
     """Rank, read and check, widening until `top_k` documents are left or no more exist."""
     options, k = run.options, run.options.top_k
+    damaged: frozenset[int] = frozenset()  # whose vectors cannot be read
     while True:
         ranking = run.ranker.rank(k, among)
-        documents = _read(run, ranking)
-        if len(documents) == options.top_k or ranking.exhausted:
+        documents = _read(run, ranking, damaged)
+        if len(documents) < options.top_k and not ranking.exhausted:
+            k = _WIDER * max(k, CANDIDATES)
+            continue
+        ranking, documents, lost = _scored_exactly(run, ranking, documents)
+        if not lost:
             break
-        k = _WIDER * max(k, CANDIDATES)
-    ranking, documents = _scored_exactly(run, ranking, documents)
+        damaged |= lost
     return SearchAnswer(
         hits=_hits(run, ranking, documents),
         scored_as=ranking.scored_as,
@@ -133,10 +137,10 @@ def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
     )
 
 
-def _read(run: _Search, ranking: Ranking) -> dict[int, DocumentSummary]:
+def _read(run: _Search, ranking: Ranking, damaged: frozenset[int]) -> dict[int, DocumentSummary]:
     """Read the best `top_k` documents that may be returned, by their rows in the ranking."""
     top_k, where = run.options.top_k, run.options.where
-    ids, left_out = ranking.vector_ids.tolist(), run.ranker.left_out
+    ids, left_out = ranking.vector_ids.tolist(), run.ranker.left_out | damaged
     rows = [row for row, vector_id in enumerate(ids) if vector_id not in left_out]
     kept: dict[int, DocumentSummary] = {}
     size = top_k  # mostly all of these can be used
@@ -151,10 +155,14 @@ def _read(run: _Search, ranking: Ranking) -> dict[int, DocumentSummary]:
 
 def _scored_exactly(
     run: _Search, ranking: Ranking, documents: dict[int, DocumentSummary]
-) -> tuple[Ranking, dict[int, DocumentSummary]]:
-    """Rank the documents that were read, by their rows, by the vectors of the store."""
+) -> tuple[Ranking, dict[int, DocumentSummary], frozenset[int]]:
+    """Rank the documents that were read, by their rows, by the vectors of the store.
+
+    Returns:
+        The ranking, its documents, and the vector ids of those whose vectors are damaged.
+    """
     if run.data.index.exact or not documents:
-        return ranking, documents
+        return ranking, documents, frozenset()
     kept = ranking.take(np.array(list(documents), dtype=np.int64))
     by_id = dict(zip(kept.vector_ids.tolist(), documents.values(), strict=True))
     with timed(run.ranker.seconds, "fetch"):
@@ -163,9 +171,10 @@ def _scored_exactly(
     order = np.argsort(kept.vector_ids)
     rows = order[np.isin(kept.vector_ids[order], ids)]
     exact = run.ranker.rescored(kept, rows, vectors)
-    lost = {one for one in by_id.keys() - set(ids.tolist()) if one in run.data.store.damage}
+    unread = by_id.keys() - set(ids.tolist())
+    lost = frozenset(one for one in unread if one in run.data.store.damage)
     ranked = enumerate(exact.vector_ids.tolist())
-    return exact, {row: by_id[one] for row, one in ranked if one not in lost}
+    return exact, {row: by_id[one] for row, one in ranked if one not in lost}, lost
 
 
 def _passes(where: Filter | None, document: DocumentSummary) -> bool:

@@ -7,6 +7,7 @@ time, and written again as soon as there is room.
 
 import json
 import logging
+import os
 import re
 import sqlite3
 import threading
@@ -214,9 +215,10 @@ def open_reader(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         log = path.with_name(f"{path.name}-wal")
         unwritten = not log.exists() or not log.stat().st_size
-        if not unwritten or not isinstance(storage_error(path, error), StorageFullError):
+        full = isinstance(storage_error(path, error), StorageFullError)
+        if not unwritten or not (full or not os.access(path.parent, os.W_OK)):
             raise
-        # No room for the index of the log, which nothing is in: no process has the file open.
+        # No place for the index of the log, which nothing is in: no process has the file open.
         return _open(path, "ro&immutable=1")
 
 

@@ -1,7 +1,9 @@
 """Opening a database of one format; one that does not exist is created, whole or not at all."""
 
 import logging
+import os
 import sqlite3
+import stat
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,9 @@ from encoder.atomic_files import replace_durably
 from index.errors import StorageError, StoreError
 from index.sqlite.connections import SQLiteConnections
 from index.sqlite.failures import storage_error
+
+_PRIVATE = stat.S_IRUSR | stat.S_IWUSR
+_OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 _log = logging.getLogger(__name__)
 
@@ -23,12 +28,14 @@ class DatabaseFormat:
         application_id: of SQLite's header.
         version: of the format.
         schema: statements that make the tables and their first rows.
+        private: readable by the owner of the file alone: secrets are in it.
     """
 
     contents: str
     application_id: int
     version: int
     schema: str
+    private: bool = False
 
     @property
     def script(self) -> str:
@@ -66,8 +73,12 @@ def _create_if_missing(path: Path, kind: DatabaseFormat) -> None:
     unfinished = path.with_name(f"{path.name}.new")
     try:
         if path.exists():
+            if kind.private and path.stat().st_mode & _OF_OTHERS:  # restored, or copied by hand
+                path.chmod(_PRIVATE)
             return
         unfinished.unlink(missing_ok=True)
+        if kind.private:
+            os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE))
         with closing(sqlite3.connect(unfinished)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(kind.script)

@@ -7,7 +7,8 @@ the new documents alone.
 import asyncio
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -87,6 +88,40 @@ async def create_standing_query(
     return made
 
 
+async def change_standing_query(
+    collection: Collection, query_id: str, change: Callable[[StandingQuery], StandingQuery]
+) -> StandingQuery:
+    """Change the bounds, the webhook or the pause of a standing query, durably.
+
+    Args:
+        collection: whose it is.
+        query_id: of the query.
+        change: returns what it is to be; without a bound it gets the default.
+
+    Raises:
+        StandingQueryNotFoundError: there is none of this id.
+        InvalidInputError: a bound needs a calibration that does not exist, or a webhook is refused.
+        StoreError: it could not be stored.
+    """
+
+    def checked(before: StandingQuery) -> StandingQuery:
+        after = change(before)
+        interest, errors = after.interest, []
+        if interest.bounds != before.interest.bounds:
+            bounds = bounds_or_default(collection.calibrator, interest.mode, interest.bounds)
+            interest = replace(interest, bounds=bounds)
+            errors = validate_bounds(collection.calibrator, interest.mode, bounds)
+        if after.webhook is not None and after.webhook != before.webhook:
+            allowed = collection.engine.settings.webhook_hosts
+            errors = errors + _validate_webhook(after.webhook, allowed)
+        if errors:
+            raise InvalidInputError(errors)
+        return replace(after, interest=interest)
+
+    standing = collection.standing
+    return await run_in(collection.jobs.threads, standing.change, query_id, checked)
+
+
 def _validate_webhook(webhook: Webhook, allowed: Sequence[str]) -> list[FieldError]:
     try:
         AllowedTargets(allowed).check(parse_target(webhook.url))
@@ -126,7 +161,11 @@ def scan_new_documents(collection: Collection) -> bool:
         data.store.lexical.wait(1.0)
         return True
     every = standing.queries.every()
-    ready = [query for query in every if not standing.stopping and _is_ready(collection, query)]
+    ready = [
+        query
+        for query in every
+        if not (standing.stopping or query.paused) and _is_ready(collection, query)
+    ]
     more = False
     for place in sorted({query.scanned for query in ready}):
         sequence, ids = data.store.log.added_after(place, BATCH_DOCUMENTS)

@@ -12,12 +12,13 @@ _LAST = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'
 _WAITING = "EXISTS (SELECT 1 FROM events WHERE query = queries.number AND number > delivered)"
 _UNDELIVERED = f"""
 SELECT {QUERY_COLUMNS} FROM queries
-WHERE url IS NOT NULL AND NOT failed AND {_WAITING}
+WHERE url IS NOT NULL AND NOT failed AND NOT paused AND {_WAITING}
 ORDER BY retry_at"""  # noqa: S608
 _RECORD = """
-UPDATE queries SET delivered = max(delivered, ?), attempts = ?, retry_at = ?, failed = ?,
-    failure = ?
-WHERE number = ?"""
+UPDATE queries SET delivered = max(delivered, ?1), attempts = ?2, retry_at = ?3, failed = ?4,
+    failure = ?5
+WHERE number = ?6 AND url = ?7 AND (secret = ?8 OR NOT ?2)
+RETURNING NOT paused AND secret = ?8"""
 _RESUME = """
 UPDATE queries SET attempts = 0, retry_at = 0, failed = 0 WHERE id = ? AND url IS NOT NULL"""
 
@@ -54,16 +55,25 @@ class EventStore:
         with self._connections.reading() as connection:
             return [to_query(row) for row in connection.execute(_UNDELIVERED)]
 
-    def record(self, query: StandingQuery, delivery: Delivery) -> None:
-        """Record how far the webhook of a query has come; nothing of one that was removed."""
+    def record(self, query: StandingQuery, delivery: Delivery) -> bool:
+        """Record how far the webhook of a query has come; nothing of one that is another by now.
+
+        What was received stays received where the secret is another one; a failure does not count
+        then.
+
+        Returns:
+            Whether the next event may be delivered to it.
+        """
+        webhook = query.webhook
+        if webhook is None:
+            raise ValueError("a query without a webhook has nothing delivered")
+        values = (
+            *(delivery.delivered, delivery.attempts, delivery.retry_at, delivery.failed),
+            *(delivery.failure, query.number, webhook.url, webhook.secret),
+        )
         with self._connections.writing() as connection:
-            connection.execute(
-                _RECORD,
-                (
-                    *(delivery.delivered, delivery.attempts, delivery.retry_at),
-                    *(delivery.failed, delivery.failure, query.number),
-                ),
-            )
+            row = connection.execute(_RECORD, values).fetchone()
+        return row is not None and bool(row[0])
 
     def resume(self, query_id: str) -> None:
         """Let the webhook of a query be tried again at once.
@@ -78,9 +88,10 @@ class EventStore:
                 raise StandingQueryNotFoundError(query_id)
 
     def count(self) -> dict[str, int]:
-        """Count the queries: all, those that wait for something, those whose webhooks failed."""
+        """Count the queries: all, those that wait or are paused, those whose webhooks failed."""
         with self._connections.reading() as connection:
             row = connection.execute(
-                "SELECT count(*), count(detail), coalesce(sum(failed), 0) FROM queries"
+                "SELECT count(*), count(detail), coalesce(sum(failed), 0), "
+                "coalesce(sum(paused), 0) FROM queries"
             ).fetchone()
-            return dict(zip(("all", "waiting", "failed"), row, strict=True))
+            return dict(zip(("all", "waiting", "failed", "paused"), row, strict=True))

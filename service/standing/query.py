@@ -98,6 +98,8 @@ class StandingQuery:
         receipt: what was read of its text; None for a stored document.
         webhook: where events are told, if anywhere.
         delivery: how far that has come.
+        paused: nothing is compared with it or delivered until somebody ends that.
+        revision: how often it was changed.
     """
 
     number: int
@@ -110,6 +112,8 @@ class StandingQuery:
     receipt: Receipt | None
     webhook: Webhook | None
     delivery: Delivery
+    paused: bool = False
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)

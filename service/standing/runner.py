@@ -17,7 +17,7 @@ from service.errors import UnavailableError
 from service.metrics import CollectionMetrics
 from service.settings import Settings
 from service.standing.events import EventStore
-from service.standing.query import Scan
+from service.standing.query import Scan, StandingQuery
 from service.standing.store import QueryStore
 from service.standing.tables import STANDING_FILE, open_standing_tables
 from service.standing.webhooks import Webhooks
@@ -111,6 +111,21 @@ class StandingQueries:
         """Say that documents were stored; does nothing where nobody asked for them."""
         if self._thread is not None:
             self.wake()
+
+    def change(
+        self, query_id: str, change: Callable[[StandingQuery], StandingQuery]
+    ) -> StandingQuery:
+        """Change a query, as `QueryStore.change`; what waited for it begins at once.
+
+        Raises:
+            StandingQueryNotFoundError: there is none of this id.
+            StoreError: it could not be written.
+        """
+        changed = self.queries.change(query_id, change)
+        self.wake()
+        self.webhooks.wake()
+        self.count()
+        return changed
 
     def remove(self, query_id: str) -> None:
         """Remove a query and its events.

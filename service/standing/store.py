@@ -2,11 +2,19 @@
 
 import sqlite3
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from index.sqlite.connections import SQLiteConnections, utc_now
 from service.errors import StandingQueryNotFoundError, TooManyStandingQueriesError
-from service.standing.query import Interest, QueryText, Scan, StandingQuery, Webhook
+from service.standing.query import (
+    Delivery,
+    Interest,
+    QueryText,
+    Scan,
+    StandingQuery,
+    Webhook,
+)
 from service.standing.tables import (
     QUERY_COLUMNS,
     TEXT_COLUMNS,
@@ -23,8 +31,14 @@ _INSERT_EVENT = """
 INSERT INTO events (query, created, document, title, score, scored_as, probability,
     false_positive_rate)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-# A query that was removed meanwhile, or compared already, gets no event.
-_ADVANCE = "UPDATE queries SET scanned = ? WHERE number = ? AND scanned = ?"
+# A query that was removed or changed meanwhile, or compared already, gets no event.
+_ADVANCE = """
+UPDATE queries SET scanned = ? WHERE number = ? AND scanned = ? AND revision = ?"""
+_CHANGE = """
+UPDATE queries SET interest = ?, url = ?, secret = ?, paused = ?, delivered = ?, attempts = ?,
+    retry_at = ?, failed = ?, failure = ?, revision = revision + 1
+WHERE number = ?"""
+_LAST_EVENT = "SELECT coalesce(max(number), 0) FROM events WHERE query = ?"
 _EVERY = -1  # as SQLite has no limit
 _FORGET_EVENTS = """
 DELETE FROM events WHERE query = ?1 AND number <= (
@@ -124,6 +138,43 @@ class QueryStore:
             number = _find(connection, after).number if after else 0
             return [to_query(row) for row in connection.execute(_PAGE, (number, limit))]
 
+    def change(
+        self, query_id: str, change: Callable[[StandingQuery], StandingQuery]
+    ) -> StandingQuery:
+        """Change the bounds, the webhook or the pause of a query, durably.
+
+        What is being compared with it meanwhile is compared again. A webhook where there was none
+        is told what is found from now on; another one goes on where the former one was.
+
+        Args:
+            query_id: of the query.
+            change: returns what it is to be; what it raises leaves the query as it is.
+
+        Raises:
+            StandingQueryNotFoundError: there is none of this id.
+            StoreError: it could not be written.
+        """
+        with self._connections.writing() as connection:
+            before = _find(connection, query_id)
+            after = change(before)
+            webhook, delivery = after.webhook, before.delivery
+            if webhook != before.webhook:
+                delivery = Delivery(delivery.delivered)
+            if before.webhook is None and webhook is not None:
+                (last,) = connection.execute(_LAST_EVENT, (before.number,)).fetchone()
+                delivery = replace(delivery, delivered=last)
+            connection.execute(
+                _CHANGE,
+                (
+                    interest_to_json(after.interest),
+                    None if webhook is None else webhook.url,
+                    None if webhook is None else webhook.secret,
+                    *(after.paused, delivery.delivered, delivery.attempts, delivery.retry_at),
+                    *(delivery.failed, delivery.failure, before.number),
+                ),
+            )
+            return _find(connection, query_id)
+
     def remove(self, query_id: str) -> None:
         """Remove a query and its events.
 
@@ -170,7 +221,9 @@ class QueryStore:
         with self._connections.writing() as connection:
             for scan in scans:
                 query = scan.query
-                done = connection.execute(_ADVANCE, (scan.scanned, query.number, query.scanned))
+                done = connection.execute(
+                    _ADVANCE, (scan.scanned, query.number, query.scanned, query.revision)
+                )
                 if done.rowcount and scan.found:
                     self._tell(connection, scan)
                     events += len(scan.found)

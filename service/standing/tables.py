@@ -48,6 +48,8 @@ CREATE TABLE queries (
     retry_at REAL NOT NULL DEFAULT 0,
     failed INTEGER NOT NULL DEFAULT 0,
     failure TEXT,
+    paused INTEGER NOT NULL DEFAULT 0,
+    revision INTEGER NOT NULL DEFAULT 0,
     bytes INTEGER NOT NULL,
     block_count INTEGER,
     vector BLOB,
@@ -67,11 +69,11 @@ CREATE TABLE events (
 );
 CREATE INDEX events_by_query ON events (query);
 INSERT INTO meta VALUES ('')"""
-_STANDING = DatabaseFormat("standing queries", 0x4C4D5351, 1, _SCHEMA)
+_STANDING = DatabaseFormat("standing queries", 0x4C4D5351, 2, _SCHEMA, private=True)
 
 QUERY_COLUMNS = (
     "number, id, interest, created, scanned, detail, fingerprint, receipt, url, secret, "
-    "delivered, attempts, retry_at, failed, failure"
+    "delivered, attempts, retry_at, failed, failure, paused, revision"
 )
 _OF_TEXTS = ("fingerprint", "receipt", "block_count", "vector", "blocks", "text")
 TEXT_COLUMNS = ", ".join(_OF_TEXTS)
@@ -109,7 +111,7 @@ def interest_to_json(interest: Interest) -> str:
 def to_query(row: tuple[Any, ...]) -> StandingQuery:
     """Return the query of a row of `QUERY_COLUMNS`."""
     number, name, interest, created, scanned, detail, fingerprint, receipt, url, secret = row[:10]
-    delivered, attempts, retry_at, failed, failure = row[10:]
+    delivered, attempts, retry_at, failed, failure, paused, revision = row[10:]
     return StandingQuery(
         number=number,
         id=name,
@@ -121,6 +123,8 @@ def to_query(row: tuple[Any, ...]) -> StandingQuery:
         receipt=None if receipt is None else Receipt(**json.loads(receipt)),
         webhook=None if url is None else Webhook(url, secret),
         delivery=Delivery(delivered, attempts, retry_at, bool(failed), failure),
+        paused=bool(paused),
+        revision=revision,
     )
 
 

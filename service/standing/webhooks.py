@@ -153,8 +153,10 @@ class Webhooks:
                     self._events.record(query, self._after_failure(query, delivery, error))
                     return
                 delivery = Delivery(delivered=events[0].number)
-                self._events.record(query, delivery)
+                goes_on = self._events.record(query, delivery)
                 self._metrics.webhook_deliveries.labels("delivered").inc()
+                if not goes_on:
+                    return
         except Exception as error:
             _LOG.error("the webhook of %s is paused: %s", query.id, _describe(error))
             await asyncio.sleep(_FIRST_SECONDS)

@@ -18,6 +18,7 @@ from longmatch import (
     search,
     status,
 )
+from longmatch import standing as standing_queries
 from pydantic import BaseModel
 
 from service.api.app import create_app
@@ -72,8 +73,8 @@ ANSWERS: dict[type, type[BaseModel]] = {
     results.Asked: feedback_schemas.AskedBody,
     results.Feedback: feedback_schemas.FeedbackBody,
     results.Member: documents.MemberBody,
-    results.WebhookState: standing.WebhookResponse,
-    results.StandingQuery: standing.StandingQueryResponse,
+    status.WebhookState: standing.WebhookResponse,
+    status.StandingQuery: standing.StandingQueryResponse,
     results.Event: standing.EventBody,
     requests.Webhook: standing.WebhookRequest,
     requests.Document: common.DocumentBody,
@@ -111,7 +112,7 @@ def test_every_option_of_a_match_can_be_given() -> None:
 def test_every_option_of_a_standing_query_can_be_given() -> None:
     own = {"text", "title", "id", "webhook"}
     known = standing.StandingQueryRequest.model_fields.keys() - own
-    assert {one.name for one in fields(search.StandingOptions)} == known
+    assert {one.name for one in fields(longmatch.StandingOptions)} == known
 
 
 def test_every_route_has_a_method() -> None:
@@ -121,13 +122,13 @@ def test_every_route_has_a_method() -> None:
     own = {path: one for path, one in paths.items() if "/{collection}/" not in path}
     routes = {f"{method.upper()} {path}" for path, one in own.items() for method in one}
     table = README.read_text(encoding="utf-8")
-    assert set(re.findall(r"`((?:GET|POST|PUT|DELETE) /[^`]*)`", table)) == routes
+    assert set(re.findall(r"`((?:GET|POST|PUT|PATCH|DELETE) /[^`]*)`", table)) == routes
 
 
 def test_both_clients_have_every_method() -> None:
     built = {
         name
-        for module in (search, collection, operations)
+        for module in (search, standing_queries, collection, operations)
         for name, one in vars(module).items()
         if getattr(one, "__module__", "") == module.__name__
         and callable(one)

@@ -59,6 +59,8 @@ def test_events_are_followed_listed_and_resumed(
                 assert [one async for one in other.events(wide.id)] == taken
 
         asyncio.run(ask())
+        paused = client.change_standing_query(wide.id, {"paused": True, "min_score": 0.5})
+        assert (paused.paused, paused.min_score, paused.webhook) == (True, 0.5, None)
         client.delete_standing_query(wide.id)
         for gone in (client.standing_query, client.delete_standing_query):
             with pytest.raises(NotFoundError):

@@ -160,8 +160,8 @@ def assert_only(prometheus: PrometheusServer, expected: set[str], *, seconds: fl
 
 
 def ask_in_vain(server: Server, timeout_ms: int) -> None:
-    """Send a match that cannot be answered in this time."""
-    body = json.dumps({"text": make_text(random.Random(2), 900)}).encode()
+    """Send a match that cannot be answered in this time, of a text that is read whole."""
+    body = json.dumps({"text": make_text(random.Random(2), 120)}).encode()
     headers = {"Content-Type": "application/json", "X-Request-Timeout-Ms": str(timeout_ms)}
     with suppress(HTTPError):
         urlopen(Request(f"{server.url}/match", body, headers), timeout=30).close()
@@ -220,11 +220,8 @@ def test_documents_longer_than_the_checkpoint_reads(
 
 @pytest.mark.slow
 def test_clients_in_too_great_a_hurry(parts: tuple[Path, Path, Path, RedisServer]) -> None:
-    with (
-        watched(*parts) as (server, prometheus),
-        loaded(server, rate=5),
-        repeated(lambda: ask_in_vain(server, 1)),
-    ):
+    # Nothing is ahead of them: on a busy machine, they would be refused for what is (503).
+    with watched(*parts) as (server, prometheus), repeated(lambda: ask_in_vain(server, 1)):
         assert_only(prometheus, {"LongmatchDeadlines"})
 
 

@@ -21,7 +21,8 @@ from longmatch.errors import (
 )
 from longmatch.requests import Align, Document, Explain, Query, Rerank, Stored, Text, Webhook
 from longmatch.retries import Retry
-from longmatch.search import MatchOptions, StandingOptions
+from longmatch.search import MatchOptions
+from longmatch.standing import StandingOptions
 
 __all__ = [
     "Align",

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import httpx
 
-from longmatch import collection, operations, search
+from longmatch import collection, operations, search, standing
 from longmatch.client import (
     DEFAULT_CONNECT_TIMEOUT,
     DEFAULT_CONNECTIONS,
@@ -102,13 +102,14 @@ class AsyncClient:
     compare_as_page = _awaiting(search.compare_as_page)
     embed = _awaiting(operations.embed)
     read_file = _awaiting(operations.read_file)
-    create_standing_query = _awaiting(search.create_standing_query)
-    standing_queries = _iterating_async(search.standing_queries)
-    standing_query = _awaiting(search.standing_query)
-    delete_standing_query = _awaiting(search.delete_standing_query)
-    resume_standing_query = _awaiting(search.resume_standing_query)
-    events = _iterating_async(search.events)
-    follow_events = _iterating_async(search.follow_events)
+    create_standing_query = _awaiting(standing.create_standing_query)
+    standing_queries = _iterating_async(standing.standing_queries)
+    standing_query = _awaiting(standing.standing_query)
+    change_standing_query = _awaiting(standing.change_standing_query)
+    delete_standing_query = _awaiting(standing.delete_standing_query)
+    resume_standing_query = _awaiting(standing.resume_standing_query)
+    events = _iterating_async(standing.events)
+    follow_events = _iterating_async(standing.follow_events)
     index = _awaiting(collection.index)
     upload = _awaiting(collection.upload)
     document = _awaiting(collection.document)

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
-from longmatch import collection, operations, search
+from longmatch import collection, operations, search, standing
 from longmatch.requests import segment
 from longmatch.retries import Caller, Retry
 from longmatch.steps import (
@@ -153,13 +153,14 @@ class Client:
     compare_as_page = _blocking(search.compare_as_page)
     embed = _blocking(operations.embed)
     read_file = _blocking(operations.read_file)
-    create_standing_query = _blocking(search.create_standing_query)
-    standing_queries = _iterating(search.standing_queries)
-    standing_query = _blocking(search.standing_query)
-    delete_standing_query = _blocking(search.delete_standing_query)
-    resume_standing_query = _blocking(search.resume_standing_query)
-    events = _iterating(search.events)
-    follow_events = _iterating(search.follow_events)
+    create_standing_query = _blocking(standing.create_standing_query)
+    standing_queries = _iterating(standing.standing_queries)
+    standing_query = _blocking(standing.standing_query)
+    change_standing_query = _blocking(standing.change_standing_query)
+    delete_standing_query = _blocking(standing.delete_standing_query)
+    resume_standing_query = _blocking(standing.resume_standing_query)
+    events = _iterating(standing.events)
+    follow_events = _iterating(standing.follow_events)
     index = _blocking(collection.index)
     upload = _blocking(collection.upload)
     document = _blocking(collection.document)

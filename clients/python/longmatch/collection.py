@@ -4,13 +4,17 @@ The first argument of each is the `Caller` of one call, which the clients pass: 
 without it, and their documentation is what stands here.
 """
 
+import gzip
+import json
+import shutil
+import tempfile
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar, cast
 
 from longmatch.decoding import read_json, read_part, read_reply, read_value
 from longmatch.errors import ConnectionFailedError
@@ -26,12 +30,14 @@ from longmatch.requests import (
 from longmatch.results import Feedback, IndexResult, Member, Pair, StoredDocument
 from longmatch.retries import Caller
 from longmatch.status import Upload
-from longmatch.steps import Emit, Emitting, Request, Steps, Work
-from longmatch.uploading import NDJSON, open_upload
+from longmatch.steps import Emit, Emitting, FileBody, Request, Steps, Work
 
 T = TypeVar("T")
 
 KEY_HEADER = "Idempotency-Key"
+
+_NDJSON = "application/x-ndjson"
+_GZIP_LEVEL = 3  # of 9: higher ones cost much time for texts, and save little
 
 Progress = Callable[[int, int], None]
 
@@ -104,7 +110,7 @@ def upload(
         LongmatchError: see `longmatch.errors`.
     """
     with ExitStack() as files:
-        opened = partial(open_upload, source, files, compress=compress, progress=progress)
+        opened = partial(_open_upload, source, files, compress=compress, progress=progress)
         body, headers = yield Work(opened)
         headers = {**headers, KEY_HEADER: idempotency_key or uuid.uuid4().hex}
         reply = yield from caller.unlimited().ask(
@@ -197,7 +203,7 @@ def export(caller: Caller) -> Emitting[Document]:
     Raises:
         LongmatchError: see `longmatch.errors`.
     """
-    request = Request(method="GET", path="/documents", headers={"Accept": NDJSON}, streamed=True)
+    request = Request(method="GET", path="/documents", headers={"Accept": _NDJSON}, streamed=True)
     yield from _lines(caller, request, Document)
 
 
@@ -293,3 +299,55 @@ def _lines(caller: Caller, request: Request, kind: type[T]) -> Emitting[T]:
             yield Emit(read_value(kind, read_json(line)))
     if rest:
         raise ConnectionFailedError("the answer ended within a line")
+
+
+def _open_upload(
+    source: Path | str | Iterable[Document],
+    files: ExitStack,
+    *,
+    compress: bool,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[FileBody, dict[str, str]]:
+    """Return the body of an upload and its headers.
+
+    Args:
+        source: a path, or documents, which are written to a temporary file.
+        files: closes the temporary file.
+        compress: as gzip, what is not compressed yet.
+        progress: see `FileBody`.
+
+    Raises:
+        OSError: the file cannot be read, or the temporary one cannot be written.
+    """
+    headers = {"Content-Type": _NDJSON}
+    compressed = isinstance(source, Path | str) and Path(source).suffix == ".gz"
+    if compress or compressed:
+        headers["Content-Encoding"] = "gzip"
+    if isinstance(source, Path | str) and (compressed or not compress):
+        path = Path(source)
+        body = FileBody(path, path.stat().st_size, progress)
+    else:
+        file = files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - it is entered
+        _write(source, file, compress=compress)
+        body = FileBody(file, file.tell(), progress)
+    headers["Content-Length"] = str(body.size)
+    return body, headers
+
+
+def _write(source: Path | str | Iterable[Document], file: IO[bytes], *, compress: bool) -> None:
+    if not compress:
+        _copy(source, file)
+        return
+    with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_GZIP_LEVEL, mtime=0) as packed:
+        _copy(source, cast(IO[bytes], packed))
+
+
+def _copy(source: Path | str | Iterable[Document], file: IO[bytes]) -> None:
+    if isinstance(source, Path | str):
+        with Path(source).open("rb") as opened:
+            shutil.copyfileobj(opened, file)
+        return
+    for document in source:
+        line = json.dumps(document_body(document), ensure_ascii=False)
+        # What is no character is an error of this line, which the job reports.
+        file.write(line.encode(errors="surrogatepass") + b"\n")

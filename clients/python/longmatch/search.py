@@ -1,16 +1,14 @@
-"""The methods that search: match, compare, similar; standing queries and their events.
+"""The methods that search: match, compare, similar.
 
 The first argument of each is the `Caller` of one call, which the clients pass: their methods are
 without it, and their documentation is what stands here.
 """
 
-import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from longmatch.decoding import read_json, read_part, read_reply, read_value
-from longmatch.errors import ConnectionFailedError
+from longmatch.decoding import read_reply
 from longmatch.requests import (
     Align,
     Explain,
@@ -18,21 +16,15 @@ from longmatch.requests import (
     Query,
     Rerank,
     Stored,
-    Webhook,
     body_of,
     document_path,
     query_body,
-    segment,
 )
-from longmatch.results import Comparison, Event, Matches, StandingQuery
+from longmatch.results import Comparison, Matches
 from longmatch.retries import Caller
-from longmatch.steps import Emit, Emitting, Reply, Request, Sleep, Steps
+from longmatch.steps import Request, Steps
 
 _HTML = "text/html"
-_STANDING = "/standing-queries"
-_EVENT_STREAM = "text/event-stream"
-_DATA = b"data: "
-_RECONNECT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,39 +58,6 @@ class MatchOptions:
     explain: bool | Explain | None = None
     collapse: bool | None = None
     strict: bool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandingOptions:
-    """Which new documents become events; None leaves the choice to the server.
-
-    Attributes:
-        mode: by what documents are scored.
-        filter: a condition on the metadata, as JSON; see the documentation of filters.
-        min_score: of events.
-        min_probability: of events; refused without a calibration.
-        max_false_positive_rate: of events; refused without a calibration of the corpus.
-        strict: refuse a text that is too long to be read whole.
-    """
-
-    mode: Mode | None = None
-    filter: Mapping[str, Any] | None = None
-    min_score: float | None = None
-    min_probability: float | None = None
-    max_false_positive_rate: float | None = None
-    strict: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _StandingQueries:
-    queries: list[StandingQuery]
-    next_cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Events:
-    events: list[Event]
-    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,158 +182,6 @@ def compare_as_page(
     request = _comparison(left, right, passages, strict, {"Accept": _HTML})
     reply = yield from caller.ask(request)
     return reply.content.decode()
-
-
-def create_standing_query(
-    caller: Caller,
-    query: Query,
-    options: StandingOptions | None = None,
-    *,
-    webhook: Webhook | None = None,
-    idempotency_key: str | None = None,
-) -> Steps[StandingQuery]:
-    """Have every document that is stored from now on compared with a text or a stored document.
-
-    Args:
-        query: a text, or a stored document.
-        options: which documents become events.
-        webhook: where to tell events; the secret of the answer signs them.
-        idempotency_key: unique to this request; by default, a new one.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
-    given = asdict(options or StandingOptions())
-    body = body_of(**query_body(query), **given, webhook=webhook)
-    headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
-    request = Request(method="POST", path=_STANDING, json=body, headers=headers)
-    return read_reply(StandingQuery, (yield from caller.ask(request)))
-
-
-def standing_queries(caller: Caller, *, page_size: int | None = None) -> Emitting[StandingQuery]:
-    """Iterate over the standing queries in the order in which they were made.
-
-    Args:
-        page_size: queries in one request.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
-    cursor: str | None = None
-    while True:
-        params = {"limit": page_size, "cursor": cursor}
-        reply = yield from caller.again().ask(Request(method="GET", path=_STANDING, params=params))
-        page = read_reply(_StandingQueries, reply)
-        for one in page.queries:
-            yield Emit(one)
-        if page.next_cursor is None:
-            return
-        cursor = page.next_cursor
-
-
-def standing_query(caller: Caller, query_id: str) -> Steps[StandingQuery]:
-    """Return a standing query.
-
-    Raises:
-        NotFoundError: there is none of this id.
-        LongmatchError: see `longmatch.errors`.
-    """
-    request = Request(method="GET", path=_standing_path(query_id))
-    return read_reply(StandingQuery, (yield from caller.ask(request)))
-
-
-def delete_standing_query(caller: Caller, query_id: str) -> Steps[None]:
-    """Delete a standing query and its events.
-
-    Raises:
-        NotFoundError: there is none of this id.
-        LongmatchError: see `longmatch.errors`.
-    """
-    yield from caller.ask(Request(method="DELETE", path=_standing_path(query_id), done_status=404))
-
-
-def resume_standing_query(caller: Caller, query_id: str) -> Steps[StandingQuery]:
-    """Try the webhook of a standing query again at once, also after its last attempt failed.
-
-    Raises:
-        NotFoundError: there is none of this id.
-        LongmatchError: see `longmatch.errors`.
-    """
-    request = Request(method="POST", path=_standing_path(query_id, "/resume"))
-    return read_reply(StandingQuery, (yield from caller.ask(request)))
-
-
-def events(
-    caller: Caller, query_id: str | None = None, *, after: int = 0, page_size: int | None = None
-) -> Emitting[Event]:
-    """Iterate over the events that are kept, the oldest first.
-
-    Args:
-        query_id: of a standing query; None for those of all.
-        after: number of an event; later ones are given.
-        page_size: events in one request.
-
-    Raises:
-        NotFoundError: there is no such standing query.
-        LongmatchError: see `longmatch.errors`.
-    """
-    while True:
-        params = {"limit": page_size, "after": after}
-        request = Request(method="GET", path=_events_path(query_id), params=params)
-        page = read_reply(_Events, (yield from caller.again().ask(request)))
-        for one in page.events:
-            yield Emit(one)
-        if not page.events:
-            return
-        after = page.last
-
-
-def follow_events(
-    caller: Caller, query_id: str | None = None, *, after: int = 0
-) -> Emitting[Event]:
-    """Iterate over the events that are kept, and without an end over those to come.
-
-    A connection that breaks is made again, and goes on after the last event, as often as the client
-    repeats.
-
-    Args:
-        query_id: of a standing query; None for those of all.
-        after: number of an event; later ones are given.
-
-    Raises:
-        NotFoundError: there is no such standing query, or it was removed meanwhile.
-        LongmatchError: see `longmatch.errors`.
-    """
-    while True:
-        headers = {"Accept": _EVENT_STREAM, "Last-Event-ID": str(after)}
-        path = _events_path(query_id)
-        request = Request(method="GET", path=path, headers=headers, streamed=True)
-        reply = yield from caller.again().ask(request)
-        rest = b""
-        while (part := (yield from _next_part(reply))) is not None:
-            *lines, rest = (rest + part).split(b"\n")
-            for line in lines:
-                if line.startswith(_DATA):
-                    event = read_value(Event, read_json(line.removeprefix(_DATA)))
-                    after = event.number
-                    yield Emit(event)
-        yield Sleep(_RECONNECT_SECONDS)
-
-
-def _next_part(reply: Reply) -> Steps[bytes | None]:
-    """Return the next bytes; None where the stream ended or broke."""
-    try:
-        return (yield from read_part(reply))
-    except ConnectionFailedError:
-        return None
-
-
-def _standing_path(query_id: str, below: str = "") -> str:
-    return f"{_STANDING}/{segment(query_id)}{below}"
-
-
-def _events_path(query_id: str | None) -> str:
-    return f"{_STANDING}/events" if query_id is None else _standing_path(query_id, "/events")
 
 
 def _options(options: MatchOptions | None) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""What is answered about jobs and about the service itself."""
+"""What is answered about jobs, standing queries and the service itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from longmatch.results import Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +189,61 @@ class ProblemType:
     status: int
     title: str
     description: str
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookState:
+    """The webhook of a standing query.
+
+    Attributes:
+        url: without path and query.
+        secret: that signs its messages, given once, by the call that sets it.
+        state: "active", "retrying" or "failed".
+        delivered: number of the last event that was received.
+        attempts: to deliver the next one, which all failed.
+        failure: why the last attempt failed.
+        retry_at: when the next one is due, ISO 8601 in UTC.
+    """
+
+    url: str
+    secret: str | None = field(repr=False)
+    state: str
+    delivered: int
+    attempts: int
+    failure: str | None
+    retry_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StandingQuery:
+    """What new documents are compared with.
+
+    Attributes:
+        id: given by the server.
+        document: id of a stored document; None for a text.
+        title: of the text.
+        mode: by what documents are scored.
+        filter: that their metadata must pass.
+        min_score: None where it does not count, as the next two.
+        min_probability: of a match.
+        max_false_positive_rate: of its score.
+        receipt: what was read of the text.
+        created: ISO 8601 in UTC.
+        webhook: where events are told.
+        paused: nothing is compared or told.
+        detail: why new documents wait and are not compared.
+    """
+
+    id: str
+    document: str | None
+    title: str
+    mode: str
+    filter: dict[str, Any] | None
+    min_score: float | None
+    min_probability: float | None
+    max_false_positive_rate: float | None
+    receipt: Receipt | None
+    created: str
+    webhook: WebhookState | None
+    paused: bool
+    detail: str | None

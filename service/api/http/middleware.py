@@ -18,6 +18,7 @@ from service.telemetry import logs
 
 CLIENT_CLOSED_REQUEST = 499
 UNMATCHED_ROUTE = "unmatched"
+_REFUSED_BY_ROUTE = frozenset({405, 413, 415})  # for what is wrong with the request itself
 # What asks every few seconds would hide the rest of the log.
 _UNLOGGED = frozenset({"/livez", "/readyz", "/metrics"})
 _LOG = logging.getLogger("service.requests")
@@ -208,6 +209,8 @@ def _count(scope: Scope, method: str, code: int, seconds: float) -> None:
         )
     if scope["state"].get("listens"):
         return
-    # Apart from those that were served: rejections take no time, and would hide slow answers.
-    served = getattr(scope.get("route"), "path", UNMATCHED_ROUTE)
-    engine.metrics.request_duration.labels(served).observe(seconds)
+    # Apart from those that were served: where there is too much to do, rejections come by the
+    # thousand, take no time, and would hide slow answers.
+    if code not in _REFUSED_BY_ROUTE:
+        route = getattr(scope.get("route"), "path", UNMATCHED_ROUTE)
+    engine.metrics.request_duration.labels(route).observe(seconds)

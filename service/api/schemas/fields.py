@@ -125,6 +125,8 @@ def optional_or_null(description: str) -> Any:
     def describe(schema: dict[str, Any]) -> None:
         _not_nullable(schema)
         schema["nullable"] = True  # OpenAPI 3.0 has no type "null"
+        if "enum" in schema:  # names every value that is allowed
+            schema["enum"] = [*schema["enum"], None]
 
     return Field(default=None, description=description, json_schema_extra=describe)
 

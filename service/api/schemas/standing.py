@@ -1,9 +1,18 @@
 """Requests and responses of the routes of standing queries."""
 
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 from index.search.records import DEFAULT_MODE, Bounds, Mode
 from index.store.filters import filter_to_json
@@ -19,8 +28,10 @@ from service.api.schemas.fields import (
     exclusive,
     nullable,
     optional,
+    optional_or_null,
 )
 from service.api.schemas.filter import FilterField
+from service.errors import FieldError, InvalidInputError
 from service.standing.query import DeliveryState, Event, Interest, StandingQuery, Webhook
 from service.standing.signature import SECRET_FORM, check_secret, make_secret
 from service.standing.targets import MAX_URL_CHARACTERS, parse_target
@@ -38,13 +49,20 @@ Secret = Annotated[
 ]
 
 
+Url = Annotated[
+    WholeText,
+    Field(
+        max_length=MAX_URL_CHARACTERS,
+        json_schema_extra={"pattern": r"^https?://[A-Za-z0-9]", "format": "uri"},
+    ),
+]
+
+
 class WebhookRequest(Body):
     """Where to tell events."""
 
-    url: WholeText = Field(
-        max_length=MAX_URL_CHARACTERS,
-        description="A public address by https, or one of the setting `webhook_hosts`.",
-        json_schema_extra={"pattern": r"^https?://[A-Za-z0-9]", "format": "uri"},
+    url: Url = Field(
+        description="A public address by https, or one of the setting `webhook_hosts`."
     )
     secret: Secret | None = optional(
         "`whsec_` and the Base64 of 24 to 64 bytes, which signs the messages; by default, one is "
@@ -112,11 +130,103 @@ class StandingQueryRequest(Body):
         )
 
 
+def _given(value: object) -> object:
+    if value is None:
+        raise ValueError("must not be null")
+    return value
+
+
+class _Change(Body):
+    """What is to be another; what is not given stays. Null takes away."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _not_null(cls, value: object) -> object:
+        """Let null pass, instead of the rule of `Body`, where no `_given` forbids it."""
+        return value
+
+    @model_validator(mode="after")
+    def _of_something(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("must have at least one field")
+        return self
+
+
+class WebhookChange(_Change):
+    """Another address, another secret, or both."""
+
+    url: Annotated[Url | None, BeforeValidator(_given)] = optional(
+        "As in POST /standing-queries; needed where the query has no webhook."
+    )
+    secret: Secret | None = optional_or_null(
+        "As in POST /standing-queries; null lets the server make a new one. A new secret is in the "
+        "answer, and never shown again."
+    )
+
+    def apply(self, before: Webhook | None) -> Webhook:
+        """Return the webhook that there is to be.
+
+        Raises:
+            InvalidInputError: it has no address.
+        """
+        url = self.url
+        if url is None and before is not None:
+            url = before.url
+        if url is None:
+            detail = "give this: the query has no webhook"
+            raise InvalidInputError([FieldError("#/webhook/url", detail)])
+        if before is not None and "secret" not in self.model_fields_set:
+            return Webhook(url, before.secret)
+        return Webhook(url, self.secret or make_secret())
+
+
+class StandingQueryChange(_Change):
+    """What is to be another of a standing query; what is not given stays."""
+
+    min_score: Cosine | None = optional_or_null("As in POST /standing-queries; null for none.")
+    min_probability: Share | None = optional_or_null(
+        "As in POST /standing-queries; null for none. Without any bound, the "
+        "query gets the default."
+    )
+    max_false_positive_rate: Share | None = optional_or_null(
+        "As in POST /standing-queries; null for none."
+    )
+    webhook: WebhookChange | None = optional_or_null(
+        "Another address or secret; null for no webhook. One where there was none is told what is "
+        "found from now on; another one goes on with the first event that was not received."
+    )
+    paused: Annotated[bool | None, BeforeValidator(_given)] = optional(
+        "True: nothing is compared or delivered. False: both go on where they were."
+    )
+
+    def apply(self, before: StandingQuery) -> StandingQuery:
+        """Return what the query is to be.
+
+        Raises:
+            InvalidInputError: a webhook has no address.
+        """
+        given = self.model_dump(
+            include={field.name for field in fields(Bounds)}, exclude_unset=True
+        )
+        bounds = replace(before.interest.bounds, **given)
+        webhook = before.webhook
+        if "webhook" in self.model_fields_set:
+            webhook = None if self.webhook is None else self.webhook.apply(before.webhook)
+        return replace(
+            before,
+            interest=replace(before.interest, bounds=bounds),
+            webhook=webhook,
+            paused=before.paused if self.paused is None else self.paused,
+        )
+
+
 class WebhookResponse(BaseModel):
     """A webhook, and how far it has come."""
 
     url: str = Field(description="Without path and query, which may be secret.")
-    secret: str | None = nullable("Shown once, when the query is made; null ever after.")
+    secret: str | None = nullable("Shown once, by the request that sets it; null ever after.")
     state: DeliveryState = Field(
         description="`active`, `retrying` after an attempt that failed, or `failed`: there will be "
         "no other until POST /standing-queries/{id}/resume."
@@ -141,6 +251,7 @@ class StandingQueryResponse(BaseModel):
     receipt: ReceiptBody | None = nullable("What was read of the text; null for a document.")
     created: str = Field(description="ISO 8601 in UTC; older documents are not new to it.")
     webhook: WebhookResponse | None = nullable("Where events are told; null for nowhere.")
+    paused: bool = Field(description="Nothing is compared or delivered; see PATCH.")
     detail: str | None = nullable("Why new documents wait and are not compared; null if they are.")
 
 
@@ -196,6 +307,7 @@ def standing_query_response(
         receipt=None if receipt is None else receipt_body(receipt),
         created=query.created,
         webhook=_webhook_response(query, with_secret=with_secret),
+        paused=query.paused,
         detail=query.detail,
     )
 

@@ -1,4 +1,4 @@
-"""POST and GET /standing-queries, GET and DELETE /standing-queries/{id}."""
+"""POST and GET /standing-queries; GET, PATCH and DELETE /standing-queries/{id}."""
 
 from typing import Annotated
 
@@ -35,13 +35,19 @@ from service.api.openapi.responses import json_example, problem_responses
 from service.api.schemas.paging import DEFAULT_PAGE, Cursor, PageSize, write_cursor
 from service.api.schemas.standing import (
     StandingQueriesResponse,
+    StandingQueryChange,
     StandingQueryRequest,
     StandingQueryResponse,
     standing_query_response,
 )
 from service.jobs.idempotency import StoredResponse
 from service.matching.listening import find_query
-from service.matching.standing import bounds_or_default, create_standing_query
+from service.matching.standing import (
+    bounds_or_default,
+    change_standing_query,
+    create_standing_query,
+)
+from service.standing.query import StandingQuery
 from service.threads import run_in
 
 PREFIX = "/standing-queries"
@@ -81,6 +87,11 @@ REQUESTS = {
         },
     },
 }
+CHANGES = {
+    "threshold": {"summary": "Tell of less", "value": {"max_false_positive_rate": 0.0001}},
+    "secret": {"summary": "A new secret", "value": {"webhook": {"secret": None}}},
+    "pause": {"summary": "Compare and tell nothing for a while", "value": {"paused": True}},
+}
 ANSWER = {
     "id": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",
     "document": None,
@@ -107,6 +118,7 @@ ANSWER = {
         "failure": None,
         "retry_at": None,
     },
+    "paused": False,
     "detail": None,
 }
 PROBLEMS = (
@@ -189,6 +201,38 @@ async def get_standing_queries(
 async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQueryResponse:
     """Return what a standing query looks for, and whether new documents are compared with it."""
     return standing_query_response(await find_query(collection, query_id))
+
+
+@router.patch(
+    "/{id}",
+    summary="Change a standing query",
+    responses={
+        200: json_example(ANSWER, "It is durable: what is told from now on is as it says"),
+        **problem_responses(
+            *PROBLEMS, MALFORMED_BODY, BODY_TOO_LARGE, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
+        ),
+    },
+)
+async def change_query(
+    query_id: QueryId,
+    request: Annotated[StandingQueryChange, Body(openapi_examples=CHANGES)],
+    collection: CollectionDep,
+) -> StandingQueryResponse:
+    """Change the bounds or the webhook, or pause it; what is not given stays as it is.
+
+    Documents that were not compared yet are compared inside the new bounds; events that were told
+    stay. What a query looks for is not changed: make another one.
+    """
+    known: str | None = None
+
+    def change(before: StandingQuery) -> StandingQuery:
+        nonlocal known
+        known = None if before.webhook is None else before.webhook.secret
+        return request.apply(before)
+
+    changed = await change_standing_query(collection, query_id, change)
+    new = changed.webhook is not None and changed.webhook.secret != known
+    return standing_query_response(changed, with_secret=new)
 
 
 @router.post(

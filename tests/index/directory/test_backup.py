@@ -3,10 +3,11 @@
 import itertools
 import json
 import shutil
+import sqlite3
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from index.directory.collections import (
 from index.directory.data_directory import (
     CALIBRATION_FILE,
     FUSION_FILE,
+    SNAPSHOTS_DIRECTORY,
     STORE_FILE,
     DataDirectory,
     open_data_directory,
@@ -40,6 +42,7 @@ from index.search.corpus_calibration import (
 from index.search.corpus_fusion import CorpusFusion, read_corpus_fusion, write_corpus_fusion
 from index.search.fusion import LinearFusion
 from index.store.records import EncodedDocument
+from tests.tools.small_disk import SmallDisk
 
 MakeEntry = Callable[..., EncodedDocument]
 MakeVectors = Callable[..., Float32]
@@ -411,3 +414,53 @@ def test_the_collections_are_in_it(
     with pytest.raises((BackupError, StoreError), match="papers"):
         write_backup(data, tmp_path / "damaged", checkpoint)
     assert not (tmp_path / "damaged").exists()
+
+
+def test_a_folder_that_is_no_collection_is_named_and_left_out(
+    data: Path, tmp_path: Path, checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    stray = collection_path(data, "notes")
+    stray.mkdir(parents=True)
+    (stray / "notes.txt").write_text("Mine.")
+    written = write_backup(data, tmp_path / "backup", checkpoint)
+    assert written.collections == []
+    assert f"{stray}: is no collection" in caplog.text
+    assert (stray / "notes.txt").read_text() == "Mine."
+    (stray / SNAPSHOTS_DIRECTORY).mkdir()  # so it was one, and has lost its documents
+    with pytest.raises(StoreError, match="notes: there is no data directory here"):
+        write_backup(data, tmp_path / "other", checkpoint)
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_nobody_may_write_is_backed_up(
+    data: Path, tmp_path: Path, checkpoint: Checkpoint, small_disk: Callable[[int], SmallDisk]
+) -> None:
+    """Also a database besides the store that was closed, so that its log is gone."""
+    with closing(sqlite3.connect(data / "other.sqlite3")) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE one (two)")
+    disk = small_disk(64)
+    source = shutil.copytree(data, disk.path / "data")
+    disk.protect()
+    written = write_backup(source, tmp_path / "backup", checkpoint)
+    restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
+    with opened(tmp_path / "new") as directory:
+        assert len(directory.store) == written.documents > 0
+    with closing(sqlite3.connect(tmp_path / "new/other.sqlite3")) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("one",)]
+
+
+def test_a_copy_may_be_read_by_no_more_than_its_source(
+    data: Path, tmp_path: Path, checkpoint: Checkpoint
+) -> None:
+    names = ("secrets.sqlite3", "secrets.txt")
+    for name in names:
+        (data / name).touch(0o600)
+    with closing(sqlite3.connect(data / names[0])) as connection:
+        connection.execute("CREATE TABLE secrets (one TEXT)")
+    for target in (tmp_path / "backup", tmp_path / "backup.tar"):
+        write_backup(data, target, checkpoint)
+        restored = tmp_path / f"restored-{target.name}"
+        restore_backup(target, restored, checkpoint)
+        for name in names:
+            assert (restored / name).stat().st_mode & 0o777 == 0o600

@@ -117,3 +117,34 @@ def test_where_its_words_are_damaged_writes_name_it(
     assert filled.post("/index", json=more).status_code == 200
     assert filled.get("/readyz").json()["degraded"] == ["damaged_documents"]
     assert "document 'bees' is damaged in its words: run longmatch doctor --repair" in caplog.text
+
+
+def test_the_next_document_takes_the_place_of_one_whose_vector_is_damaged(
+    filled: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in an index that holds rounded vectors, which knows nothing of the damage."""
+    monkeypatch.setattr(type(engine.default.data.index), "exact", False)
+    best = filled.post("/match", json={"text": BEES, "top_k": 3}).json()["matches"]
+    assert best[0]["id"] == "bees"
+    damage(filled, DAMAGES["vector"])
+    for mode in ("hybrid", "semantic"):
+        response = filled.post("/match", json={"text": BEES, "top_k": 3, "mode": mode})
+        assert {one["id"] for one in response.json()["matches"]} == OTHERS
+
+
+@pytest.mark.parametrize("signature", ["x'00'", "'text'", "7"])
+def test_a_damaged_signature_keeps_nothing_from_being_stored_or_deleted(
+    filled: Any, signature: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = " ".join(f"{BEES} Number {number}." for number in range(9))
+    put = [{"id": name, "text": f"{long} {name}."} for name in ("one", "two")]
+    assert filled.post("/index", json={"documents": put[:1]}).status_code == 200
+    damage(filled, f"UPDATE texts SET signature = {signature}")
+    assert filled.post("/index", json={"documents": put[1:]}).status_code == 200
+    assert "the signature of a text is damaged: run longmatch doctor --repair" in caplog.text
+    assert filled.get("/documents/two/family").json()["documents"] == []
+    for name in ("one", "bees"):
+        assert filled.delete(f"/documents/{name}").status_code == 204
+    assert found(filled, {"text": BEES}) == {*OTHERS, "two"}
+    for word in WORDS:
+        assert word not in caplog.text

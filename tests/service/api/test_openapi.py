@@ -74,6 +74,7 @@ def test_the_routes_are_those_that_others_rely_on(document: dict[str, Any]) -> N
         ("post", "/standing-queries"),
         ("get", "/standing-queries/events"),
         ("get", "/standing-queries/{id}"),
+        ("patch", "/standing-queries/{id}"),
         ("delete", "/standing-queries/{id}"),
         ("get", "/standing-queries/{id}/events"),
         ("post", "/standing-queries/{id}/resume"),
@@ -282,6 +283,14 @@ def test_the_document_keeps_to_openapi_3_0(document: dict[str, Any]) -> None:
         assert not isinstance(schema.get("exclusiveMinimum"), int | float) or isinstance(
             schema["exclusiveMinimum"], bool
         )
+
+
+def test_what_may_be_null_has_null_among_the_values_that_it_lists(
+    document: dict[str, Any],
+) -> None:
+    listed = [one for one in nodes(document) if one.get("nullable") and "enum" in one]
+    assert [one for one in listed if None not in one["enum"]] == []
+    assert listed
 
 
 def test_limits_that_are_not_settings_are_in_the_document(document: dict[str, Any]) -> None:

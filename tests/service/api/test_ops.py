@@ -140,6 +140,21 @@ def test_requests_are_counted_by_template_and_never_by_path(filled: Any) -> None
         assert trace not in text
 
 
+def test_what_a_route_does_not_take_is_timed_as_its_own(make_client: Any) -> None:
+    client = make_client(max_body_bytes=1000)
+    for refused, code in (
+        (client.request("PUT", "/match"), 405),
+        (client.post("/match", content=b"x", headers={"content-type": "text/plain"}), 415),
+        (client.post("/match", json={"text": "a" * 1000}), 413),
+    ):
+        assert refused.status_code == code
+    assert metric(client, 'longmatch_request_duration_seconds_count{route="/match"}') == 3
+    assert (
+        'longmatch_request_duration_seconds_count{route="unmatched"}'
+        not in client.get("/metrics").text
+    )
+
+
 def test_what_was_done_is_measured(filled: Any) -> None:
     filled.post("/match", json={"text": "Insects live in colonies."})
     for stage, times in {"tokenize": 5, "queue": 5, "encode": 5, "store": 1, "search": 1}.items():

@@ -1,0 +1,179 @@
+"""PATCH /standing-queries/{id}: bounds, webhook and pause, and what waits for them."""
+
+import re
+import sqlite3
+import stat
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.service.api.test_standing_queries import events, make, put, settled
+from tests.tools.webhook_receiver import Receiver, status
+
+MakeClient = Callable[..., Any]
+LOCAL = ("127.0.0.0/8", "localhost")
+TEXT = "Bees live in hives. Each hive has a queen."
+
+
+def change(client: Any, query_id: str, **body: Any) -> dict[str, Any]:
+    response = client.request("PATCH", f"/standing-queries/{query_id}", json=body)
+    assert response.status_code == 200, response.text
+    changed: dict[str, Any] = response.json()
+    return changed
+
+
+def webhook_of(client: Any, query_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = client.get(f"/standing-queries/{query_id}").json()["webhook"]
+    return found
+
+
+def test_another_bound_counts_from_then_on(client: Any) -> None:
+    made = make(client, text=TEXT, min_score=-1)
+    put(client, {"a": "The court held that the appeal was void."})
+    assert len(events(client, made["id"])) == 1
+    changed = change(client, made["id"], min_score=0.999)
+    assert changed == {**made, "min_score": 0.999}
+    put(client, {"b": "The costs of the appeal were allowed.", "c": TEXT})
+    assert [one["document"] for one in events(client, made["id"])] == ["a", "c"]
+    assert client.get(f"/standing-queries/{made['id']}").json() == changed
+
+
+def test_a_pause_leaves_nothing_out_and_delivers_nothing(make_client: MakeClient) -> None:
+    client = make_client(webhook_hosts=LOCAL)
+    with Receiver() as receiver:
+        url = f"http://localhost:{receiver.port}/"
+        made = make(client, text=TEXT, min_score=-1, webhook={"url": url})
+        other = make(client, text=TEXT, min_score=-1)
+        assert change(client, made["id"], paused=True)["paused"] is True
+        states = re.findall(
+            r'standing_queries\{collection="default",state="(\w+)"\} (\S+)',
+            client.get("/metrics").text,
+        )
+        assert dict(states) == {"all": "2.0", "waiting": "0.0", "failed": "0.0", "paused": "1.0"}
+        put(client, {"a": "Bees fly."})
+        assert [one["document"] for one in events(client, other["id"])] == ["a"]
+        assert events(client, made["id"]) == []
+        change(client, made["id"], min_score=-0.9)
+        assert client.get(f"/standing-queries/{made['id']}").json()["paused"] is True
+        assert change(client, made["id"], paused=False)["paused"] is False
+        (message,) = receiver.take(1)
+        assert message.document == "a"
+        assert [one["document"] for one in events(client, made["id"])] == ["a"]
+
+
+def test_what_a_pause_keeps_from_a_webhook_is_delivered_after_it(make_client: MakeClient) -> None:
+    client = make_client(webhook_hosts=LOCAL)
+    with Receiver() as receiver:
+        receiver.answers = [status(500)]
+        url = f"http://localhost:{receiver.port}/"
+        made = make(client, text=TEXT, min_score=-1, webhook={"url": url})
+        put(client, {"a": "Bees fly."})
+        receiver.take(1)
+        change(client, made["id"], paused=True)
+        receiver.answers = [status(204)]
+        assert client.post(f"/standing-queries/{made['id']}/resume").status_code == 200
+        settled(client)
+        assert not receiver.arrived.acquire(timeout=0.5)
+        change(client, made["id"], paused=False)
+        assert receiver.take(1)[-1].document == "a"
+        assert len(receiver.messages) == 2
+
+
+def test_another_webhook_goes_on_where_the_former_one_failed(make_client: MakeClient) -> None:
+    client = make_client(webhook_hosts=LOCAL)
+    with Receiver() as gone, Receiver() as next_one:
+        gone.answers = [status(410)]
+        first = f"http://localhost:{gone.port}/old"
+        made = make(client, text=TEXT, min_score=-1, webhook={"url": first})
+        put(client, {"a": "Bees fly."})
+        gone.take(1)
+        while webhook_of(client, made["id"])["state"] != "failed":
+            pass
+        url = f"http://localhost:{next_one.port}/new?token=hidden"
+        changed = change(client, made["id"], webhook={"url": url})
+        assert changed["webhook"]["secret"] is None  # as before, and shown once
+        assert changed["webhook"]["url"] == f"http://localhost:{next_one.port}"
+        (message,) = next_one.take(1)
+        assert (message.document, message.path) == ("a", "/new?token=hidden")
+        assert message.is_signed_by(made["webhook"]["secret"])
+
+        changed = change(client, made["id"], webhook={"secret": None})
+        secret = changed["webhook"]["secret"]
+        assert secret not in (None, made["webhook"]["secret"])
+        put(client, {"b": "Bees sting."})
+        assert next_one.take(1)[-1].is_signed_by(secret)
+
+        assert change(client, made["id"], webhook=None)["webhook"] is None
+        put(client, {"c": "Bees dance."})
+        settled(client)
+        changed = change(client, made["id"], webhook={"url": url})
+        assert changed["webhook"]["secret"] not in (None, secret)
+        put(client, {"d": "Bees hum."})
+        assert [one.document for one in next_one.take(1)] == ["a", "b", "d"]  # c was found without
+        assert [one["document"] for one in events(client, made["id"])] == ["a", "b", "c", "d"]
+
+
+def test_a_webhook_that_was_replaced_is_sent_nothing_more(make_client: MakeClient) -> None:
+    """Also where many events wait, and its answer to one of them comes after the change."""
+    client = make_client(webhook_hosts=LOCAL)
+    with Receiver() as former, Receiver() as later:
+        ids: dict[str, str] = {}
+
+        def replace_it(handler: Any) -> None:
+            url = f"http://localhost:{later.port}/"
+            change(client, ids["query"], webhook={"url": url})
+            status(204)(handler)
+
+        former.answers = [replace_it]
+        url = f"http://localhost:{former.port}/"
+        made = make(client, text=TEXT, min_score=-1, webhook={"url": url})
+        ids["query"] = made["id"]
+        put(client, {"a": "Bees fly.", "b": "Bees sting.", "c": "Bees hum."})
+        told = [one.document for one in later.take(3)]
+        assert told == [one["document"] for one in events(client, made["id"])]
+        assert len(former.messages) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, "#"),
+        ({"webhook": {}}, "#/webhook"),
+        ({"paused": None}, "#/paused"),
+        ({"webhook": {"url": None}}, "#/webhook/url"),
+        ({"webhook": {"url": ""}}, "#/webhook/url"),
+        ({"webhook": {"secret": None}}, "#/webhook/url"),
+        ({"webhook": {"url": "https://127.0.0.1/"}}, "#/webhook/url"),
+        ({"webhook": {"url": "https://a.example", "secret": "short"}}, "#/webhook/secret"),
+        ({"min_score": None}, "#/max_false_positive_rate"),
+        ({"min_probability": 0.5, "min_score": 2}, "#/min_score"),
+        ({"max_false_positive_rate": 0.1}, "#/max_false_positive_rate"),
+        ({"text": "Wasps."}, "#/text"),
+    ],
+)
+def test_what_is_wrong_is_named_and_changes_nothing(
+    client: Any, body: dict[str, Any], pointer: str
+) -> None:
+    made = make(client, text=TEXT, min_score=0.5)
+    path = f"/standing-queries/{made['id']}"
+    refused = client.request("PATCH", path, json=body)
+    assert refused.status_code == 422, refused.text
+    assert refused.json()["errors"][0]["pointer"] == pointer
+    assert client.get(path).json() == made
+    assert (
+        client.request("PATCH", "/standing-queries/none", json={"paused": True}).status_code == 404
+    )
+
+
+def test_only_the_owner_may_read_the_file_with_the_secrets(make_client: MakeClient) -> None:
+    client = make_client()
+    made = make(client, text=TEXT, min_score=0, webhook={"url": "https://hooks.example.com"})
+    data = client.app.state.engine.settings.data
+    files = sorted(data.glob("standing.sqlite3*"))
+    assert len(files) > 1
+    assert {stat.S_IMODE(one.stat().st_mode) for one in files} == {0o600}
+    with closing(sqlite3.connect(files[0])) as connection:
+        (secret,) = connection.execute("SELECT secret FROM queries").fetchone()
+    assert secret == made["webhook"]["secret"]
