@@ -62,10 +62,10 @@ async def retrieve(
     Raises:
         StoreError: the store cannot be read.
     """
-    readers = collection.engine.readers
+    searchers = collection.engine.searchers
     among, seconds = await _selected(collection, options)
     return [
-        await run_in(readers, _search, collection, query, options, among, seconds)
+        await run_in(searchers, _search, collection, query, options, among, seconds)
         for query in queries
     ]
 
@@ -81,10 +81,10 @@ async def retrieve_by_examples(
     Raises:
         StoreError: the store cannot be read.
     """
-    readers = collection.engine.readers
+    searchers = collection.engine.searchers
     among, seconds = await _selected(collection, options)
     return await run_in(
-        readers, _search_by_examples, collection, like, unlike, options, among, seconds
+        searchers, _search_by_examples, collection, like, unlike, options, among, seconds
     )
 
 
@@ -93,7 +93,7 @@ async def _selected(
 ) -> tuple[IdSet | None, dict[Stage, float]]:
     if not selects(options):
         return None, {}
-    return await run_in(collection.engine.readers, _select, collection, options)
+    return await run_in(collection.engine.searchers, _select, collection, options)
 
 
 def _select(
