@@ -31,6 +31,7 @@ from index.lexical.scoring import (
 )
 from index.lexical.segmented_index import SegmentedIndex
 from index.lexical.tables import JoinedTerms, read_statistics
+from index.lexical.term_counts import TermNames
 from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import KnownTitles
 from index.lexical.view import View
@@ -46,8 +47,6 @@ _ROWS_A_CALL = 500
 _TERM_IDS = """
 SELECT json_group_array(asked.key), json_group_array(term_id)
 FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
-_TERMS = """
-SELECT term_id, term FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +70,7 @@ class LexicalIndex:
         self._path = path
         self._copy = SegmentedIndex(connections, path.with_name(LEXICAL_DIRECTORY))
         self._titles = KnownTitles()
+        self._names = TermNames(connections)
 
     @property
     def changes(self) -> int:
@@ -265,14 +265,14 @@ class LexicalIndex:
         """
         positions, documents = self._view().documents(np.array(vector_ids, dtype=np.int64))
         found = [vector_ids[position] for position in positions.tolist()]
-        return named_terms(self._connections, query, found, documents, limit)
+        return named_terms(self._names, query, found, documents, limit)
 
     def _view(self) -> View:
         return self._copy.view()
 
 
 def named_terms(
-    connections: SQLiteConnections,
+    names: TermNames,
     query: LexicalQuery,
     vector_ids: Sequence[int],
     documents: JoinedTerms,
@@ -284,9 +284,7 @@ def named_terms(
         StoreError: the file cannot be read.
     """
     shared = dict(zip(vector_ids, shared_terms(query, documents, limit), strict=True))
-    asked = {term_id for own in shared.values() for term_id, _ in own}
-    with connections.reading() as connection:
-        words = dict(connection.execute(_TERMS, (json.dumps(sorted(asked)),)))
+    words = names.of(term_id for own in shared.values() for term_id, _ in own)
     return {
         one: tuple(TermWeight(words[n], weight) for n, weight in own if n in words)
         for one, own in shared.items()

@@ -50,6 +50,7 @@ from index.lexical.tables import (
     read_statistics,
     read_stored_terms,
 )
+from index.lexical.term_counts import TermNames
 from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import KnownTitles
 from index.progress import Progress
@@ -105,6 +106,7 @@ class MilvusWordIndex:
         self._read_only = read_only
         self._follower = WordFollower(connections, engine, read_only=read_only)
         self._titles = KnownTitles()
+        self._names = TermNames(connections)
         self._weights = NormWeights()
         self._maker: threading.Thread | None = None
 
@@ -188,7 +190,7 @@ class MilvusWordIndex:
     ) -> dict[int, tuple[TermWeight, ...]]:
         """Return the terms that add most to the scores of documents; see `WordIndex`."""
         own = self._documents(np.array(vector_ids, dtype=np.int64))
-        return named_terms(self._connections, query, own.vector_ids.tolist(), own, limit)
+        return named_terms(self._names, query, own.vector_ids.tolist(), own, limit)
 
     def changed(self) -> None:
         """Let searches find a change of the store; see `StoredWords`."""
