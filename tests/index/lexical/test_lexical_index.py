@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import index.lexical.scoring
+import index.lexical.term_counts
 from encoder.blocks import Receipt
 from index.document import Document
 from index.lexical.scoring import LexicalQuery
@@ -364,3 +365,15 @@ def test_readers_beside_a_writer_see_whole_states(
         thread.join()
     assert torn == []
     assert_says_what_the_texts_say(store.path)
+
+
+def test_words_are_named_right_after_some_were_forgotten(
+    filled: SQLiteDocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = filled.changes_since(0).added.tolist()
+    query = filled.lexical.read(TEXTS["ants"])
+    expected = filled.lexical.explain(query, ids)
+    assert any(expected.values())
+    monkeypatch.setattr(index.lexical.term_counts, "_KEPT", 1)
+    for one in (*ids, *ids):
+        assert filled.lexical.explain(query, [one])[one] == expected[one]
