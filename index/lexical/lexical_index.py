@@ -9,7 +9,7 @@ are scored exactly, by the cosine over all terms.
 import json
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +31,6 @@ from index.lexical.scoring import (
 )
 from index.lexical.segmented_index import SegmentedIndex
 from index.lexical.tables import JoinedTerms, read_statistics
-from index.lexical.term_counts import TermNames
 from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import KnownTitles
 from index.lexical.view import View
@@ -47,6 +46,10 @@ _ROWS_A_CALL = 500
 _TERM_IDS = """
 SELECT json_group_array(asked.key), json_group_array(term_id)
 FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
+_TERMS = """
+SELECT json_group_array(term_id), json_group_array(term)
+FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
+_NAMES_KEPT = 50_000  # some megabytes; then those not asked for are forgotten
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +60,37 @@ class LexicalMatches:
 
     vector_ids: Int64
     scores: Float32
+
+
+class TermNames:
+    """The words of term ids in an open store. Safe to use from many threads.
+
+    An id is never given to another term, so that what is kept stays right.
+    """
+
+    def __init__(self, connections: SQLiteConnections) -> None:
+        """Use the connections of a store; keep none yet."""
+        self._connections = connections
+        self._known: dict[int, str] = {}
+
+    def of(self, term_ids: Iterable[int]) -> Mapping[int, str]:
+        """Return the words of these ids, and maybe of others; those of no document may be absent.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        known, asked = self._known, set(term_ids)
+        missing = sorted(one for one in asked if one not in known)
+        if not missing:
+            return known
+        with self._connections.reading() as connection:
+            # One row: a thread waits for the interpreter after each.
+            ids, words = connection.execute(_TERMS, (json.dumps(missing),)).fetchone()
+        found = dict(zip(json.loads(ids), json.loads(words), strict=True))
+        if len(known) + len(found) > _NAMES_KEPT:
+            self._known = known = {one: known[one] for one in asked if one in known}
+        known.update(found)
+        return known
 
 
 class LexicalIndex:

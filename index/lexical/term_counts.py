@@ -1,20 +1,11 @@
-"""What is known of terms in memory: their frequencies, which are pairs, and some of the words."""
+"""How many documents have each term, and which terms are pairs of words, in memory."""
 
-import json
 import sqlite3
-from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from encoder.arrays import Bool, Int32
 from index.lexical.tables import JoinedTerms, read_last_term, read_pairs
-from index.sqlite.connections import SQLiteConnections
-
-_KEPT = 50_000  # some megabytes; then all are forgotten
-
-_TERMS = """
-SELECT json_group_array(term_id), json_group_array(term)
-FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
 
 
 class TermCounts:
@@ -57,37 +48,6 @@ class TermCounts:
     def count(self, documents: JoinedTerms, by: int) -> None:
         """Count the terms of documents, all of them known: 1 for added, -1 for removed ones."""
         np.add.at(self.frequencies, documents.term_ids, np.int32(by))
-
-
-class TermNames:
-    """The words of term ids in an open store. Safe to use from many threads.
-
-    An id is never given to another term, so that what is kept stays right.
-    """
-
-    def __init__(self, connections: SQLiteConnections) -> None:
-        """Use the connections of a store; keep none yet."""
-        self._connections = connections
-        self._known: dict[int, str] = {}
-
-    def of(self, term_ids: Iterable[int]) -> Mapping[int, str]:
-        """Return the words of these ids, and maybe of others; those of no document may be absent.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
-        known = self._known
-        missing = sorted(one for one in set(term_ids) if one not in known)
-        if not missing:
-            return known
-        with self._connections.reading() as connection:
-            # One row: a thread waits for the interpreter after each.
-            ids, words = connection.execute(_TERMS, (json.dumps(missing),)).fetchone()
-        found = dict(zip(json.loads(ids), json.loads(words), strict=True))
-        if len(known) + len(found) > _KEPT:
-            self._known = known = {one: known[one] for one in set(term_ids) if one in known}
-        known.update(found)
-        return known
 
 
 def no_terms() -> TermCounts:

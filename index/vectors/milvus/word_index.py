@@ -24,6 +24,7 @@ from index.lexical.lexical_index import (
     CANDIDATES,
     LexicalIndex,
     LexicalMatches,
+    TermNames,
     best_matches,
     named_terms,
 )
@@ -50,7 +51,6 @@ from index.lexical.tables import (
     read_statistics,
     read_stored_terms,
 )
-from index.lexical.term_counts import TermNames
 from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import KnownTitles
 from index.progress import Progress
