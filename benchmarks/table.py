@@ -23,6 +23,7 @@ from benchmarks.quality import (
     retrieval,
 )
 from benchmarks.reading import table as reading_table
+from benchmarks.reliability import cluster_kills
 from benchmarks.reliability import run as reliability
 from benchmarks.server import collections, load, overload, search, starts, upload
 from benchmarks.speed import (
@@ -66,6 +67,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     reliability.MODEL: reliability.table,
     reliability.SWAPS: reliability.table,
     reliability.KILLS: reliability.table,
+    cluster_kills.BENCHMARK: cluster_kills.table,
     "lexical": lexical.table,
     "filters": filters.table,
     "families": families.table,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from index.document import Document
 from index.errors import StoreError
+from index.postgres.document_store import Check
 from service.engine import Collection
 from service.errors import EncodingFailedError, InvalidInputError
 from service.indexing import Indexed, index_documents
@@ -115,6 +116,7 @@ def run_job(collection: Collection, job: Job) -> None:
     already is not stored twice.
 
     Raises:
+        LeaseLostError: another server runs it now; nothing was stored since.
         StoreError: store, tables or upload could not be read or written.
         UnavailableError: the encoder does not work.
     """
@@ -127,11 +129,12 @@ def run_job(collection: Collection, job: Job) -> None:
         line_bytes=collection.engine.settings.max_body_bytes,
         text_characters=collection.engine.settings.max_text_characters,
     )
+    fence = collection.jobs.store.fence(job)
     position, line = job.position, job.line
     indexed, failed = job.indexed, job.failed
     with path.open("rb") as upload, asyncio.Runner() as runner:
         while batch := read_batch(upload, position, line, limits):
-            step = runner.run(_index_batch(collection, batch))
+            step = runner.run(_index_batch(collection, batch, fence))
             continues = collection.jobs.store.advance(job, step)
             collection.metrics.job_documents.labels("indexed").inc(step.indexed)
             collection.metrics.job_documents.labels("failed").inc(step.failed)
@@ -146,8 +149,8 @@ def run_job(collection: Collection, job: Job) -> None:
     collection.jobs.end(job, "done")
 
 
-async def _index_batch(collection: Collection, batch: Batch) -> Step:
-    stored, errors = await _index(collection, batch.documents)
+async def _index_batch(collection: Collection, batch: Batch, fence: Check | None) -> Step:
+    stored, errors = await _index(collection, batch.documents, fence)
     return Step(
         position=batch.position,
         line=batch.line,
@@ -160,34 +163,34 @@ async def _index_batch(collection: Collection, batch: Batch) -> Step:
 
 
 async def _index(
-    collection: Collection, documents: Sequence[Numbered]
+    collection: Collection, documents: Sequence[Numbered], fence: Check | None
 ) -> tuple[list[Indexed], list[LineError]]:
     """Store the valid documents; return them, and the errors of the others."""
     if not documents:
         return [], []
     try:
         indexed = await index_documents(
-            collection, [document for _, document in documents], background=True
+            collection, [document for _, document in documents], background=True, check=fence
         )
     except InvalidInputError as error:
         invalid = _line_errors(documents, error)
         rest = [one for one in documents if one[0] not in {error.line for error in invalid}]
-        stored, errors = await _index(collection, rest)
+        stored, errors = await _index(collection, rest, fence)
         return stored, [*invalid, *errors]
     except EncodingFailedError:
-        return await _index_one_by_one(collection, documents)
+        return await _index_one_by_one(collection, documents, fence)
     return list(indexed.documents), []
 
 
 async def _index_one_by_one(
-    collection: Collection, documents: Sequence[Numbered]
+    collection: Collection, documents: Sequence[Numbered], fence: Check | None
 ) -> tuple[list[Indexed], list[LineError]]:
     if len(documents) == 1:
         return [], [LineError(documents[0][0], "#/text", "could not be encoded")]
     stored: list[Indexed] = []
     errors: list[LineError] = []
     for one in documents:
-        done, failed = await _index(collection, [one])
+        done, failed = await _index(collection, [one], fence)
         stored += done
         errors += failed
     return stored, errors

@@ -9,6 +9,7 @@ from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
 from index.errors import VectorEngineError
+from index.postgres.document_store import Check
 from index.store.records import Change, EncodedDocument, StoredDocument
 from service.background.maintenance import record_index_metrics
 from service.encode import RequestText, encode_texts
@@ -59,6 +60,7 @@ async def index_documents(
     *,
     strict: bool = False,
     background: bool = False,
+    check: Check | None = None,
 ) -> IndexedDocuments:
     """Insert or replace documents; at return they are durable and the next match finds them.
 
@@ -70,6 +72,8 @@ async def index_documents(
         documents: with different ids.
         strict: reject a text that is too long to be read whole.
         background: yield to requests.
+        check: of whether to store them at all, see `index.directory.data_directory`; what it
+            raises is raised.
 
     Raises:
         InvalidInputError: too many documents, an id twice, or an invalid text.
@@ -91,7 +95,7 @@ async def index_documents(
         entries[document.id] = EncodedDocument(document, read.vector, read.receipt, read.blocks)
     ordered = [entries[document.id] for document in documents]
     # One call on the one writer thread: it runs to its end even if the client disconnects.
-    storing = await run_in(collection.writer, _put, collection, ordered)
+    storing = await run_in(collection.writer, _put, collection, ordered, check)
     return IndexedDocuments(
         documents=tuple(
             Indexed(entry.document.id, entry.receipt, entry.document.id in known)
@@ -166,10 +170,10 @@ def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, 
     }
 
 
-def _put(collection: Collection, entries: Sequence[EncodedDocument]) -> float:
+def _put(collection: Collection, entries: Sequence[EncodedDocument], check: Check | None) -> float:
     """Store documents and update the index; return the seconds."""
     started = time.perf_counter()
-    _apply(collection, collection.data.store.put(entries))
+    _apply(collection, collection.data.put(entries, check))
     seconds = time.perf_counter() - started
     observe_stage(collection.engine.metrics, "store", seconds)
     return seconds

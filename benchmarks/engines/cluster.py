@@ -31,6 +31,7 @@ from benchmarks.common import (
 from benchmarks.server.server import Server, index_corpus, started
 from encoder.checkpoint import DEFAULT_CHECKPOINT
 from index.document import Document
+from tests.tools.postgresql import serve_postgresql
 
 BENCHMARK = "cluster"
 K = 10
@@ -45,7 +46,10 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
 
 
 def main(
-    store: Annotated[str, typer.Argument(help="A PostgreSQL, as postgresql://….")],
+    store: Annotated[
+        str | None,
+        typer.Argument(help="A PostgreSQL, as postgresql://…; else one is started for this run."),
+    ] = None,
     schema: Annotated[
         str, typer.Option(help="A schema that it does not have; it is made, and left there.")
     ] = BENCHMARK,
@@ -67,9 +71,11 @@ def main(
         "words": words,
         "k": K,
     }
-    with tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as opened:
+        folder = opened.enter_context(tempfile.TemporaryDirectory())
+        database = store or opened.enter_context(serve_postgresql())
         results = measure(
-            chosen, store, Path(folder), schema=schema, share=reading_share, words=words
+            chosen, database, Path(folder), schema=schema, share=reading_share, words=words
         )
     record = make_record(BENCHMARK, source, settings, results)
     typer.echo(table(record))

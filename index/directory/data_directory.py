@@ -18,7 +18,7 @@ index/directory/content_swap.py.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -44,12 +44,13 @@ from index.directory.file_digest import (
 from index.errors import DataDirectoryInUseError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.postgres.address import Database
-from index.postgres.document_store import PostgreSQLDocumentStore
+from index.postgres.document_store import Check, PostgreSQLDocumentStore
 from index.replica.copied_store import CopiedDocumentStore
 from index.replica.copy_mark import check_is_no_copy, check_may_copy
 from index.replica.follower import Follower, follow_from_now
 from index.replica.opening import fetch_attachments, open_database
 from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Change, EncodedDocument
 from index.store.schema import read_space
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.milvus.connection import MilvusAddress
@@ -106,6 +107,21 @@ class DataDirectory:
     def database_writes(self) -> int:
         """How many writes of the database the store holds; 0 without one."""
         return self.store.revision if isinstance(self.store, CopiedDocumentStore) else 0
+
+    def put(self, entries: Sequence[EncodedDocument], check: Check | None = None) -> Change:
+        """Put documents into the store.
+
+        Args:
+            entries: the documents.
+            check: of a writer that shares the database with others, see
+                `PostgreSQLDocumentStore.put`; a store without a database has no other writer.
+
+        Raises:
+            StoreError: they could not be stored.
+        """
+        if check is not None and isinstance(self.store, CopiedDocumentStore):
+            return self.store.put(entries, check)
+        return self.store.put(entries)
 
     def ask_database(self) -> Future[None] | None:
         """Return when store and index hold what the database holds now; None without a database.

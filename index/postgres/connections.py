@@ -4,8 +4,9 @@ This folder alone imports psycopg for a store, and only when one is used. Nothin
 session between two transactions: any connection is as good as another.
 """
 
+import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,18 @@ if TYPE_CHECKING:
 
 MOST_CONNECTIONS = 8  # of one process; a server has 100 for all by default
 LOCK_SECONDS = 30  # that a write waits for those of other processes
+PAUSE_SECONDS = 15  # after which the write of a process that was paused is undone
 OLDEST_SERVER = 14  # the first whose numbers can be infinite
 
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-# A process that was stopped in a transaction may hold up the others for a while, and not for ever.
+# The write of a process that is paused holds up those of others, which outlast it.
 _WRITE = (
     "BEGIN ISOLATION LEVEL READ COMMITTED; "
     f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'; "
-    f"SET LOCAL idle_in_transaction_session_timeout = '{2 * LOCK_SECONDS}s'"
+    f"SET LOCAL idle_in_transaction_session_timeout = '{PAUSE_SECONDS}s'"
 )
+_VALUES = re.compile(r"\(%s(?:, %s)*\)")
+_ROWS_A_STATEMENT = 100
 _FULL = ("53100",)
 # Connections, resources, an operator's intervention, the system, read only, locks, permissions.
 _UNAVAILABLE = ("08", "53", "57", "58", "25006", "55P03", "25P03", "42501", "28", "3D000")
@@ -56,10 +60,17 @@ class Session:
         """Run a statement and return how many rows it changed."""
         return self._execute(statement, values).rowcount
 
-    def run_many(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
-        """Run a statement once for each of these rows of values."""
-        with self.connection.cursor() as cursor:
-            cursor.executemany(self._statement(statement), rows)
+    def insert(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run a statement that inserts one row of `VALUES (%s, …)` for all of these.
+
+        Not by `executemany`: it sends statements without waiting, and PostgreSQL never ends the
+        transaction of a process that is paused between two of those.
+        """
+        (one,) = _VALUES.findall(statement)
+        for start in range(0, len(rows), _ROWS_A_STATEMENT):
+            some = rows[start : start + _ROWS_A_STATEMENT]
+            values = [value for row in some for value in row]
+            self.run(statement.replace(one, ", ".join([one] * len(some))), *values)
 
     def _execute(self, statement: str, values: Sequence[object]) -> "psycopg.Cursor[Any]":
         return self.connection.execute(self._statement(statement), values or None, binary=True)

@@ -4,7 +4,7 @@ It plays the roles of `index.store.ports`, and no other: what SQLite's store has
 near-duplicates and alignment, is not here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from index.errors import StoreError
 from index.id_set import IdSet
 from index.postgres.address import PostgreSQLAddress
 from index.postgres.change_log import PostgreSQLChangeLog, read_log_start
-from index.postgres.connections import PostgreSQLConnections
+from index.postgres.connections import PostgreSQLConnections, Session
 from index.postgres.history import advance_revision
 from index.postgres.schema import check_is_ours, create_if_missing
 from index.postgres.selection import select
@@ -39,6 +39,7 @@ _REMOVED_SINCE = """
 SELECT vector_id FROM {s}.removals WHERE sequence > %s AND added <= %s ORDER BY vector_id"""
 
 Rows = Sequence[tuple[Any, ...]]
+Check = Callable[[Session], None]  # of whether a write is still to be made; it raises if not
 
 
 class PostgreSQLDocumentStore:
@@ -82,12 +83,17 @@ class PostgreSQLDocumentStore:
             self.connections.close()
             raise
 
-    def put(self, entries: Sequence[EncodedDocument]) -> Change:
+    def put(self, entries: Sequence[EncodedDocument], check: Check | None = None) -> Change:
         """Insert or replace documents in one transaction that is committed at return.
 
         A document of unchanged text keeps its vector id and its vector; of it only title and
         metadata are updated. A new text gets a new vector id, and the old one is removed. So does
         the text of a document that was found to be damaged.
+
+        Args:
+            entries: the documents.
+            check: run in the transaction, before anything is written; what it raises is raised,
+                and what it has locked stays so until the commit.
 
         Raises:
             ValueError: an id twice in one call, or a vector that is not Float32[dimension] of
@@ -99,6 +105,8 @@ class PostgreSQLDocumentStore:
         ids = [entry.document.id for entry in entries]
         with self.connections.writing() as session:
             sequence, last = sql.lock_counters(session)
+            if check is not None:
+                check(session)
             known = {row[0]: row[1:] for row in session.rows(sql.CONTENT_HASHES, ids)}
             described, changed = {}, []
             for entry in entries:

@@ -85,7 +85,7 @@ def attach(session: Session, files: Mapping[str, bytes]) -> None:
     """Write small files that belong to the vectors, by name, in a transaction of the caller."""
     if files:
         revision = advance_revision(session)
-        session.run_many(_ATTACH, [(name, revision, one) for name, one in files.items()])
+        session.insert(_ATTACH, [(name, revision, one) for name, one in files.items()])
 
 
 def read_attachments(session: Session, after: int = -1) -> dict[str, bytes]:

@@ -33,11 +33,10 @@ class PortableSession:
         """Run a statement with values in the place of each `?`."""
         return self._connection.execute(_statement(sql), [_value(one) for one in parameters])
 
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> "psycopg.Cursor[Any]":
-        """Run a statement once for each of these rows of values."""
-        cursor = self._connection.cursor()
-        cursor.executemany(_statement(sql), [[_value(one) for one in row] for row in rows])
-        return cursor
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> None:
+        """Run a statement once for each of these rows of values; see `Session.insert`."""
+        for row in rows:
+            self.execute(sql, row)
 
 
 class PortableConnections:

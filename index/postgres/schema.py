@@ -17,7 +17,7 @@ from index.postgres.connections import PostgreSQLConnections, Session
 from index.postgres.history import advance_revision
 from index.sqlite.connections import utc_now
 
-FORMAT = 2
+FORMAT = 3
 BEING_FILLED = 0  # the format of a store that a migration has not finished
 
 # Code points are in the order of the bytes of their UTF-8; "C" orders bytes. Numbers are of any

@@ -124,7 +124,7 @@ def insert_rows(
     revision: int,
 ) -> None:
     """Insert new documents with everything that is stored about them; metadata by vector id."""
-    session.run_many(
+    session.insert(
         _INSERT_DOCUMENT,
         [
             (
@@ -134,14 +134,14 @@ def insert_rows(
             for one in rows
         ],
     )
-    session.run_many(_INSERT_VECTOR, [(one.vector_id, one.sequence, one.vector) for one in rows])
+    session.insert(_INSERT_VECTOR, [(one.vector_id, one.sequence, one.vector) for one in rows])
     blocks = [
         (one.vector_id, one.offsets, one.block_vectors) for one in rows if one.offsets is not None
     ]
-    session.run_many(_INSERT_BLOCKS, blocks)
+    session.insert(_INSERT_BLOCKS, blocks)
     _insert_values(session, metadata)
     checksums = [(one.vector_id, *checksums_of(one.checked())) for one in rows]
-    session.run_many(_WRITE_CHECKSUMS, checksums)
+    session.insert(_WRITE_CHECKSUMS, checksums)
 
 
 def field_key(field: str) -> bytes:
@@ -164,16 +164,12 @@ def describe(session: Session, documents: Mapping[int, Document], revision: int)
     ids = list(documents)
     session.run(_DELETE_VALUES, ids)
     _insert_values(session, {n: one.metadata for n, one in documents.items()})
-    session.run_many(
-        _DESCRIBE,
-        [
-            (one.title.encode(), metadata_json(one.metadata), revision, vector_id)
-            for vector_id, one in documents.items()
-        ],
-    )
+    for vector_id, one in documents.items():
+        metadata = metadata_json(one.metadata)
+        session.run(_DESCRIBE, one.title.encode(), metadata, revision, vector_id)
     rows = [document_row(one) for one in session.rows(_ROWS_OF, ids)]
     checksums = [(one.vector_id, *checksums_of(one.checked())) for one in rows]
-    session.run_many(_WRITE_CHECKSUMS, checksums)
+    session.insert(_WRITE_CHECKSUMS, checksums)
 
 
 def remove_documents(session: Session, vector_ids: Sequence[int], sequence: int) -> None:
@@ -218,7 +214,7 @@ def _insert_values(session: Session, metadata: Mapping[int, Mapping[str, Any]]) 
         for vector_id, values in metadata.items()
         for one in metadata_values(values)
     ]
-    session.run_many(_INSERT_VALUE, rows)
+    session.insert(_INSERT_VALUE, rows)
 
 
 def _value_row(

@@ -28,7 +28,7 @@ from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import MAX_DRIFT
 from index.near_duplicates.signatures import sign
 from index.near_duplicates.tables import add_text
-from index.postgres.document_store import PostgreSQLDocumentStore
+from index.postgres.document_store import Check, PostgreSQLDocumentStore
 from index.postgres.history import Revision, peek_revision
 from index.progress import Progress, SilentProgress
 from index.replica.changes import Changes, Position
@@ -125,14 +125,18 @@ class CopiedDocumentStore(SQLiteDocumentStore):
         """The failure of database or disk that the last write met."""
         return self._write_failure or super().failure
 
-    def put(self, entries: Sequence[EncodedDocument]) -> Change:
+    def put(self, entries: Sequence[EncodedDocument], check: Check | None = None) -> Change:
         """Insert or replace documents, all or none; at return database and copy have them.
+
+        Args:
+            entries: the documents.
+            check: as of `PostgreSQLDocumentStore.put`.
 
         Raises:
             ValueError: as of `PostgreSQLDocumentStore.put`.
             StoreError: as there; or they are stored, and the copy could not follow.
         """
-        return self._write(lambda: self.database.put(entries))
+        return self._write(lambda: self.database.put(entries, check))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
         """Delete documents, all or none; at return neither database nor copy have them.

@@ -20,7 +20,7 @@ from typing import get_args
 from index.errors import StorageError, StoreError
 from service.errors import ShuttingDownError, UnavailableError
 from service.jobs.idempotency import IdempotencyStore, KeyedResponse
-from service.jobs.job import EndState, Job, Upload
+from service.jobs.job import EndState, Job, LeaseLostError, Upload
 from service.jobs.room import Place, UploadRoom
 from service.jobs.shared import SharedIdempotencyStore, SharedJobStore, open_shared_tables
 from service.jobs.store import JobStore, open_tables
@@ -266,6 +266,8 @@ class Jobs:
         self._turn_began = monotonic()
         try:
             run(job)
+        except LeaseLostError:
+            _LOG.warning("job %s goes on at another server", job.id)
         except Exception as error:
             if not self.stopping:
                 reason = _describe(error)

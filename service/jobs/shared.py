@@ -1,24 +1,30 @@
 """Jobs of servers that share a PostgreSQL: each is run by one server at a time.
 
 Who runs a job has a lease on it, and renews it. The jobs of a server that died are taken by
-another one when their leases have expired, by the clock of the database. Jobs of one client still
-run one after the other, on whichever server: none is taken while another server runs one of them.
+another one when their leases have expired, by the clock of the database. Each lease of a job has a
+number. Whatever is written for a job is written in a transaction that checks that no later lease
+was given: a server that was paused stores nothing over the work of the next one.
+
+Jobs of one client still run one after the other, on whichever server: none is taken while another
+server runs one of them.
 
 The upload of a job is in the database, in parts; the server that runs the job fetches it.
 """
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from encoder.atomic_files import replace_durably
 from index.errors import StoreError
 from index.postgres.address import Database
-from index.postgres.connections import PostgreSQLConnections
-from index.postgres.portable import PortableConnections
+from index.postgres.connections import PostgreSQLConnections, Session
+from index.postgres.document_store import Check
+from index.postgres.portable import PortableConnections, PortableSession
 from service.jobs.idempotency import IdempotencyStore, KeyedResponse
-from service.jobs.job import EndState, Job, Step, Upload
-from service.jobs.store import COLUMNS, UNFINISHED, JobStore
+from service.jobs.job import EndState, Job, LeaseLostError, Step, Upload
+from service.jobs.store import COLUMNS, UNFINISHED, JobStore, end_job
 from service.jobs.tables import Connection, Tables
 
 _PART_BYTES = 2**20
@@ -48,6 +54,7 @@ CREATE TABLE jobs (
     created text NOT NULL,
     ended text,
     owner text,
+    lease bigint NOT NULL DEFAULT 0,
     leased_until timestamptz
 );
 CREATE INDEX jobs_by_state ON jobs (state, number);
@@ -78,8 +85,8 @@ CREATE INDEX responses_by_age ON responses (served_seconds)"""
 _LEASE = "owner = ?, leased_until = now() + make_interval(secs => ?)"
 _FREE = "(owner IS NULL OR owner = ? OR leased_until < now())"
 _BEGIN = f"""
-UPDATE jobs SET state = 'running', detail = NULL, {_LEASE}
-WHERE number = ? AND {UNFINISHED} AND {_FREE} RETURNING {COLUMNS}"""  # noqa: S608
+UPDATE jobs SET state = 'running', detail = NULL, lease = lease + 1, {_LEASE}
+WHERE number = ? AND {UNFINISHED} AND {_FREE} RETURNING lease, {COLUMNS}"""  # noqa: S608
 _RUNNABLE = f"""
 SELECT {COLUMNS} FROM jobs WHERE {UNFINISHED} AND client NOT IN (
     SELECT client FROM jobs WHERE {UNFINISHED} AND NOT {_FREE}
@@ -88,8 +95,9 @@ _RENEW = f"""
 UPDATE jobs SET {_LEASE} WHERE owner = ? AND {UNFINISHED}"""  # noqa: S608
 _RELEASE = """
 UPDATE jobs SET owner = NULL, leased_until = NULL WHERE owner = ?"""
-_OWNER = """
-SELECT owner FROM jobs WHERE number = ? FOR UPDATE"""
+# A lease cannot be given until the transaction that has read the last one is over.
+_LAST_LEASE = """
+SELECT lease FROM jobs WHERE number = ? FOR UPDATE"""
 _PARTS = """
 SELECT content FROM upload_parts WHERE job = ? AND part = ?"""
 _FORGET_PARTS = f"""
@@ -133,6 +141,7 @@ class SharedJobStore(JobStore):
         self.lease_seconds = lease_seconds
         self._uploads = uploads
         self._owner = uuid.uuid4().hex
+        self._leases: dict[int, int] = {}  # the number of the last one by that of the job
 
     def runnable(self) -> list[Job]:
         """Return the unfinished jobs of the clients of which no other server runs one."""
@@ -144,22 +153,49 @@ class SharedJobStore(JobStore):
         with self._connections.writing() as connection:
             values = (self._owner, self.lease_seconds, job.number, self._owner)
             row = connection.execute(_BEGIN, values).fetchone()
-            return None if row is None else Job(*row)
+        if row is None:
+            return None
+        self._leases = {job.number: row[0]}  # a server runs one job at a time
+        return Job(*row[1:])
+
+    def fence(self, job: Job) -> Check:
+        """Return a check that raises LeaseLostError when the lease of this server is over.
+
+        One that has expired counts as long as no other server has taken the job.
+        """
+        lease = self._leases.get(job.number)
+
+        def check(session: Session) -> None:
+            _check_lease(PortableSession(session), job, lease)
+
+        return check
 
     def advance(self, job: Job, step: Step) -> bool:
-        """Record a step; return whether the job continues here: another server may have it now."""
+        """Record a step; return whether the job continues.
+
+        Raises:
+            LeaseLostError: another server has it now; nothing was recorded.
+        """
         with self._connections.writing() as connection:
-            (owner,) = connection.execute(_OWNER, (job.number,)).fetchone()
-            return owner == self._owner and self._advance(connection, job, step)
+            _check_lease(connection, job, self._leases.get(job.number))
+            return self._advance(connection, job, step)
 
     def pause(self, job: Job, detail: str) -> None:
-        """Record that a job could not continue here; any server may try."""
-        super().pause(job, detail)
+        """Record that a job could not continue here, unless another server has it; any may try."""
+        with suppress(LeaseLostError), self._connections.writing() as connection:
+            _check_lease(connection, job, self._leases.get(job.number))
+            self._pause(connection, job, detail)
         self.release()
 
     def end(self, job: Job, state: EndState, detail: str | None = None) -> bool:
-        """Record how a job ended, and delete its upload; return False if it had ended before."""
-        ended = super().end(job, state, detail)
+        """Record how a job ended, and delete its upload; return False if it had ended before.
+
+        Raises:
+            LeaseLostError: another server has it now; nothing was recorded.
+        """
+        with self._connections.writing() as connection:
+            _check_lease(connection, job, self._leases.get(job.number))
+            ended = end_job(connection, job.id, state, detail)
         self._forget_parts()
         return ended
 
@@ -222,3 +258,9 @@ class SharedJobStore(JobStore):
     def _forget_parts(self) -> None:
         with self._connections.writing() as connection:
             connection.execute(_FORGET_PARTS)
+
+
+def _check_lease(connection: Connection, job: Job, lease: int | None) -> None:
+    row = connection.execute(_LAST_LEASE, (job.number,)).fetchone()
+    if row is None or row[0] != lease:
+        raise LeaseLostError

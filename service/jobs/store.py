@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
+from index.postgres.document_store import Check
 from index.sqlite.connections import SQLiteConnections, utc_now
 from index.sqlite.database import DatabaseFormat, open_database
 from service.errors import JobEndedError, JobNotFoundError
@@ -162,6 +163,10 @@ class JobStore:
     def fetch(self, job: Job, path: Path) -> None:
         """Write the upload of a job to a file, where another server may have received it."""
 
+    def fence(self, job: Job) -> Check | None:
+        """Return what keeps documents from being stored when another server runs their job."""
+        return None
+
     def begin(self, job: Job) -> Job | None:
         """Mark an unfinished job as running and return it; None if it has ended."""
         with self._connections.writing() as connection:
@@ -201,16 +206,19 @@ class JobStore:
     def pause(self, job: Job, detail: str) -> None:
         """Record that a job could not continue, and what it waits for."""
         with self._connections.writing() as connection:
-            connection.execute(
-                "UPDATE jobs SET state = 'waiting', detail = ? "  # noqa: S608
-                f"WHERE number = ? AND {UNFINISHED}",
-                (detail, job.number),
-            )
+            self._pause(connection, job, detail)
+
+    def _pause(self, connection: Connection, job: Job, detail: str) -> None:
+        connection.execute(
+            "UPDATE jobs SET state = 'waiting', detail = ? "  # noqa: S608
+            f"WHERE number = ? AND {UNFINISHED}",
+            (detail, job.number),
+        )
 
     def end(self, job: Job, state: EndState, detail: str | None = None) -> bool:
         """Record how a job ended; return False if it had ended before."""
         with self._connections.writing() as connection:
-            return _end(connection, job.id, state, detail)
+            return end_job(connection, job.id, state, detail)
 
     def cancel(self, job_id: str) -> Job:
         """Cancel a job; what it has stored stays.
@@ -220,7 +228,7 @@ class JobStore:
             JobEndedError: it has ended already.
         """
         with self._connections.writing() as connection:
-            if not _end(connection, job_id, "cancelled", None):
+            if not end_job(connection, job_id, "cancelled", None):
                 raise JobEndedError(job_id, _find(connection, job_id).state)
             return _find(connection, job_id)
 
@@ -235,7 +243,8 @@ def _find(connection: Connection, job_id: str) -> Job:
     return Job(*row)
 
 
-def _end(connection: Connection, job_id: str, state: str, detail: str | None) -> bool:
+def end_job(connection: Connection, job_id: str, state: str, detail: str | None) -> bool:
+    """Record how a job ended; return False if it had ended before."""
     done = connection.execute(
         "UPDATE jobs SET state = ?, detail = ?, ended = ? "  # noqa: S608
         f"WHERE id = ? AND {UNFINISHED}",

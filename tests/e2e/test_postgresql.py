@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import time
 import urllib.request
@@ -15,7 +16,8 @@ import pytest
 
 from tests.e2e.test_milvus import MODES, TEXTS, index, match
 from tests.tools.postgresql import PostgreSQLServer, run_postgresql
-from tests.tools.process_fixtures import Server
+from tests.tools.process_fixtures import COMMAND, Server
+from tests.tools.tiers import Tier
 
 Serve = Callable[..., Any]
 STORE = {"store_seconds": 1, "maintenance_seconds": 3600}
@@ -71,9 +73,21 @@ def test_what_one_server_stores_the_other_finds_at_once(
                 assert name not in match(reader, TEXTS.get(name, TEXTS["ice"]))
         verdict = {"query": {"text": TEXTS["ants"]}, "match": "ants", "grade": 3}
         assert index(one, TEXTS) == 200
-        status, refused = one.request("POST", "/feedback", verdict)
-        assert (status, "max_feedback" in refused["detail"]) == (409, True)
-        assert one.request("PUT", "/collections/new")[0] == 409
+        query = {"text": TEXTS["ants"], "min_score": 0.5}
+        for method, path, body, setting in (
+            ("POST", "/feedback", verdict, "max_feedback"),
+            ("POST", "/standing-queries", query, "max_standing_queries"),
+            ("PUT", "/collections/new", None, "max_collections"),
+        ):
+            status, refused = one.request(method, path, body)
+            assert (status, setting in refused["detail"]) == (409, True), refused
+            assert refused["type"].startswith("/problems/")
+
+
+def database_up(server: Server) -> bytes:
+    metrics: bytes = server.request("GET", "/metrics")[1]
+    (line,) = (one for one in metrics.splitlines() if one.startswith(b"longmatch_database_up{"))
+    return line.rpartition(b" ")[2]
 
 
 def test_a_database_that_is_killed_makes_servers_unready_until_it_is_back(
@@ -90,8 +104,10 @@ def test_a_database_that_is_killed_makes_servers_unready_until_it_is_back(
         assert "the database cannot be used" in problem["detail"]
         assert server.request("POST", "/match", {"text": TEXTS["ants"]})[0] == 503
         assert server.request("GET", "/livez")[0] == 200
+        assert database_up(server) == b"0.0"
         database.start()
         wait_for_readyz(server, 200)
+        assert database_up(server) == b"1.0"
         assert match(server, TEXTS["bees"]) == ["ants"]
         with stopped(database):  # it accepts connections, and answers nothing
             asked = time.monotonic()
@@ -103,8 +119,10 @@ def test_a_database_that_is_killed_makes_servers_unready_until_it_is_back(
 
 
 def lines(documents: dict[str, str]) -> bytes:
+    """Return an upload; the title of a document is the first sentence of its text."""
     return b"".join(
-        json.dumps({"id": n, "text": text}).encode() + b"\n" for n, text in documents.items()
+        json.dumps({"id": name, "text": text, "title": text.partition(".")[0]}).encode() + b"\n"
+        for name, text in documents.items()
     )
 
 
@@ -126,6 +144,63 @@ def wait_for_job(server: Server, job: str, state: str, seconds: float = 60) -> A
             return answer
         time.sleep(0.1)
     pytest.fail(f"the job is {answer}")
+
+
+# A server whose clock is a day ahead.
+AHEAD = f"""
+import datetime, time
+real = time.time
+time.time = lambda: real() + 86_400
+class Ahead(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return cls.fromtimestamp(time.time(), tz)
+datetime.datetime = Ahead
+{COMMAND[-1]}
+"""
+
+
+@pytest.mark.slow
+def test_a_server_that_is_paused_stores_nothing_over_the_work_of_the_next(
+    serve: Serve,
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    postgresql_server: PostgreSQLServer,
+    tier: Tier,
+) -> None:
+    """The next one has a clock that is a day ahead, by which every lease has expired."""
+    shared = {"store": postgresql_server.url, "store_schema": f"e{uuid4().hex}", **STORE}
+    shared |= {"job_lease_seconds": 2, "store_seconds": 10}
+    chance = random.Random(tier.seed)
+    with ExitStack() as servers:
+        one = servers.enter_context(serve(tmp_path / "one", tiny_checkpoint, **shared))
+        ahead = [*COMMAND[:-1], AHEAD]
+        other = servers.enter_context(serve(tmp_path / "other", tiny_checkpoint, ahead, **shared))
+        for turn in range(4):
+            old = {f"d{n}": f"Old {turn}. {TEXTS['ice'] * 20} {n}." for n in range(300)}
+            new = {name: f"New {turn}. {TEXTS['ants']} {name}." for name in old}
+            first, _ = upload(one, lines(old))
+            deadline = time.monotonic() + 60
+            while not one.request("GET", f"/jobs/{first}")[1]["indexed"]:
+                assert time.monotonic() < deadline
+            time.sleep(chance.uniform(0, 0.5))
+            begun = one.request("GET", f"/jobs/{first}")[1]
+            assert begun["state"] == "running"  # at the first server: it has been renewed
+            one.process.send_signal(signal.SIGSTOP)
+            second, _ = upload(other, lines(new))
+            assert wait_for_job(other, first, "done")["indexed"] == 300
+            assert wait_for_job(other, second, "done")["indexed"] == 300
+            assert other.request("DELETE", "/documents/d7")[0] == 204
+            one.process.send_signal(signal.SIGCONT)
+            time.sleep(1)  # it does what it was at
+            wait_for_readyz(one, 200)
+            for server in (one, other):
+                assert server.request("GET", "/documents/d7")[0] == 404
+                assert match(server, new["d8"], top_k=1) == ["d8"]
+                kept = (n for n in old if n != "d7")
+                titles = {server.request("GET", f"/documents/{n}")[1]["title"] for n in kept}
+                assert titles == {f"New {turn}"}
+            assert one.request("GET", f"/jobs/{first}")[1]["state"] == "done"
 
 
 @pytest.mark.slow

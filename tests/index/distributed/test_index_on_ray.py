@@ -18,6 +18,7 @@ import pytest
 from index.build import BATCH_DOCUMENTS
 from tests.tools.command import Run
 from tests.tools.process_fixtures import COMMAND, environment, free_port
+from tests.tools.ray_processes import encoders
 
 RunProcess = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -106,38 +107,12 @@ def test_the_store_and_its_answers_are_those_of_one_process(
     assert len(json.loads(answers.pop())["matches"]) == 10
 
 
-def children(pid: int) -> Iterator[int]:
-    """Yield the processes below a process, at any depth."""
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            for child in path.read_text().split():
-                yield int(child)
-                yield from children(int(child))
-        except OSError:
-            continue  # it has ended
-
-
 def runs(pid: int) -> bool:
     """Return whether a process runs, and is not only waited for."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def encoders(pid: int, title: bytes = b"EncodingActor") -> list[int]:
-    """Return the processes that Ray runs encoders in, of the cluster that a process started.
-
-    The title of one that is at work ends with the name of a method.
-    """
-    found = []
-    for child in children(pid):
-        try:
-            if title in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(child)
-        except OSError:
-            continue
-    return found
 
 
 def wait_for(condition: Callable[[], object], job: subprocess.Popen[bytes]) -> None:

@@ -16,8 +16,14 @@ from index.errors import (
     StorageFullError,
     StoreError,
 )
+from index.postgres import connections
 from index.postgres.address import parse_postgresql_url
-from index.postgres.connections import check_version, translated
+from index.postgres.connections import (
+    LOCK_SECONDS,
+    PAUSE_SECONDS,
+    check_version,
+    translated,
+)
 from index.postgres.document_store import PostgreSQLDocumentStore
 from index.sqlite.block_vectors import BlockVectors
 from index.store.records import EncodedDocument
@@ -124,8 +130,8 @@ def test_one_opened_for_reading_refuses_writes(database: str, entry: MakeEntry) 
 
 def test_another_format_is_refused(database: str) -> None:
     open_at(database).close()
-    execute(database, "UPDATE longmatch.meta SET format = 3")
-    with pytest.raises(StoreError, match=r"the store has format 3; this version .* format 2"):
+    execute(database, "UPDATE longmatch.meta SET format = 4")
+    with pytest.raises(StoreError, match=r"the store has format 4; this version .* format 3"):
         open_at(database)
 
 
@@ -262,6 +268,27 @@ def test_a_write_waits_for_another_one_and_not_for_ever(
         with pytest.raises(DatabaseUnavailableError, match="lock timeout"):
             store.put([entry("a")])
     assert store.put([entry("a")]).sequence == 1
+
+
+def test_the_write_of_a_process_that_is_paused_is_outlasted(
+    store: PostgreSQLDocumentStore,
+    database: str,
+    entry: MakeEntry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert PAUSE_SECONDS < LOCK_SECONDS
+    soon = connections._WRITE.replace(f"'{PAUSE_SECONDS}s'", "'100ms'")
+    assert soon != connections._WRITE
+    monkeypatch.setattr(connections, "_WRITE", soon)
+
+    def pause(session: connections.Session) -> None:
+        with closing(open_at(database)) as other:
+            other.put([entry("a", "of the other")])
+
+    with pytest.raises(DatabaseUnavailableError, match="idle-in-transaction timeout"):
+        store.put([entry("a"), entry("b")], pause)
+    assert store.find(["a", "b"])["a"].document.text == "of the other"
+    assert (len(store), store.sequence) == (1, 1)
 
 
 def test_more_threads_than_connections_wait_for_one(

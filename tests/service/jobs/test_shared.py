@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -10,10 +11,14 @@ from uuid import uuid4
 import pytest
 
 from index.postgres.address import Database, parse_postgresql_url
+from index.postgres.connections import Session
+from index.postgres.document_store import PostgreSQLDocumentStore
+from index.store.records import EncodedDocument
 from service.errors import KeyReusedError
 from service.jobs.idempotency import StoredResponse
-from service.jobs.job import Job, LineError, Step, Upload
+from service.jobs.job import Job, LeaseLostError, LineError, Step, Upload
 from service.jobs.shared import SharedIdempotencyStore, SharedJobStore, open_shared_tables
+from tests.tools.index_fixtures import DIMENSION, FINGERPRINT
 from tests.tools.postgresql import PostgreSQLServer
 
 CONTENT = b'{"id": "a", "text": "Ants."}\n' * 60_000  # two parts
@@ -67,13 +72,16 @@ def test_a_job_is_run_by_one_server_and_then_by_the_other(open_jobs: Open, tmp_p
     taken = other.begin(first)
     assert taken is not None
     assert (taken.position, taken.indexed, taken.failed) == (10, 1, 1)
-    assert not one.advance(first, STEP)  # it has it no more
+    with pytest.raises(LeaseLostError):
+        one.advance(first, STEP)  # it has it no more
     assert other.find("first")[1] == [LineError(1, "#/a\ufffdb", "is wrong?")]
     path = tmp_path / "other" / "first.ndjson"
     other.fetch(taken, path)
     assert path.read_bytes() == CONTENT
     assert other.end(taken, "done")
-    assert not one.end(first, "failed")
+    with pytest.raises(LeaseLostError):
+        one.end(first, "failed")
+    assert other.find("first")[0].state == "done"
     assert [job.id for job in one.runnable()] == [second.id, theirs.id]
     assert one.cancel("second").state == "cancelled"
 
@@ -90,9 +98,61 @@ def test_the_lease_of_a_server_that_died_expires(open_jobs: Open, tmp_path: Path
         time.sleep(0.05)
     assert other.begin(job) is not None
     died.renew()
-    assert not died.advance(job, STEP)
+    with pytest.raises(LeaseLostError):
+        died.advance(job, STEP)
+    with pytest.raises(LeaseLostError):
+        died.end(job, "failed")
+    died.pause(job, "no room")
+    found, errors = other.find("job")
+    assert (found.state, found.line, errors) == ("running", 0, [])
     other.release()
     assert died.begin(job) is not None
+
+
+def test_a_server_that_was_paused_stores_nothing_over_the_work_of_the_next(
+    open_jobs: Open, database: Database, tmp_path: Path, entry: Callable[..., EncodedDocument]
+) -> None:
+    paused, other = open_jobs("paused", 0.0), open_jobs("other")
+    job = add(paused, tmp_path / "paused", "job")
+    about = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}
+    with closing(PostgreSQLDocumentStore(database.address, **about)) as documents:
+        assert paused.begin(job) is not None
+        late = paused.fence(job)
+        documents.put([entry("a", "first")], late)  # it has expired, and nobody has taken it
+        assert other.begin(job) is not None
+        documents.put([entry("a", "second")], other.fence(job))
+        with pytest.raises(LeaseLostError):
+            documents.put([entry("a", "first"), entry("b")], late)
+        assert documents.find(["a", "b"])["a"].document.text == "second"
+        assert (len(documents), documents.sequence) == (1, 2)
+        other.release()
+        assert paused.begin(job) is not None
+        with pytest.raises(LeaseLostError):
+            documents.put([entry("b")], late)  # of its first lease
+        documents.put([entry("b")], paused.fence(job))
+
+
+def test_a_lease_is_not_given_while_documents_are_stored_under_the_last_one(
+    open_jobs: Open, database: Database, tmp_path: Path, entry: Callable[..., EncodedDocument]
+) -> None:
+    one, other = open_jobs("one", 0.0), open_jobs("other")
+    job = add(one, tmp_path / "one", "job")
+    about = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}
+    with (
+        closing(PostgreSQLDocumentStore(database.address, **about)) as documents,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        assert one.begin(job) is not None
+        taken: list[Future[Job | None]] = []
+
+        def take_meanwhile(session: Session) -> None:
+            one.fence(job)(session)
+            taken.append(thread.submit(other.begin, job))
+            with pytest.raises(TimeoutError):
+                taken[0].result(0.3)
+
+        documents.put([entry("a")], take_meanwhile)
+        assert taken[0].result(30) is not None
 
 
 def test_a_response_is_replayed_by_every_server(database: Database) -> None:
