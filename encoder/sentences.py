@@ -30,7 +30,11 @@ def split_sentences(text: str, language: str = "en") -> Iterator[tuple[int, int]
 
 def replace_lone_surrogates(text: str) -> str:
     """Return `text` with every lone surrogate, which UTF-8 cannot hold, replaced by U+FFFD."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
+    try:
+        text.encode()  # far faster than to look for one, and mostly there is none
+    except UnicodeEncodeError:
+        return _LONE_SURROGATE.sub("\ufffd", text)
+    return text
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, int]]:

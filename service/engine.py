@@ -60,7 +60,8 @@ class Engine:
         listeners: the limit on clients that listen to events.
         files: reads files that clients send.
         exporter: the one thread that reads exports, so that they delay no search.
-        readers: the threads that tokenise, search and read the stores.
+        readers: the threads that tokenise, compare and read the stores.
+        searchers: the threads that search.
         changer: the one thread that creates and removes collections.
         metrics: where everything is counted.
         collections: what is served.
@@ -81,6 +82,7 @@ class Engine:
     files: SentFiles
     exporter: ThreadPoolExecutor
     readers: ThreadPoolExecutor
+    searchers: ThreadPoolExecutor
     changer: ThreadPoolExecutor
     metrics: Metrics
     collections: "Collections" = field(default_factory=lambda: Collections())

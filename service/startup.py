@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.onnx_encoder import OnnxEncoder, usable_cores
 from encoder.selection.block_selection import open_document_tokenizer
 from service.collections.changes import close_collections, open_collections, stop_collections
 from service.collections.opening import close_collection
@@ -24,6 +24,7 @@ from service.workers.rerank_pool import open_rerank_pool
 from service.workers.scheduler import EncodeScheduler
 
 READER_THREADS = 4
+MAX_SEARCH_THREADS = 4
 _EXPORTS_SHARE = 8  # exports that begin may take an eighth of the places of active requests
 
 
@@ -60,6 +61,9 @@ def open_engine(settings: Settings) -> Engine:
             files=SentFiles(),
             exporter=ThreadPoolExecutor(1, "exporter", lower_priority),
             readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
+            searchers=ThreadPoolExecutor(
+                search_threads(usable_cores()), "searcher", lower_priority
+            ),
             # Of normal priority, which the threads of a new collection inherit.
             changer=ThreadPoolExecutor(1, "collections"),
             metrics=metrics,
@@ -89,8 +93,19 @@ def close_engine(engine: Engine) -> None:
     engine.files.close()
     engine.exporter.shutdown(cancel_futures=True)
     engine.readers.shutdown()
+    engine.searchers.shutdown()
     for one in collections:
         close_collection(one)
+
+
+def search_threads(cores: int) -> int:
+    """Return how many threads search: half as many as there are cores, up to `MAX_SEARCH_THREADS`.
+
+    The event loop and the clients need the others. Most of a search holds the interpreter lock for
+    microseconds at a time: threads that wait for it beside each other cost more CPU time than they
+    save (measured: benchmarks/server/search.py, at 8 clients).
+    """
+    return max(1, min(MAX_SEARCH_THREADS, cores // 2))
 
 
 def _warm_encoder(settings: Settings, checkpoint: Checkpoint) -> OnnxEncoder:

@@ -9,7 +9,7 @@ are scored exactly, by the cosine over all terms.
 import json
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +47,9 @@ _TERM_IDS = """
 SELECT json_group_array(asked.key), json_group_array(term_id)
 FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
 _TERMS = """
-SELECT term_id, term FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
+SELECT json_group_array(term_id), json_group_array(term)
+FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
+_NAMES_KEPT = 50_000  # some megabytes; then those not asked for are forgotten
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +60,37 @@ class LexicalMatches:
 
     vector_ids: Int64
     scores: Float32
+
+
+class TermNames:
+    """The words of term ids in an open store. Safe to use from many threads.
+
+    An id is never given to another term, so that what is kept stays right.
+    """
+
+    def __init__(self, connections: SQLiteConnections) -> None:
+        """Use the connections of a store; keep none yet."""
+        self._connections = connections
+        self._known: dict[int, str] = {}
+
+    def of(self, term_ids: Iterable[int]) -> Mapping[int, str]:
+        """Return the words of these ids, and maybe of others; those of no document may be absent.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        known, asked = self._known, set(term_ids)
+        missing = sorted(one for one in asked if one not in known)
+        if not missing:
+            return known
+        with self._connections.reading() as connection:
+            # One row: a thread waits for the interpreter after each.
+            ids, words = connection.execute(_TERMS, (json.dumps(missing),)).fetchone()
+        found = dict(zip(json.loads(ids), json.loads(words), strict=True))
+        if len(known) + len(found) > _NAMES_KEPT:
+            self._known = known = {one: known[one] for one in asked if one in known}
+        known.update(found)
+        return known
 
 
 class LexicalIndex:
@@ -71,6 +104,7 @@ class LexicalIndex:
         self._path = path
         self._copy = SegmentedIndex(connections, path.with_name(LEXICAL_DIRECTORY))
         self._titles = KnownTitles()
+        self._names = TermNames(connections)
 
     @property
     def changes(self) -> int:
@@ -265,14 +299,14 @@ class LexicalIndex:
         """
         positions, documents = self._view().documents(np.array(vector_ids, dtype=np.int64))
         found = [vector_ids[position] for position in positions.tolist()]
-        return named_terms(self._connections, query, found, documents, limit)
+        return named_terms(self._names, query, found, documents, limit)
 
     def _view(self) -> View:
         return self._copy.view()
 
 
 def named_terms(
-    connections: SQLiteConnections,
+    names: TermNames,
     query: LexicalQuery,
     vector_ids: Sequence[int],
     documents: JoinedTerms,
@@ -284,9 +318,7 @@ def named_terms(
         StoreError: the file cannot be read.
     """
     shared = dict(zip(vector_ids, shared_terms(query, documents, limit), strict=True))
-    asked = {term_id for own in shared.values() for term_id, _ in own}
-    with connections.reading() as connection:
-        words = dict(connection.execute(_TERMS, (json.dumps(sorted(asked)),)))
+    words = names.of(term_id for own in shared.values() for term_id, _ in own)
     return {
         one: tuple(TermWeight(words[n], weight) for n, weight in own if n in words)
         for one, own in shared.items()

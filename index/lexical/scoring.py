@@ -199,8 +199,8 @@ def weigh_query(terms: QueryTerms, number: int, least: int) -> LexicalQuery:
     idf = inverse_document_frequencies(terms.documents, number)
     idf[terms.documents < least] = 0.0
     weights = np.sqrt(terms.counts.astype(np.float32)) * idf
-    order = np.lexsort((terms.term_ids, -weights))
-    order = order[weights[order] > 0]
+    known = np.flatnonzero(weights > 0)
+    order = known[np.lexsort((terms.term_ids[known], -weights[known]))]
     norm = max(float(np.linalg.norm(weights)), 1e-12)
     return LexicalQuery(
         term_ids=terms.term_ids[order],
@@ -316,13 +316,24 @@ def shared_terms(
     """
     shared, asked = _shared(query.term_ids, documents.term_ids)
     parts = (query.weights * query.idf).take(asked) * np.sqrt(documents.counts[shared])
-    term_ids = documents.term_ids[shared].tolist()
+    term_ids = documents.term_ids[shared]
     bounds = np.append(0, np.searchsorted(shared, documents.ends)).tolist()
     for begin, end in pairwise(bounds):
         own = parts[begin:end]
         whole = float(own.sum())
-        best = np.lexsort((asked[begin:end], -own))[:limit].tolist()
-        yield [(term_ids[begin + row], float(own[row]) / whole) for row in best if own[row] > 0]
+        best = _greatest(own, asked[begin:end], limit)
+        best = best[own[best] > 0]
+        weights = own[best].astype(np.float64) / whole
+        yield list(zip(term_ids[begin + best].tolist(), weights.tolist(), strict=True))
+
+
+def _greatest(values: Float32, positions: Int64, limit: int) -> Int64:
+    """Return the rows [limit] of the greatest values, of equal ones those of lower positions."""
+    rows = np.arange(len(values))
+    if len(values) > limit:  # sorting all of them takes several times as long
+        least = np.partition(values, len(values) - limit)[len(values) - limit]
+        rows = np.flatnonzero(values >= least)
+    return rows[np.lexsort((positions[rows], -values[rows]))][:limit]
 
 
 def sums_between(values: Float32, ends: Int64) -> Float64:

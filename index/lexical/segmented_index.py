@@ -20,6 +20,7 @@ from index.lexical.frequencies import Frequencies
 from index.lexical.segment import MOST_TERMS, divide, make_segment, merge_segments
 from index.lexical.segment_files import CURRENT, delete_others, load_view, save_view
 from index.lexical.tables import (
+    STATISTICS,
     TermStatistics,
     forget_removed,
     read_added,
@@ -96,9 +97,7 @@ class SegmentedIndex:
         Raises:
             StoreError: the tables cannot be read.
         """
-        with self._connections.reading() as connection:
-            now = read_statistics(connection)
-        if self._is(now):
+        if self._is(TermStatistics(*self._connections.read_row(STATISTICS))):
             return self._view
         # The thread that holds the lock reads a change that was not yet acknowledged.
         if self._updating.acquire(blocking=not self._opened):

@@ -123,7 +123,7 @@ _FREQUENCIES = """
 SELECT asked.key, documents, instr(term, ' ') AND substr(term, 1, 1) != ?
 FROM json_each(?) AS asked CROSS JOIN terms ON term_id = asked.value"""
 _FREQUENCIES_A_READ = 100_000
-_STATISTICS = """
+STATISTICS = """
 SELECT documents, changes, identity FROM term_statistics"""
 _COUNT_CHANGE = """
 UPDATE term_statistics SET documents = documents + ?, changes = changes + ?"""
@@ -203,7 +203,7 @@ class TermStatistics:
 
 def read_statistics(connection: sqlite3.Connection) -> TermStatistics:
     """Return the state of the tables."""
-    return TermStatistics(*connection.execute(_STATISTICS).fetchone())
+    return TermStatistics(*connection.execute(STATISTICS).fetchone())
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,7 @@ def _rank_hybrid(
         vectors = query.vector[np.newaxis]
         nearest = data.index.search(vectors, max(k + 1, CANDIDATES), among=among)
         found = nearest.ids[0] != NO_VECTOR
-        others = np.setdiff1d(by_words, nearest.ids[0])
+        others = np.setdiff1d(by_words, nearest.ids[0], assume_unique=True)
         candidates = np.concatenate([nearest.ids[0][found], others])
         scored = [nearest.scores[0][found], data.index.scores(query.vector, others)]
         cosines = np.concatenate(scored)

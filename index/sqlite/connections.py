@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from operator import methodcaller
 from pathlib import Path
+from typing import Any
 
 from index.errors import StorageError, StorageFullError, StoreError
 from index.sqlite.failures import is_full, storage_error
@@ -119,6 +120,21 @@ class SQLiteConnections:
                 connection.close()
                 raise
             self._give_back(connection)
+
+    def read_row(self, statement: str) -> tuple[Any, ...]:
+        """Return the one row of a statement, which needs no transaction to see one state."""
+        if self._alone:
+            with self._reading_alone() as connection:
+                return tuple(connection.execute(statement).fetchall()[0])
+        with translated_errors(self._path):
+            connection = self._borrow()
+            try:
+                (row,) = connection.execute(statement).fetchall()
+            except BaseException:
+                connection.close()
+                raise
+            self._give_back(connection)
+            return tuple(row)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

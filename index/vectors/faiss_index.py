@@ -110,9 +110,9 @@ class FaissIndex:
     def vectors(self, ids: Int64) -> Float32:
         """Return the vectors Float32[N, dimension] of ids Int64[N]; see `VectorIndex.vectors`."""
         with _openmp_threads_for(added=0), self._lock.reading():
-            known = self._known(ids)
-            if known.all():
+            if self._ids.issuperset(ids.tolist()):
                 return self._reconstruct(ids)
+            known = self._known(ids)
             vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
             vectors[known] = self._reconstruct(ids[known])
         return vectors

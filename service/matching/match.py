@@ -10,9 +10,9 @@ from service.encode import EncodedText
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.matching.compare import ExplainOptions, explain
-from service.matching.queries import Query, read_queries
+from service.matching.queries import Query, StoredQuery, read_queries
 from service.matching.rerank import RerankOptions, retrieve_and_rerank, validate_rerank
-from service.matching.retrieve import Matches, retrieve
+from service.matching.retrieve import Matches, retrieve, retrieve_stored
 from service.metrics import Stage
 
 
@@ -52,17 +52,26 @@ async def match(
     """
     if errors := _validate(collection, queries, options):
         raise InvalidInputError(errors)
-    texts = await read_queries(collection, queries, strict=options.strict)
-    if options.rerank is None:
-        found = await retrieve(collection, texts, options.search)
-    else:
-        found = await retrieve_and_rerank(collection, texts, options.search, options.rerank)
+    texts, found = await _read_and_retrieve(collection, queries, options)
     if options.explain is None:
         return found
     return [
         await _explain(collection, text, matches, options.explain)
         for text, matches in zip(texts, found, strict=True)
     ]
+
+
+async def _read_and_retrieve(
+    collection: Collection, queries: Sequence[Query], options: MatchOptions
+) -> tuple[list[EncodedText], list[Matches]]:
+    """Return the queries with their vectors, and the matches of each."""
+    if options.rerank is None and len(queries) == 1 and isinstance(queries[0], StoredQuery):
+        text, matches = await retrieve_stored(collection, queries[0], options.search)
+        return [text], [matches]
+    texts = await read_queries(collection, queries, strict=options.strict)
+    if options.rerank is None:
+        return texts, await retrieve(collection, texts, options.search)
+    return texts, await retrieve_and_rerank(collection, texts, options.search, options.rerank)
 
 
 def _validate(

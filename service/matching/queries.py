@@ -35,18 +35,25 @@ async def read_queries(
     """
     stored = [query for query in queries if isinstance(query, StoredQuery)]
     texts = [query for query in queries if isinstance(query, RequestText)]
-    ids = [query.document_id for query in stored]
-    found = (
-        await run_in(collection.engine.readers, find_stored, collection.data, ids) if ids else {}
-    )
-    for query in stored:
+    readers, data = collection.engine.readers, collection.data
+    found = iter(await run_in(readers, find_all_stored, data, stored) if stored else [])
+    encoded = iter(await encode_texts(collection, texts, strict=strict))
+    return [next(found if isinstance(query, StoredQuery) else encoded) for query in queries]
+
+
+def find_all_stored(data: DataDirectory, queries: Sequence[StoredQuery]) -> list[EncodedText]:
+    """Return the stored documents of queries, in order, without block vectors.
+
+    Raises:
+        DocumentNotFoundError: one does not exist.
+        DamagedDocumentError: one is damaged.
+        StoreError: the store cannot be read.
+    """
+    found = find_stored(data, [query.document_id for query in queries])
+    for query in queries:
         if query.document_id not in found:
             raise DocumentNotFoundError(query.document_id, query.pointer)
-    encoded = iter(await encode_texts(collection, texts, strict=strict))
-    return [
-        found[query.document_id] if isinstance(query, StoredQuery) else next(encoded)
-        for query in queries
-    ]
+    return [found[query.document_id] for query in queries]
 
 
 def find_stored(

@@ -20,6 +20,7 @@ from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText
 from service.engine import Collection
 from service.matching.compare import Explanation
+from service.matching.queries import StoredQuery, find_all_stored
 from service.metrics import Stage
 from service.telemetry.stages import observe_stage
 from service.threads import run_in
@@ -62,12 +63,36 @@ async def retrieve(
     Raises:
         StoreError: the store cannot be read.
     """
-    readers = collection.engine.readers
+    searchers = collection.engine.searchers
     among, seconds = await _selected(collection, options)
     return [
-        await run_in(readers, _search, collection, query, options, among, seconds)
+        await run_in(searchers, _search, collection, query, options, among, seconds)
         for query in queries
     ]
+
+
+async def retrieve_stored(
+    collection: Collection, query: StoredQuery, options: SearchOptions
+) -> tuple[EncodedText, Matches]:
+    """Find the documents that match a stored one, which is read by the thread that searches.
+
+    To hand it from one thread to another would take as long as to read it.
+
+    Returns:
+        The document, without block vectors, and its matches.
+
+    Raises:
+        DocumentNotFoundError: it does not exist.
+        DamagedDocumentError: it is damaged.
+        StoreError: the store cannot be read.
+    """
+    among, seconds = await _selected(collection, options)
+
+    def find() -> tuple[EncodedText, Matches]:
+        (text,) = find_all_stored(collection.data, [query])
+        return text, _search(collection, text, options, among, seconds)
+
+    return await run_in(collection.engine.searchers, find)
 
 
 async def retrieve_by_examples(
@@ -81,10 +106,10 @@ async def retrieve_by_examples(
     Raises:
         StoreError: the store cannot be read.
     """
-    readers = collection.engine.readers
+    searchers = collection.engine.searchers
     among, seconds = await _selected(collection, options)
     return await run_in(
-        readers, _search_by_examples, collection, like, unlike, options, among, seconds
+        searchers, _search_by_examples, collection, like, unlike, options, among, seconds
     )
 
 
@@ -93,7 +118,7 @@ async def _selected(
 ) -> tuple[IdSet | None, dict[Stage, float]]:
     if not selects(options):
         return None, {}
-    return await run_in(collection.engine.readers, _select, collection, options)
+    return await run_in(collection.engine.searchers, _select, collection, options)
 
 
 def _select(

@@ -21,9 +21,14 @@ from service.errors import SettingsError, ShuttingDownError
 from service.indexing import index_documents
 from service.matching.match import MatchOptions, match
 from service.settings import Settings
-from service.startup import close_engine, open_engine
+from service.startup import close_engine, open_engine, search_threads
 
 MakeSettings = Callable[..., Settings]
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (4, 2), (64, 4)])
+def test_searches_leave_cores_to_the_event_loop(cores: int, threads: int) -> None:
+    assert search_threads(cores) == threads
 
 
 def test_an_engine_is_ready_until_it_is_closed(make_settings: MakeSettings) -> None:

@@ -24,6 +24,7 @@ from index.lexical.lexical_index import (
     CANDIDATES,
     LexicalIndex,
     LexicalMatches,
+    TermNames,
     best_matches,
     named_terms,
 )
@@ -105,6 +106,7 @@ class MilvusWordIndex:
         self._read_only = read_only
         self._follower = WordFollower(connections, engine, read_only=read_only)
         self._titles = KnownTitles()
+        self._names = TermNames(connections)
         self._weights = NormWeights()
         self._maker: threading.Thread | None = None
 
@@ -188,7 +190,7 @@ class MilvusWordIndex:
     ) -> dict[int, tuple[TermWeight, ...]]:
         """Return the terms that add most to the scores of documents; see `WordIndex`."""
         own = self._documents(np.array(vector_ids, dtype=np.int64))
-        return named_terms(self._connections, query, own.vector_ids.tolist(), own, limit)
+        return named_terms(self._names, query, own.vector_ids.tolist(), own, limit)
 
     def changed(self) -> None:
         """Let searches find a change of the store; see `StoredWords`."""

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import index.lexical.lexical_index
 import index.lexical.scoring
 from encoder.blocks import Receipt
 from index.document import Document
+from index.lexical.lexical_index import TermNames
 from index.lexical.scoring import LexicalQuery
 from index.lexical.terms import count_terms, count_terms_and_titles, is_pair, known_titles
 from index.store.document_store import SQLiteDocumentStore
@@ -364,3 +366,18 @@ def test_readers_beside_a_writer_see_whole_states(
         thread.join()
     assert torn == []
     assert_says_what_the_texts_say(store.path)
+
+
+def test_words_are_named_right_while_others_are_forgotten(
+    filled: SQLiteDocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index.lexical.lexical_index, "_NAMES_KEPT", 12)
+    names = TermNames(filled._connections)
+    with closing(sqlite3.connect(filled.path)) as connection:
+        words = dict(connection.execute("SELECT term_id, term FROM terms ORDER BY term_id"))
+    ids = list(words)
+    for start in range(0, len(ids), 5):
+        some = ids[start : start + 10]  # half of them are known
+        found = names.of(iter(some))
+        assert {one: found[one] for one in some} == {one: words[one] for one in some}
+        assert len(names._known) <= 20
