@@ -51,7 +51,7 @@ async def submit_upload(
         collection: that runs the job.
         chunks: the body as it arrives; one that ends too soon raises.
         respond: makes the response.
-        charge: is told how many bytes, decompressed, were received so far; may refuse more.
+        charge: is called with how many bytes, decompressed, were received so far; may refuse more.
         head: of the request.
 
     Returns:

@@ -115,7 +115,7 @@ def _place(one: Document | DamagedDocument) -> str:
 def _fields(one: Document | DamagedDocument) -> dict[str, object]:
     """Return what the line of a document says.
 
-    That of a damaged one has no text: who indexes the lines again is told which one is missing.
+    That of a damaged one has no text, so that indexing the lines again names what is missing.
     """
     if isinstance(one, DamagedDocument):
         return {"id": one.id, "damaged": True}

@@ -34,7 +34,7 @@ class SendLimits:
         unsent_bytes: of all connections together; the slowest clients are disconnected above it.
         on_slow: is called for each client that is disconnected.
         on_stop: is called when the server stops, for each connection: it waits for responses, so
-            those without an end must be told.
+            those without an end must be stopped.
     """
 
     seconds: float

@@ -43,7 +43,7 @@ class Asked:
         grades: of its answers by document id.
         complete: whether all other documents are not relevant. Otherwise nothing is known of them,
             and the judged ones are ranked among themselves: users judge what the present weights
-            show them, and other weights must not lose by what nobody has seen.
+            show them, and other weights must not lose by what no user has seen.
     """
 
     query: EncodedQuery

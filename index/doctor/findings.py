@@ -39,7 +39,7 @@ class Remedy(Enum):
 
 
 def require_damage(path: Path, error: Exception) -> None:
-    """Check that an error tells of damage, before it becomes a finding.
+    """Check that an error is about damage, before it becomes a finding.
 
     Raises:
         StorageError: the disk failed, is full, or does not let the file be used: nothing is known

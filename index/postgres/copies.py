@@ -1,7 +1,7 @@
 """Whole documents of a store in PostgreSQL, read and written as they are stored, for a migration.
 
 A store that is being filled has a format of its own, so that nothing else opens it. What was
-copied is told by its last vector id: a migration that was killed goes on after it.
+copied is known from its last vector id: a migration that was killed goes on after it.
 """
 
 import json

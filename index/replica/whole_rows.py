@@ -107,7 +107,7 @@ def digest_of(
 
     Args:
         after: returns the first documents after a vector id, of which there are so many at most.
-        advanced: is told how many were read.
+        advanced: is called with how many were read.
     """
     digest, count, last = sha256(), 0, 0
     while rows := after(last, _DOCUMENTS_A_BATCH):

@@ -1,4 +1,4 @@
-"""Failures of the disk, told from damage: what cannot be read or written now may be sound.
+"""Failures of the disk, as distinct from damage: what cannot be read or written now may be sound.
 
 A full disk, a failing one, and a limit of the system look like damage to who only sees that a file
 cannot be read. To restore a backup or to delete files is wrong then.
@@ -29,7 +29,7 @@ _FAILED_CODES = frozenset(
 
 
 def storage_error(path: Path, error: BaseException) -> StorageError | None:
-    """Return the failure of the disk that an error, or a cause of it, tells of; None if none."""
+    """Return the failure of the disk that an error, or a cause of it, reports; None if none."""
     for one in _causes(error):
         if isinstance(one, StorageError):
             return one

@@ -165,7 +165,7 @@ class UploadFile:
             max_bytes: of the upload as received, and also decompressed.
             gzip: whether it is compressed.
             max_ratio: how many times larger it may be decompressed.
-            take: is told of the bytes that will be written; raises if there is no room.
+            take: is called with the bytes that will be written; raises if there is no room.
 
         Raises:
             StoreError: the file cannot be written.

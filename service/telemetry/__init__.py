@@ -1,1 +1,1 @@
-"""What a running service tells of its requests: logs, and the stages of traces."""
+"""What a running service reports on its requests: logs, and the stages of traces."""

@@ -232,7 +232,7 @@ class _LimitedTransport(httpx.AsyncHTTPTransport):
     """Has so many requests under way at most; others wait for them.
 
     The pool of httpx counts connections instead, and one whose request is cancelled just after it
-    was made counts for ever (httpcore 1.0.9): a client would come to a stop.
+    was made is counted forever (httpcore 1.0.9): a client would come to a stop.
     """
 
     def __init__(self, most: int) -> None:

@@ -1,4 +1,4 @@
-// Starts the page: each module listens to its part, here they are told of one another.
+// Starts the page: each module listens to its part, here they are connected.
 
 import { chosenCollection, refreshCollections, startCollections } from "./collections.js";
 import { startComparison } from "./comparison.js";

@@ -1,4 +1,4 @@
-"""Copies of one PostgreSQL: they hold what the database holds, whoever wrote it."""
+"""Copies of one PostgreSQL: they hold what the database holds, whichever server wrote it."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -73,7 +73,7 @@ def test_one_that_hangs_is_an_error_in_time(milvus_server: MilvusServer) -> None
             connection.check()
     finally:
         milvus_server.signal(signal.SIGCONT)
-    assert time.monotonic() - started < 10  # and not for ever
+    assert time.monotonic() - started < 10  # and not forever
     assert not caught.value.answered
     assert connection.problem == str(caught.value)
     connection.check()
