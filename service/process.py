@@ -1,6 +1,5 @@
-"""Running the service as a process: signals, memory, the server."""
+"""Running the service as a process: signals, the server."""
 
-import ctypes
 import signal
 import ssl
 from collections.abc import Mapping
@@ -17,33 +16,6 @@ from service.startup import close_engine, open_engine
 from service.telemetry.logs import configured_logs
 from service.telemetry.stages import require_exporter
 from service.threads import limit_numpy_threads, set_switch_interval
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
-_THRESHOLD_BYTES = 4 * 2**20
-_KEPT_BYTES = 16 * 2**20
-
-
-def cap_malloc_threshold() -> bool:
-    """Make glibc return every freed block of 4 MiB or more to the operating system.
-
-    By default glibc raises that threshold to the largest block ever freed, up to 32 MiB. The
-    buffers of books then come from heaps that the small objects of other threads keep from
-    shrinking, and the process grows whenever a larger book arrives (measured:
-    benchmarks/server/load.py).
-
-    Setting it fixes another limit, too: of the free memory at the end of a heap, all but 128 KiB
-    is given back. A search would then get its few megabytes from the operating system, page by
-    page, and return them, each time; so a heap may keep 16 MiB.
-
-    Returns:
-        Whether the C library is glibc and accepted it.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return (
-        mallopt is not None
-        and bool(mallopt(_M_MMAP_THRESHOLD, _THRESHOLD_BYTES))
-        and bool(mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES))
-    )
 
 
 def tls_options(settings: Settings) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Blocking work off the event loop, and the priority of its threads."""
+"""Blocking work off the event loop, the priority of its threads, the memory that they give back."""
 
 import asyncio
+import ctypes
 import os
 import sys
 import threading
@@ -19,6 +20,9 @@ T = TypeVar("T")
 
 _NICE = 10  # above the niceness of the process
 _SWITCH_SECONDS = 0.0005
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
+_THRESHOLD_BYTES = 4 * 2**20
+_KEPT_BYTES = 16 * 2**20
 
 
 async def run_in(
@@ -74,3 +78,26 @@ def set_switch_interval() -> None:
     The event loop waits for the interpreter lock many times in one request.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
+
+
+def cap_malloc_threshold() -> bool:
+    """Make glibc return every freed block of 4 MiB or more to the operating system.
+
+    By default glibc raises that threshold to the largest block ever freed, up to 32 MiB. The
+    buffers of books then come from heaps that the small objects of other threads keep from
+    shrinking, and the process grows whenever a larger book arrives (measured:
+    benchmarks/server/load.py).
+
+    Setting it fixes another limit, too: of the free memory at the end of a heap, all but 128 KiB
+    is given back. A search would then get its few megabytes from the operating system, page by
+    page, and return them, each time; so a heap may keep 16 MiB.
+
+    Returns:
+        Whether the C library is glibc and accepted it.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return (
+        mallopt is not None
+        and bool(mallopt(_M_MMAP_THRESHOLD, _THRESHOLD_BYTES))
+        and bool(mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES))
+    )

@@ -27,6 +27,7 @@ pytest_plugins = [
     "tests.tools.checkpoints",
     "tests.tools.command",
     "tests.tools.index_fixtures",
+    "tests.tools.judged_corpus",
     "tests.tools.page_fixtures",
     "tests.tools.postgresql",
     "tests.tools.process_fixtures",

@@ -40,6 +40,7 @@ LATE = "def f():\n    import {}\n"
         ("service/encode.py", "from evaluation.metrics import f", "imports evaluation.metrics"),
         ("service/encode.py", LATE.format("service.cli.main"), "imports service.cli.main"),
         ("benchmarks/run.py", "from service.cli import main", "imports service.cli.main"),
+        ("benchmarks/run.py", 'RUN = "service.cli.main:main"', "imports service.cli.main"),
     ],
 )
 def test_an_import_against_the_packages_is_found(

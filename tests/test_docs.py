@@ -16,7 +16,7 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from service.api.app import create_app
-from service.cli.main import app as longmatch
+from service.cli.main import make_app
 from service.metrics import create_metrics
 from service.settings import Settings
 from tests.tools.markdown import anchors, code, links
@@ -414,11 +414,11 @@ def unknown_commands(known: Mapping[str, Any], pages: Pages) -> list[str]:
 
 
 def test_commands_and_options_are_documented(pages: Pages) -> None:
-    assert not undocumented_commands(commands(longmatch), pages[README])
+    assert not undocumented_commands(commands(make_app()), pages[README])
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     written = {name: text for name, text in pages.items() if not name.startswith("docs/reference/")}
     written["Makefile"] = f"```\n{makefile}\n```"
-    assert not unknown_commands(commands(longmatch), written)
+    assert not unknown_commands(commands(make_app()), written)
 
 
 def test_an_undocumented_and_an_unknown_command_are_found() -> None:

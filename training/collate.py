@@ -257,7 +257,9 @@ def _task(
     match spec:
         case PairBatch():
             batch = making.batch(spec.sources, spec.targets)
-            return pairs_task(batch, torch.from_numpy(spec.labels), recipe.parameters["amplifier"])
+            labels, parameters = torch.from_numpy(spec.labels), recipe.parameters
+            amplified = parameters["loss"] == "cross_entropy"
+            return pairs_task(batch, labels, parameters["amplifier"] if amplified else None)
         case CandidateBatch():
             return _candidates_task(recipe, spec, making)
         case LabelBatch():

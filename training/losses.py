@@ -175,6 +175,22 @@ def pair_cross_entropy(cosines: Tensor, labels: Tensor, amplifier: float) -> Ten
     return F.binary_cross_entropy_with_logits(amplifier * cosines, labels.to(cosines.dtype))
 
 
+def pair_cosine(cosines: Tensor, labels: Tensor) -> Tensor:
+    """Cosine loss of pairs: 1 - cosine for a match, and what of the cosine is above 0 for none.
+
+    CoLDE's ablation 4.5.3 replaces the contrastive loss by "cosine similarity" and gives no
+    formula; this is the loss of PyTorch by that name, without a margin.
+
+    Args:
+        cosines: [P] cosines of the document vectors of each pair.
+        labels: [P], 1 for a match and 0 for none.
+
+    Returns:
+        [] mean over the pairs.
+    """
+    return torch.where(labels > 0, 1 - cosines, cosines.clamp(min=0)).mean()
+
+
 def contrastive(logits: Tensor, positives: Tensor, ignored: Tensor | None = None) -> Tensor:
     """InfoNCE over a batch, from queries to candidates and back.
 

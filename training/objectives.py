@@ -24,6 +24,7 @@ from training.losses import (
     block_loss,
     contrastive,
     joint_losses,
+    pair_cosine,
     pair_cross_entropy,
     relation_distillation,
     supervised_contrastive,
@@ -190,13 +191,13 @@ def step_seed(seed: int, step: int, *stream: int) -> int:
     return mixed
 
 
-def pairs_task(documents: DocumentBatch, labels: Tensor, amplifier: float) -> VectorTask:
+def pairs_task(documents: DocumentBatch, labels: Tensor, amplifier: float | None) -> VectorTask:
     """Score pairs: the first half of the documents against the second, row by row.
 
     Args:
         documents: 2 P documents.
         labels: [P], 1 for a match and 0 for none.
-        amplifier: of the cosine.
+        amplifier: of the cosine, for cross-entropy; None for the cosine loss.
 
     Raises:
         ValueError: not two documents for each label.
@@ -207,7 +208,10 @@ def pairs_task(documents: DocumentBatch, labels: Tensor, amplifier: float) -> Ve
     def loss(vectors: Tensor) -> Tensor:
         sources, targets = vectors.chunk(2)
         cosines = (sources * targets).sum(1)
-        return pair_cross_entropy(cosines, labels.to(vectors.device), amplifier)
+        known = labels.to(vectors.device)
+        if amplifier is None:
+            return pair_cosine(cosines, known)
+        return pair_cross_entropy(cosines, known, amplifier)
 
     return VectorTask(documents, loss)
 

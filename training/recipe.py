@@ -51,10 +51,22 @@ class ObjectiveRecipe(RecipeTable):
 
 
 class PairsRecipe(ObjectiveRecipe):
-    """Labelled pairs."""
+    """Labelled pairs.
+
+    Attributes:
+        loss: "cross_entropy" (SMITH, section 4.3), or "cosine" (CoLDE's ablation 4.5.3).
+        amplifier: of the cosine, with "cross_entropy".
+    """
 
     kind: Literal["pairs"] = "pairs"
+    loss: Literal["cross_entropy", "cosine"] = "cross_entropy"
     amplifier: PositiveFloat = 6.0
+
+    @model_validator(mode="after")
+    def _check_amplifier(self) -> "PairsRecipe":
+        if "amplifier" in self.model_fields_set and self.loss == "cosine":
+            raise ValueError('amplifier goes with loss = "cross_entropy", and only then')
+        return self
 
 
 class ContrastiveRecipe(ObjectiveRecipe):

@@ -46,7 +46,7 @@ from encoder.models.layers import (
 )
 from encoder.models.weights import load_bert_into
 
-Aggregate = Literal["lstm", "mean", "lstm_and_mean"]
+Aggregate = Literal["lstm", "mean", "embedded_mean", "lstm_and_mean"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,11 @@ class ColdeConfig:
         pooling: a chunk is represented by its first token ("cls", the paper) or by the mean of its
             tokens ("mean", what most sentence encoders were trained with).
         aggregate: a section is read by attention and Bi-LSTM ("lstm", the paper), is the mean of
-            its chunk vectors ("mean", the paper's ablation 4.5.2), or both side by side
+            its chunk vectors, as they are ("mean") or with the embeddings of section and chunk
+            ("embedded_mean", the paper's CoLDE-LSTM, 4.5.2), or LSTM and mean side by side
             ("lstm_and_mean", which can begin as the mean).
+        positions: whether chunks have the embeddings of section and chunk; without, and with one
+            section in training, it is the paper's CoLDE-Aug (4.5.1).
         dropout: share of activations dropped in training.
         layer_norm_epsilon: BERT's.
     """
@@ -87,6 +90,7 @@ class ColdeConfig:
     dimension: int = 256
     pooling: Pooling = "cls"
     aggregate: Aggregate = "lstm"
+    positions: bool = True
     dropout: float = 0.1
     layer_norm_epsilon: float = 1e-12
 
@@ -97,11 +101,21 @@ class ColdeConfig:
         check_pooling(self.pooling)
         if self.aggregate not in get_args(Aggregate):
             raise ValueError(f"aggregate must be one of {get_args(Aggregate)}")
+        if not self.positions and not self.reads_order:
+            raise ValueError(
+                f"positions = false goes with attention and LSTM, not with {self.aggregate!r}: "
+                'the mean without them is "mean"'
+            )
         if self.hidden_size % self.chunk_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is no multiple of {self.chunk_heads} chunk_heads"
             )
         check_output_size("lstm_size", self.lstm_size)
+
+    @property
+    def reads_order(self) -> bool:
+        """Whether a section is read by attention and Bi-LSTM."""
+        return self.aggregate in ("lstm", "lstm_and_mean")
 
 
 class ChunkAttention(nn.Module):
@@ -153,9 +167,11 @@ class SectionEncoder(nn.Module):
         self.config = config
         features = config.hidden_size
         if config.aggregate != "mean":
-            self.section_embedding = nn.Embedding(config.max_sections, config.hidden_size)
-            self.chunk_embedding = nn.Embedding(config.max_blocks, config.hidden_size)
+            if config.positions:
+                self.section_embedding = nn.Embedding(config.max_sections, config.hidden_size)
+                self.chunk_embedding = nn.Embedding(config.max_blocks, config.hidden_size)
             self.embedding_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
+        if config.reads_order:
             self.attention = ChunkAttention(config.hidden_size, config.chunk_heads)
             self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
             self.lstm = Bidirectional(nn.LSTM, config.hidden_size, config.lstm_size)
@@ -164,7 +180,7 @@ class SectionEncoder(nn.Module):
         self.projection = nn.Linear(features, config.dimension)
 
     def embed(self, chunk_vectors: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """Add the embeddings of section and chunk (section 3.1).
+        """Add the embeddings of section and chunk (section 3.1), if it has them, and normalise.
 
         Args:
             chunk_vectors: [D, S, H].
@@ -173,12 +189,14 @@ class SectionEncoder(nn.Module):
         Returns:
             [D, S, H].
         """
-        places = torch.arange(chunk_vectors.shape[1], device=chunk_vectors.device)
-        embedded = chunk_vectors + self.chunk_embedding(places)
-        if numbers is None:
-            embedded = embedded + self.section_embedding.weight[0]
-        else:
-            embedded = embedded + self.section_embedding(numbers)[:, None]
+        embedded = chunk_vectors
+        if self.config.positions:
+            places = torch.arange(chunk_vectors.shape[1], device=chunk_vectors.device)
+            embedded = embedded + self.chunk_embedding(places)
+            if numbers is None:
+                embedded = embedded + self.section_embedding.weight[0]
+            else:
+                embedded = embedded + self.section_embedding(numbers)[:, None]
         states: Tensor = self.dropout(self.embedding_norm(embedded))
         return states
 
@@ -198,6 +216,8 @@ class SectionEncoder(nn.Module):
         if self.config.aggregate == "mean":
             return self.project(block_vectors, block_mask)
         chunks = self.embed(block_vectors, None if sections is None else sections.numbers)
+        if not self.config.reads_order:
+            return self.project(chunks, block_mask)
         followers, follower_mask = chunks, block_mask
         if sections is not None:
             followers, follower_mask = chunks[sections.successors], block_mask[sections.successors]
@@ -240,7 +260,7 @@ class SectionReader(nn.Module):
             next_section: [] its number.
 
         Returns:
-            [dimension] section vector of unit norm, and, unless the aggregate is the mean, [S, T]
+            [dimension] section vector of unit norm, and, unless the aggregate is a mean, [S, T]
             how much each chunk attends to each of the next section, the mean over the heads.
         """
         encoder, own, following = self.encoder, block_vectors[None], next_block_vectors[None]
@@ -249,6 +269,8 @@ class SectionReader(nn.Module):
             return (encoder.project(own, mask)[0],)
         last = encoder.config.max_sections - 1
         chunks = encoder.embed(own, section.clamp(max=last)[None])
+        if not encoder.config.reads_order:
+            return (encoder.project(chunks, mask)[0],)
         followers = encoder.embed(following, next_section.clamp(max=last)[None])
         weights = encoder.attention.weights(chunks, followers, next_mask)
         attended = encoder.attention.mix(weights, followers)
@@ -270,7 +292,7 @@ class Colde(EncoderModel):
         self.block_encoder = BlockEncoder(config)
         self.document_encoder = SectionEncoder(config)
         self.apply(initialise_as_bert)
-        if config.aggregate != "mean":
+        if config.aggregate != "mean" and config.positions:
             # Positions that training never sees add nothing, however long the document.
             nn.init.zeros_(self.document_encoder.section_embedding.weight)
             nn.init.zeros_(self.document_encoder.chunk_embedding.weight)
@@ -307,8 +329,8 @@ def begin_as_mean(encoder: SectionEncoder) -> None:
         ValueError: the aggregate has no mean in it, or the sizes differ.
     """
     config = encoder.config
-    if config.aggregate == "lstm":
-        raise ValueError("aggregate='lstm' cannot begin as the mean of the chunks")
+    if config.aggregate in ("lstm", "embedded_mean"):
+        raise ValueError(f"aggregate={config.aggregate!r} cannot begin as the mean of the chunks")
     if config.dimension != config.hidden_size:
         raise ValueError("beginning as the mean takes hidden_size dimensions")
     with torch.no_grad():

@@ -1,74 +1,80 @@
 """`longmatch`: the command line."""
 
 import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 import typer
 from pydantic import ValidationError
 
 from encoder.errors import EmptyTextError, EncoderError
 from index.errors import DocumentError, IndexingError
-from service.cli import (
-    bench,
-    calibration,
-    checkpoints,
-    corpora,
-    data,
-    datasets,
-    reencoding,
-    serving,
-    training,
-)
 from service.cli.checks import OptionError
-from service.cli.comparison import compare, pairs
-from service.cli.evaluation import command as evaluation
-from service.cli.feedback import tune
 from service.cli.options import INPUT_SKIPPED, USAGE, console
 from service.cli.progress import printable
 from service.errors import ServiceError
-from service.process import cap_malloc_threshold
+from service.threads import cap_malloc_threshold
 
-app = typer.Typer(
-    help="Find the documents that match a long document.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-for command in (
-    corpora.index,
-    serving.serve,
-    corpora.match,
-    corpora.families,
-    pairs.pairs,
-    compare.compare,
-    corpora.embed,
-    evaluation.evaluate,
-    calibration.calibrate,
-    calibration.fit_calibration,
-    tune.tune,
-    training.train,
-    training.make_corpus,
-    datasets.dataset,
-    checkpoints.create_checkpoint,
-    checkpoints.export,
-    training.create_reranker,
-    serving.demo,
-    data.snapshot,
-    data.restore,
-    data.doctor,
-    data.migrate,
-    reencoding.reencode,
-):
-    app.command()(command)
-app.command("train-reranker")(training.train_reranker_command)
-app.add_typer(bench.app, name="bench")
-app.add_typer(serving.keys, name="keys")
+# Each command by its name, and where it is. A process imports the modules of its own command alone:
+# with those of all, most commands take a third longer to start.
+_COMMANDS: Mapping[str, str] = {
+    "index": "service.cli.corpora:index",
+    "serve": "service.cli.serving:serve",
+    "match": "service.cli.corpora:match",
+    "families": "service.cli.corpora:families",
+    "pairs": "service.cli.comparison.pairs:pairs",
+    "compare": "service.cli.comparison.compare:compare",
+    "embed": "service.cli.corpora:embed",
+    "evaluate": "service.cli.evaluation.command:evaluate",
+    "calibrate": "service.cli.calibration:calibrate",
+    "fit-calibration": "service.cli.calibration:fit_calibration",
+    "tune": "service.cli.feedback.tune:tune",
+    "train": "service.cli.training:train",
+    "make-corpus": "service.cli.training:make_corpus",
+    "dataset": "service.cli.datasets:dataset",
+    "create-checkpoint": "service.cli.checkpoints:create_checkpoint",
+    "export": "service.cli.checkpoints:export",
+    "create-reranker": "service.cli.training:create_reranker",
+    "demo": "service.cli.serving:demo",
+    "snapshot": "service.cli.data:snapshot",
+    "restore": "service.cli.data:restore",
+    "doctor": "service.cli.data:doctor",
+    "migrate": "service.cli.data:migrate",
+    "reencode": "service.cli.reencoding:reencode",
+    "train-reranker": "service.cli.training:train_reranker_command",
+}
+_GROUPS: Mapping[str, str] = {"bench": "service.cli.bench:app", "keys": "service.cli.serving:keys"}
+
+
+def make_app(asked: str | None = None) -> typer.Typer:
+    """Make the application: of the command or group `asked` if there is one, else of all."""
+    made = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+    @made.callback()
+    def longmatch() -> None:
+        """Find the documents that match a long document."""
+
+    alone = asked in _COMMANDS or asked in _GROUPS
+    for name, place in _COMMANDS.items():
+        if not alone or name == asked:
+            made.command(name)(_find(place))
+    for name, place in _GROUPS.items():
+        if not alone or name == asked:
+            made.add_typer(_find(place), name=name)
+    return made
+
+
+def _find(place: str) -> Any:
+    module, name = place.split(":")
+    return getattr(import_module(module), name)
 
 
 def main() -> None:
     """Run the command; an expected error is printed as one line on standard error."""
     cap_malloc_threshold()
     try:
-        app()
+        make_app(sys.argv[1] if len(sys.argv) > 1 else None)()
     except (EmptyTextError, DocumentError) as error:
         sys.exit(_fail(error, INPUT_SKIPPED))
     except (OptionError, EncoderError, IndexingError, ServiceError, OSError) as error:

@@ -5,14 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from service.process import cap_malloc_threshold
+from service.threads import cap_malloc_threshold
 
 GLIBC = platform.libc_ver()[0] == "glibc"
 # Frees a block of 24 MiB, which raises glibc's own bound, then keeps a small object behind each of
 # two hundred blocks of 5 MiB: from a heap these would leave holes, mapped ones are gone when freed.
 HOLES = """
 import ctypes
-from service.process import cap_malloc_threshold
+from service.threads import cap_malloc_threshold
 if {capped}: cap_malloc_threshold()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p

@@ -75,6 +75,10 @@ class SourceTree:
             elif isinstance(node, ast.ImportFrom):
                 for name in self._imported_from(node):
                     yield Import(module, name, late)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named, colon, _ = node.value.partition(":")  # "module:name", as in entry points
+                if colon and named in self.modules:
+                    yield Import(module, named, False)
             else:
                 yield from self._imports_of(module, node, late or _is_late(node))
 

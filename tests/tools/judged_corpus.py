@@ -2,8 +2,13 @@
 
 import json
 import random
+import shutil
+from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
@@ -11,8 +16,9 @@ from index.search.corpus_fusion import CorpusFusion, write_corpus_fusion
 from index.search.fusion import LinearFusion
 from service.feedback.store import FeedbackLimits, open_feedback
 from service.feedback.verdict import JudgedQuery
-from tests.tools.command import Run
+from tests.tools.command import run_main
 
+CopyTopics = Callable[..., Path]
 TOPICS = 60
 COMMON = [
     "river",
@@ -41,15 +47,35 @@ def text(topic: int, draw: random.Random, own_words: int = OWN_WORDS) -> str:
     return " ".join(words) + "."
 
 
-def index_topics(longmatch: Run, tmp_path: Path, own_words: int = OWN_WORDS) -> Path:
-    """Make a data directory of two documents on each topic."""
-    draw = random.Random(3)
-    corpus = tmp_path / "corpus.jsonl"
-    names = [f"{side}{topic}" for topic in range(TOPICS) for side in "ab"]
-    lines = [{"id": name, "text": text(int(name[1:]), draw, own_words)} for name in names]
-    corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert longmatch("index", corpus).status == 0
-    return tmp_path / "data"
+@pytest.fixture(scope="session")
+def copy_topics(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> CopyTopics:
+    """Copy a data directory of two documents on each topic, and its corpus, into a folder.
+
+    `copy_topics(folder, own_words=3, judged=40)`: the documents of each number of own words are
+    indexed once, and so many topics of them are judged once.
+    """
+
+    @cache
+    def make(own_words: int, judged: int) -> Path:
+        folder = tmp_path_factory.mktemp("topics")
+        if judged:
+            shutil.copytree(make(own_words, 0), folder, dirs_exist_ok=True)
+            judge(folder / "data", judged, own_words)
+            return folder
+        corpus, draw = folder / "corpus.jsonl", random.Random(3)
+        names = [f"{side}{topic}" for topic in range(TOPICS) for side in "ab"]
+        lines = [{"id": name, "text": text(int(name[1:]), draw, own_words)} for name in names]
+        corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
+            assert run_main(patch, "index", corpus, "--data", folder / "data") == 0
+        return folder
+
+    def copy(folder: Path, own_words: int = OWN_WORDS, judged: int = 0) -> Path:
+        shutil.copytree(make(own_words, judged), folder, dirs_exist_ok=True)
+        return folder / "data"
+
+    return copy
 
 
 def judge(data: Path, topics: int, own_words: int = OWN_WORDS) -> None:

@@ -15,7 +15,7 @@ from typer.cli import get_docs_for_click
 
 from service.api.app import create_app
 from service.api.http.paths import COLLECTIONS
-from service.cli.main import app
+from service.cli.main import make_app
 from service.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
@@ -46,7 +46,7 @@ def reference() -> Mapping[str, str]:
     """Return the files of the reference by their names."""
     without_settings = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
     with patch.dict(os.environ, without_settings, clear=True):
-        command = typer.main.get_command(app)
+        command = typer.main.get_command(make_app())
         commands = get_docs_for_click(
             obj=command, ctx=typer.Context(command), name="longmatch", title="Commands"
         )

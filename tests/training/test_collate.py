@@ -107,7 +107,11 @@ SPECS: dict[str, BatchSpec] = {
 ALIGNED = {"similarity": "alignment", "lexical_weight": 0.5}
 
 
-@pytest.mark.parametrize(("kind", "more"), [*((kind, {}) for kind in SPECS), ("links", ALIGNED)])
+COSINE = {"loss": "cosine"}
+KINDS = [*((kind, {}) for kind in SPECS), ("links", ALIGNED), ("pairs", COSINE)]
+
+
+@pytest.mark.parametrize(("kind", "more"), KINDS)
 def test_every_kind_has_a_loss(
     kind: str, more: dict[str, object], model: Smith, reader: Reader, checkpoint: Checkpoint
 ) -> None:
@@ -134,6 +138,8 @@ def test_every_kind_has_a_loss(
 
     assert np.isfinite(loss_of(1))
     assert loss_of(1) == loss_of(1)  # heads that begin at random are seeded
+    if more is COSINE:  # one pair, once as a match and once as none: 1 - cosine, and cosine
+        assert loss_of(1) == pytest.approx(0.5, abs=0.05)  # dropout is not that of the other row
 
 
 def test_samples_depend_on_the_generator_alone(

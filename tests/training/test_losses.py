@@ -21,6 +21,7 @@ from training.losses import (
     joint_losses,
     masked_block_prediction,
     masked_word_prediction,
+    pair_cosine,
     pair_cross_entropy,
     relation_distillation,
     supervised_contrastive,
@@ -163,6 +164,16 @@ def test_pair_cross_entropy_is_the_formula() -> None:
     assert pair_cross_entropy(torch.tensor([0.5]), torch.tensor([1]), 2.0).item() == pytest.approx(
         math.log(1 + math.exp(-1.0))
     )
+
+
+def test_pair_cosine_is_that_of_torch() -> None:
+    left, right = unit(6, 5, 1), unit(6, 5, 2)
+    labels = torch.tensor([1, 0, 0, 1, 0, 0])
+    cosines = (left * right).sum(1)
+    assert (cosines[labels == 0] < 0).any()
+    assert (cosines[labels == 0] > 0).any()
+    expected = F.cosine_embedding_loss(left, right, 2 * labels - 1)
+    assert pair_cosine(cosines, labels).item() == pytest.approx(expected.item())
 
 
 def naive_way(

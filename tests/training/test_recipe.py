@@ -214,6 +214,10 @@ def test_whatever_differs_has_another_fingerprint(tmp_path: Path) -> None:
             "objective.2.sp.masked_blocks: must be greater than 0",
         ),
         (
+            SMALL + '[[objective]]\nkind = "pairs"\nloss = "cosine"\namplifier = 6.0',
+            'amplifier goes with loss = "cross_entropy", and only then',
+        ),
+        (
             SMALL + "documents_per_class = 2",
             'documents_per_class goes with groups = "classes", and only then',
         ),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from encoder.models.colde import (
     begin_as_mean,
 )
 
-AGGREGATES: list[Aggregate] = ["lstm", "mean", "lstm_and_mean"]
+AGGREGATES = get_args(Aggregate)
 SMALL = ColdeConfig(
     vocabulary_size=50,
     block_length=8,
@@ -174,6 +175,38 @@ def test_order_matters_to_the_lstm_alone(aggregate: Aggregate, matters: bool) ->
     assert (difference > 1e-3) == matters
 
 
+def test_without_lstm_a_section_is_the_mean_of_what_has_its_positions() -> None:
+    """The paper's CoLDE-LSTM (4.5.2): neither attention nor Bi-LSTM, and everything else."""
+    model = small(aggregate="embedded_mean")
+    encoder, (vectors, mask) = model.document_encoder, chunks(3, 2)
+    assert not any(name.startswith(("attention", "lstm")) for name, _ in encoder.named_parameters())
+    found = encoder(vectors, mask, two_sections(0))
+    for section, size in enumerate((3, 2)):
+        states = [
+            encoder.embedding_norm(
+                vectors[section, chunk]
+                + encoder.chunk_embedding.weight[chunk]
+                + encoder.section_embedding.weight[section]
+            )
+            for chunk in range(size)
+        ]
+        expected = F.normalize(encoder.projection(torch.stack(states).mean(0)), dim=-1)
+        assert torch.allclose(found[section], expected, atol=1e-5)
+        own, number = vectors[section, :size], torch.tensor(section)
+        (read,) = model.section_reader(own, number, own, number)
+        assert torch.allclose(read, expected, atol=1e-5)
+
+
+def test_without_positions_only_what_stands_beside_a_chunk_tells_where_it_is() -> None:
+    """The paper's CoLDE-Aug (4.5.1) has no embeddings of section and chunk."""
+    encoder = small(positions=False).document_encoder
+    assert not any("chunk_emb" in name or "section_emb" in name for name in encoder.state_dict())
+    vectors, mask = chunks(4)
+    assert torch.equal(encoder.embed(vectors), encoder.embedding_norm(vectors))
+    assert torch.equal(encoder.embed(vectors, torch.tensor([2])), encoder.embed(vectors))
+    assert (encoder(vectors, mask) - encoder(vectors.flip(1), mask)).abs().max() > 1e-3
+
+
 @pytest.mark.parametrize("aggregate", ["mean", "lstm_and_mean"])
 def test_it_can_begin_as_the_mean(aggregate: Aggregate) -> None:
     model = small(aggregate=aggregate, dimension=16)
@@ -184,8 +217,9 @@ def test_it_can_begin_as_the_mean(aggregate: Aggregate) -> None:
 
 
 def test_what_has_no_mean_cannot_begin_as_one() -> None:
-    with pytest.raises(ValueError, match="aggregate='lstm' cannot begin"):
-        begin_as_mean(small().document_encoder)
+    for aggregate in ("lstm", "embedded_mean"):
+        with pytest.raises(ValueError, match=f"aggregate='{aggregate}' cannot begin"):
+            begin_as_mean(small(aggregate=aggregate).document_encoder)
     with pytest.raises(ValueError, match="takes hidden_size dimensions"):
         begin_as_mean(small(aggregate="mean").document_encoder)
 
@@ -194,6 +228,7 @@ def test_what_has_no_mean_cannot_begin_as_one() -> None:
     ("changes", "message"),
     [
         ({"aggregate": "sum"}, "aggregate must be one of"),
+        ({"aggregate": "mean", "positions": False}, "positions = false goes with attention"),
         ({"pooling": "max"}, "pooling must be"),
         ({"chunk_heads": 3}, "no multiple of 3 chunk_heads"),
         ({"lstm_size": 7}, "lstm_size must be even, not 7"),

@@ -29,6 +29,7 @@ from encoder.reranker.checkpoint import (
 )
 from encoder.reranker.golden import read_golden_pairs
 from encoder.reranker.onnx_reranker import OnnxReranker, Reranker, open_reranker
+from encoder.reranker.pair_tokenizer import PairTokenizer
 from encoder.reranker.score_fusion import (
     UNFITTED,
     FusionWeights,
@@ -110,6 +111,30 @@ def test_a_path_is_taken_before_a_name_that_ships(tiny_reranker: Path) -> None:
     assert find_reranker(tiny_reranker) == tiny_reranker
     assert find_reranker(Path(DEFAULT_CHECKPOINT.name)) == DEFAULT_CHECKPOINT
     assert find_reranker(Path("nothing-of-this-name")) == Path("nothing-of-this-name")
+
+
+@pytest.mark.parametrize(
+    ("model", "pair"),
+    [
+        ({"reduction": 0.0}, {}),
+        ({}, {"filtered": False}),
+        *(({"importance": kind}, {}) for kind in ("norm", "attention", "random")),
+    ],
+)
+def test_the_variants_of_the_paper_are_settings(
+    tiny_bert: Path, tmp_path: Path, model: dict[str, object], pair: dict[str, object]
+) -> None:
+    """Tables 5 to 7 of Match-Ignition: a start keeps the setting, and reads a pair by it."""
+    recipe = read_reranker_recipe(RECIPES / "match-ignition-paper.toml")
+    recipe.model.update({"layers": 2, **model})
+    recipe.pair.update({"length": 64, "language": "en", **pair})
+    made = create_reranker(recipe, str(tiny_bert), tmp_path / "made")
+    judge = load_reranker_model(made)
+    assert {name: getattr(judge.config, name) for name in model} == model
+    assert made.pair.filtered == pair.get("filtered", True)
+    reader = PairTokenizer(made)
+    first, second = (reader.read(text) for text in GOLDEN_TEXTS[3:5])
+    assert np.isfinite(score_with_model(judge, [reader.pair(first, second)])).all()
 
 
 def test_the_shipped_recipe_makes_a_reranker(tiny_bert: Path, tmp_path: Path) -> None:

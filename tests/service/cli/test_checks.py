@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import distribution
@@ -20,7 +21,7 @@ from encoder.reranker.onnx_reranker import OnnxReranker
 from index.document import Document
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.extras import EXTRAS
-from service.cli.main import app, main
+from service.cli.main import main, make_app
 from service.cli.training import RECIPES
 from tests.tools.index_fixtures import aligned_of
 
@@ -433,12 +434,25 @@ def test_without_a_mistake_the_work_begins(monkeypatch: pytest.MonkeyPatch, line
 
 
 def test_every_command_is_in_the_table() -> None:
+    app = make_app()
     commands: set[Any] = {
         one.name or one.callback.__name__.replace("_", "-")
         for one in app.registered_commands
         if one.callback is not None
     } | {group.name for group in app.registered_groups}
     assert commands == {line.split()[0] for line, _ in REFUSED}
+
+
+def test_a_command_is_the_only_one_of_its_process_and_any_other_word_brings_all() -> None:
+    code = "import sys; from service.cli.main import make_app; make_app(sys.argv[1]); print("
+    code += "*(f'service.cli.{name}' in sys.modules for name in ('data', 'bench', 'training')))"
+    for asked, expected in (
+        ("doctor", "True False False"),
+        ("bench", "False True False"),
+        ("docter", "True True True"),
+    ):
+        found = subprocess.run([sys.executable, "-c", code, asked], capture_output=True, text=True)
+        assert found.stdout.split() == expected.split(), found.stderr
 
 
 def test_the_table_of_extras_is_that_of_the_distribution() -> None:

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from service.cli.checks import OptionError
-from service.cli.main import app
+from service.cli.main import make_app
 from service.errors import DocumentNotFoundError
 
 TEXT = " ".join(
@@ -17,7 +17,7 @@ TEXT = " ".join(
 
 
 def run(*arguments: str | Path) -> str:
-    result = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    result = CliRunner().invoke(make_app(), [*map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -89,6 +89,6 @@ def test_stored_documents_are_compared(
 
 def test_a_page_for_no_folder_is_refused_before_the_work(files: tuple[Path, Path]) -> None:
     page = files[0].parent / "missing" / "report.html"
-    result = CliRunner().invoke(app, ["compare", *map(str, files), "--html", str(page)])
+    result = CliRunner().invoke(make_app(), ["compare", *map(str, files), "--html", str(page)])
     assert isinstance(result.exception, OptionError)
     assert str(result.exception).startswith("--html: ")

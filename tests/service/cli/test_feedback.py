@@ -25,14 +25,16 @@ from service.feedback.store import open_feedback
 from service.feedback.verdict import JudgedQuery
 from service.startup import close_engine, open_engine
 from tests.tools.command import Run
-from tests.tools.judged_corpus import BLIND, LIMITS, TOPICS, index_topics, judge, text, use
+from tests.tools.judged_corpus import BLIND, LIMITS, TOPICS, CopyTopics, judge, text, use
 from tests.tools.service_fixtures import MakeSettings
+
+JUDGED = pytest.mark.parametrize("data", [40], indirect=True)
 
 
 @pytest.fixture
-def data(longmatch: Run, tmp_path: Path) -> Path:
-    """A data directory of two documents on each topic."""
-    return index_topics(longmatch, tmp_path)
+def data(request: pytest.FixtureRequest, copy_topics: CopyTopics, tmp_path: Path) -> Path:
+    """A data directory of two documents on each topic, so many of which are judged."""
+    return copy_topics(tmp_path, judged=getattr(request, "param", 0))
 
 
 RECIPE = """
@@ -63,10 +65,10 @@ def files(data: Path) -> dict[str, bytes]:
     return {one.name: one.read_bytes() for one in data.glob("*.json")}
 
 
+@JUDGED
 def test_better_weights_are_adopted_and_served(
     longmatch: Run, data: Path, tiny_checkpoint: Path, make_settings: MakeSettings
 ) -> None:
-    judge(data, 40)
     use(data, tiny_checkpoint, BLIND)
     assert longmatch("calibrate").status == 0
     running = open_engine(make_settings(data=data))
@@ -109,10 +111,11 @@ def test_better_weights_are_adopted_and_served(
 
 
 def test_too_few_verdicts_of_a_kind_leave_probabilities_unknown(
-    longmatch: Run, tmp_path: Path, tiny_checkpoint: Path
+    longmatch: Run, copy_topics: CopyTopics, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:
-    data = index_topics(longmatch, tmp_path, own_words=4)
-    judge(data, 24, own_words=4)  # of 36 queries 18 are held out, each with one relevant match
+    data = copy_topics(
+        tmp_path, own_words=4, judged=24
+    )  # of 36 queries 18 are held out, each with one relevant match
     use(data, tiny_checkpoint, BLIND)
     answer = longmatch("tune", data, "--others", 20, "--json")
     report = json.loads(answer.out)
@@ -124,10 +127,10 @@ def test_too_few_verdicts_of_a_kind_leave_probabilities_unknown(
     assert {one["probability"] for one in found["matches"]} == {None}
 
 
+@JUDGED
 def test_what_is_not_better_changes_nothing(
     longmatch: Run, data: Path, tiny_checkpoint: Path
 ) -> None:
-    judge(data, 40)
     before = files(data)
     answer = longmatch("tune", data, "--others", 30)
     assert answer.status == 0
@@ -136,8 +139,8 @@ def test_what_is_not_better_changes_nothing(
     assert used(data, tiny_checkpoint) == read_fusion(load_checkpoint(tiny_checkpoint))
 
 
+@JUDGED
 def test_a_dry_run_changes_nothing(longmatch: Run, data: Path, tiny_checkpoint: Path) -> None:
-    judge(data, 40)
     use(data, tiny_checkpoint, BLIND)
     before = files(data)
     answer = longmatch("tune", data, "--others", 30, "--dry-run")
@@ -205,6 +208,7 @@ def test_queries_that_cannot_be_divided_are_refused(longmatch: Run, data: Path) 
     )
 
 
+@JUDGED
 def test_a_kill_between_the_two_files_leaves_what_can_be_served(
     longmatch: Run,
     data: Path,
@@ -212,7 +216,6 @@ def test_a_kill_between_the_two_files_leaves_what_can_be_served(
     make_settings: Callable[..., object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    judge(data, 40)
     use(data, tiny_checkpoint, BLIND)
     assert longmatch("calibrate").status == 0
 
@@ -259,11 +262,11 @@ def test_a_wrong_file_is_found_and_deleted(
     assert not (data / FUSION_FILE).exists()
 
 
+@JUDGED
 @pytest.mark.slow
 def test_training_learns_from_feedback(
     longmatch: Run, data: Path, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:
-    judge(data, 40)
     start = Path(shutil.copytree(tiny_checkpoint, tmp_path / "start"))
     (start / "training").mkdir(exist_ok=True)
     earlier = "ab" * 32  # what the start has learned from

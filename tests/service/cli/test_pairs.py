@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 import index.search.pairs
 import service.cli.comparison.pairs
 from service.cli.checks import OptionError
-from service.cli.main import app
+from service.cli.main import make_app
 
 
 def run(*arguments: str | Path) -> int:
-    return CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False).exit_code
+    return CliRunner().invoke(make_app(), [*map(str, arguments)], catch_exceptions=False).exit_code
 
 
 @pytest.fixture

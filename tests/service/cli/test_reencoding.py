@@ -30,17 +30,16 @@ from service.cli import reencoding as command
 from service.cli.feedback.judged import open_store
 from service.startup import close_engine, open_engine
 from tests.tools.command import Answer, Run
-from tests.tools.judged_corpus import BLIND, index_topics, judge, use
+from tests.tools.judged_corpus import BLIND, CopyTopics, judge, use
 from tests.tools.service_fixtures import MakeSettings
 
 QUESTIONS = 60  # that 40 topics are judged with
 
 
 @pytest.fixture
-def data(longmatch: Run, tmp_path: Path, tiny_checkpoint: Path) -> Path:
+def data(copy_topics: CopyTopics, tmp_path: Path, tiny_checkpoint: Path) -> Path:
     """A data directory with feedback, which is served with a poor rule."""
-    made = index_topics(longmatch, tmp_path, own_words=3)
-    judge(made, 40, own_words=3)
+    made = copy_topics(tmp_path, own_words=3, judged=40)
     use(made, tiny_checkpoint, BLIND)
     return made
 
@@ -238,9 +237,9 @@ def test_an_adapter_is_tested_as_a_checkpoint_is(longmatch: Run, data: Path) -> 
 
 
 def test_too_little_feedback_is_refused_before_the_work(
-    longmatch: Run, tmp_path: Path, tiny_terms: Path
+    longmatch: Run, copy_topics: CopyTopics, tmp_path: Path, tiny_terms: Path
 ) -> None:
-    data = index_topics(longmatch, tmp_path)
+    data = copy_topics(tmp_path)
     answer = run_test(longmatch, data, tiny_terms)
     assert (answer.status, "the feedback has 0 queries" in answer.err) == (2, True)
     judge(data, 10)

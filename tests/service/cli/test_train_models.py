@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from encoder.checkpoint import load_checkpoint
-from encoder.export.create import read_recipe
+from encoder.export.create import create_checkpoint, read_recipe
 from encoder.models.colde import ColdeConfig
 from encoder.onnx_encoder import OnnxEncoder
 from index.progress import SilentProgress
 from tests.tools.command import Run
 from tests.tools.corpora import write_linked_corpus
+from tests.tools.make_checkpoints import TINY_COLDE
 from training.comparison.plan import ENCODER_RECIPES
 from training.data.files import EncoderJob, find_corpus_files
 from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
@@ -116,27 +117,52 @@ def test_a_reranker_takes_no_recipe_of_an_encoder(
     assert not (tmp_path / "t.work").exists()
 
 
-def test_colde_is_trained_with_the_recipe_of_the_paper(
-    corpus: Path, tiny_colde: Path, tmp_path: Path
+UNCUT = {"aggregate": "lstm", "positions": False}
+SUPCON = '"supcon"\ngroups = "pairs"\nparts = 2\ntemperature = 0.5'
+
+
+@pytest.mark.parametrize(
+    ("model", "objective"),
+    [
+        ({}, SUPCON),
+        (UNCUT, SUPCON.replace("2", "1")),  # CoLDE-Aug
+        ({"aggregate": "embedded_mean"}, SUPCON),  # CoLDE-LSTM
+        (UNCUT, '"pairs"\nloss = "cosine"'),  # CoLDE-CL
+    ],
+    ids=["whole", "without-augmentation", "without-lstm", "without-contrastive-loss"],
+)
+def test_colde_is_trained_with_the_recipe_of_the_paper_and_its_ablations(
+    corpus: Path,
+    tiny_colde: Path,
+    tiny_bert: Path,
+    tmp_path: Path,
+    model: dict[str, object],
+    objective: str,
 ) -> None:
     """As the command trains, without the export, which takes longer."""
     write_pairs(corpus)
-    start = load_checkpoint(tiny_colde)
+    changed = TINY_COLDE.model_copy(update={"model": TINY_COLDE.model | model})
+    start = create_checkpoint(changed, str(tiny_bert), tmp_path / "start")
+    recipe = shorter("colde-paper", tmp_path)
+    text = recipe.read_text()
+    assert SUPCON in text
+    recipe.write_text(text.replace(SUPCON, objective))
     job = EncoderJob(
-        recipe=shorter("colde-paper", tmp_path),
+        recipe=recipe,
         start=start,
         files=[find_corpus_files(corpus)],
         output=tmp_path / "out",
         work=tmp_path / "work",
         precisions=["fp32"],
     )
-    encoder = OnnxEncoder(start, precision="fp32", threads=1)
+    encoder = OnnxEncoder(load_checkpoint(tiny_colde), precision="fp32", threads=1)
     data = prepare_data(job, encoder, SilentProgress())
     sources = prepare_sources(job, data, SilentProgress())
     trained = run_training(job, data, sources, SilentTrainingProgress())
     assert trained.report.steps == 2
     (curve,) = (tmp_path / "work").rglob("curve.jsonl")
-    losses = [json.loads(line).get("loss.supcon") for line in curve.read_text().splitlines()]
+    kind = objective.split('"')[1]
+    losses = [json.loads(line).get(f"loss.{kind}") for line in curve.read_text().splitlines()]
     assert len([loss for loss in losses if loss is not None and math.isfinite(loss)]) == 2
 
 
