@@ -3,8 +3,8 @@
 Each document is one word that begins every document, and random words. It is cut in one chunk or
 two, which may change places; which of the three permutations it is can be read from the place of
 that word alone. Where the loss cannot use it, it is out of reach. Beside each loss stand the least
-one that is possible to who sees the whole document, and to who sees the last segment and the
-memory of the one before, which is as far as a gradient goes (equation 3 stops it at the memory).
+possible one for a reader of the whole document, and for a reader of the last segment and the memory
+of the one before, which is as far as a gradient goes (equation 3 stops it at the memory).
 """
 
 import math

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -232,7 +232,7 @@ def test_a_text_that_another_request_replaces_meanwhile_gets_its_own_vector(
 ) -> None:
     put(engine, Document("a", "Ants dig."))
     store = ChangingStore(engine, Document("a", "Judges weigh evidence."))
-    racing = with_parts(engine, data=SimpleNamespace(store=store, index=engine.default.data.index))
+    racing = with_parts(engine, data=replace(engine.default.data, store=store))
     put(racing, Document("a", "Ants dig."))
     assert asyncio.run(find_document(engine.default, "a")).document.text == "Ants dig."
     assert best(engine, "Ants dig.") == ("a", pytest.approx(1.0, abs=1e-4))
