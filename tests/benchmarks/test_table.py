@@ -18,7 +18,11 @@ DOCUMENTS = {
     "ernie-doc": ["long-document-20261122T212149"],
     "model-comparison": ["models-proposals-20261123T093830", "models-wikispeedia-20261123T134135"],
     "reranking": ["rerank-20261122T045558", "match-ignition-20261122T055006"],
-    "training": ["pretraining-20261123T005553", "pretraining-scale-20261123T005802"],
+    "training": [
+        "order-20261124T092633",
+        "pretraining-20261123T005553",
+        "pretraining-scale-20261123T005802",
+    ],
 }
 DECIMAL = re.compile(r"(?<![\w.])\d*\.\d+(?![\w.])")
 PRINTED = re.compile(r"\d[\d,]*(?:\.\d+)?")
