@@ -80,9 +80,11 @@ class MilvusServer:
         pytest.fail("the Milvus did not start")
 
     def signal(self, how: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send it a signal; return when it has stopped, if it is one to stop."""
         assert self._process is not None
         self._process.send_signal(how)
+        if how is signal.SIGSTOP:  # another of its threads may answer until then
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def kill(self) -> None:
         """Kill it, if it runs."""

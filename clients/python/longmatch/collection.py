@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
-from longmatch.decoding import read_json, read_part, read_reply, read_value
+from longmatch.decoding import read_json, read_pages, read_part, read_reply, read_value
 from longmatch.errors import ConnectionFailedError
 from longmatch.requests import (
     Document,
@@ -159,17 +159,7 @@ def documents(caller: Caller, *, page_size: int | None = None) -> Emitting[Store
     Raises:
         LongmatchError: see `longmatch.errors`.
     """
-    cursor: str | None = None
-    while True:
-        params = {"limit": page_size, "cursor": cursor}
-        request = Request(method="GET", path="/documents", params=params)
-        reply = yield from caller.again().ask(request)
-        page = read_reply(_Page, reply)
-        for one in page.documents:
-            yield Emit(one)
-        if page.next_cursor is None:
-            return
-        cursor = page.next_cursor
+    return read_pages(caller, "/documents", page_size, _Page, lambda page: page.documents)
 
 
 def family(caller: Caller, document_id: str, *, page_size: int | None = None) -> Emitting[Member]:
@@ -182,17 +172,8 @@ def family(caller: Caller, document_id: str, *, page_size: int | None = None) ->
     Raises:
         LongmatchError: see `longmatch.errors`.
     """
-    cursor: str | None = None
-    while True:
-        params = {"limit": page_size, "cursor": cursor}
-        path = document_path(document_id, "/family")
-        reply = yield from caller.again().ask(Request(method="GET", path=path, params=params))
-        page = read_reply(_Family, reply)
-        for one in page.documents:
-            yield Emit(one)
-        if page.next_cursor is None:
-            return
-        cursor = page.next_cursor
+    path = document_path(document_id, "/family")
+    return read_pages(caller, path, page_size, _Family, lambda page: page.documents)
 
 
 def export(caller: Caller) -> Emitting[Document]:
@@ -264,16 +245,7 @@ def feedback(caller: Caller, *, page_size: int | None = None) -> Emitting[Feedba
     Raises:
         LongmatchError: see `longmatch.errors`.
     """
-    cursor: str | None = None
-    while True:
-        params = {"limit": page_size, "cursor": cursor}
-        request = Request(method="GET", path="/feedback", params=params)
-        page = read_reply(_FeedbackPage, (yield from caller.again().ask(request)))
-        for one in page.feedback:
-            yield Emit(one)
-        if page.next_cursor is None:
-            return
-        cursor = page.next_cursor
+    return read_pages(caller, "/feedback", page_size, _FeedbackPage, lambda page: page.feedback)
 
 
 def delete_feedback(caller: Caller, feedback_id: str) -> Steps[None]:

@@ -5,16 +5,28 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import httpx
 
 from longmatch.errors import ResponseError, connection_failed
-from longmatch.steps import Read, Reply, Steps
+from longmatch.retries import Caller
+from longmatch.steps import Emit, Emitting, Read, Reply, Request, Steps
 
 T = TypeVar("T")
 
 _Read = Callable[[Any, str], Any]
+
+
+class Page(Protocol):
+    """An answer that holds a part of a list."""
+
+    @property
+    def next_cursor(self) -> str | None:
+        """Where the next part begins; None after the last one."""
+
+
+P = TypeVar("P", bound=Page)
 
 
 def read_reply(kind: type[T], reply: Reply) -> T:
@@ -24,6 +36,33 @@ def read_reply(kind: type[T], reply: Reply) -> T:
         ResponseError: it is something else.
     """
     return read_value(kind, read_json(reply.content))
+
+
+def read_pages(
+    caller: Caller, path: str, page_size: int | None, kind: type[P], items: Callable[[P], list[T]]
+) -> Emitting[T]:
+    """Emit the items of a list, page by page; each request has the full time of a call.
+
+    Args:
+        caller: of the call.
+        path: of the list, percent-encoded.
+        page_size: items in one request; None leaves it to the server.
+        kind: of a page.
+        items: returns those of a page.
+
+    Raises:
+        LongmatchError: see `longmatch.errors`.
+    """
+    cursor: str | None = None
+    while True:
+        params = {"limit": page_size, "cursor": cursor}
+        reply = yield from caller.again().ask(Request(method="GET", path=path, params=params))
+        page = read_reply(kind, reply)
+        for one in items(page):
+            yield Emit(one)
+        if page.next_cursor is None:
+            return
+        cursor = page.next_cursor
 
 
 def read_json(content: bytes) -> Any:

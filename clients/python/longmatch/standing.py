@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from longmatch.decoding import read_json, read_part, read_reply, read_value
+from longmatch.decoding import read_json, read_pages, read_part, read_reply, read_value
 from longmatch.errors import ConnectionFailedError
 from longmatch.requests import Mode, Query, Webhook, body_of, query_body, segment
 from longmatch.results import Event
@@ -69,7 +69,7 @@ def create_standing_query(
     Args:
         query: a text, or a stored document.
         options: which documents become events.
-        webhook: where to tell events; the secret of the answer signs them.
+        webhook: where to send events; the secret of the answer signs them.
         idempotency_key: unique to this request; by default, a new one.
 
     Raises:
@@ -91,16 +91,7 @@ def standing_queries(caller: Caller, *, page_size: int | None = None) -> Emittin
     Raises:
         LongmatchError: see `longmatch.errors`.
     """
-    cursor: str | None = None
-    while True:
-        params = {"limit": page_size, "cursor": cursor}
-        reply = yield from caller.again().ask(Request(method="GET", path=_STANDING, params=params))
-        page = read_reply(_StandingQueries, reply)
-        for one in page.queries:
-            yield Emit(one)
-        if page.next_cursor is None:
-            return
-        cursor = page.next_cursor
+    return read_pages(caller, _STANDING, page_size, _StandingQueries, lambda page: page.queries)
 
 
 def standing_query(caller: Caller, query_id: str) -> Steps[StandingQuery]:

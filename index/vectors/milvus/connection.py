@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from index.errors import VectorEngineError
 from index.extras import MissingExtraError, require_extra
+from index.vectors.rwlock import ReadersWriterLock
 
 if TYPE_CHECKING:
     from pymilvus import MilvusClient
@@ -178,6 +179,22 @@ class MilvusConnection:
             _log.warning("%s works again", self.address)
         self.problem = None
         return answer
+
+    def flush(self, collection: str, searches: ReadersWriterLock) -> None:
+        """Let Milvus write a collection to its disk.
+
+        Args:
+            collection: its name.
+            searches: held for reading by each search: one that runs beside a flush of Milvus Lite
+                would miss what is on the way to the disk.
+
+        Raises:
+            VectorEngineError: it did not confirm it.
+        """
+        with ExitStack() as held:
+            if self.is_lite:
+                held.enter_context(searches.writing())
+            self.call("flush", collection, seconds=self.address.load_seconds)
 
     def check(self) -> None:
         """Ask the Milvus whether it works.

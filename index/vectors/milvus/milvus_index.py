@@ -307,12 +307,7 @@ class MilvusIndex:
         Raises:
             VectorEngineError: it did not confirm it.
         """
-        seconds = self._connection.address.load_seconds
-        if not self._connection.is_lite:
-            self._call("flush", seconds=seconds)
-            return
-        with self._lock.writing():  # a search beside it would miss what is on the way to the disk
-            self._call("flush", seconds=seconds)
+        self._connection.flush(self.name, self._lock)
 
     def settle(self) -> None:
         """Let Milvus write the vectors to its disk, and wait until it searches them in lists.

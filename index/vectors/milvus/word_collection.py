@@ -225,12 +225,7 @@ class WordCollection:
         Raises:
             VectorEngineError: it did not confirm it.
         """
-        seconds = self._connection.address.load_seconds
-        if not self._connection.is_lite:
-            self._call("flush", seconds=seconds)
-            return
-        with self._flushing.writing():  # a search beside it would miss what is on the way
-            self._call("flush", seconds=seconds)
+        self._connection.flush(self.name, self._flushing)
 
     def _write(self, name: str, **named: Any) -> None:
         self._call(name, **named)

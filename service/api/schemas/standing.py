@@ -194,8 +194,8 @@ class StandingQueryChange(_Change):
         "As in POST /standing-queries; null for none."
     )
     webhook: WebhookChange | None = optional_or_null(
-        "Another address or secret; null for no webhook. One where there was none is told what is "
-        "found from now on; another one goes on with the first event that was not received."
+        "Another address or secret; null for no webhook. One where there was none receives what "
+        "is found from now on; another one goes on with the first event that was not received."
     )
     paused: Annotated[bool | None, BeforeValidator(_given)] = optional(
         "True: nothing is compared or delivered. False: both go on where they were."
@@ -250,7 +250,7 @@ class StandingQueryResponse(BaseModel):
     max_false_positive_rate: float | None = nullable("Null where it does not count.")
     receipt: ReceiptBody | None = nullable("What was read of the text; null for a document.")
     created: str = Field(description="ISO 8601 in UTC; older documents are not new to it.")
-    webhook: WebhookResponse | None = nullable("Where events are told; null for nowhere.")
+    webhook: WebhookResponse | None = nullable("Where events are sent; null for nowhere.")
     paused: bool = Field(description="Nothing is compared or delivered; see PATCH.")
     detail: str | None = nullable("Why new documents wait and are not compared; null if they are.")
 

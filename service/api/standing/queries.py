@@ -88,9 +88,9 @@ REQUESTS = {
     },
 }
 CHANGES = {
-    "threshold": {"summary": "Tell of less", "value": {"max_false_positive_rate": 0.0001}},
+    "threshold": {"summary": "Report less", "value": {"max_false_positive_rate": 0.0001}},
     "secret": {"summary": "A new secret", "value": {"webhook": {"secret": None}}},
-    "pause": {"summary": "Compare and tell nothing for a while", "value": {"paused": True}},
+    "pause": {"summary": "Compare and send nothing for a while", "value": {"paused": True}},
 }
 ANSWER = {
     "id": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",
@@ -207,7 +207,7 @@ async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> St
     "/{id}",
     summary="Change a standing query",
     responses={
-        200: json_example(ANSWER, "It is durable: what is told from now on is as it says"),
+        200: json_example(ANSWER, "It is durable, and holds for what is sent from now on"),
         **problem_responses(
             *PROBLEMS, MALFORMED_BODY, BODY_TOO_LARGE, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
         ),
@@ -220,7 +220,7 @@ async def change_query(
 ) -> StandingQueryResponse:
     """Change the bounds or the webhook, or pause it; what is not given stays as it is.
 
-    Documents that were not compared yet are compared inside the new bounds; events that were told
+    Documents that were not compared yet are compared inside the new bounds; events that were sent
     stay. What a query looks for is not changed: make another one.
     """
     known: str | None = None
