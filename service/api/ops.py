@@ -2,7 +2,7 @@
 
 from typing import Annotated, get_args
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
@@ -18,6 +18,7 @@ from service.api.http.problems import (
     PROBLEM_TYPES,
 )
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.api.schemas.ops import (
     LiveResponse,
     ProblemTypeResponse,
@@ -27,7 +28,7 @@ from service.api.schemas.ops import (
 )
 from service.engine import DEFAULT, degraded_parts, record_readiness
 
-router = APIRouter(tags=["operations"])
+router = Router(tags=["operations"])
 
 METRICS = """\
 # HELP longmatch_requests_total Requests answered.

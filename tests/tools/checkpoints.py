@@ -67,9 +67,10 @@ class CheckpointCache:
         """Write a checkpoint into a new folder."""
         import torch
 
-        from tests.tools.make_checkpoints import MAKERS
+        from tests.tools.make_checkpoints import MAKERS, short_golden_texts
 
-        with torch.random.fork_rng():  # tests get the random numbers they would get without this
+        # Tests get the random numbers that they would get without this.
+        with torch.random.fork_rng(), short_golden_texts():
             MAKERS[name](target, self.find)
 
 

@@ -1,12 +1,15 @@
 """How the tiny checkpoints of the tests are made: random weights, really written and exported.
 
-Each of MAKERS writes one folder; a maker asks for another folder by its name.
+Each of MAKERS writes one folder; a maker asks for another folder by its name. Their golden batches
+are short: every engine that a test opens computes its batch twice.
 """
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from safetensors.torch import save_file
@@ -34,6 +37,7 @@ from training.trained_checkpoint import write_trained
 
 Find = Callable[[str], Path]
 FREQUENT = 8_000  # tokens of the shipped vocabulary are kept
+GOLDEN_CHARACTERS = 150  # of each golden text
 PRECISIONS = ("fp32", "fp16", "int8")
 TINY = Recipe(
     name="tiny",
@@ -230,6 +234,17 @@ def make_reranker(target: Path, find: Find) -> None:
     export_reranker(
         write_trained_reranker(model, created, target, "tiny-reranker"), ["fp32", "int8"]
     )
+
+
+@contextmanager
+def short_golden_texts() -> Iterator[None]:
+    """Let exports compare graphs with the model over the beginnings of the golden texts."""
+    beginnings = [text[:GOLDEN_CHARACTERS] for text in GOLDEN_TEXTS]
+    with (
+        patch("encoder.export.export.GOLDEN_TEXTS", beginnings),
+        patch("encoder.reranker.golden.GOLDEN_TEXTS", beginnings),
+    ):
+        yield
 
 
 MAKERS: Mapping[str, Callable[[Path, Find], None]] = {

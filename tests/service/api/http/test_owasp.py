@@ -230,5 +230,5 @@ def test_api9_improper_inventory_management(make_client: MakeClient) -> None:
     """Every route is in the OpenAPI document, but those of the pages of the browser."""
     app = make_client().app
     described = set(app.openapi()["paths"])
-    served = {route.path.replace(":path", "") for route in app.state.routes}
+    served = {route.path.replace(":path", "") for route in app.router.routes}
     assert served - described == {"/", "/static", "/docs", "/openapi.json", "/docs/static"}
