@@ -134,6 +134,8 @@ def _pretrain(job: Comparison, model: PlannedModel, shown: Shown) -> Cell | None
 
 
 def _check_measured(job: Comparison, prepared: Prepared, truth: Truth) -> None:
+    if job.files.qrels is None:
+        return
     if not prepared.data.judgements:
         raise CorpusError(f"{job.files.qrels}: judges no document of the validation part")
     if not truth.queries:

@@ -38,7 +38,7 @@ class Truth:
     Attributes:
         valid: pairs that thresholds are chosen on.
         test: pairs that are classified.
-        queries: judgements of the queries of the test part.
+        queries: judgements of the queries of the test part; none of a corpus of pairs alone.
     """
 
     valid: PairRows
@@ -57,7 +57,7 @@ def read_truth(files: CorpusFiles, ids: Sequence[str]) -> Truth:
     """Read the labels of a corpus.
 
     Args:
-        files: with qrels, splits and pairs of validation and test.
+        files: with pairs of validation and test; with qrels and splits if queries are measured.
         ids: of its N documents.
 
     Raises:
@@ -85,7 +85,7 @@ def report_quality(
         truth: of the corpus.
 
     Returns:
-        `pairs` and `retrieval`, as `evaluation.report` makes them.
+        `pairs` and, if there are queries, `retrieval`, as `evaluation.report` makes them.
 
     Raises:
         CorpusError: no query has a judgement.
@@ -99,16 +99,16 @@ def report_quality(
     longer: Int64 = np.maximum(
         encoded.tokens[truth.test.sources], encoded.tokens[truth.test.targets]
     )
-    row_of = {name: row for row, name in enumerate(encoded.ids)}
-    rows: Int64 = np.array([row_of[query] for query in truth.queries], dtype=np.int64)
-    queries = RetrievalTask(
-        encoded.ids, tuple(truth.queries), rows, encoded.tokens[rows], truth.queries
-    )
     pairs = PairTask(truth.test, truth.valid, longer)
-    return {
-        "pairs": report_pairs_of_seeds(models, pairs, reference),
-        "retrieval": report_retrieval_of_seeds(models, queries, reference),
-    }
+    report = {"pairs": report_pairs_of_seeds(models, pairs, reference)}
+    if truth.queries:
+        row_of = {name: row for row, name in enumerate(encoded.ids)}
+        rows: Int64 = np.array([row_of[query] for query in truth.queries], dtype=np.int64)
+        queries = RetrievalTask(
+            encoded.ids, tuple(truth.queries), rows, encoded.tokens[rows], truth.queries
+        )
+        report["retrieval"] = report_retrieval_of_seeds(models, queries, reference)
+    return report
 
 
 def measure_lengths(
@@ -154,7 +154,8 @@ def time_models(
 
     Args:
         models: for each what it reads, and its start: weights do not matter.
-        documents: how many documents of the test part are encoded.
+        documents: how many documents are encoded: of the test part, or of the corpus where that
+            part has fewer, as where pairs share documents.
 
     Returns:
         For each the median `milliseconds` of a document over the rounds, and the median `ratio`
@@ -167,7 +168,7 @@ def time_models(
         for key, (prepared, start) in models.items():
             took = _time(opened[key], prepared, start, documents if number else 1)
             if number:  # the first round only warms up
-                seconds[key].append(took / documents)
+                seconds[key].append(took)
     reference = next(iter(seconds.values()))
     return {
         key: {
@@ -179,11 +180,14 @@ def time_models(
 
 
 def _time(model: EncoderModel, prepared: Prepared, start: Checkpoint, documents: int) -> float:
+    """Return the seconds of a document."""
     encoded = prepared.data.encoded
     rows = prepared.data.rows(TEST)
+    if len(rows) < documents:
+        rows = np.arange(len(encoded.ids))
     chosen = np.random.default_rng(_TIMING_SEED).permutation(rows)[:documents]
     reader = prepared.reader(start)
     since = time.perf_counter()
     for row in chosen.tolist():
         encode_slices(model, reader, [DocumentSlice(0, int(encoded.rows[row]))], from_tokens=True)
-    return time.perf_counter() - since
+    return (time.perf_counter() - since) / len(chosen)
