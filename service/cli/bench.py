@@ -93,6 +93,7 @@ def models(
     If it is stopped, the same command resumes.
     """
     require_extra("train", "bench models")
+    require_extra("evaluate", "bench models", "bm25s")
     plan_file = _plan_file(plan)
     read = _read_plan(plan_file)
     compared = _choose(read, chosen)

@@ -2,8 +2,9 @@
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.export.create import load_model
 from encoder.models.architecture import EncoderModel
+from evaluation.baselines import LEXICAL_BASELINES, lexical_baselines
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
 from evaluation.metrics import choose_threshold, measure_pairs
 from evaluation.report import (
@@ -20,7 +22,8 @@ from evaluation.report import (
     report_pairs_of_seeds,
     report_retrieval_of_seeds,
 )
-from evaluation.systems import vector_system
+from evaluation.systems import System, vector_system
+from index.corpus.reader import read_documents
 from training.collate import encode_slices, training_device
 from training.comparison.runs import Prepared, encode_documents
 from training.data.batch_specs import DocumentSlice
@@ -29,6 +32,7 @@ from training.data.splits import TEST
 
 _ROUNDS = 3
 _TIMING_SEED = 5
+_NAMES = {"bm25": "BM25", "tfidf": "TF-IDF", "lsa": "LSA"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,22 @@ def read_truth(files: CorpusFiles, ids: Sequence[str]) -> Truth:
     )
 
 
+def word_systems(corpus: Path, ids: Sequence[str]) -> Iterator[System]:
+    """Make BM25, TF-IDF and LSA over the whole texts of the N documents of a corpus.
+
+    Raises:
+        CorpusError: a text is missing, or the corpus has too few words for the next one.
+    """
+    texts = [document.text for document in read_documents(corpus, ids)]
+    for system in lexical_baselines(LEXICAL_BASELINES, texts):
+        yield replace(system, name=_NAMES[system.name])
+
+
 def report_quality(
-    vectors: Mapping[str, Sequence[Float32]], prepared: Prepared, truth: Truth
+    vectors: Mapping[str, Sequence[Float32]],
+    prepared: Prepared,
+    truth: Truth,
+    others: Sequence[System] = (),
 ) -> dict[str, Any]:
     """Measure models on test pairs and test queries, by length and against the first one.
 
@@ -83,6 +101,7 @@ def report_quality(
         vectors: for each model, Float32[N, dimension] of each seed.
         prepared: of one of the models; only documents and numbers of tokens are read.
         truth: of the corpus.
+        others: systems that are measured beside the models.
 
     Returns:
         `pairs` and, if there are queries, `retrieval`, as `evaluation.report` makes them.
@@ -96,6 +115,7 @@ def report_quality(
         for name, seeds in vectors.items()
     }
     reference = next(iter(models))
+    models |= {one.name: [one] for one in others}
     longer: Int64 = np.maximum(
         encoded.tokens[truth.test.sources], encoded.tokens[truth.test.targets]
     )

@@ -77,29 +77,35 @@ def draw(result: Mapping[str, Any], folder: Path) -> None:
 
 
 def _quality(result: Mapping[str, Any]) -> str:
-    retrieval = result["retrieval"]["systems"] if "retrieval" in result else None
-    of_queries = [NDCG, "p"] if retrieval else []
-    header = ["", "rate", "steps", "seeds", "tokens read", "ms", "ratio", *_PAIRS, "p", *of_queries]
+    """Format the models, and below them the systems of words, which nothing trains."""
+    header = ["", "rate", "steps", "seeds", "tokens read", "ms", "ratio", *_PAIRS, "p"]
+    header += [NDCG, "p"] if "retrieval" in result else []
+    known = {one["name"]: (one, result["speed"][key]) for key, one in result["models"].items()}
     rows = []
-    for key, one in result["models"].items():
-        pairs = result["pairs"]["systems"][one["name"]]
-        queries = retrieval[one["name"]] if retrieval else {}
-        speed = result["speed"][key]
-        rows.append(
-            [
-                one["name"],
+    for name in result["pairs"]["systems"]:
+        of_training: list[object] = [""] * 6
+        if name in known:
+            one, speed = known[name]
+            of_training = [
                 f"{one['rate']:g}{_AT_AN_END if one['rate_is_at_an_end'] else ''}",
                 one["steps"],
                 len(one["seeds"]),
                 round(one["tokens_read"]),
                 speed["milliseconds"],
                 speed["ratio"],
-                *(_estimate(pairs, name) for name in _PAIRS),
-                _p(pairs, "accuracy"),
-                *([_estimate(queries, NDCG), _p(queries, NDCG)] if retrieval else []),
             ]
-        )
+        rows.append([name, *of_training, *_figures(result, name)])
     return markdown_table(header, rows)
+
+
+def _figures(result: Mapping[str, Any], name: str) -> list[str]:
+    """Return the cells of quality of a model or system."""
+    pairs = result["pairs"]["systems"][name]
+    cells = [*(_estimate(pairs, one) for one in _PAIRS), _p(pairs, "accuracy")]
+    if "retrieval" in result:
+        queries = result["retrieval"]["systems"][name]
+        cells += [_estimate(queries, NDCG), _p(queries, NDCG)]
+    return cells
 
 
 def _pretraining(result: Mapping[str, Any]) -> Iterator[str]:
