@@ -6,6 +6,7 @@ import { byId, counted } from "./dom.js";
 import { feedbackButtons, takesFeedback } from "./feedback.js";
 import { currentFilter, filterCount, markErrors } from "./filters.js";
 import { indexIsEmpty, refreshIndex } from "./index_panel.js";
+import { focusKey } from "./key.js";
 import { showMatches, showReceipt } from "./matches.js";
 import { showError, showMessage } from "./notices.js";
 import { currentQuery } from "./query.js";
@@ -63,8 +64,8 @@ function showLoading() {
   clear();
   byId("matches").setAttribute("aria-busy", "true");
   byId("cancel").hidden = false;
-  const place = byId("matches");
-  if (place.getBoundingClientRect().top > innerHeight) place.scrollIntoView(); // on a phone
+  const { top } = byId("matches").getBoundingClientRect();
+  if (top < 0 || top > innerHeight / 2) byId("matches").scrollIntoView(); // on a phone it is below
   const status = byId("search-status");
   status.textContent = "Reading the document …";
   const started = performance.now();
@@ -124,4 +125,5 @@ function fail(error) {
   markErrors(error.errors ?? []);
   showError(byId("search-notice"), error, search);
   if (error instanceof Unreachable) refreshIndex(); // the header says so at once, too
+  if (error.status === 401) focusKey();
 }
