@@ -201,6 +201,7 @@ def test_a_match_opens_beside_the_query_and_escape_returns_to_it(
     search_page.keyboard.press("Enter")
     frame = search_page.frame_locator("#comparison iframe")
     frame.locator("#left mark").first.wait_for()
+    assert frame.locator("#left h2").inner_text() == "Your document"
     wait_until(search_page, "document.activeElement.tagName === 'IFRAME'")
     search_page.keyboard.press("n")  # a key of the comparison itself
     assert frame.locator("#status").inner_text().startswith("1 of ")

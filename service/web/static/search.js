@@ -101,9 +101,7 @@ function show(answer, query, judged) {
   const found = counted(answer.matches.length, "match", "matches");
   byId("search-status").textContent = `${found} in ${(took / 1000).toFixed(took < 995 ? 2 : 1)} s`;
   showReceipt(answer);
-  // As a side of POST /compare, which takes no title.
-  const side = query.id === undefined ? { text: query.text } : { id: query.id };
-  showMatches(answer.matches, (one) => openComparison(side, one),
+  showMatches(answer.matches, (one) => openComparison(query, one),
     (one) => (judged ? feedbackButtons(query, one) : null));
   if (answer.matches.length === 0) showNone();
 }
