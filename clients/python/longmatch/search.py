@@ -15,7 +15,6 @@ from longmatch.requests import (
     Mode,
     Query,
     Rerank,
-    Stored,
     body_of,
     document_path,
     query_body,
