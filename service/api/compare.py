@@ -40,7 +40,10 @@ REQUESTS = {
     },
     "stored": {
         "summary": "A text and a stored document",
-        "value": {"left": {"text": "Ants find short paths. …"}, "right": {"id": "articles/ants"}},
+        "value": {
+            "left": {"text": "Ants find short paths. …", "title": "Ants, a draft"},
+            "right": {"id": "articles/ants"},
+        },
     },
 }
 EXPLANATION = {
@@ -86,7 +89,7 @@ RECEIPT = {
 }
 ANSWER = {
     **EXPLANATION,
-    "left": {"id": "drafts/ants", "title": "Ants, a draft", "receipt": RECEIPT},
+    "left": {"id": None, "title": "Ants, a draft", "receipt": RECEIPT},
     "right": {"id": "articles/ants", "title": "Ants", "receipt": RECEIPT},
     "timings": {"encode": 96.2, "explain": 6.1},
     "checkpoint": "smith-minilm-l6",

@@ -26,7 +26,7 @@ from service.api.schemas.ops import (
     VersionResponse,
     version_response,
 )
-from service.engine import DEFAULT, degraded_parts, record_readiness
+from service.engine import DEFAULT, degraded_parts, record_state
 
 router = Router(tags=["operations"])
 
@@ -153,7 +153,7 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
 )
 async def get_metrics(engine: OpenEngineDep) -> Response:
     """Return every metric, even if the service is no longer ready."""
-    record_readiness(engine)
+    record_state(engine)
     return Response(generate_latest(engine.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
