@@ -96,7 +96,15 @@ class GoldenBatch:
         self, encode_blocks: EncodeBlocks, combine: Callable[[Float32, Float32], Float32]
     ) -> Parity:
         """Run both graphs, each on the model's own input to it, and compare."""
-        blocks = self.encode(encode_blocks)
+        return self.compare(self.encode(encode_blocks), combine)
+
+    def compare(self, blocks: Float32, combine: Callable[[Float32, Float32], Float32]) -> Parity:
+        """Compare block vectors, and document vectors of the model's own block vectors.
+
+        Args:
+            blocks: [N, block_dimension], what `encode` returned.
+            combine: block vectors and term features of a document -> its vector.
+        """
         ends = [0, *accumulate(self.sizes)]
         documents = np.stack(
             [

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder, usable_cores
+from encoder.onnx_encoder import GoldenRun, OnnxEncoder, usable_cores
 from encoder.selection.block_selection import open_document_tokenizer
 from service.collections.changes import close_collections, open_collections, stop_collections
 from service.collections.opening import close_collection
@@ -40,11 +40,11 @@ def open_engine(settings: Settings) -> Engine:
     """
     checkpoint = load_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT)
     _check_queue(settings, checkpoint)
-    encoder = _warm_encoder(settings, checkpoint)
+    encoder, golden = _warm_encoder(settings, checkpoint)
     metrics = create_metrics()
     with ExitStack() as opened:
         redis = _open_redis(settings, metrics, opened)
-        scheduler, cache = _open_scheduler(settings, encoder, redis, metrics, opened)
+        scheduler, cache = _open_scheduler(settings, encoder, golden, redis, metrics, opened)
         engine = Engine(
             settings=settings,
             checkpoint=checkpoint,
@@ -108,15 +108,14 @@ def search_threads(cores: int) -> int:
     return max(1, min(MAX_SEARCH_THREADS, cores // 2))
 
 
-def _warm_encoder(settings: Settings, checkpoint: Checkpoint) -> OnnxEncoder:
+def _warm_encoder(settings: Settings, checkpoint: Checkpoint) -> tuple[OnnxEncoder, GoldenRun]:
     encoder = OnnxEncoder(
         checkpoint,
         precision=settings.precision,
         providers=settings.providers or None,
         threads=settings.threads,
     )
-    encoder.warm_up()
-    return encoder
+    return encoder, encoder.warm_up()
 
 
 def _check_queue(settings: Settings, checkpoint: Checkpoint) -> None:
@@ -141,12 +140,13 @@ def _open_redis(settings: Settings, metrics: Metrics, opened: ExitStack) -> Redi
 def _open_scheduler(
     settings: Settings,
     encoder: OnnxEncoder,
+    golden: GoldenRun,
     redis: RedisClient | None,
     metrics: Metrics,
     opened: ExitStack,
 ) -> tuple[EncodeScheduler, EncodeCache | None]:
     """Start the encoder threads, with a cache in front of them if there can be one."""
-    probe = probe_vector_space(encoder)
+    probe = probe_vector_space(encoder, golden)
     cache = _open_cache(settings, encoder, redis, metrics, probe.space)
     if cache is not None:
         opened.callback(cache.close)

@@ -12,7 +12,7 @@ import numpy as np
 
 from encoder.arrays import Float32
 from encoder.golden import read_golden_batch
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.onnx_encoder import GoldenRun, OnnxEncoder
 from service.metrics import Metrics
 from service.threads import lower_priority, run_in
 from service.workers.block_cache import KEY_BYTES, BlockCache
@@ -41,19 +41,18 @@ class VectorSpaceProbe:
     tokens_per_second: float
 
 
-def probe_vector_space(encoder: OnnxEncoder) -> VectorSpaceProbe:
-    """Encode the golden batch of the checkpoint."""
-    golden = read_golden_batch(encoder.checkpoint)
-    started = time.perf_counter()
-    if encoder.recurrent:
-        vectors = golden.encode(encoder.encode_blocks)
-    else:
-        vectors = encoder.encode_blocks(golden.blocks)  # packed on a GPU, as requests are
-    seconds = time.perf_counter() - started
+def probe_vector_space(encoder: OnnxEncoder, golden: GoldenRun) -> VectorSpaceProbe:
+    """Return what an encoder's run of the golden batch says; on a GPU that is repeated, packed."""
+    vectors, rate = golden.block_vectors, golden.tokens_per_second
+    if encoder.batch_tokens:  # as requests are
+        batch = read_golden_batch(encoder.checkpoint)
+        started = time.perf_counter()
+        vectors = encoder.encode_blocks(batch.blocks)
+        rate = sum(map(len, batch.blocks)) / (time.perf_counter() - started)
     digest = blake2b(encoder.checkpoint.fingerprint.encode(), digest_size=_SPACE_BYTES)
     digest.update(encoder.precision.encode())
     digest.update(vectors.tobytes())
-    return VectorSpaceProbe(digest.digest(), sum(map(len, golden.blocks)) / seconds)
+    return VectorSpaceProbe(digest.digest(), rate)
 
 
 class EncodeCache:
