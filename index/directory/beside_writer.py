@@ -13,9 +13,11 @@ from pathlib import Path
 from index.directory.data_directory import SNAPSHOTS_DIRECTORY, STORE_FILE, DataDirectory
 from index.directory.engines import choose_backend
 from index.errors import SnapshotError
+from index.lexical.frequencies import Frequencies
+from index.lexical.lexical_index import LexicalIndex
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.drift import Training
-from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.live_index import open_live_index
 from index.vectors.vector_index import Precision
 
 _log = logging.getLogger(__name__)
@@ -30,17 +32,31 @@ class Position:
         generation: of its index.
         training: what the lists of that were trained for.
         nprobe: how many of these lists a query visits.
+        counted: changes of the words of the store when the frequencies were counted by which norms
+            are computed.
     """
 
     sequence: int
     generation: int
     training: Training
     nprobe: int
+    counted: int
 
 
-def position_of(index: LiveIndex) -> Position:
-    """Return how far an index is."""
-    return Position(index.sequence, index.generation, index.training, index.nprobe)
+def position_of(data: DataDirectory) -> Position:
+    """Return how far the process is that has a data directory open for writing."""
+    index = data.index
+    counted = frequencies_of(data).changes
+    return Position(index.sequence, index.generation, index.training, index.nprobe, counted)
+
+
+def frequencies_of(data: DataDirectory) -> Frequencies:
+    """Return the frequencies by which norms of words are computed.
+
+    Raises:
+        TypeError: the words are in an engine outside of this process.
+    """
+    return _words(data).frequencies
 
 
 def open_beside_writer(
@@ -72,8 +88,29 @@ def open_beside_writer(
         return DataDirectory(path, store, index, opened.pop_all())
 
 
-def follow(data: DataDirectory, position: Position) -> bool:
-    """Bring a data directory that was opened beside its writer to the position of that, or beyond.
+def follow_words(data: DataDirectory, position: Position, frequencies: Frequencies | None) -> bool:
+    """Bring the words to the present state of the store, with norms as the writer has them.
+
+    Args:
+        data: that was opened beside its writer.
+        position: of the writer.
+        frequencies: of the writer, if it gives them.
+
+    Returns:
+        Whether norms are as the writer has them; if not, it has to give its frequencies.
+    """
+    words = _words(data)
+    words.changed()
+    if not position.counted:
+        return True  # the writer has no copy of the words, or there are none
+    if words.frequencies.changes != position.counted and frequencies is not None:
+        words.use_frequencies(frequencies)
+        return True
+    return words.frequencies.changes == position.counted
+
+
+def follow_vectors(data: DataDirectory, position: Position) -> bool:
+    """Bring the index over the vectors to the position of the writer, or beyond.
 
     Returns:
         Whether it is there; it is not where the index of the writer was never published.
@@ -95,3 +132,10 @@ def follow(data: DataDirectory, position: Position) -> bool:
     if index.nprobe != position.nprobe:
         index.set_nprobe(position.nprobe, generation=position.generation)
     return (index.generation, index.training) == (position.generation, position.training)
+
+
+def _words(data: DataDirectory) -> LexicalIndex:
+    words = data.store.lexical
+    if not isinstance(words, LexicalIndex):
+        raise TypeError(f"{data.path}: the words are in an engine outside of this process")
+    return words

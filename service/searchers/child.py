@@ -8,7 +8,11 @@ import sys
 import traceback
 from dataclasses import dataclass, field, replace
 
-from index.directory.beside_writer import follow, open_beside_writer
+from index.directory.beside_writer import (
+    follow_vectors,
+    follow_words,
+    open_beside_writer,
+)
 from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError
 from service.errors import ServiceError
@@ -91,8 +95,12 @@ class Searcher:
             return Reply(left=problem or "it is not open", unusable=True)
         outcome, failure = None, None
         try:
-            if not follow(opened.data, message.position):
+            if not follow_vectors(opened.data, message.position):
                 return Reply(left="its index is not the one of the server")
+            if message.task.options.mode != "semantic" and not follow_words(
+                opened.data, message.position, message.frequencies
+            ):
+                return Reply(asks=True)
             scoring = opened.opening
             outcome = perform(
                 opened.data, message.task, fusion=scoring.fusion, calibrator=scoring.calibrator

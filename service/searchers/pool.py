@@ -9,7 +9,7 @@ import logging
 import time
 from dataclasses import replace
 
-from index.directory.beside_writer import position_of
+from index.directory.beside_writer import frequencies_of, position_of
 from index.directory.data_directory import DataDirectory
 from index.search.records import EncodedQuery, Examples
 from index.vectors.vector_index import NO_VECTOR, Precision
@@ -106,8 +106,11 @@ class SearchProcesses:
 
     def _ask_one(self, process: SearchProcess, served: ServedDirectory, task: Task) -> Reply | None:
         opening = None if process.knows(served) else self._opening(served)
-        message = Search(served.number, position_of(served.data.index), task, opening)
+        message = Search(served.number, position_of(served.data), task, opening)
         reply = process.ask(message)
+        if reply is not None and reply.asks:
+            frequencies = frequencies_of(served.data)
+            reply = process.ask(replace(message, frequencies=frequencies))
         if reply is not None and reply.unusable:
             process.note_unusable(served.number)
             _log.warning("%s: cannot be searched beside: %s", served.data.path, reply.left)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from index.directory.beside_writer import Position
+from index.lexical.frequencies import Frequencies
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.vectors.vector_index import Precision
@@ -59,12 +60,14 @@ class Search:
         position: what the search must see.
         task: what to do.
         opening: of a data directory that the process does not know.
+        frequencies: of the server, if the process has asked for them.
     """
 
     number: int
     position: Position
     task: Task
     opening: Opening | None = None
+    frequencies: Frequencies | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,7 @@ class Reply:
         outcome: of a search; None for other messages, and after a failure.
         failure: the error that the search ended with.
         left: why the search was not done, and is left to the server.
+        asks: whether the search has to be sent again with the frequencies of the server.
         unusable: whether that is because the data directory cannot be opened.
         damaged: vector ids of documents that were found to be damaged since the last reply, and
             in what part.
@@ -123,6 +127,7 @@ class Reply:
     outcome: Outcome | None = None
     failure: Failure | None = None
     left: str | None = None
+    asks: bool = False
     unusable: bool = False
     damaged: tuple[tuple[int, str], ...] = ()
     notes: tuple[Note, ...] = ()
