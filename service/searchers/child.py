@@ -93,14 +93,17 @@ class Searcher:
         opened = self._opened.get(message.number)
         if opened is None:
             return Reply(left=problem or "it is not open", unusable=True)
-        outcome, failure = None, None
         try:
             if not follow_vectors(opened.data, message.position):
-                return Reply(left="its index is not the one of the server")
+                return Reply(left="the index of the server is not published")
             if message.task.options.mode != "semantic" and not follow_words(
                 opened.data, message.position, message.frequencies
             ):
                 return Reply(asks=True)
+        except IndexingError as error:  # the server need not read what it has in memory
+            return Reply(left=str(error))
+        outcome, failure = None, None
+        try:
             scoring = opened.opening
             outcome = perform(
                 opened.data, message.task, fusion=scoring.fusion, calibrator=scoring.calibrator

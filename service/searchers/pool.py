@@ -35,6 +35,7 @@ class SearchProcesses:
         self._precision = precision
         self._metrics = metrics
         self._served: dict[int, ServedDirectory] = {}
+        self._left: dict[int, str] = {}  # why searches were left, what was logged last
         self._processes = [
             SearchProcess(one, self._directories, metrics) for one in range(1, number + 1)
         ]
@@ -60,6 +61,7 @@ class SearchProcesses:
     def forget(self, number: int) -> None:
         """Let processes close a data directory, which is closed or removed after that."""
         self._served.pop(number, None)
+        self._left.pop(number, None)
         for one in self._processes:
             one.close_directory(number)
 
@@ -113,10 +115,19 @@ class SearchProcesses:
             reply = process.ask(replace(message, frequencies=frequencies))
         if reply is not None and reply.unusable:
             process.note_unusable(served.number)
-            _log.warning("%s: cannot be searched beside: %s", served.data.path, reply.left)
         elif reply is not None and opening is not None:
             process.note_opened(served)
+        if reply is not None:
+            self._log_left(served, reply.left)
         return reply
+
+    def _log_left(self, served: ServedDirectory, reason: str | None) -> None:
+        """Log why a process cannot search a data directory, once."""
+        if reason is not None and self._left.get(served.number) != reason:
+            path = served.data.path
+            _log.warning("%s: threads search instead of a search process: %s", path, reason)
+        if reason is not None:
+            self._left[served.number] = reason
 
     def _directories(self) -> list[tuple[ServedDirectory, Opening]]:
         return [(one, self._opening(one)) for one in list(self._served.values())]
