@@ -4,16 +4,22 @@ Only a process that the server itself has started has the other end, so both may
 read: objects travel as pickles.
 """
 
+import copyreg
 import pickle
 import socket
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from io import BytesIO
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from index.directory.beside_writer import Position
 from index.lexical.frequencies import Frequencies
+from index.lexical.scoring import TermWeight
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
+from index.search.records import Hit
 from index.vectors.vector_index import Precision
 from service.searchers.task import Outcome, Task
 
@@ -133,6 +139,32 @@ class Reply:
     notes: tuple[Note, ...] = ()
 
 
+def _term(one: TermWeight) -> tuple[type, tuple[Any, ...]]:
+    return TermWeight, (one.term, one.weight)
+
+
+def _hit(one: Hit) -> tuple[type, tuple[Any, ...]]:
+    return Hit, _HIT_FIELDS(one)
+
+
+# A hundred of these are in an answer, and what dataclasses do by default takes the server as long
+# as the rest of a request.
+_HIT_FIELDS = attrgetter(*(one.name for one in fields(Hit)))
+_REDUCERS: dict[type, Callable[[Any], Any]] = {
+    **copyreg.dispatch_table,
+    TermWeight: _term,
+    Hit: _hit,
+}
+
+
+def _pickled(message: object) -> memoryview:
+    buffer = BytesIO()
+    pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = _REDUCERS
+    pickler.dump(message)
+    return buffer.getbuffer()
+
+
 class Channel:
     """One end of the pair. One thread at a time uses it."""
 
@@ -146,9 +178,9 @@ class Channel:
         Raises:
             OSError: the other side is gone, or does not read for so many seconds.
         """
-        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        data = _pickled(message)
         self._socket.settimeout(seconds)
-        self._socket.sendall(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+        self._socket.sendall(b"".join((len(data).to_bytes(_LENGTH_BYTES, "big"), data)))
 
     def receive(self, seconds: float | None = None) -> Any:
         """Wait for an object.
