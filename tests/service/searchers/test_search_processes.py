@@ -256,3 +256,52 @@ def test_damage_that_a_process_finds_is_known_to_the_server(
     ours, theirs = by_process(client, {"id": "d3"}, 500), by_thread(client, {"id": "d3"}, 500)
     assert ours["detail"] == theirs["detail"]
     assert client.get("/readyz").status_code == 200
+
+
+@pytest.mark.slow
+def test_writes_are_seen_while_many_search(make_client: Callable[..., Any]) -> None:
+    client = make_client(max_queue_tokens=1_000_000, search_processes=2)
+    for start in range(0, 1_200, 200):  # of so many, frequencies are not counted at every write
+        put(client, *(document(number) for number in range(start, start + 200)))
+    wait_until(lambda: processes_of(client).ready() == 2)
+    ended, failures = threading.Event(), []
+
+    def search(number: int) -> None:
+        while not ended.is_set():
+            response = client.post("/match", json={"id": f"d{number}"})
+            if response.status_code != 200:
+                failures.append(response.text)
+
+    searching = [threading.Thread(target=search, args=[number]) for number in range(3)]
+    for one in searching:
+        one.start()
+    for number in range(150):
+        name = f"new{number}"
+        put(client, {**document(number), "id": name, "metadata": {"number": 5_000 + number}})
+        mine = {"field": "number", "equal": 5_000 + number}
+        query = {"id": f"d{number}", "filter": mine, "mode": MODES[number % 3]}
+        found = client.post("/match", json=query).json()["matches"]
+        assert [one["id"] for one in found] == [name]
+        if number % 2:
+            assert client.delete(f"/documents/{name}").status_code == 204
+            assert not client.post("/match", json=query).json()["matches"]
+        if number % 50 == 0:
+            engine_of(client).default.data.index.publish()
+            engine_of(client).default.data.store.lexical.publish()
+    ended.set()
+    for one in searching:
+        one.join()
+    assert not failures
+    assert counted(client, "search_process_ends_total") == 0
+    for mode in MODES:
+        check_close(client, {"id": "d3", "mode": mode, "align": False})
+
+
+def check_close(client: Any, body: dict[str, Any]) -> None:
+    """Check scores only, but for rounding: the segments of words differ, so copies may change
+    places.
+    """
+    scores = [one["score"] for one in by_thread(client, body)["matches"]]
+    for _ in range(4):
+        found = [one["score"] for one in client.post("/match", json=body).json()["matches"]]
+        assert found == pytest.approx(scores, abs=1e-6)
