@@ -5,7 +5,6 @@ so are the frequencies that norms of words are computed by: both are brought to 
 process has them, so that both processes give the same answers.
 """
 
-import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,6 @@ from index.store.document_store import SQLiteDocumentStore
 from index.vectors.drift import Training
 from index.vectors.live_index import open_live_index
 from index.vectors.vector_index import Precision
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +110,8 @@ def follow_vectors(data: DataDirectory, position: Position) -> bool:
     """Bring the index over the vectors to the position of the writer, or beyond.
 
     Returns:
-        Whether it is there; it is not where the index of the writer was never published.
+        Whether it is there; it is not where the index of the writer was never published, or is
+        being published now.
 
     Raises:
         StoreError: the store cannot be read.
@@ -122,8 +120,7 @@ def follow_vectors(data: DataDirectory, position: Position) -> bool:
     if index.generation < position.generation:
         try:
             index.load_snapshot()
-        except SnapshotError as error:
-            _log.warning("%s: the index of the writing process: %s", data.path, error)
+        except SnapshotError:
             return False
     if index.sequence < position.sequence:
         index.catch_up()

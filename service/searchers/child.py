@@ -8,11 +8,7 @@ import sys
 import traceback
 from dataclasses import dataclass, field, replace
 
-from index.directory.beside_writer import (
-    follow_vectors,
-    follow_words,
-    open_beside_writer,
-)
+from index.directory.beside_writer import follow_vectors, follow_words, open_beside_writer
 from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError
 from service.errors import ServiceError
@@ -92,10 +88,10 @@ class Searcher:
         problem = None if message.opening is None else self._open(message.opening)
         opened = self._opened.get(message.number)
         if opened is None:
-            return Reply(left=problem or "it is not open", unusable=True)
+            return Reply(left=problem or "it is not open")
         try:
             if not follow_vectors(opened.data, message.position):
-                return Reply(left="the index of the server is not published")
+                return Reply(left="the index of the server cannot be read")
             if message.task.options.mode != "semantic" and not follow_words(
                 opened.data, message.position, message.frequencies
             ):
@@ -155,12 +151,6 @@ def main(descriptor: int) -> None:
                 channel.send(Reply(left="it failed", notes=notes.take()))
                 sys.stderr.flush()
                 os._exit(1)
-            channel.send(_with(reply, notes.take()))
+            channel.send(replace(reply, notes=notes.take()))
     except (EOFError, OSError):  # the server has closed its end, or was killed
         return
-
-
-def _with(reply: Reply, notes: tuple[Note, ...]) -> Reply:
-    if not notes:
-        return reply
-    return replace(reply, notes=notes)

@@ -50,10 +50,6 @@ class SearchProcesses:
         """Return how many processes can be asked."""
         return sum(one.ready for one in self._processes)
 
-    def pids(self) -> list[int]:
-        """Return the ids of the processes that run."""
-        return [one.pid for one in self._processes if one.pid is not None]
-
     def add(self, served: ServedDirectory) -> None:
         """Let processes search a data directory from now on."""
         self._served[served.number] = served
@@ -74,9 +70,8 @@ class SearchProcesses:
         Raises:
             DocumentNotFoundError, LexicalIndexNotReadyError, StoreError: as `perform`.
         """
-        reply = None
-        words_first = served.data.store.lexical.making and task.options.mode != "semantic"
-        if not words_first:
+        reply, seconds = None, 0.0
+        if not served.data.store.lexical.making or task.options.mode == "semantic":
             task, seconds = _with_terms(served.data, task)
             reply = self._ask(served, task)
         if reply is None or reply.left is not None:
@@ -97,7 +92,7 @@ class SearchProcesses:
 
     def _ask(self, served: ServedDirectory, task: Task) -> Reply | None:
         for one in self._processes:
-            if not one.ready or not one.can_open(served.number):
+            if not one.ready or not one.can_search(served.number):
                 continue
             if one.lock.acquire(blocking=False):
                 try:
@@ -113,21 +108,19 @@ class SearchProcesses:
         if reply is not None and reply.asks:
             frequencies = frequencies_of(served.data)
             reply = process.ask(replace(message, frequencies=frequencies))
-        if reply is not None and reply.unusable:
-            process.note_unusable(served.number)
-        elif reply is not None and opening is not None:
+        if reply is not None and reply.left is None:
             process.note_opened(served)
-        if reply is not None:
-            self._log_left(served, reply.left)
+        elif reply is not None:
+            process.note_unable(served.number)
+            self._log_left(served, str(reply.left))
         return reply
 
-    def _log_left(self, served: ServedDirectory, reason: str | None) -> None:
+    def _log_left(self, served: ServedDirectory, reason: str) -> None:
         """Log why a process cannot search a data directory, once."""
-        if reason is not None and self._left.get(served.number) != reason:
+        if self._left.get(served.number) != reason:
+            self._left[served.number] = reason
             path = served.data.path
             _log.warning("%s: threads search instead of a search process: %s", path, reason)
-        if reason is not None:
-            self._left[served.number] = reason
 
     def _directories(self) -> list[tuple[ServedDirectory, Opening]]:
         return [(one, self._opening(one)) for one in list(self._served.values())]

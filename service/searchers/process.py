@@ -21,7 +21,7 @@ from service.searchers.protocol import Begin, Channel, Close, Message, Note, Ope
 SEARCH_SECONDS = 10.0  # of a search; a process that takes longer is ended
 OPENING_SECONDS = 600.0  # of the start, which may have to build what others find in files
 FIRST_DELAY, LAST_DELAY = 0.5, 30.0  # seconds before an ended process is started again
-UNUSABLE_SECONDS = 30.0  # before it is to open again what it could not open
+UNABLE_SECONDS = 5.0  # before it is asked again about a data directory that it could not search
 _STEADY_SECONDS = 60.0  # a process that lived so long was not ended by its start
 _CLOSING_SECONDS = 5.0
 
@@ -86,7 +86,7 @@ class SearchProcess:
         self._directories = directories
         self._metrics = metrics
         self._known: dict[int, ServedDirectory] = {}  # that it was asked to open, by number
-        self._unusable: dict[int, float] = {}  # and those that it could not, until when
+        self._unable: dict[int, float] = {}  # and those that it cannot search, until when
         self._channel: Channel | None = None  # None while it cannot be asked
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
@@ -99,11 +99,6 @@ class SearchProcess:
         """Whether it can be asked."""
         return self._channel is not None
 
-    @property
-    def pid(self) -> int | None:
-        """The process that runs; None before it was started."""
-        return None if self._process is None else self._process.pid
-
     def start(self) -> None:
         """Start the process, without waiting for it."""
         self._keeper.start()
@@ -112,9 +107,9 @@ class SearchProcess:
         """Return whether it was asked to open a data directory, with the same scores."""
         return served.same_as(self._known.get(served.number))
 
-    def can_open(self, number: int) -> bool:
-        """Return whether it did not fail to open a data directory of late."""
-        return self._unusable.get(number, 0.0) <= time.monotonic()
+    def can_search(self, number: int) -> bool:
+        """Return whether it has not left a search of a data directory to the server of late."""
+        return self._unable.get(number, 0.0) <= time.monotonic()
 
     def ask(self, message: Message) -> Reply | None:
         """Send a message and wait for the reply; `lock` is held.
@@ -143,17 +138,17 @@ class SearchProcess:
         """Remember that it has a data directory open; `lock` is held."""
         self._known[served.number] = served
 
-    def note_unusable(self, number: int) -> None:
-        """Remember that it cannot open a data directory now; `lock` is held."""
+    def note_unable(self, number: int) -> None:
+        """Remember that it cannot open or follow a data directory now; `lock` is held."""
         self._known.pop(number, None)
-        self._unusable[number] = time.monotonic() + UNUSABLE_SECONDS
+        self._unable[number] = time.monotonic() + UNABLE_SECONDS
 
     def close_directory(self, number: int) -> None:
         """Let it close a data directory, if it has it open."""
         with self.lock:
-            self._unusable.pop(number, None)
-            if self._known.pop(number, None) is not None:
-                self.ask(Close(number))
+            self._unable.pop(number, None)
+            self._known.pop(number, None)
+            self.ask(Close(number))
 
     def stop(self) -> None:
         """Let the process end, once it has answered, and start no other."""
@@ -192,22 +187,18 @@ class SearchProcess:
 
     def _run(self) -> str:
         """Run one process to its end; return how it ended."""
-        ours, theirs = socket.socketpair()
-        channel = Channel(ours)
         try:
-            with theirs:
-                self._process = _spawn(theirs.fileno())
+            process, channel = _spawn()
         except OSError as error:
-            channel.close()
             return f"cannot be started: {error}"
-        try:
-            self._begin(channel)
-            status = self._process.wait()
-        finally:
-            with self.lock:
-                self._channel = None
-                channel.close()
-        return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        self._process = process
+        self._begin(channel)
+        status = process.wait()
+        with self.lock:
+            self._channel = None
+            channel.close()
+        ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        return f"(pid {process.pid}) {ended}"
 
     def _begin(self, channel: Channel) -> None:
         """Let the process open the data directories; then it can be asked."""
@@ -224,30 +215,43 @@ class SearchProcess:
         _log_notes(reply.notes)
         with self.lock:
             self._known = {one.number: one for one, _ in directories}
-            self._unusable = {}
+            self._unable = {}
             if self._stopping.is_set():
                 self._kill()
             else:
                 self._channel = channel
+            for number in self._known.keys() - {one.number for one, _ in self._directories()}:
+                self.ask(Close(number))  # withdrawn meanwhile
 
     def _kill(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
 
 
-def _spawn(descriptor: int) -> "subprocess.Popen[bytes]":
-    """Start a process that has one end of a pair of sockets.
+def _spawn() -> "tuple[subprocess.Popen[bytes], Channel]":
+    """Start a process, and return it with the channel to it.
 
     It is in a session of its own: Ctrl-C in a terminal is for the server, with which it ends.
+
+    Raises:
+        OSError: it cannot be started.
     """
-    return subprocess.Popen(  # noqa: S603 - our own code with our own interpreter
-        [sys.executable, "-P", "-c", _CHILD, str(descriptor), json.dumps(sys.path)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        pass_fds=(descriptor,),
-        start_new_session=True,
-        env=os.environ | _ENVIRONMENT,
-    )
+    ours, theirs = socket.socketpair()
+    try:
+        process = subprocess.Popen(  # noqa: S603 - our own code with our own interpreter
+            [sys.executable, "-P", "-c", _CHILD, str(theirs.fileno()), json.dumps(sys.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+            env=os.environ | _ENVIRONMENT,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return process, Channel(ours)
 
 
 def _log_notes(notes: tuple[Note, ...]) -> None:

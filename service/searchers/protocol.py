@@ -124,7 +124,6 @@ class Reply:
         failure: the error that the search ended with.
         left: why the search was not done, and is left to the server.
         asks: whether the search has to be sent again with the frequencies of the server.
-        unusable: whether that is because the data directory cannot be opened.
         damaged: vector ids of documents that were found to be damaged since the last reply, and
             in what part.
         notes: for the log.
@@ -134,7 +133,6 @@ class Reply:
     failure: Failure | None = None
     left: str | None = None
     asks: bool = False
-    unusable: bool = False
     damaged: tuple[tuple[int, str], ...] = ()
     notes: tuple[Note, ...] = ()
 

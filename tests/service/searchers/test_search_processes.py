@@ -6,7 +6,8 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -60,6 +61,12 @@ def processes_of(client: Any) -> SearchProcesses:
     processes = engine_of(client).search_processes
     assert processes is not None
     return processes
+
+
+def pid_of(client: Any) -> int:
+    (only,) = processes_of(client)._processes
+    assert only._process is not None
+    return only._process.pid
 
 
 def wait_until(what: Callable[[], bool]) -> None:
@@ -207,7 +214,7 @@ def test_collections_come_and_go(served: Any) -> None:
 def test_a_killed_process_loses_no_search(served: Any, caplog: Any) -> None:
     check_same(served, QUERIES["id"])
     ends, left = counted(served, "search_process_ends_total"), "search_process_left_total"
-    (pid,) = processes_of(served).pids()
+    pid = pid_of(served)
     expected, before = by_thread(served, QUERIES["id"])["matches"], counted(served, left)
     os.kill(pid, signal.SIGSTOP)  # so that it is killed with the search under way
     timer = threading.Timer(0.3, os.kill, [pid, signal.SIGKILL])
@@ -219,24 +226,25 @@ def test_a_killed_process_loses_no_search(served: Any, caplog: Any) -> None:
     assert served.get("/readyz").status_code == 200
     wait_until(lambda: counted(served, "search_process_ends_total") == ends + 1)
     check_all(served)
-    assert processes_of(served).pids() != [pid]
+    assert pid_of(served) != pid
     assert "was ended by signal 9" in caplog.text
     assert text_of([3]) not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_process_that_hangs_is_replaced(
     served: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     check_same(served, QUERIES["id"])
     monkeypatch.setattr(service.searchers.process, "SEARCH_SECONDS", 0.5)
-    (pid,) = processes_of(served).pids()
+    pid = pid_of(served)
     os.kill(pid, signal.SIGSTOP)
     response = served.post("/match", json=QUERIES["id"])
     assert response.json()["matches"] == by_thread(served, QUERIES["id"])["matches"]
     assert "has not answered for" in caplog.text
     monkeypatch.undo()
     check_all(served)
-    assert processes_of(served).pids() != [pid]
+    assert pid_of(served) != pid
 
 
 def test_damage_that_a_process_finds_is_known_to_the_server(
@@ -258,39 +266,48 @@ def test_damage_that_a_process_finds_is_known_to_the_server(
     assert client.get("/readyz").status_code == 200
 
 
+@contextmanager
+def searching(client: Any, *document_ids: str) -> Iterator[list[str]]:
+    """Search for each of these documents, one after the other, in a thread each; yield failures."""
+    ended, failures = threading.Event(), list[str]()
+
+    def search(document_id: str) -> None:
+        while not ended.is_set():
+            response = client.post("/match", json={"id": document_id})
+            if response.status_code != 200:
+                failures.append(response.text)
+
+    threads = [threading.Thread(target=search, args=[one]) for one in document_ids]
+    for one in threads:
+        one.start()
+    try:
+        yield failures
+    finally:
+        ended.set()
+        for one in threads:
+            one.join()
+
+
 @pytest.mark.slow
 def test_writes_are_seen_while_many_search(make_client: Callable[..., Any]) -> None:
     client = make_client(max_queue_tokens=1_000_000, search_processes=2)
     for start in range(0, 1_200, 200):  # of so many, frequencies are not counted at every write
         put(client, *(document(number) for number in range(start, start + 200)))
     wait_until(lambda: processes_of(client).ready() == 2)
-    ended, failures = threading.Event(), []
-
-    def search(number: int) -> None:
-        while not ended.is_set():
-            response = client.post("/match", json={"id": f"d{number}"})
-            if response.status_code != 200:
-                failures.append(response.text)
-
-    searching = [threading.Thread(target=search, args=[number]) for number in range(3)]
-    for one in searching:
-        one.start()
-    for number in range(150):
-        name = f"new{number}"
-        put(client, {**document(number), "id": name, "metadata": {"number": 5_000 + number}})
-        mine = {"field": "number", "equal": 5_000 + number}
-        query = {"id": f"d{number}", "filter": mine, "mode": MODES[number % 3]}
-        found = client.post("/match", json=query).json()["matches"]
-        assert [one["id"] for one in found] == [name]
-        if number % 2:
-            assert client.delete(f"/documents/{name}").status_code == 204
-            assert not client.post("/match", json=query).json()["matches"]
-        if number % 50 == 0:
-            engine_of(client).default.data.index.publish()
-            engine_of(client).default.data.store.lexical.publish()
-    ended.set()
-    for one in searching:
-        one.join()
+    with searching(client, "d0", "d1", "d2") as failures:
+        for number in range(150):
+            name = f"new{number}"
+            put(client, {**document(number), "id": name, "metadata": {"number": 5_000 + number}})
+            mine = {"field": "number", "equal": 5_000 + number}
+            query = {"id": f"d{number}", "filter": mine, "mode": MODES[number % 3]}
+            found = client.post("/match", json=query).json()["matches"]
+            assert [one["id"] for one in found] == [name]
+            if number % 2:
+                assert client.delete(f"/documents/{name}").status_code == 204
+                assert not client.post("/match", json=query).json()["matches"]
+            if number % 50 == 0:
+                engine_of(client).default.data.index.publish()
+                engine_of(client).default.data.store.lexical.publish()
     assert not failures
     assert counted(client, "search_process_ends_total") == 0
     for mode in MODES:
@@ -305,3 +322,26 @@ def check_close(client: Any, body: dict[str, Any]) -> None:
     for _ in range(4):
         found = [one["score"] for one in client.post("/match", json=body).json()["matches"]]
         assert found == pytest.approx(scores, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_directory_that_cannot_be_read_is_searched_by_threads(
+    make_client: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr(service.searchers.process, "UNABLE_SECONDS", 0.5)
+    client = make_client(max_queue_tokens=100_000, search_processes=1)
+    put(client, *(document(number) for number in range(6)))
+    check_same(client, QUERIES["id"])
+    index = engine_of(client).default.data.index
+    snapshots, aside = index._root, index._root.with_name("aside")
+    index.rebuild()
+    snapshots.rename(aside)
+    left = counted(client, "search_process_left_total")
+    for _ in range(3):
+        assert client.post("/match", json=QUERIES["id"]).status_code == 200
+    assert counted(client, "search_process_left_total") == left + 3
+    assert caplog.text.count("threads search instead") == 1
+    aside.rename(snapshots)
+    time.sleep(0.5)
+    check_same(client, QUERIES["id"])
+    assert counted(client, "search_process_ends_total") == 0
