@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from index.directory.data_directory import STORE_FILE
+from index.directory.file_digest import has_digest
+
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MUSIC = "A sonata has three movements. The second of them is slow. " * 5
 NUMBER = 2
@@ -97,6 +100,7 @@ def test_a_signal_to_all_processes_ends_them_after_what_was_begun(
         assert statuses == [200]
         assert server.process.wait(SECONDS) == 0
         assert not running(pids)
+        assert has_digest(tmp_path / "data" / STORE_FILE)  # no process had it open any more
         log = server.log.read_text()
         assert "Traceback" not in log
         assert "search process" not in log
