@@ -294,8 +294,15 @@ def test_writes_are_seen_while_many_search(make_client: Callable[..., Any]) -> N
     for start in range(0, 1_200, 200):  # of so many, frequencies are not counted at every write
         put(client, *(document(number) for number in range(start, start + 200)))
     wait_until(lambda: processes_of(client).ready() == 2)
+    naming = {"text": "It is called Quite Unheard Of.", "mode": "lexical"}
+    for _ in range(2):
+        assert not client.post("/match", json=naming).json()["matches"]
+    put(client, {**document(0), "title": "Quite Unheard Of"})
+    for _ in range(2):
+        (only,) = client.post("/match", json=naming).json()["matches"]
+        assert only["id"] == "d0"
     with searching(client, "d0", "d1", "d2") as failures:
-        for number in range(150):
+        for number in range(60):
             name = f"new{number}"
             put(client, {**document(number), "id": name, "metadata": {"number": 5_000 + number}})
             mine = {"field": "number", "equal": 5_000 + number}
@@ -305,7 +312,7 @@ def test_writes_are_seen_while_many_search(make_client: Callable[..., Any]) -> N
             if number % 2:
                 assert client.delete(f"/documents/{name}").status_code == 204
                 assert not client.post("/match", json=query).json()["matches"]
-            if number % 50 == 0:
+            if number % 20 == 0:
                 engine_of(client).default.data.index.publish()
                 engine_of(client).default.data.store.lexical.publish()
     assert not failures
