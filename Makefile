@@ -24,13 +24,14 @@ test-all: packages
 # that takes three minutes for one test shows where it waits, and ends.
 PYTEST := $(BIN)/python -m pytest
 BESIDE := --numprocesses 3 --dist loadfile
+SERIAL = $$(grep -rl --include='test_*.py' mark.serial tests)
 LIMIT := -o faulthandler_timeout=180 -o faulthandler_exit_on_timeout=true
 fast-tests:
 	$(PYTEST) -m "not serial" $(BESIDE) $(LIMIT)
-	$(PYTEST) -m serial $(LIMIT)
+	$(PYTEST) -m serial $(LIMIT) $(SERIAL)
 all-tests:
 	$(PYTEST) --sweep -m "not serial" $(BESIDE)
-	$(PYTEST) --sweep -m serial
+	$(PYTEST) --sweep -m serial $(SERIAL)
 
 # The tests of Milvus once more, with a Milvus server of its own; x86-64 Linux has it as a package.
 test-milvus: $(VENV)/testing

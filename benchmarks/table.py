@@ -11,6 +11,7 @@ from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
 from benchmarks.comparison import record as models
 from benchmarks.engines import cluster, encoding_on_ray, latency, words
+from benchmarks.papers import match_ignition_rows
 from benchmarks.pretraining import order
 from benchmarks.pretraining import table as pretraining_table
 from benchmarks.quality import (
@@ -88,6 +89,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "rerank": rerank.table,
     "backup": backup.table,
     "match-ignition": match_ignition_table.table,
+    match_ignition_rows.BENCHMARK: match_ignition_rows.table,
 }
 
 

@@ -22,7 +22,7 @@ from index.directory.data_directory import DataDirectory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.sqlite.failures import is_full
-from service.background.maintenance import Maintenance
+from service.background.maintenance import Maintenance, record_index_metrics
 from service.background.recall_monitor import RecallMonitor
 from service.errors import CollectionNotFoundError, NotReadyError
 from service.feedback.store import FeedbackStore
@@ -261,14 +261,18 @@ def is_ready(engine: Engine) -> bool:
     return unready_because(engine) is None
 
 
-def record_readiness(engine: Engine) -> None:
-    """Set the metrics that say whether the engine and each of its collections can be used."""
+def record_state(engine: Engine) -> None:
+    """Set the metrics that say whether engine and collections can be used, and what these hold.
+
+    They are set when they are asked for: other servers that share the documents change them, too.
+    """
     engine.metrics.ready.set(is_ready(engine))
     engine.metrics.collection_ready.clear()  # of those that were removed
     unusable = engine.collections.unusable()
     for one in engine.collections.members():
         engine.metrics.collection_ready.labels(one.name).set(one.name not in unusable)
     for opened in engine.collections.opened():
+        record_index_metrics(opened.data.index, opened.metrics)
         opened.metrics.damaged_documents.set(len(opened.data.store.damage))
         opened.metrics.database_up.set(opened.data.problem is None)
         opened.metrics.database_writes.set(opened.data.database_writes)

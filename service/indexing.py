@@ -11,7 +11,6 @@ from index.document import Document
 from index.errors import VectorEngineError
 from index.postgres.document_store import Check
 from index.store.records import Change, EncodedDocument, StoredDocument
-from service.background.maintenance import record_index_metrics
 from service.encode import RequestText, encode_texts
 from service.engine import Collection
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
@@ -207,7 +206,6 @@ def _apply(collection: Collection, change: Change) -> None:
             _LOG.error("the index could not apply a change of the store: %s", type(error).__name__)
             if attempt == _ATTEMPTS:
                 raise
-    record_index_metrics(collection.data.index, collection.metrics)
     collection.standing.stored()
 
 

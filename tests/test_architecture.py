@@ -163,7 +163,7 @@ FACES: Mapping[str, str] = {
         "access admission bodies collections errors hosts idempotency middleware negotiation "
         "paths problems"
     ),
-    "service.api.openapi": "document responses",
+    "service.api.openapi": "document responses router",
     "service.api.schemas": (
         "collections common compare documents embeddings fields filter jobs match matches ops "
         "paging standing"

@@ -76,7 +76,7 @@ def measure(
     cells: dict[str, dict[str, float]] = (
         json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     )
-    test, valid = (_sample(folder, number, part) for part in ("test", "valid"))
+    test, valid = (sample_pairs(folder, number, part) for part in ("test", "valid"))
     for cell, change in plan(checkpoint).items():
         if cell not in cells:
             cells[cell] = measure_cell(change, test, valid)
@@ -145,8 +145,8 @@ def _judge(
     return np.concatenate(logits), 1000 * float(np.median(seconds))
 
 
-def _sample(folder: Path, number: int, part: str) -> list[LabelledTexts]:
-    """Return texts and labels of pairs of a part; none where no file is of that part."""
+def sample_pairs(folder: Path, number: int | None, part: str) -> list[LabelledTexts]:
+    """Return texts and labels of pairs of a part, or of all; none where no file is of that part."""
     files = [path for path in find_corpus_files(folder).pairs if part_in_name(path) == part]
     pairs = [pair for path in files for pair in read_pairs(path)]
     chosen = np.random.default_rng(0).permutation(len(pairs))[:number].tolist()

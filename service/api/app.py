@@ -5,10 +5,9 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
-from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from swagger_ui_bundle import swagger_ui_path
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -37,6 +36,7 @@ from service.api.http.errors import install_error_handlers
 from service.api.http.hosts import LOOPBACK, AllowedHosts, HostMiddleware, is_loopback
 from service.api.http.middleware import BodyMiddleware, RequestMiddleware
 from service.api.openapi.document import DescribedFastAPI
+from service.api.openapi.router import Router
 from service.api.standing import events as standing_events
 from service.api.standing import queries as standing_queries
 from service.engine import Engine, installed_version
@@ -78,7 +78,7 @@ Every path that has GET has HEAD, too.
 
 _LOG = logging.getLogger(__name__)
 
-docs_router = APIRouter(include_in_schema=False)
+docs_router = Router(include_in_schema=False)
 
 
 def create_app(
@@ -104,17 +104,14 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
         telemetry=TELEMETRY,
         lifespan=_lifespan(settings) if engine is None else None,
     )
-    for router in ROUTERS:
-        app.include_router(router)
+    for router in (*ROUTERS, page.router, docs_router):
+        app.router.routes.extend(router.routes)
     app.state.engine = engine
-    app.include_router(page.router)
     app.mount(page.STATIC_PATH, page.PageFiles(), name="page")
-    _install_docs(app)
-    app.state.routes = _routes(app)
+    app.mount("/docs/static", StaticFiles(directory=swagger_ui_path), name="swagger-ui")
     install_error_handlers(app)
     # The one that is added last is around all others.
     app.add_middleware(BodyMiddleware)
@@ -150,16 +147,6 @@ def check_exposure(settings: Settings, bound_to: str) -> None:
         )
 
 
-def _routes(app: FastAPI) -> list[BaseRoute]:
-    """Return every route in the order in which they are tried.
-
-    FastAPI keeps those of a router behind an object of its own, which hides what they take.
-    """
-    own = [route for route in app.router.routes if isinstance(route, Route | Mount)]
-    routers = [*ROUTERS, page.router, docs_router]
-    return [*(route for router in routers for route in router.routes), *own]
-
-
 def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -173,12 +160,6 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
             await asyncio.to_thread(close_engine, engine)
 
     return lifespan
-
-
-def _install_docs(app: FastAPI) -> None:
-    """Serve the documentation page and its files."""
-    app.include_router(docs_router)
-    app.mount("/docs/static", StaticFiles(directory=swagger_ui_path), name="swagger-ui")
 
 
 @docs_router.get("/docs")

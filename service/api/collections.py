@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from index.directory.collections import NAME_PATTERN
 from service.api.deps import OpenEngineDep
@@ -18,6 +18,7 @@ from service.api.http.problems import (
     TOO_MANY_COLLECTIONS,
 )
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.api.ops import VERSION
 from service.api.schemas.collections import (
     CollectionResponse,
@@ -31,7 +32,7 @@ from service.errors import CollectionNotFoundError
 from service.threads import run_in
 
 # As operations they do not count in the failure ratios.
-router = APIRouter(prefix="/collections", tags=["operations"])
+router = Router(prefix="/collections", tags=["operations"])
 
 LISTED = {
     "name": "papers",

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Header
+from fastapi import Body, Header
 from fastapi.responses import HTMLResponse
 
 from service.api.deps import Admitted, CollectionDep
@@ -23,13 +23,14 @@ from service.api.http.problems import (
     UNSUPPORTED_MEDIA_TYPE,
 )
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.api.schemas.compare import CompareRequest, CompareResponse, compare_response
 from service.encode import EncodedText
 from service.matching.compare import Explanation, compare
 from service.threads import run_in
 from service.web.report import page_headers, render_report
 
-router = APIRouter(tags=["compare"])
+router = Router(tags=["compare"])
 
 JSON, HTML = "application/json", "text/html"
 REQUESTS = {
@@ -39,7 +40,10 @@ REQUESTS = {
     },
     "stored": {
         "summary": "A text and a stored document",
-        "value": {"left": {"text": "Ants find short paths. …"}, "right": {"id": "articles/ants"}},
+        "value": {
+            "left": {"text": "Ants find short paths. …", "title": "Ants, a draft"},
+            "right": {"id": "articles/ants"},
+        },
     },
 }
 EXPLANATION = {
@@ -85,7 +89,7 @@ RECEIPT = {
 }
 ANSWER = {
     **EXPLANATION,
-    "left": {"id": "drafts/ants", "title": "Ants, a draft", "receipt": RECEIPT},
+    "left": {"id": None, "title": "Ants, a draft", "receipt": RECEIPT},
     "right": {"id": "articles/ants", "title": "Ants", "receipt": RECEIPT},
     "timings": {"encode": 96.2, "explain": 6.1},
     "checkpoint": "smith-minilm-l6",

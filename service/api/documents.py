@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import Header, Path, Query
 from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from starlette.routing import Match
@@ -25,6 +25,7 @@ from service.api.http.problems import (
     VECTORS_UNAVAILABLE,
 )
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.api.schemas.common import DocumentResponse, document_response
 from service.api.schemas.documents import (
     DocumentsResponse,
@@ -51,9 +52,9 @@ class UnescapedRoute(APIRoute):
         return super().matches(scope)
 
 
-router = APIRouter(prefix="/documents", tags=["documents"], dependencies=[Admitted])
+router = Router(prefix="/documents", tags=["documents"], dependencies=[Admitted])
 # Must be matched before `router`, whose `{id:path}` takes the whole path.
-family_router = APIRouter(
+family_router = Router(
     prefix="/documents", tags=["documents"], dependencies=[Admitted], route_class=UnescapedRoute
 )
 

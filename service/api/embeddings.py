@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path
+from fastapi import Body, Path
 from fastapi.responses import Response
 
 from service.api.deps import Admitted, CollectionDep, OpenCollectionDep
@@ -21,6 +21,7 @@ from service.api.http.problems import (
     UNSUPPORTED_MEDIA_TYPE,
 )
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.api.schemas.embeddings import (
     OWNER,
     EmbeddingsRequest,
@@ -34,7 +35,7 @@ from service.embeddings import check_model, check_size
 from service.encode import encode_texts
 from service.threads import run_in
 
-router = APIRouter(prefix="/v1")
+router = Router(prefix="/v1")
 
 REQUESTS = {
     "one": {

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request
+from fastapi import Body, Request
 from fastapi.responses import Response
 
 from service.api.deps import Admitted, CollectionDep
@@ -31,6 +31,7 @@ from service.api.http.problems import (
     VECTORS_UNAVAILABLE,
 )
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.api.schemas.common import IndexRequest, IndexResponse, index_response
 from service.api.schemas.jobs import AcceptedBody, accepted_response
 from service.bulk_upload import UploadHead, submit_upload
@@ -112,8 +113,8 @@ ACCEPTED: dict[str, Any] = {
 
 
 # Must be matched before `router`, which accepts every POST of the path.
-bulk_router = APIRouter(tags=["documents"], route_class=LinesRoute)
-router = APIRouter(tags=["documents"])
+bulk_router = Router(tags=["documents"], route_class=LinesRoute)
+router = Router(tags=["documents"])
 
 
 @router.post(

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 
 from service.api.deps import OpenCollectionDep
 from service.api.http.problems import (
@@ -16,11 +16,12 @@ from service.api.http.problems import (
     STORAGE_FULL,
 )
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.api.schemas.jobs import JobResponse, JobsResponse, job_body, job_response
 from service.threads import run_in
 
 # Clients poll these while a job runs: as operations they do not count in the failure ratios.
-router = APIRouter(prefix="/jobs", tags=["operations"])
+router = Router(prefix="/jobs", tags=["operations"])
 
 JOB = {
     "id": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body
+from fastapi import Body
 
 from service.api.compare import EXPLANATION
 from service.api.deps import Admitted, CollectionDep
@@ -22,12 +22,13 @@ from service.api.http.problems import (
     VECTORS_UNAVAILABLE,
 )
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.api.schemas.match import MatchRequest
 from service.api.schemas.matches import MatchesResponse, MatchResponse, match_response
 from service.matching.examples import match_examples
 from service.matching.match import match
 
-router = APIRouter(tags=["match"])
+router = Router(tags=["match"])
 
 REQUESTS = {
     "text": {

@@ -2,7 +2,7 @@
 
 from typing import Annotated, get_args
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
@@ -18,6 +18,7 @@ from service.api.http.problems import (
     PROBLEM_TYPES,
 )
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.api.schemas.ops import (
     LiveResponse,
     ProblemTypeResponse,
@@ -25,9 +26,9 @@ from service.api.schemas.ops import (
     VersionResponse,
     version_response,
 )
-from service.engine import DEFAULT, degraded_parts, record_readiness
+from service.engine import DEFAULT, degraded_parts, record_state
 
-router = APIRouter(tags=["operations"])
+router = Router(tags=["operations"])
 
 METRICS = """\
 # HELP longmatch_requests_total Requests answered.
@@ -152,7 +153,7 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
 )
 async def get_metrics(engine: OpenEngineDep) -> Response:
     """Return every metric, even if the service is no longer ready."""
-    record_readiness(engine)
+    record_state(engine)
     return Response(generate_latest(engine.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 

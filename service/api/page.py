@@ -1,16 +1,16 @@
 """GET / and the files of the page."""
 
-from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from service.api.openapi.router import Router
 from service.web import search_page
 
 STATIC_PATH = "/static"
 
-router = APIRouter(include_in_schema=False)
+router = Router(include_in_schema=False)
 
 
 @router.get("/")

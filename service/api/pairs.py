@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from index.search.records import Bounds
@@ -16,9 +16,10 @@ from service.api.http.problems import (
     SHUTTING_DOWN,
 )
 from service.api.openapi.responses import problem_responses
+from service.api.openapi.router import Router
 from service.matching.pairs import export_pairs
 
-router = APIRouter(tags=["match"], dependencies=[Admitted])
+router = Router(tags=["match"], dependencies=[Admitted])
 
 LINE = (
     '{"left": "articles/bees", "right": "articles/wasps", "left_title": "Bees", '

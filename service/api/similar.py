@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.exceptions import RequestValidationError
 
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
@@ -10,11 +10,12 @@ from service.api.deps import Admitted, CollectionDep
 from service.api.documents import PROBLEMS, DocumentId, UnescapedRoute
 from service.api.match import ANSWER as MATCH_ANSWER
 from service.api.openapi.responses import json_example
+from service.api.openapi.router import Router
 from service.api.schemas.matches import MatchResponse, match_response
 from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery
 
-router = APIRouter(
+router = Router(
     prefix="/documents", tags=["match"], dependencies=[Admitted], route_class=UnescapedRoute
 )
 

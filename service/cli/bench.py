@@ -16,7 +16,7 @@ from service.cli.checks import (
     check_output_folder,
     read_option,
 )
-from service.cli.options import INTERRUPTED, RESUMABLE, ThreadsOption, console
+from service.cli.options import INTERRUPTED, RESUMABLE, SharedOption, ThreadsOption, console
 from service.cli.progress import show_progress, show_training
 from training.comparison.job import BERT_FILES, TABLE, Comparison, check_output, facts
 from training.comparison.plan import (
@@ -42,7 +42,11 @@ def bench() -> None:
 @app.command()
 def models(
     corpus: Annotated[
-        Path, typer.Argument(help="A folder of corpus.jsonl, qrels.tsv, splits.tsv and pairs.")
+        Path,
+        typer.Argument(
+            help="A folder of corpus.jsonl and pairs, and if retrieval is measured qrels.tsv and "
+            "splits.tsv."
+        ),
     ],
     bert: Annotated[
         Path, typer.Option(help="Folder of the BERT checkpoint that every model starts from.")
@@ -77,6 +81,7 @@ def models(
             "corpus.jsonl; may be repeated."
         ),
     ] = None,
+    allow_shared_documents: SharedOption = False,
     blocks: Annotated[
         Path | None,
         typer.Option(help="A folder to keep block vectors in; by default one in the output."),
@@ -88,6 +93,7 @@ def models(
     If it is stopped, the same command resumes.
     """
     require_extra("train", "bench models")
+    require_extra("evaluate", "bench models", "bm25s")
     plan_file = _plan_file(plan)
     read = _read_plan(plan_file)
     compared = _choose(read, chosen)
@@ -96,11 +102,12 @@ def models(
         plan_file=plan_file,
         models=compared,
         budget=_budget(read, budget_seconds, budget_steps),
-        files=_find_files(corpus),
+        files=_find_files(corpus, allow_shared=allow_shared_documents),
         bert=bert,
         output=output,
         blocks=blocks or output / "work" / "blocks",
         texts=_find_texts(pretraining_corpus or [], compared),
+        allow_shared=allow_shared_documents,
     )
     _check(job)
     from training.comparison.compare import Shown, compare_models  # imports torch
@@ -167,19 +174,19 @@ def _budget(plan: Plan, seconds: float | None, steps: int | None) -> Budget:
     return Budget(plan.budget_seconds if seconds is None else seconds, None)
 
 
-def _find_files(corpus: Path) -> CorpusFiles:
-    """Find the files of a corpus, and check that they have what is trained and measured."""
+def _find_files(corpus: Path, *, allow_shared: bool) -> CorpusFiles:
+    """Find the files of a corpus, and check that they have what is measured."""
     check_corpus(corpus)
     files = find_corpus_files(corpus)
-    if files.qrels is None:
-        raise OptionError("CORPUS", f"{corpus}: has no links (qrels.tsv beside corpus.jsonl)")
-    if files.splits is None:
-        raise OptionError("CORPUS", f"{corpus}: has no splits (splits.tsv beside corpus.jsonl)")
-    read_option("CORPUS", read_qrels, files.qrels)
-    splits = read_option("CORPUS", read_splits, files.splits)
-    for part in PARTS:
-        if part not in splits.values():
-            raise OptionError("CORPUS", f"{files.splits}: no document is in {part!r}")
+    if files.qrels:
+        read_option("CORPUS", read_qrels, files.qrels)
+        if files.splits is None:
+            raise OptionError("CORPUS", f"{corpus}: has no splits (splits.tsv beside corpus.jsonl)")
+    if files.splits:
+        splits = read_option("CORPUS", read_splits, files.splits)
+        for part in PARTS:
+            if part not in splits.values():
+                raise OptionError("CORPUS", f"{files.splits}: no document is in {part!r}")
     found = {part_in_name(path): path for path in files.pairs}
     for part in ("valid", "test"):
         if part not in found:
@@ -188,25 +195,41 @@ def _find_files(corpus: Path) -> CorpusFiles:
         if len(labels) < 2:
             raise OptionError("CORPUS", f"{found[part]}: all pairs have the same label")
     try:
-        check_pair_files(files)
+        check_pair_files(files, allow_shared=allow_shared)
     except CorpusError as error:
         raise OptionError("CORPUS", error) from error
     return files
+
+
+def _check_labels(job: Comparison) -> None:
+    """Check that the corpus has what the models learn from."""
+    recipes = [recipe_of_run(job.plan, m, rate=m.rates[0], seed=0, steps=1) for m in job.models]
+    learned = {
+        what
+        for recipe in recipes
+        for one in recipe.objectives
+        for what in (one.kind, one.parameters.get("groups"))
+    }
+    if "links" in learned and job.files.qrels is None:
+        raise OptionError(
+            "CORPUS",
+            f"{job.files.corpus}: has no links (qrels.tsv beside corpus.jsonl), which the plan "
+            "learns from",
+        )
+    if "pairs" in learned and not any(part_in_name(path) == "train" for path in job.files.pairs):
+        raise OptionError("CORPUS", f"{job.files.corpus}: has no pairs.train.jsonl")
+    if any(recipe.learns_from_classes for recipe in recipes):
+        try:
+            check_classes([job.files])
+        except CorpusError as error:
+            raise OptionError("CORPUS", error) from error
 
 
 def _check(job: Comparison) -> None:
     """Check the folders of a comparison, and that its budget is not too small by its steps."""
     for name in BERT_FILES:
         check_file(job.bert / name, "--bert")
-    kinds = {objective for one in job.models for objective in job.plan.objectives(one)}
-    if "pairs" in kinds and not any(part_in_name(path) == "train" for path in job.files.pairs):
-        raise OptionError("CORPUS", f"{job.files.corpus}: has no pairs.train.jsonl")
-    recipes = (recipe_of_run(job.plan, m, rate=m.rates[0], seed=0, steps=1) for m in job.models)
-    if any(recipe.learns_from_classes for recipe in recipes):
-        try:
-            check_classes([job.files])
-        except CorpusError as error:
-            raise OptionError("CORPUS", error) from error
+    _check_labels(job)
     for one in job.models:
         runs = job.plan.runs(one)
         if not job.budget.steps_of_run(runs, 0.0):

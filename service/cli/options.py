@@ -84,6 +84,14 @@ ReadingShareOption = Annotated[
         "the data directory, 1 for a new one.",
     ),
 ]
+SharedOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-shared-documents",
+        help="Train even if documents of validation or test pairs, or texts equal to theirs, are "
+        "in training too: validation figures are then optimistic.",
+    ),
+]
 ThreadsOption = Annotated[int | None, typer.Option(min=1, help="By default one for each core.")]
 
 

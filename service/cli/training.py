@@ -32,6 +32,7 @@ from service.cli.options import (
     RESUMABLE,
     CheckpointOption,
     ProviderOption,
+    SharedOption,
     ThreadsOption,
     console,
     load,
@@ -81,14 +82,6 @@ QrelsOption = Annotated[Path | None, typer.Option(help="Links between documents,
 PairsOption = Annotated[list[Path] | None, typer.Option(help="Labelled pairs; may be repeated.")]
 SplitsOption = Annotated[
     Path | None, typer.Option(help="Lines of id, tab, and train, valid or test.")
-]
-SharedOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-shared-documents",
-        help="Train even if documents of validation or test pairs, or texts equal to theirs, are "
-        "in training too: validation figures are then optimistic.",
-    ),
 ]
 WorkOption = Annotated[
     Path | None,

@@ -13,6 +13,8 @@ from tests.tools.process_fixtures import Server
 from tests.tools.search_page_fixtures import BEES, KEEPER, find, told
 
 PHONE: ViewportSize = {"width": 360, "height": 780}
+PRESS_FIND = "document.querySelector('#find').click()"  # Playwright's click may scroll before
+TOP = "document.querySelector('#matches').getBoundingClientRect().top"
 SERIOUS = {"serious", "critical"}
 Scheme = Literal["light", "dark"]
 
@@ -98,8 +100,12 @@ def test_axe_would_find_what_is_hard_to_read_or_has_no_name(search_page: Page) -
 def test_on_a_phone_nothing_is_wider_than_the_screen(search_page: Page) -> None:
     search_page.set_viewport_size(PHONE)
     find(search_page, KEEPER[90:])
-    top = search_page.evaluate("document.querySelector('#matches').getBoundingClientRect().top")
-    assert 0 <= top < PHONE["height"] / 2  # the matches are in view, though below the form
+    assert (
+        0 <= search_page.evaluate(TOP) < PHONE["height"] / 2
+    )  # the matches are in view, though below the form
+    search_page.evaluate("scrollBy(0, -0.8 * innerHeight)")  # they are just in view
+    search_page.evaluate(PRESS_FIND)
+    assert 0 <= search_page.evaluate(TOP) < PHONE["height"] / 2
     search_page.click("#add-filter")
     assert search_page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
     query, matches = (
@@ -111,6 +117,15 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(search_page: Page) -> None:
     search_page.click("#index-button")
     search_page.wait_for_selector("#index-state dd")
     assert search_page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
+
+
+def test_the_first_match_is_in_view_wherever_the_page_was_scrolled_to(search_page: Page) -> None:
+    find(search_page, KEEPER[90:])
+    search_page.evaluate("scrollTo(0, 300)")
+    assert search_page.evaluate(TOP) < 0
+    search_page.evaluate(PRESS_FIND)
+    search_page.wait_for_selector(".match")
+    assert search_page.evaluate(TOP) >= 0
 
 
 def focused(page: Page) -> tuple[str, bool]:

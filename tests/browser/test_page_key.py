@@ -46,7 +46,10 @@ def test_the_page_asks_for_a_key_and_goes_on_with_it(
     page.wait_for_selector("#key-form")  # the list of examples was refused
     page.fill("#text", BEES)
     page.press("#text", "Control+Enter")
-    assert "A valid API key is required" in told(page)
+    shown = told(page)
+    assert "A valid API key is required" in shown
+    assert "at the top of this page" in shown
+    assert page.evaluate("document.activeElement.id") == "api-key"
     give_key(page, add_key(folder))
     page.wait_for_selector("#search-status >> text=/match/")  # the search went on by itself
     assert "The dance of bees" in titles(page)

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page
 
 from tests.tools.browser import PageLog, save, wait_until
@@ -67,15 +68,31 @@ def test_a_file_is_read_here_with_its_title_and_searched(search_page: Page, tmp_
     assert "dance.md" in search_page.inner_text("#source")
 
 
-def test_a_file_that_no_browser_reads_is_read_by_the_server(search_page: Page) -> None:
-    content = pdf([BEES[:80]], info="/Title (The dance)")
-    file = {"name": "dance.pdf", "mimeType": "application/pdf", "buffer": content}
+@pytest.mark.parametrize(
+    ("name", "content", "title"),
+    [
+        ("dance.pdf", pdf([BEES[:80]], info="/Title (The dance)"), "The dance"),
+        ("dance.txt", BEES[:80].encode("utf-16-le"), BEES[:80]),
+        (
+            "dance.html",
+            f"<meta charset=windows-1252><title>Bienen-Tänze</title><p>{BEES[:80]}".encode(
+                "cp1252"
+            ),
+            "Bienen-Tänze",
+        ),
+    ],
+    ids=["pdf", "UTF-16 without a mark", "another encoding"],
+)
+def test_a_file_that_no_browser_reads_is_read_by_the_server(
+    search_page: Page, name: str, content: bytes, title: str
+) -> None:
+    file = {"name": name, "mimeType": "", "buffer": content}
     with requests_of(search_page, "/match") as sent:
         search_page.set_input_files("#file", file)  # type: ignore[arg-type]
         search_page.wait_for_selector(".match")
-    assert (sent[0]["text"], sent[0]["title"]) == (BEES[:80], "The dance")
+    assert (sent[0]["text"], sent[0]["title"]) == (BEES[:80], title)
     assert titles(search_page)[0] == "The dance of bees"
-    assert "dance.pdf" in search_page.inner_text("#source")
+    assert name in search_page.inner_text("#source")
 
 
 def test_a_long_file_is_matched_whole_though_only_its_beginning_is_shown(
@@ -184,6 +201,7 @@ def test_a_match_opens_beside_the_query_and_escape_returns_to_it(
     search_page.keyboard.press("Enter")
     frame = search_page.frame_locator("#comparison iframe")
     frame.locator("#left mark").first.wait_for()
+    assert frame.locator("#left h2").inner_text() == "Your document"
     wait_until(search_page, "document.activeElement.tagName === 'IFRAME'")
     search_page.keyboard.press("n")  # a key of the comparison itself
     assert frame.locator("#status").inner_text().startswith("1 of ")

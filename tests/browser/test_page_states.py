@@ -47,6 +47,7 @@ def paused(server: Server) -> Iterator[None]:
 
 
 def test_without_a_document_the_page_says_what_to_do(search_page: Page) -> None:
+    assert "appear here" in search_page.inner_text("#matches")
     with requests_of(search_page, "/match") as sent:
         search_page.click("#find")
         assert "There is no document yet" in told(search_page)
@@ -73,12 +74,12 @@ def test_a_file_of_a_gigabyte_is_refused_before_it_is_read(
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("paper.pdf", "%PDF-1.7", "the file is encrypted or not a readable PDF"),
+        ("paper.pdf", "%PDF-1.7", "paper.pdf: the file is encrypted or not a readable PDF"),
         ("picture.png", "x", "The page cannot read this file"),
         ("README", "x", "The page cannot read this file"),
         ("corpus.jsonl", "{}", "This is a corpus, not a document"),
-        ("binary.txt", "a\0b", "binary.txt has zero bytes"),
-        ("latin.txt", b"caf\xe9", "latin.txt is not UTF-8"),
+        ("binary.txt", "a\0b", "binary.txt: the file is not text but has control characters"),
+        ("latin.txt", b"caf\xe9", "latin.txt: the file is not UTF-8 at byte 3"),
         ("empty.md", " \n", "empty.md has no text"),
     ],
     ids=["pdf", "picture", "no suffix", "corpus", "zero bytes", "encoding", "empty"],
@@ -232,6 +233,8 @@ def test_an_upload_and_a_job_can_be_cancelled(
     book = BEES * 100_000  # more than the buffers of a connection hold
     with paused(small_server):
         upload(page, tmp_path / "sent.jsonl", [{"id": "book", "text": book}])
+        drop(page, ("again.jsonl", '{"id": "a", "text": "b"}'), target="#index-panel")
+        assert "One upload at a time" in told(page, "#upload-notice")
         page.click("#cancel-upload")
         page.wait_for_selector("#upload-status >> text='Cancelled.'")
     many = [{"id": f"{number}", "text": f"{number} {BEES}"} for number in range(5_000)]
@@ -283,8 +286,11 @@ def test_what_failed_without_a_connection_can_be_tried_again(search_page: Page) 
 
 def test_an_upload_that_is_no_corpus_is_refused(search_page: Page, tmp_path: Path) -> None:
     search_page.click("#index-button")
+    drop(search_page, ("a.jsonl", "{}"), ("b.jsonl", "{}"), target="#index-panel")
+    assert "These are 2 files" in told(search_page, "#upload-notice")
     drop(search_page, ("paper.pdf", "%PDF"), target="#index-panel")
-    assert "This is not a corpus" in told(search_page, "#upload-notice")
+    search_page.wait_for_selector("#upload-notice >> text='This is not a corpus'")
+    assert search_page.inner_text("#text-notice") == ""
     broken = {"name": "broken.jsonl.gz", "mimeType": "", "buffer": b"not gzip"}
     search_page.set_input_files("#corpus", broken)  # type: ignore[arg-type]
     search_page.wait_for_selector("#upload-notice >> text=/gzip/")

@@ -157,7 +157,9 @@ def test_compare(client: Any) -> None:
     assert compared.relation == "identical"
     assert (compared.left.id, compared.right.id) == (None, "bees/2")
     assert compared.passages[0].kind == "verbatim"
-    assert client.compare_as_page("Ants.", Stored("ants")).lower().startswith("<!doctype html>")
+    page = client.compare_as_page(Text("Ants.", "A draft"), Stored("ants"))
+    assert page.lower().startswith("<!doctype html>")
+    assert "A draft" in page
 
 
 def test_read_file(client: Any, tmp_path: Path) -> None:

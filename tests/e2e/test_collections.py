@@ -7,7 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 
+
+@pytest.mark.slow
 def test_what_was_created_or_removed_stays_so_after_a_kill(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.tools.tiers import Tier
 
 DOCUMENTS = 30
@@ -34,6 +36,7 @@ def send(
             enough.set()
 
 
+@pytest.mark.slow
 def test_what_was_answered_is_kept_when_the_server_is_killed(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, tier: Tier
 ) -> None:

@@ -46,6 +46,13 @@ def wait_for_readyz(server: Server, status: int, seconds: float = 30) -> Any:
     pytest.fail(f"/readyz says {found}: {answer}")
 
 
+def metric(server: Server, name: str) -> float:
+    metrics: bytes = server.request("GET", "/metrics")[1]
+    begins = f"longmatch_{name}{{".encode()
+    (line,) = (one for one in metrics.splitlines() if one.startswith(begins))
+    return float(line.rpartition(b" ")[2])
+
+
 def test_what_one_server_stores_the_other_finds_at_once(
     serve: Serve, tiny_checkpoint: Path, tmp_path: Path, postgresql_server: PostgreSQLServer
 ) -> None:
@@ -62,6 +69,7 @@ def test_what_one_server_stores_the_other_finds_at_once(
             assert index(writer, TEXTS) == 200
             for mode in MODES:
                 assert match(reader, TEXTS["bees"], mode=mode)[0] == "bees"
+            assert metric(reader, "index_documents") == len(TEXTS)
             short = {"field": "length", "range": {"lt": len(TEXTS["ants"])}}
             assert set(match(reader, TEXTS["ants"], filter=short)) == {"bees", "ice"}
             copy = [{"id": "copy", "text": TEXTS["ice"], "title": "Ice"}]
@@ -88,12 +96,6 @@ def test_what_one_server_stores_the_other_finds_at_once(
             assert refused["type"].startswith("/problems/")
 
 
-def database_up(server: Server) -> bytes:
-    metrics: bytes = server.request("GET", "/metrics")[1]
-    (line,) = (one for one in metrics.splitlines() if one.startswith(b"longmatch_database_up{"))
-    return line.rpartition(b" ")[2]
-
-
 def wait_for_metric(server: Server, name: str, value: float, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while f"{name} {value:.1f}" not in server.request("GET", "/metrics")[1].decode().splitlines():
@@ -115,10 +117,10 @@ def test_a_database_that_is_killed_makes_servers_unready_until_it_is_back(
         assert "the database cannot be used" in problem["detail"]
         assert server.request("POST", "/match", {"text": TEXTS["ants"]})[0] == 503
         assert server.request("GET", "/livez")[0] == 200
-        assert database_up(server) == b"0.0"
+        assert metric(server, "database_up") == 0
         database.start()
         wait_for_readyz(server, 200)
-        assert database_up(server) == b"1.0"
+        assert metric(server, "database_up") == 1
         assert match(server, TEXTS["bees"]) == ["ants"]
         with stopped(database):  # it accepts connections, and answers nothing
             asked = time.monotonic()

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.tools.tiers import Tier
 from tests.tools.webhook_receiver import Receiver, status
 
@@ -197,6 +199,7 @@ def test_killed_at_any_moment_every_version_is_told_once(
     assert sorted(event["document"] for event in found) == sorted([*expected, "last"])
 
 
+@pytest.mark.slow
 def test_killed_before_and_during_a_delivery_nothing_is_lost(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

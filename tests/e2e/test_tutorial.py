@@ -1,4 +1,7 @@
-"""The commands of pages, in their order, in one shell, as a new user would type them."""
+"""The commands of pages, in their order, in one shell, as a new user would type them.
+
+Without a network: what asks for another machine gets to a proxy that is not there.
+"""
 
 import os
 import re
@@ -14,6 +17,9 @@ from tests.tools.process_fixtures import free_port
 ROOT = Path(__file__).parents[2]
 STEPS = 10  # with a block of commands
 SECONDS = 240
+NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
+NO_NETWORK |= {"no_proxy": "127.0.0.1,localhost"}
+NO_NETWORK |= {name.upper(): value for name, value in NO_NETWORK.items()}
 TUTORIAL = ("0 left out", "pickle.txt", '"note/2"', '"explanation"', "no problems found")
 HOW_TO = ("0 left out", '"right"', '"bees"', '"wasps"', "pickle-old.txt 0.", "no problems found")
 
@@ -50,7 +56,7 @@ def test_the_commands_of_a_page_work(
     ended = subprocess.run(
         ["bash", "-c", script],
         cwd=tmp_path,
-        env=kept | {"PATH": path, "PYTHONPATH": f"{ROOT}:{ROOT / 'clients/python'}"},
+        env=kept | NO_NETWORK | {"PATH": path, "PYTHONPATH": f"{ROOT}:{ROOT / 'clients/python'}"},
         capture_output=True,
         text=True,
         timeout=SECONDS,

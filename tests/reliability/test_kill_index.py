@@ -58,6 +58,7 @@ def timed(job: Callable[[], subprocess.CompletedProcess[str]]) -> float:
     return time.monotonic() - started
 
 
+@pytest.mark.slow
 def test_killed_at_random_and_resumed(
     longmatch_process: Callable[..., subprocess.CompletedProcess[str]],
     start_longmatch: Callable[..., subprocess.Popen[bytes]],

@@ -1,17 +1,25 @@
 """How the tiny checkpoints of the tests are made: random weights, really written and exported.
 
-Each of MAKERS writes one folder; a maker asks for another folder by its name.
+Each of MAKERS writes one folder; a maker asks for another folder by its name. Their golden batches
+are short: every engine that a test opens computes its batch twice.
 """
 
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 
-from encoder.checkpoint import DEFAULT_CHECKPOINT, TOKENIZER, load_checkpoint
+from encoder.checkpoint import (
+    DEFAULT_CHECKPOINT,
+    GOLDEN,
+    TOKENIZER,
+    load_checkpoint,
+    write_manifest,
+)
 from encoder.export.create import (
     Recipe,
     RerankerRecipe,
@@ -23,7 +31,7 @@ from encoder.export.create import (
 )
 from encoder.export.export import export_checkpoint
 from encoder.export.export_reranker import export_reranker
-from encoder.golden import GOLDEN_TEXTS
+from encoder.golden import GOLDEN_TEXTS, read_golden_batch, write_golden_batch
 from encoder.terms.feature_hashing import HashedTerms
 from encoder.terms.term_channel import TermChannel, hashed_vocabulary, open_term_channel
 from encoder.terms.term_table import count_words, read_term_vocabulary
@@ -34,6 +42,7 @@ from training.trained_checkpoint import write_trained
 
 Find = Callable[[str], Path]
 FREQUENT = 8_000  # tokens of the shipped vocabulary are kept
+GOLDEN_DOCUMENTS = 4  # are kept
 PRECISIONS = ("fp32", "fp16", "int8")
 TINY = Recipe(
     name="tiny",
@@ -230,6 +239,24 @@ def make_reranker(target: Path, find: Find) -> None:
     export_reranker(
         write_trained_reranker(model, created, target, "tiny-reranker"), ["fp32", "int8"]
     )
+
+
+def shorten_golden_batch(folder: Path) -> None:
+    """Leave the first documents of the golden batch of an exported checkpoint."""
+    if not (folder / GOLDEN).exists():  # it has no graphs
+        return
+    whole = read_golden_batch(load_checkpoint(folder))
+    blocks = sum(whole.sizes[:GOLDEN_DOCUMENTS])
+    kept = replace(
+        whole,
+        blocks=whole.blocks[:blocks],
+        sizes=whole.sizes[:GOLDEN_DOCUMENTS],
+        block_vectors=whole.block_vectors[:blocks],
+        term_features=whole.term_features[:GOLDEN_DOCUMENTS],
+        document_vectors=whole.document_vectors[:GOLDEN_DOCUMENTS],
+    )
+    write_golden_batch(folder, kept)
+    write_manifest(folder)
 
 
 MAKERS: Mapping[str, Callable[[Path, Find], None]] = {

@@ -52,8 +52,9 @@ DOCUMENTS: list[dict[str, Any]] = [
 def search_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of the shipped checkpoint that holds DOCUMENTS; do not change what it holds."""
     folder = tmp_path_factory.mktemp("search-page")
-    # A loaded machine aligns the same as an idle one.
+    # A loaded machine aligns the same as an idle one, and scores do not change after a minute.
     settings = {"alignment_budget_ms": 60_000, "max_queue_seconds": 60, "threads": 1}
+    settings |= {"maintenance_seconds": 3600}
     with serving(folder, folder / "data", None, **settings) as server:
         status, answer = server.request("POST", "/index", {"documents": DOCUMENTS})
         assert (status, answer["indexed"]) == (200, len(DOCUMENTS))

@@ -54,7 +54,7 @@ class SteppedEncoder:
         if opened:
             self.let()
 
-    def let(self, calls: int = 1_000_000) -> None:
+    def let(self, calls: int = 10_000) -> None:
         """Let so many calls end."""
         self._permits.release(calls)
 

@@ -11,6 +11,7 @@ from filelock import FileLock, Timeout
 
 from encoder.arrays import Float32
 from encoder.atomic_files import write_atomically
+from evaluation.systems import System
 from index.errors import CorpusError
 from index.progress import Progress
 from training.comparison.job import (
@@ -29,6 +30,7 @@ from training.comparison.measure import (
     read_truth,
     report_quality,
     time_models,
+    word_systems,
 )
 from training.comparison.plan import PlannedModel, fingerprint
 from training.comparison.pretraining import pretrain_model
@@ -117,7 +119,7 @@ def _compare(job: Comparison, shown: Shown) -> dict[str, Any]:
         "reference": job.models[0].name,
         "budget": {"seconds": job.budget.seconds, "steps": job.budget.steps},
         "models": rows,
-        **report_quality(vectors, first, truth),
+        **report_quality(vectors, first, truth, _word_systems(job, first, shown)),
         "speed": _speed(job, prepared),
     }
     _write(job, result)
@@ -133,7 +135,20 @@ def _pretrain(job: Comparison, model: PlannedModel, shown: Shown) -> Cell | None
         return pretrain_model(job, model, progress, training)
 
 
+def _word_systems(job: Comparison, prepared: Prepared, shown: Shown) -> list[System]:
+    """Make the systems of words; those that a small corpus has too few words for are left out."""
+    made: list[System] = []
+    try:
+        for system in word_systems(job.files.corpus, prepared.data.encoded.ids):
+            made.append(system)
+    except CorpusError as error:
+        shown.say(f"left out: {error}")
+    return made
+
+
 def _check_measured(job: Comparison, prepared: Prepared, truth: Truth) -> None:
+    if job.files.qrels is None:
+        return
     if not prepared.data.judgements:
         raise CorpusError(f"{job.files.qrels}: judges no document of the validation part")
     if not truth.queries:

@@ -63,11 +63,12 @@ class Comparison:
         plan_file: its file.
         models: those of the plan that are compared; the first is the reference.
         budget: of each model.
-        files: the corpus, with links, pairs and splits.
+        files: the corpus, with pairs, and with links and splits if retrieval is measured.
         bert: folder of the BERT checkpoint that every model starts from.
         output: the folder to write.
         blocks: the folder that keeps block vectors.
         texts: corpora of pretraining, beside the training part of the corpus.
+        allow_shared: as of a `TrainingJob`.
     """
 
     plan: Plan
@@ -79,11 +80,24 @@ class Comparison:
     output: Path
     blocks: Path
     texts: tuple[CorpusFiles, ...] = ()
+    allow_shared: bool = False
 
     @property
     def work(self) -> Path:
         """The folder of intermediate results."""
         return self.output / "work"
+
+    @property
+    def own_texts(self) -> CorpusFiles:
+        """The corpus as pretraining reads it: its pairs only say which documents are held out.
+
+        Those that share documents need not hold out any: their texts are read without them, so that
+        a tenth is held out.
+        """
+        files = self.files
+        if self.allow_shared and files.splits is None:
+            return CorpusFiles(_lines_of(files.corpus)[0])
+        return CorpusFiles(files.corpus, pairs=files.pairs, splits=files.splits)
 
     def start(self, model: PlannedModel, seed: int) -> Path:
         """Return the checkpoint that a model starts from."""
@@ -127,6 +141,7 @@ def facts(job: Comparison) -> dict[str, Any]:
         "corpus": _digests(job.files),
         "bert": {name: _digest(job.bert / name) for name in BERT_FILES},
         "texts": [_digests(one) for one in job.texts],
+        "allow_shared": job.allow_shared,
     }
 
 
@@ -212,14 +227,15 @@ def commands(job: Comparison, run: Run) -> list[str]:
     start = job.start(run.model, seed)
     create = ["create-checkpoint", job.creation_recipe(run.model), "--bert", job.bert]
     lines = [[*create, "--seed", seed, "-o", start]]
-    corpus = ["--corpus", job.files.corpus]
+    shared = ["--allow-shared-documents"] if job.allow_shared else []
     if pretrains:
-        texts = [part for one in job.texts for part in ("--corpus", one.corpus)]
+        texts = [part for one in (job.own_texts, *job.texts) for part in ("--corpus", one.corpus)]
         pretrain = ["train", job.pretraining_recipe(run.model), "--checkpoint", start]
         start = job.pretrained(run.model)
         # Only a start: whether int8 keeps its neighbours does not matter.
-        lines.append([*pretrain, *corpus, *texts, "-o", start, "--precision", "fp32"])
+        lines.append([*pretrain, *texts, *shared, "-o", start, "--precision", "fp32"])
     train = ["train", job.run_recipe(run), "--checkpoint", start]
+    corpus = ["--corpus", job.files.corpus, *shared]
     lines.append([*train, *corpus, "-o", job.output / f"{run.name}-checkpoint"])
     return [shlex.join(["longmatch", *map(str, one)]) for one in lines]
 
@@ -243,11 +259,15 @@ def _lines(table: Mapping[str, Any], prefix: str) -> list[str]:
 
 
 def _digests(files: CorpusFiles) -> dict[str, str]:
-    folder = files.corpus
-    lines = [path for end in (".jsonl", ".jsonl.gz") if (path := folder / f"corpus{end}").is_file()]
-    lines = [folder] if folder.is_file() else lines
     given = [path for path in (files.qrels, files.splits, *files.pairs) if path is not None]
-    return {path.name: _digest(path) for path in (*lines, *given)}
+    return {path.name: _digest(path) for path in (*_lines_of(files.corpus), *given)}
+
+
+def _lines_of(corpus: Path) -> list[Path]:
+    """Return the files of the documents of a corpus, which is one itself or a folder."""
+    if corpus.is_file():
+        return [corpus]
+    return [path for end in (".jsonl", ".jsonl.gz") if (path := corpus / f"corpus{end}").is_file()]
 
 
 def _digest(path: Path) -> str:

@@ -2,8 +2,9 @@
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.export.create import load_model
 from encoder.models.architecture import EncoderModel
+from evaluation.baselines import LEXICAL_BASELINES, lexical_baselines
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
 from evaluation.metrics import choose_threshold, measure_pairs
 from evaluation.report import (
@@ -20,7 +22,8 @@ from evaluation.report import (
     report_pairs_of_seeds,
     report_retrieval_of_seeds,
 )
-from evaluation.systems import vector_system
+from evaluation.systems import System, vector_system
+from index.corpus.reader import read_documents
 from training.collate import encode_slices, training_device
 from training.comparison.runs import Prepared, encode_documents
 from training.data.batch_specs import DocumentSlice
@@ -29,6 +32,7 @@ from training.data.splits import TEST
 
 _ROUNDS = 3
 _TIMING_SEED = 5
+_NAMES = {"bm25": "BM25", "tfidf": "TF-IDF", "lsa": "LSA"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Truth:
     Attributes:
         valid: pairs that thresholds are chosen on.
         test: pairs that are classified.
-        queries: judgements of the queries of the test part.
+        queries: judgements of the queries of the test part; none of a corpus of pairs alone.
     """
 
     valid: PairRows
@@ -57,7 +61,7 @@ def read_truth(files: CorpusFiles, ids: Sequence[str]) -> Truth:
     """Read the labels of a corpus.
 
     Args:
-        files: with qrels, splits and pairs of validation and test.
+        files: with pairs of validation and test; with qrels and splits if queries are measured.
         ids: of its N documents.
 
     Raises:
@@ -74,8 +78,22 @@ def read_truth(files: CorpusFiles, ids: Sequence[str]) -> Truth:
     )
 
 
+def word_systems(corpus: Path, ids: Sequence[str]) -> Iterator[System]:
+    """Make BM25, TF-IDF and LSA over the whole texts of the N documents of a corpus.
+
+    Raises:
+        CorpusError: a text is missing, or the corpus has too few words for the next one.
+    """
+    texts = [document.text for document in read_documents(corpus, ids)]
+    for system in lexical_baselines(LEXICAL_BASELINES, texts):
+        yield replace(system, name=_NAMES[system.name])
+
+
 def report_quality(
-    vectors: Mapping[str, Sequence[Float32]], prepared: Prepared, truth: Truth
+    vectors: Mapping[str, Sequence[Float32]],
+    prepared: Prepared,
+    truth: Truth,
+    others: Sequence[System] = (),
 ) -> dict[str, Any]:
     """Measure models on test pairs and test queries, by length and against the first one.
 
@@ -83,9 +101,10 @@ def report_quality(
         vectors: for each model, Float32[N, dimension] of each seed.
         prepared: of one of the models; only documents and numbers of tokens are read.
         truth: of the corpus.
+        others: systems that are measured beside the models.
 
     Returns:
-        `pairs` and `retrieval`, as `evaluation.report` makes them.
+        `pairs` and, if there are queries, `retrieval`, as `evaluation.report` makes them.
 
     Raises:
         CorpusError: no query has a judgement.
@@ -96,19 +115,20 @@ def report_quality(
         for name, seeds in vectors.items()
     }
     reference = next(iter(models))
+    models |= {one.name: [one] for one in others}
     longer: Int64 = np.maximum(
         encoded.tokens[truth.test.sources], encoded.tokens[truth.test.targets]
     )
-    row_of = {name: row for row, name in enumerate(encoded.ids)}
-    rows: Int64 = np.array([row_of[query] for query in truth.queries], dtype=np.int64)
-    queries = RetrievalTask(
-        encoded.ids, tuple(truth.queries), rows, encoded.tokens[rows], truth.queries
-    )
     pairs = PairTask(truth.test, truth.valid, longer)
-    return {
-        "pairs": report_pairs_of_seeds(models, pairs, reference),
-        "retrieval": report_retrieval_of_seeds(models, queries, reference),
-    }
+    report = {"pairs": report_pairs_of_seeds(models, pairs, reference)}
+    if truth.queries:
+        row_of = {name: row for row, name in enumerate(encoded.ids)}
+        rows: Int64 = np.array([row_of[query] for query in truth.queries], dtype=np.int64)
+        queries = RetrievalTask(
+            encoded.ids, tuple(truth.queries), rows, encoded.tokens[rows], truth.queries
+        )
+        report["retrieval"] = report_retrieval_of_seeds(models, queries, reference)
+    return report
 
 
 def measure_lengths(
@@ -154,7 +174,8 @@ def time_models(
 
     Args:
         models: for each what it reads, and its start: weights do not matter.
-        documents: how many documents of the test part are encoded.
+        documents: how many documents are encoded: of the test part, or of the corpus where that
+            part has fewer, as where pairs share documents.
 
     Returns:
         For each the median `milliseconds` of a document over the rounds, and the median `ratio`
@@ -167,7 +188,7 @@ def time_models(
         for key, (prepared, start) in models.items():
             took = _time(opened[key], prepared, start, documents if number else 1)
             if number:  # the first round only warms up
-                seconds[key].append(took / documents)
+                seconds[key].append(took)
     reference = next(iter(seconds.values()))
     return {
         key: {
@@ -179,11 +200,14 @@ def time_models(
 
 
 def _time(model: EncoderModel, prepared: Prepared, start: Checkpoint, documents: int) -> float:
+    """Return the seconds of a document."""
     encoded = prepared.data.encoded
     rows = prepared.data.rows(TEST)
+    if len(rows) < documents:
+        rows = np.arange(len(encoded.ids))
     chosen = np.random.default_rng(_TIMING_SEED).permutation(rows)[:documents]
     reader = prepared.reader(start)
     since = time.perf_counter()
     for row in chosen.tolist():
         encode_slices(model, reader, [DocumentSlice(0, int(encoded.rows[row]))], from_tokens=True)
-    return time.perf_counter() - since
+    return (time.perf_counter() - since) / len(chosen)

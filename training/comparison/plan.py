@@ -137,11 +137,6 @@ class Plan(RecipeTable):
                 raise TrainingRecipeError(f"{key!r} is none of {', '.join(known)}")
         return tuple(one for one in self.models if keys is None or one.key in keys)
 
-    def objectives(self, model: PlannedModel) -> list[str]:
-        """Return the kinds of objectives that a model learns."""
-        recipe = recipe_of_run(self, model, rate=model.rates[0], seed=self.seeds[0], steps=1)
-        return [one.kind for one in recipe.objectives]
-
     def runs(self, model: PlannedModel) -> int:
         """Return how often a model is trained: each rate once, the best one with every seed."""
         return len(model.rates) + len(self.seeds) - 1

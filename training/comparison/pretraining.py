@@ -14,7 +14,7 @@ from training.comparison.job import Cell, Comparison, keep_cell, to_toml
 from training.comparison.plan import PlannedModel, fingerprint, pretraining_table
 from training.comparison.runs import StepTimer, open_start
 from training.data.corpus import TrainingCorpus, read_training_data
-from training.data.files import CorpusFiles, EncoderJob
+from training.data.files import EncoderJob
 from training.data.sampling import TrainingSource
 from training.errors import TrainingError
 from training.jobs.output import Trained
@@ -85,13 +85,12 @@ def _read(job: Comparison, model: PlannedModel, progress: Progress) -> _Texts:
     start = open_start(job, model, job.plan.seeds[0])
     key = fingerprint(asdict(archive_key(start, tokens_only=True)))[:16]
     read = []
-    for number, files in enumerate((job.files, *job.texts)):
+    for number, files in enumerate((job.own_texts, *job.texts)):
         # The first one is what fine-tuning reads, too.
         path = hashlib.sha256(str(files.corpus.resolve()).encode()).hexdigest()[:8]
         directory = job.blocks / (f"{key}-{path}" if number else key)
-        of_texts = CorpusFiles(files.corpus, splits=files.splits)
-        read.append((of_texts, read_tokens(files.corpus, directory, start, progress)))
-    data = read_training_data(read, job.plan.seeds[0])
+        read.append((files, read_tokens(files.corpus, directory, start, progress)))
+    data = read_training_data(read, job.plan.seeds[0], allow_shared=job.allow_shared)
     recipe = parse_training_recipe(pretraining_table(job.plan, model, steps=1))
     return _Texts(
         data, sources_of(recipe, start, data, [job.work / "unused"] * len(data), progress)
@@ -137,6 +136,7 @@ def _train(
         output=work / "checkpoint",  # not written
         work=work,
         precisions=[],
+        allow_shared=job.allow_shared,
     )
     return run_training(encoder_job, read.data, read.sources, progress)
 

@@ -197,7 +197,9 @@ class DataReader:
         alike = (key, start.block_dimension, recipe.max_blocks, cut, classes)
         if alike not in self._known:
             encoded = self._encode(start, key)
-            (data,) = read_training_data([(job.files, encoded)], first, classes=classes)
+            (data,) = read_training_data(
+                [(job.files, encoded)], first, allow_shared=job.allow_shared, classes=classes
+            )
             directories = [job.work / "neighbours"]
             sources = sources_of(recipe, start, [data], directories, self._progress)
             self._known[alike] = data, sources
@@ -358,5 +360,6 @@ def _train(
         output=work / "checkpoint",  # not written
         work=work,
         precisions=[],
+        allow_shared=job.allow_shared,
     )
     return run_training(encoder_job, [prepared.data], prepared.sources, progress)

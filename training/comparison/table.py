@@ -18,13 +18,14 @@ def table(result: Mapping[str, Any]) -> str:
     """Format a result: quality, rates, length buckets, tokens read, papers, commands."""
     budget = result["budget"]
     of_each = f"{budget['steps']} steps" if budget["steps"] else f"{budget['seconds']:g} s"
-    corpus, pairs, queries = result["corpus"], result["pairs"], result["retrieval"]
+    corpus, pairs = result["corpus"], result["pairs"]
+    queries = [f"{result['retrieval']['queries']} test queries"] if "retrieval" in result else []
+    measured = [f"{pairs['pairs']} test pairs with thresholds from validation pairs", *queries]
     return "\n\n".join(
         [
             f"# {result['plan']}: {corpus['corpus']}",
             f"{of_each} of training steps for each model, over all rates and seeds; "
-            f"{pairs['pairs']} test pairs with thresholds from validation pairs, "
-            f"{queries['queries']} test queries. Means over seeds with 95 % intervals; p against "
+            f"{', '.join(measured)}. Means over seeds with 95 % intervals; p against "
             f"{result['reference']}. A rate with {_AT_AN_END} is at an end of those tried.",
             _quality(result),
             *_pretraining(result),
@@ -32,8 +33,7 @@ def table(result: Mapping[str, Any]) -> str:
             _rates(result),
             "## By length\n\nAccuracy of the test pairs, by tokens of the longer document",
             _by_length(result, "pairs", "accuracy"),
-            f"{NDCG} of the test queries, by tokens of the query",
-            _by_length(result, "retrieval", NDCG),
+            *_queries_by_length(result),
             "## By tokens read\n\nAccuracy of the test pairs when the first tokens are read (mean)",
             _by_tokens(result),
             "## In the papers\n\nOn other data, with other budgets: not to be compared by number",
@@ -46,7 +46,9 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 def draw(result: Mapping[str, Any], folder: Path) -> None:
-    """Plot accuracy by tokens read (SMITH, figure 4), and nDCG@10 by milliseconds of a document.
+    """Plot accuracy by tokens read (SMITH, figure 4), and quality by milliseconds of a document.
+
+    Quality is nDCG@10, or accuracy where no retrieval was measured.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -58,40 +60,52 @@ def draw(result: Mapping[str, Any], folder: Path) -> None:
         for one in models
     }
     plot_by_tokens_read(folder / BY_TOKENS, curves, "accuracy, test pairs")
-    quality = result["retrieval"]["systems"]
+    task, figure, said = (
+        ("retrieval", NDCG, f"{NDCG}, test queries")
+        if "retrieval" in result
+        else ("pairs", "accuracy", "accuracy, test pairs")
+    )
+    quality = result[task]["systems"]
     points = {
         one["name"]: (
             result["speed"][key]["milliseconds"],
-            Estimate(**quality[one["name"]][NDCG]),
+            Estimate(**quality[one["name"]][figure]),
         )
         for key, one in result["models"].items()
     }
-    plot_by_milliseconds(folder / BY_MILLISECONDS, points, f"{NDCG}, test queries")
+    plot_by_milliseconds(folder / BY_MILLISECONDS, points, said)
 
 
 def _quality(result: Mapping[str, Any]) -> str:
-    header = ["", "rate", "steps", "seeds", "tokens read", "ms", "ratio", *_PAIRS, "p", NDCG, "p"]
+    """Format the models, and below them the systems of words, which nothing trains."""
+    header = ["", "rate", "steps", "seeds", "tokens read", "ms", "ratio", *_PAIRS, "p"]
+    header += [NDCG, "p"] if "retrieval" in result else []
+    known = {one["name"]: (one, result["speed"][key]) for key, one in result["models"].items()}
     rows = []
-    for key, one in result["models"].items():
-        pairs = result["pairs"]["systems"][one["name"]]
-        queries = result["retrieval"]["systems"][one["name"]]
-        speed = result["speed"][key]
-        rows.append(
-            [
-                one["name"],
+    for name in result["pairs"]["systems"]:
+        of_training: list[object] = [""] * 6
+        if name in known:
+            one, speed = known[name]
+            of_training = [
                 f"{one['rate']:g}{_AT_AN_END if one['rate_is_at_an_end'] else ''}",
                 one["steps"],
                 len(one["seeds"]),
                 round(one["tokens_read"]),
                 speed["milliseconds"],
                 speed["ratio"],
-                *(_estimate(pairs, name) for name in _PAIRS),
-                _p(pairs, "accuracy"),
-                _estimate(queries, NDCG),
-                _p(queries, NDCG),
             ]
-        )
+        rows.append([name, *of_training, *_figures(result, name)])
     return markdown_table(header, rows)
+
+
+def _figures(result: Mapping[str, Any], name: str) -> list[str]:
+    """Return the cells of quality of a model or system."""
+    pairs = result["pairs"]["systems"][name]
+    cells = [*(_estimate(pairs, one) for one in _PAIRS), _p(pairs, "accuracy")]
+    if "retrieval" in result:
+        queries = result["retrieval"]["systems"][name]
+        cells += [_estimate(queries, NDCG), _p(queries, NDCG)]
+    return cells
 
 
 def _pretraining(result: Mapping[str, Any]) -> Iterator[str]:
@@ -138,6 +152,12 @@ def _by_length(result: Mapping[str, Any], task: str, measure: str) -> str:
         for name, one in systems.items()
     ]
     return markdown_table(header, rows)
+
+
+def _queries_by_length(result: Mapping[str, Any]) -> Iterator[str]:
+    if "retrieval" in result:
+        yield f"{NDCG} of the test queries, by tokens of the query"
+        yield _by_length(result, "retrieval", NDCG)
 
 
 def _by_tokens(result: Mapping[str, Any]) -> str:

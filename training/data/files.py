@@ -56,7 +56,7 @@ class TrainingJob(Generic[Start]):
         files: the corpora.
         output: the directory to write; must not exist.
         work: the directory for intermediate results.
-        precisions: of the graphs to export.
+        precisions: of the graphs to export; a reranker without any is weights alone.
         steps: instead of those of the recipe.
         seconds: of training in this call, after which it stops and keeps the best weights.
         allow_shared: whether training may see documents of held-out pairs, and held-out texts.

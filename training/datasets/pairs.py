@@ -29,15 +29,20 @@ def read_pair_lists(
         name_of: makes the id of a document of what a list has.
 
     Raises:
-        CorpusError: a part has no list or two; a line has other columns or another label.
+        CorpusError: a part has no list or two; a line has other columns or another label, or its
+            pair has two labels.
     """
-    return {
-        part: [
-            LabelledIds(name_of(a), name_of(b), read_label(label, where))
-            for where, (label, a, b) in read_columns(path, _COLUMNS)
-        ]
-        for part, path in one_file_a_part(paths, source).items()
-    }
+    listed: dict[str, list[LabelledIds]] = {}
+    known: dict[tuple[str, str], tuple[bool, str]] = {}
+    for part, path in one_file_a_part(paths, source).items():
+        listed[part] = []
+        for where, (label, a, b) in read_columns(path, _COLUMNS):
+            pair = LabelledIds(name_of(a), name_of(b), read_label(label, where))
+            before, earlier = known.setdefault(ends(pair), (pair.label, where))
+            if before != pair.label:
+                raise CorpusError(f"{where}: {a!r} and {b!r} have another label at {earlier}")
+            listed[part].append(pair)
+    return listed
 
 
 def divide(pairs: Iterable[LabelledIds], shares: Shares, seed: int) -> dict[str, list[LabelledIds]]:

@@ -20,6 +20,7 @@ from training.data.rerank_pairs import (
     prepare_rerank_data,
     rerank_fingerprint,
 )
+from training.errors import TrainingRecipeError
 from training.jobs.output import RUN, TrainingReport, make_report, output_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def train_reranker(
 
     Raises:
         CorpusError: the data lacks what a reranker learns from, or an extra is not installed.
-        TrainingRecipeError: the recipe is not for a reranker.
+        TrainingRecipeError: the recipe is not for a reranker, or graphs of one are to be written
+            that drops words at random.
         ParityError: a graph does not compute what the model computes.
     """
     from encoder.export.create import load_reranker_model
@@ -46,6 +48,11 @@ def train_reranker(
     from training.rerank_objective import rerank_objective, score_pairs
 
     recipe = read_recipe(job)
+    if job.precisions and job.start.model["importance"] == "random":
+        raise TrainingRecipeError(
+            f'{job.start.directory}: importance = "random" drops other words each time: no graph '
+            "computes what the model computes, so that it cannot be served"
+        )
     objective = cast(RerankRecipe, recipe.objectives[0])  # `read_recipe` rejects any other
     given = objective.pairs == "given"
     check_rerank_files(job.files, given=given)
@@ -127,5 +134,6 @@ def _write(job: RerankJob, model: "RerankerModel", report: TrainingReport) -> Re
 
     with output_of(job, report) as output:
         checkpoint = write_trained_reranker(model, job.start, output.directory, job.start.name)
-        export_reranker(checkpoint, job.precisions)
+        if job.precisions:
+            export_reranker(checkpoint, job.precisions)
     return load_reranker_checkpoint(job.output)

@@ -15,7 +15,6 @@ from longmatch.requests import (
     Mode,
     Query,
     Rerank,
-    Stored,
     body_of,
     document_path,
     query_body,
@@ -145,8 +144,8 @@ def similar(
 
 def compare(
     caller: Caller,
-    left: str | Stored,
-    right: str | Stored,
+    left: Query,
+    right: Query,
     *,
     passages: int | None = None,
     strict: bool | None = None,
@@ -154,7 +153,7 @@ def compare(
     """Say how two texts, or stored documents, match, and where.
 
     Args:
-        left: a text, or `Stored(id)`.
+        left: a text, a `Text` with the title that the page calls it by, or `Stored(id)`.
         right: the other one.
         passages: how many to return at most.
         strict: refuse a text that is too long to be read whole.
@@ -168,8 +167,8 @@ def compare(
 
 def compare_as_page(
     caller: Caller,
-    left: str | Stored,
-    right: str | Stored,
+    left: Query,
+    right: Query,
     *,
     passages: int | None = None,
     strict: bool | None = None,
@@ -194,8 +193,8 @@ def _options(options: MatchOptions | None) -> dict[str, Any]:
 
 
 def _comparison(
-    left: str | Stored,
-    right: str | Stored,
+    left: Query,
+    right: Query,
     passages: int | None,
     strict: bool | None,
     headers: Mapping[str, str],

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Header, Path, Request
+from fastapi import Body, Header, Path, Request
 from fastapi.responses import StreamingResponse
 
 from index.store.listing import BEFORE_ALL
@@ -32,6 +32,7 @@ from service.api.http.problems import (
     UNSUPPORTED_MEDIA_TYPE,
 )
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.api.schemas.paging import DEFAULT_PAGE, Cursor, PageSize
 from service.matching.feedback import (
     export_feedback,
@@ -40,7 +41,7 @@ from service.matching.feedback import (
     remove_feedback,
 )
 
-router = APIRouter(prefix="/feedback", tags=["feedback"], dependencies=[Admitted])
+router = Router(prefix="/feedback", tags=["feedback"], dependencies=[Admitted])
 
 REQUESTS = {
     "of a document": {

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import BaseModel, Field
 
 from service.api.deps import Admitted, EngineDep
@@ -18,9 +18,10 @@ from service.api.http.problems import (
     UNSUPPORTED_MEDIA_TYPE,
 )
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.files.reading import FILE_TYPES
 
-router = APIRouter(tags=["match"], route_class=FileRoute)
+router = Router(tags=["match"], route_class=FileRoute)
 
 ANSWER = {"title": "Ants", "text": "Ants find short paths without a leader. …", "characters": 5120}
 REQUEST_BODY: dict[str, Any] = {

@@ -124,7 +124,7 @@ def kind_of(route: BaseRoute) -> BodyKind:
 def _find_route(scope: Scope) -> BaseRoute:
     """Return the route of a request, and note its template, also where it is refused."""
     of_another_method: BaseRoute | None = None
-    for route in scope["app"].state.routes:
+    for route in scope["app"].router.routes:
         match, _ = route.matches(scope)
         if match is Match.FULL:
             _note_template(scope, route)

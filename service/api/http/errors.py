@@ -222,7 +222,7 @@ def _http_problem(error: HTTPException, scope: Scope) -> Problem:
 
 def _allowed_methods(scope: Scope) -> list[str]:
     """Return the methods of every route of this path; the framework returns only the first's."""
-    routes = scope["app"].state.routes
+    routes = scope["app"].router.routes
     partial = [route for route in routes if route.matches(scope)[0] is Match.PARTIAL]
     methods = {method for route in partial for method in route.methods} or {"GET"}  # of a file
     return sorted(methods | {"HEAD"} if "GET" in methods else methods)

@@ -21,12 +21,14 @@ from service.api.schemas.common import (
     exactly_one,
     milliseconds,
     receipt_body,
+    title_of_text,
     to_query,
 )
 from service.api.schemas.fields import (
     Body,
     Characters,
     DocumentId,
+    Title,
     exclusive,
     nullable,
     optional,
@@ -208,14 +210,18 @@ DEFAULT_PASSAGES = 100
 class SideBody(Body):
     """One of two texts: exactly one of `text` and `id`."""
 
-    model_config = exclusive("text", "id")
+    model_config = exclusive("text", "id", title_of="text")
 
     text: Characters | None = optional("The text itself.")
+    title: Title | None = optional(
+        "Title of the text, by which the answer and the page call it; nothing is compared with it."
+    )
     id: DocumentId | None = optional("Id of a stored document, which is not encoded again.")
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
         exactly_one(text=self.text, id=self.id)
+        title_of_text(self.text, self.title)
         return self
 
 
@@ -237,8 +243,8 @@ class CompareRequest(Body):
     def to_queries(self) -> tuple[Query, Query]:
         """Return the two texts, each with the JSON pointer to it."""
         return (
-            to_query("#/left", self.left.text, self.left.id),
-            to_query("#/right", self.right.text, self.right.id),
+            to_query("#/left", self.left.text, self.left.id, self.left.title),
+            to_query("#/right", self.right.text, self.right.id, self.right.title),
         )
 
 

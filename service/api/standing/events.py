@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from service.api.deps import Admitted, CollectionDep
@@ -11,6 +11,7 @@ from service.api.http.middleware import listens
 from service.api.http.negotiation import JSON, choose_media_type
 from service.api.http.problems import NOT_ACCEPTABLE
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.api.schemas.paging import DEFAULT_PAGE, PageSize
 from service.api.schemas.standing import EventsResponse, event_body
 from service.api.standing.queries import PREFIX, PROBLEMS, QueryId
@@ -20,7 +21,7 @@ from service.standing.query import Event
 
 EVENT_STREAM = "text/event-stream"
 LARGEST_NUMBER = 2**53 - 1  # that JavaScript knows exactly
-router = APIRouter(prefix=PREFIX, tags=["standing queries"], dependencies=[Admitted])
+router = Router(prefix=PREFIX, tags=["standing queries"], dependencies=[Admitted])
 
 EVENT = {
     "number": 17,

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Request
+from fastapi import Body, Path, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.routing import Match
@@ -32,6 +32,7 @@ from service.api.http.problems import (
     UNSUPPORTED_MEDIA_TYPE,
 )
 from service.api.openapi.responses import json_example, problem_responses
+from service.api.openapi.router import Router
 from service.api.schemas.paging import DEFAULT_PAGE, Cursor, PageSize, write_cursor
 from service.api.schemas.standing import (
     StandingQueriesResponse,
@@ -64,7 +65,7 @@ class QueryRoute(APIRoute):
         return match, matched
 
 
-router = APIRouter(
+router = Router(
     prefix=PREFIX, tags=["standing queries"], dependencies=[Admitted], route_class=QueryRoute
 )
 

@@ -7,20 +7,20 @@ import { showError } from "./notices.js";
 let loading = null;
 let address = null;
 
-/** Compare a query, {text} or {id}, with one of its matches. */
+/** Compare a query, {text, title} or {id}, with one of its matches. */
 export async function openComparison(query, one) {
   close();
   const dialog = byId("comparison");
   const controller = new AbortController();
   loading = controller;
+  const side = query.id === undefined ? { title: "Your document", ...query } : query;
   byId("comparison-title").replaceChildren(
-    query.id === undefined ? "Your document" : foreign(query.id), " and ",
-    foreign(one.title || one.id));
+    foreign(side.title ?? side.id), " and ", foreign(one.title || one.id));
   byId("comparison-status").textContent = "Comparing …";
   byId("comparison-notice").replaceChildren();
   if (!dialog.open) dialog.showModal();
   try {
-    const page = await compare(query, { id: one.id }, controller.signal);
+    const page = await compare(side, { id: one.id }, controller.signal);
     if (loading === controller) showPage(page, one);
   } catch (error) {
     if (loading !== controller) return;

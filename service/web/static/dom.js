@@ -56,3 +56,17 @@ export function bytes(size) {
   }
   return `${value.toFixed(value < 10 ? 1 : 0)} ${units[unit]}`;
 }
+
+/** Take the files that are dropped on a target; `place` is marked while they are above it. */
+export function acceptDrops(target, place, take) {
+  const listen = (kind, on, then) => target.addEventListener(kind, (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault(); // the browser would otherwise open the file in place of this page
+    event.stopPropagation();
+    place.classList.toggle("over", on(event));
+    then?.([...event.dataTransfer.files]);
+  });
+  listen("dragover", () => true);
+  listen("dragleave", (event) => Boolean(event.relatedTarget));
+  listen("drop", () => false, take);
+}

@@ -1,7 +1,7 @@
-// A file that a person drops or chooses -> its text and title. What a browser cannot read, the
-// server reads; everything else is read here.
+// A file that a person drops or chooses -> its text and title. UTF-8 is read here; what a browser
+// cannot read, the server reads.
 
-import { Refusal, textOf } from "./api.js";
+import { Problem, Refusal, textOf } from "./api.js";
 import { bytes, count } from "./dom.js";
 
 const HTML = [".html", ".htm"];
@@ -11,7 +11,11 @@ const SENT = {
   ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
   ".epub": "application/epub+zip",
 };
-const READ = [...HTML, ...MARKDOWN, ".txt", ".text", ".rst", ...Object.keys(SENT)];
+const TEXT = {
+  ".txt": "text/plain", ".text": "text/plain", ".md": "text/markdown", ".markdown": "text/markdown",
+  ".rst": "text/x-rst", ".html": "text/html", ".htm": "text/html",
+};
+const READ = [...Object.keys(TEXT), ...Object.keys(SENT)];
 const CORPUS = [".jsonl", ".ndjson", ".gz"];
 const LEFT_OUT = new Set(["SCRIPT", "STYLE", "TEMPLATE", "TITLE", "NOSCRIPT"]);
 const PARAGRAPHS = new Set(
@@ -31,11 +35,9 @@ export async function readFile(file, limits) {
       `${file.name} has ${bytes(file.size)}; the limit (max_body_bytes) is ` +
       `${bytes(limits.max_body_bytes)}.`);
   }
-  if (suffix in SENT) {
-    const { text, title } = await textOf(await readBytes(file), SENT[suffix]);
-    return { text, title };
-  }
-  const content = decode(file.name, await readBytes(file));
+  const data = await readBytes(file);
+  const content = suffix in SENT ? null : decode(data);
+  if (content === null) return readByServer(file.name, data, { ...SENT, ...TEXT }[suffix]);
   const { text, title } = HTML.includes(suffix) ? readHtml(content) : { text: content, title: "" };
   if (!text.trim()) throw new Refusal("The file is empty", `${file.name} has no text.`);
   refuseLong(file.name, text, limits);
@@ -71,20 +73,28 @@ async function readBytes(file) {
   }
 }
 
-/** Decode UTF-8, or UTF-16 with a byte order mark, as `longmatch index` does. */
-function decode(name, data) {
+/** Read a file that no browser reads, or a text of an encoding that takes more than this page knows. */
+async function readByServer(name, data, kind) {
+  try {
+    const { text, title } = await textOf(data, kind);
+    return { text, title };
+  } catch (error) {
+    if (!(error instanceof Problem) || error.status !== 422) throw error;
+    const why = error.errors.map((one) => one.detail).join(", ");
+    throw new Refusal("The file cannot be read", `${name}: ${why}`);
+  }
+}
+
+/** Decode UTF-8, or UTF-16 with a byte order mark; null for everything else. */
+function decode(data) {
   const encoding = data[0] === 0xff && data[1] === 0xfe ? "utf-16le"
     : data[0] === 0xfe && data[1] === 0xff ? "utf-16be" : "utf-8";
-  let text;
   try {
-    text = new TextDecoder(encoding, { fatal: true }).decode(data);
+    const text = new TextDecoder(encoding, { fatal: true }).decode(data);
+    return text.includes("\0") ? null : text.replace(/\r\n?/g, "\n");
   } catch {
-    throw new Refusal("The file is not text", `${name} is not ${encoding.slice(0, 6).toUpperCase()}.`);
+    return null;
   }
-  if (text.includes("\0")) {
-    throw new Refusal("The file is not text", `${name} has zero bytes: it is another kind of file.`);
-  }
-  return text.replace(/\r\n?/g, "\n");
 }
 
 /** Text and title of a page. The parser neither runs scripts nor loads anything. */

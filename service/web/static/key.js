@@ -14,6 +14,9 @@ export function authorization() {
 /** Tell the page that the server refused a request for its key. */
 export const requireKey = () => document.dispatchEvent(new Event(REQUIRED));
 
+/** Lead to the form: a person waits for what was refused. */
+export const focusKey = () => byId("api-key").focus();
+
 /** Ask for a key when one is required; `changed` is called when there is another one. */
 export function startKey(changed) {
   const form = byId("key-form");

@@ -18,10 +18,13 @@ export function showError(place, error, retry) {
   const parts = [element("h3", {}, title)];
   if (error instanceof Unreachable) {
     parts.push(element("p", {}, "Check that it runs and that the network reaches it."));
+  } else if (error.status === 401) {
+    parts.push(element("p", {}, "Enter it at the top of this page."));
+  } else if (error.errors?.length) { // they say it all
+    parts.push(element("ul", {}, ...error.errors.map(fieldError)));
   } else {
     parts.push(element("p", {}, foreign(error.message)));
   }
-  if (error.errors?.length) parts.push(element("ul", {}, ...error.errors.map(fieldError)));
   if (error.limit !== undefined) parts.push(element("p", {}, `The limit is ${count(error.limit)}.`));
   if (error.requestId) {
     parts.push(element("p", { class: "quiet" }, `Request ${error.requestId}`));

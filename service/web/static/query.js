@@ -1,7 +1,7 @@
 // The document that is matched: a text that was pasted or read from a file, or a stored document.
 
 import { Refusal, documents, version } from "./api.js";
-import { byId, count, counted, element, foreign } from "./dom.js";
+import { acceptDrops, byId, count, counted, element, foreign } from "./dom.js";
 import { readFile, refuseLong } from "./files.js";
 import { suggestFields } from "./filters.js";
 import { showError } from "./notices.js";
@@ -136,28 +136,13 @@ export async function showExamples() {
   place.hidden = some.length === 0;
 }
 
-function startDrop() {
-  const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
-  const mark = (on) => byId("drop").classList.toggle("over", on);
-  // On the whole window: a file that misses the form would otherwise replace this page.
-  addEventListener("dragover", (event) => {
-    if (!carriesFiles(event)) return;
-    event.preventDefault();
-    mark(true);
-  });
-  addEventListener("dragleave", (event) => mark(Boolean(event.relatedTarget)));
-  addEventListener("drop", (event) => {
-    if (!carriesFiles(event)) return;
-    event.preventDefault();
-    mark(false);
-    if (!document.querySelector("dialog[open]")) choose([...event.dataTransfer.files]);
-  });
-}
-
 /** Listen to the form; `chosen` is called when a file or a stored document was chosen. */
 export function startQuery(chosen) {
   onChosen = chosen;
-  startDrop();
+  // On the whole window, so that a file that misses the form does no harm.
+  acceptDrops(window, byId("drop"), (files) => {
+    if (!document.querySelector("dialog[open]")) choose(files);
+  });
   byId("file").addEventListener("change", (event) => {
     const files = [...event.target.files]; // a copy: the list is emptied with the control
     if (files.length) choose(files);

@@ -6,6 +6,7 @@ import { byId, counted } from "./dom.js";
 import { feedbackButtons, takesFeedback } from "./feedback.js";
 import { currentFilter, filterCount, markErrors } from "./filters.js";
 import { indexIsEmpty, refreshIndex } from "./index_panel.js";
+import { focusKey } from "./key.js";
 import { showMatches, showReceipt } from "./matches.js";
 import { showError, showMessage } from "./notices.js";
 import { currentQuery } from "./query.js";
@@ -63,8 +64,8 @@ function showLoading() {
   clear();
   byId("matches").setAttribute("aria-busy", "true");
   byId("cancel").hidden = false;
-  const place = byId("matches");
-  if (place.getBoundingClientRect().top > innerHeight) place.scrollIntoView(); // on a phone
+  const { top } = byId("matches").getBoundingClientRect();
+  if (top < 0 || top > innerHeight / 2) byId("matches").scrollIntoView(); // on a phone it is below
   const status = byId("search-status");
   status.textContent = "Reading the document …";
   const started = performance.now();
@@ -100,9 +101,7 @@ function show(answer, query, judged) {
   const found = counted(answer.matches.length, "match", "matches");
   byId("search-status").textContent = `${found} in ${(took / 1000).toFixed(took < 995 ? 2 : 1)} s`;
   showReceipt(answer);
-  // As a side of POST /compare, which takes no title.
-  const side = query.id === undefined ? { text: query.text } : { id: query.id };
-  showMatches(answer.matches, (one) => openComparison(side, one),
+  showMatches(answer.matches, (one) => openComparison(query, one),
     (one) => (judged ? feedbackButtons(query, one) : null));
   if (answer.matches.length === 0) showNone();
 }
@@ -124,4 +123,5 @@ function fail(error) {
   markErrors(error.errors ?? []);
   showError(byId("search-notice"), error, search);
   if (error instanceof Unreachable) refreshIndex(); // the header says so at once, too
+  if (error.status === 401) focusKey();
 }

@@ -1,7 +1,7 @@
 // Uploads of a corpus, and the jobs that index them.
 
 import { Refusal, cancelJob, job, jobs, upload, version } from "./api.js";
-import { byId, bytes, count, counted, element, foreign, percent } from "./dom.js";
+import { acceptDrops, byId, bytes, count, counted, element, foreign, percent } from "./dom.js";
 import { refreshIndex } from "./index_panel.js";
 import { showError } from "./notices.js";
 
@@ -12,14 +12,23 @@ const ACTIVE = ["waiting", "running"];
 let sending = null;
 let timer = 0;
 
+/** Send the one file of a choice or a drop; refuse several, and a second one while one is sent. */
+function choose(files) {
+  if (files.length === 1 && !sending) return send(files[0]);
+  const refusal = sending
+    ? new Refusal("One upload at a time", "Wait until the file is sent, or cancel it.")
+    : new Refusal("One file at a time",
+      `These are ${count(files.length)} files. For many, run longmatch index FOLDER.`);
+  showError(byId("upload-notice"), refusal);
+}
+
 async function send(file) {
-  if (sending) return;
   const controller = new AbortController();
   byId("upload-notice").replaceChildren();
   try {
+    sending = controller;
     const name = file.name.toLowerCase();
     await refuse(file, name);
-    sending = controller;
     showSending(0);
     const accepted = await upload(file, {
       gzip: name.endsWith(".gz"), signal: controller.signal, progress: showSending,
@@ -122,13 +131,9 @@ function fill(row, one) {
 
 export function startUploads() {
   byId("corpus").addEventListener("change", (event) => {
-    if (event.target.files.length) send(event.target.files[0]);
+    if (event.target.files.length) choose([...event.target.files]);
   });
   byId("cancel-upload").addEventListener("click", () => sending?.abort());
   byId("index-button").addEventListener("click", refreshJobs);
-  const panel = byId("index-panel");
-  panel.addEventListener("drop", (event) => {
-    event.preventDefault();
-    if (event.dataTransfer.files.length === 1) send(event.dataTransfer.files[0]);
-  });
+  acceptDrops(byId("index-panel"), byId("upload"), choose);
 }

@@ -30,6 +30,7 @@ def encoder(tiny_checkpoint: Path) -> DocumentEncoder:
     return DocumentEncoder(tiny_checkpoint, precision="fp32", threads=1)
 
 
+@pytest.mark.slow
 def test_texts_are_encoded_in_their_order(encoder: DocumentEncoder) -> None:
     texts = ["", *[f"Text {n} is about rivers." for n in range(70)], "\n"]
     vectors = encoder.encode(texts)

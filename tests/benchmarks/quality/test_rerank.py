@@ -50,6 +50,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_both_stages_are_measured_on_the_same_queries(
     folder: Path, tiny_checkpoint: Path, tiny_reranker: Path
 ) -> None:

@@ -248,6 +248,7 @@ def test_what_was_copied_is_not_copied_again(
     assert state(tmp_path / "new") == state(data)
 
 
+@pytest.mark.slow
 def test_a_database_that_dies_on_the_way_is_filled_after_its_start(
     data: Path, tmp_path: Path
 ) -> None:

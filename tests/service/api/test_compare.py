@@ -77,6 +77,14 @@ def test_stored_documents_are_compared_without_encoding(stored: Any) -> None:
     assert (same["left_coverage"], same["right_coverage"]) == (1.0, 1.0)
 
 
+def test_a_text_is_called_by_its_title(stored: Any) -> None:
+    body = {"left": {"text": LONG, "title": "A draft"}, "right": {"id": "d1"}}
+    answer = stored.post("/compare", json=body).json()
+    assert (answer["left"]["id"], answer["left"]["title"]) == (None, "A draft")
+    page = stored.post("/compare", json=body, headers={"accept": "text/html"}).text
+    assert "<title>A draft and Part 1 compared</title>" in page
+
+
 def test_explaining_ten_matches_encodes_only_the_query(stored: Any) -> None:
     """The counter of encoded blocks rises equally with and without `explain`."""
     question = {"text": LONG[200:1100], "top_k": 10}
@@ -206,6 +214,7 @@ def test_a_document_without_block_vectors_is_encoded_to_be_explained(stored: Any
         ({"left": {"text": "a"}}, ["#/right"]),
         ({"left": {}, "right": {"text": "a"}}, ["#/left"]),
         ({"left": {"text": "a", "id": "b"}, "right": {"text": "a"}}, ["#/left"]),
+        ({"left": {"id": "b", "title": "B"}, "right": {"text": "a"}}, ["#/left"]),
         ({"left": {"text": ""}, "right": {"text": "a"}}, ["#/left/text"]),
         ({"left": {"text": "a"}, "right": {"text": " \n"}}, ["#/right/text"]),
         ({"left": {"text": ""}, "right": {"text": ""}}, ["#/left/text", "#/right/text"]),

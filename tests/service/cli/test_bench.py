@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -199,6 +200,11 @@ def check_result(result: dict[str, Any]) -> None:
     assert 0 <= pairs["HAN"]["against"]["accuracy"]["p"] <= 1
     assert len(result["retrieval"]["systems"]["HAN"]["by_seed"]) == 2
     assert result["retrieval"]["queries"] == 6
+    words = [
+        one.keys() - {"SMITH", "HAN", "ERNIE-Doc"}
+        for one in (pairs, result["retrieval"]["systems"])
+    ]
+    assert words == [{"BM25", "TF-IDF", "LSA"}] * 2
     assert result["speed"]["smith"]["ratio"] == 1
     assert all(one["milliseconds"] > 0 for one in result["speed"].values())
 
@@ -206,6 +212,7 @@ def check_result(result: dict[str, Any]) -> None:
 def check_table(printed: str) -> None:
     assert "36 steps of training steps for each model" in printed
     assert "| SMITH     |" in printed
+    assert re.search(r"\| BM25 +\|( +\|){6} \d\.", printed)
     assert "Wiki65K" in printed
     assert "longmatch create-checkpoint" in printed
 

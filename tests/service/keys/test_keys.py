@@ -64,6 +64,17 @@ def test_no_other_token_is_accepted(path: Path, change: object) -> None:
     assert KeyRing(path).find(change(token)) is None  # type: ignore[operator]
 
 
+def test_secrets_are_compared_in_constant_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, compared = add(path), []
+    monkeypatch.setattr(
+        "service.keys.api_key.hmac.compare_digest", lambda *given: bool(compared.append(given))
+    )
+    assert KeyRing(path).find(token) is None  # nothing else says that it is right
+    ((one, other),) = compared
+    assert one == other
+    assert len(one) == 64
+
+
 def test_a_secret_is_not_kept(path: Path) -> None:
     token = add(path)
     parts = split_token(token)

@@ -74,7 +74,7 @@ def assert_refused(response: Any, status: int, name: str) -> None:
 def every_request(client: Any) -> Iterator[tuple[str, str]]:
     """Yield method and path of every route, those of a collection also below its name."""
     names = {"{id:path}": "ants", "{id}": "x", "{name}": "x", "{collection}": "papers"}
-    for route in client.app.state.routes:
+    for route in client.app.router.routes:
         path = route.path
         for name, value in names.items():
             path = path.replace(name, value)

@@ -1,20 +1,23 @@
 """The OWASP API Security Top 10 (2023): an attack for each item, which its guard alone stops.
 
 Each attack is made twice: with its guard, where it is refused, and with the guard taken out, where
-it succeeds. So a guard that no longer decides anything is noticed. API10 (unsafe consumption of
-APIs) is about what Redis answers: tests/service/limits/test_without_redis.py plants values in it.
+it succeeds. So a guard that no longer decides anything is noticed.
 """
 
 import json
 import socket
 import time
+import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
+from starlette.responses import Response
+from starlette.routing import Route
 
 from index.directory.data_directory import KEY_FILE
 from service.api.app import check_exposure
@@ -28,6 +31,7 @@ from service.keys.key_file import KeyRing, change_keys
 from service.limits.rate_limit import LocalRateLimiter, client_name, rate_limit_status
 from service.settings import Settings
 from service.standing.targets import AllowedTargets
+from tests.tools.redis_server import RedisServer
 from tests.tools.service_fixtures import Client
 from tests.tools.webhook_receiver import Receiver
 
@@ -226,9 +230,40 @@ def test_api7_server_side_request_forgery(
     assert asked == []
 
 
+def undescribed(app: Any) -> set[str]:
+    """Return the paths that the OpenAPI document does not have."""
+    served = {route.path.replace(":path", "") for route in app.router.routes}
+    return served - set(app.openapi()["paths"])
+
+
 def test_api9_improper_inventory_management(make_client: MakeClient) -> None:
     """Every route is in the OpenAPI document, but those of the pages of the browser."""
     app = make_client().app
-    described = set(app.openapi()["paths"])
-    served = {route.path.replace(":path", "") for route in app.state.routes}
-    assert served - described == {"/", "/static", "/docs", "/openapi.json", "/docs/static"}
+    assert undescribed(app) == {"/", "/static", "/docs", "/openapi.json", "/docs/static"}
+    app.router.routes.append(Route("/v0/match", lambda _: Response()))
+    assert "/v0/match" in undescribed(app)
+
+
+def plant_a_vector(make_client: MakeClient, redis: RedisServer) -> bool:
+    """Put what overflows, with a right checksum, in place of vectors that Redis keeps."""
+    client = holding_a_secret(make_client, redis_url=redis.url)
+    text = {"text": "The board plans a merger."}
+    before = client.post("/match", json=text).json()["matches"]
+    for key in redis.client.keys("longmatch:block:*"):
+        content = np.full((len(redis.client.get(key)) - 4) // 4, 3e38, dtype="<f4").tobytes()
+        redis.client.set(key, content + zlib.crc32(content).to_bytes(4, "big"))
+    answer = client.post("/match", json=text)
+    return answer.status_code != OK or answer.json()["matches"] != before
+
+
+def test_api10_unsafe_consumption_of_apis(
+    make_client: MakeClient,
+    monkeypatch: pytest.MonkeyPatch,
+    redis_server: RedisServer,
+    tmp_path: Path,
+) -> None:
+    """What Redis answers is examined before it is used."""
+    assert not plant_a_vector(partial(make_client, data=tmp_path / "guarded"), redis_server)
+    redis_server.flush()
+    monkeypatch.setattr("service.workers.redis_block_cache._LARGEST", np.inf)
+    assert plant_a_vector(partial(make_client, data=tmp_path / "open"), redis_server)
