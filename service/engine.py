@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 
 from encoder.adapter import OpenAdapter, VectorSpace
 from encoder.checkpoint import Checkpoint
@@ -31,6 +32,8 @@ from service.limits.admission import Admission
 from service.limits.rate_limit import RateLimiter
 from service.limits.redis_client import RedisClient
 from service.metrics import CollectionMetrics, Metrics
+from service.searchers.pool import SearchProcesses
+from service.searchers.process import ServedDirectory
 from service.settings import Settings
 from service.standing.runner import StandingQueries
 from service.workers.encode_cache import EncodeCache
@@ -61,7 +64,8 @@ class Engine:
         files: reads files that clients send.
         exporter: the one thread that reads exports, so that they delay no search.
         readers: the threads that tokenise, compare and read the stores.
-        searchers: the threads that search.
+        searchers: the threads that search, or hand searches to `search_processes`.
+        search_processes: children of the server that search, if the settings ask for them.
         changer: the one thread that creates and removes collections.
         metrics: where everything is counted.
         collections: what is served.
@@ -83,6 +87,7 @@ class Engine:
     exporter: ThreadPoolExecutor
     readers: ThreadPoolExecutor
     searchers: ThreadPoolExecutor
+    search_processes: SearchProcesses | None
     changer: ThreadPoolExecutor
     metrics: Metrics
     collections: "Collections" = field(default_factory=lambda: Collections())
@@ -115,6 +120,7 @@ class Collection:
         metrics: where what belongs to it is counted; the rest is counted for all together.
         recall_monitor: the thread that measures recall and adapts nprobe.
         maintenance: the thread that keeps the index accurate and compact.
+        number: another one for each that is opened.
     """
 
     name: str
@@ -133,6 +139,12 @@ class Collection:
     metrics: CollectionMetrics
     recall_monitor: RecallMonitor
     maintenance: Maintenance
+    number: int = field(default_factory=count(1).__next__)
+
+    @property
+    def served(self) -> ServedDirectory:
+        """What search processes are asked about it by."""
+        return ServedDirectory(self.number, self.data, self.fusion, self.calibrator)
 
 
 @dataclass(frozen=True, slots=True)

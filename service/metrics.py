@@ -117,6 +117,9 @@ class Metrics:
     redis_errors: Counter
     cancelled: Counter
     slow_clients: Counter
+    search_processes: Gauge
+    search_process_ends: Counter
+    search_process_left: Counter
     reranked_pairs: Counter
     rerank_out_of_time: Counter
     jobs_unfinished: Gauge
@@ -221,6 +224,14 @@ def create_metrics() -> Metrics:
         ),
         slow_clients=counter(
             "slow_clients_total", "Clients disconnected because they read too slowly."
+        ),
+        search_processes=gauge("search_processes", "Search processes that can be asked."),
+        search_process_ends=counter(
+            "search_process_ends_total", "Search processes that ended and were started again."
+        ),
+        search_process_left=counter(
+            "search_process_left_total",
+            "Searches that threads of the server did, as no search process could.",
         ),
         reranked_pairs=counter("reranked_pairs_total", "Candidates that the reranker scored."),
         rerank_out_of_time=counter(

@@ -67,6 +67,14 @@ class Settings(VectorSettings, StoreSettings, AccessSettings, StandingSettings):
         ge=1,
         description="Encoder threads; by default, one for each usable core.",
     )
+    search_processes: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="Processes beside the server that search, each on one core at a time and with "
+        "an index in its own memory; 0: threads of the server search, of which one at a time "
+        "computes. Not with vectors in a Milvus, which searches by itself.",
+    )
     max_queue_tokens: int = Field(
         default=262_144,
         ge=1,
@@ -295,6 +303,15 @@ class Settings(VectorSettings, StoreSettings, AccessSettings, StandingSettings):
         if self.vectors != FAISS and self.index_precision not in (None, "fp32"):
             raise ValueError(
                 f"index_precision is {self.index_precision}, and Milvus holds vectors in fp32"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _processes_have_indexes(self) -> "Settings":
+        if self.vectors != FAISS and self.search_processes:
+            raise ValueError(
+                f"search_processes is {self.search_processes}, and vectors names a Milvus, which "
+                "searches by itself: search_processes must be 0"
             )
         return self
 

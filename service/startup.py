@@ -15,6 +15,7 @@ from service.limits.admission import Admission
 from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter
 from service.limits.redis_client import RedisClient
 from service.metrics import Metrics, create_metrics
+from service.searchers.pool import SearchProcesses
 from service.settings import Settings
 from service.threads import lower_priority
 from service.workers.block_cache import LruBlockCache
@@ -62,14 +63,19 @@ def open_engine(settings: Settings) -> Engine:
             exporter=ThreadPoolExecutor(1, "exporter", lower_priority),
             readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
             searchers=ThreadPoolExecutor(
-                search_threads(usable_cores()), "searcher", lower_priority
+                settings.search_processes or search_threads(usable_cores()),
+                "searcher",
+                lower_priority,
             ),
+            search_processes=_prepare_search_processes(settings, metrics, opened),
             # Of normal priority, which the threads of a new collection inherit.
             changer=ThreadPoolExecutor(1, "collections"),
             metrics=metrics,
         )
         opened.callback(close_collections, engine)
         open_collections(engine)
+        if engine.search_processes is not None:
+            engine.search_processes.start()
         metrics.build_info.labels(
             installed_version(), checkpoint.name, encoder.precision, encoder.provider
         ).set(1)
@@ -94,6 +100,8 @@ def close_engine(engine: Engine) -> None:
     engine.exporter.shutdown(cancel_futures=True)
     engine.readers.shutdown()
     engine.searchers.shutdown()
+    if engine.search_processes is not None:
+        engine.search_processes.close()
     for one in collections:
         close_collection(one)
 
@@ -125,6 +133,17 @@ def _check_queue(settings: Settings, checkpoint: Checkpoint) -> None:
             f"max_queue_tokens is {settings.max_queue_tokens}, but checkpoint {checkpoint.name} "
             f"reads documents of up to {longest} tokens: the queue must hold one of them"
         )
+
+
+def _prepare_search_processes(
+    settings: Settings, metrics: Metrics, opened: ExitStack
+) -> SearchProcesses | None:
+    """Prepare the search processes, if the settings ask for them; they are started later."""
+    if not settings.search_processes:
+        return None
+    processes = SearchProcesses(settings.search_processes, settings.index_precision, metrics)
+    opened.callback(processes.close)
+    return processes
 
 
 def _open_redis(settings: Settings, metrics: Metrics, opened: ExitStack) -> RedisClient | None:

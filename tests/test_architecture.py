@@ -80,6 +80,7 @@ ORDER: Mapping[str, Sequence[str]] = {
         "metrics settings web",
         "telemetry",
         "background feedback jobs keys limits threads",
+        "searchers",
         "files standing workers",
         "engine",
         "documents encode",
@@ -132,7 +133,8 @@ FACES: Mapping[str, str] = {
     "index.corpus": "demo file_reader json_lines reader remote sql",
     "index.corpus.formats": "content files html parquet titles",
     "index.directory": (
-        "backup backup_archive collections content_swap data_directory file_digest local_copy"
+        "backup backup_archive beside_writer collections content_swap data_directory file_digest "
+        "local_copy"
     ),
     "index.distributed": "cluster encoder_pool encoding_actor",
     "index.doctor": "copy_checks examine findings rebuild repair",
@@ -182,6 +184,7 @@ FACES: Mapping[str, str] = {
     "service.matching": (
         "compare examples feedback listening match pairs queries rerank retrieve standing"
     ),
+    "service.searchers": "pool process task",
     "service.standing": "doctor query runner signature targets",
     "service.telemetry": "logs stages",
     "service.web": "report search_page",

@@ -2,6 +2,7 @@
 
     python -m benchmarks.server.search
     python -m benchmarks.server.search --size 1000 --size 100000 --keep /large/disk
+    python -m benchmarks.server.search --search-processes 2
 
 Documents are `benchmarks.synthetic.articles`: about 2,500 words and 60 blocks each, put into
 the store without encoding. Each client has one connection and sends its next request when it has
@@ -9,7 +10,7 @@ the response to the last one. Queries are stored documents, by id or by their te
 server share the cores.
 
 All variants run in turns. Beside latencies, the table has the CPU time of the server for each
-answer, which other load on the machine affects less.
+answer, which other load on the machine affects less; that of search processes is part of it.
 """
 
 import http.client
@@ -50,6 +51,7 @@ CLIENTS = [1, 8, 64]
 ROUNDS, SECONDS = 3, 4.0
 TEXTS = 50  # other queries by text are these again
 TIMEOUT_SECONDS = 600
+START_SECONDS = 60
 WARM_UP = 3  # requests of each kind, which read what later ones find in memory
 MODES: dict[str, dict[str, object]] = {
     "hybrid": {"mode": "hybrid", "align": False},
@@ -80,13 +82,15 @@ class Round:
         answered: seconds of each answer.
         refused: number of other responses.
         seconds: that the round took.
-        processor: CPU seconds of the server.
+        processor: CPU seconds of the server and its search processes.
+        megabytes: memory that one of these shares with no other process; 0 without them.
     """
 
     answered: list[float]
     refused: int
     seconds: float
     processor: float
+    megabytes: float
 
 
 def main(
@@ -94,6 +98,7 @@ def main(
     clients: Annotated[list[int] | None, typer.Option(min=1, help="Repeatable.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Of each variant in a round.")] = SECONDS,
     checkpoint: Annotated[Path, typer.Option(help="Another one.")] = DEFAULT_CHECKPOINT,
+    search_processes: Annotated[int, typer.Option(min=0, help="Of the server.")] = 0,
     keep: Annotated[
         Path | None,
         typer.Option(help="Folder where data directories are kept, and used again by later runs."),
@@ -104,7 +109,9 @@ def main(
     sizes, at_a_time = size or SIZES, clients or CLIENTS
     with tempfile.TemporaryDirectory() as folder:
         results = {
-            str(one): measure(keep or Path(folder), one, opened, at_a_time, seconds)
+            str(one): measure(
+                keep or Path(folder), one, opened, at_a_time, seconds, search_processes
+            )
             for one in sizes
         }
     settings = {
@@ -114,6 +121,7 @@ def main(
         "rounds": ROUNDS,
         "checkpoint": opened.name,
         "threads": usable_cores(),
+        "search_processes": search_processes,
         "seed": SEED,
     }
     record = make_record("search", source, settings, results)
@@ -122,13 +130,20 @@ def main(
 
 
 def measure(
-    folder: Path, size: int, checkpoint: Checkpoint, clients: Sequence[int], seconds: float
+    folder: Path,
+    size: int,
+    checkpoint: Checkpoint,
+    clients: Sequence[int],
+    seconds: float,
+    search_processes: int = 0,
 ) -> dict[str, Any]:
     """Serve articles from a data directory in the folder, made unless it is there, and search."""
     path = articles_directory(folder, size, checkpoint)
     variants = [Variant(mode, "id", count) for count in clients for mode in MODES]
     variants += [Variant(mode, "text", clients[0]) for mode in MODES]
-    with started(path, checkpoint.directory) as server:
+    more = {"LONGMATCH_SEARCH_PROCESSES": str(search_processes)}
+    with started(path, checkpoint.directory, more) as server:
+        _wait_for_processes(server, search_processes)
         queries = {"id": _ids(size), "text": _texts()}
         for variant in variants:
             _ask(server, _bodies(variant, queries)[:WARM_UP])
@@ -172,7 +187,7 @@ def _runner(
 
     def run(number: int) -> Round:
         start = number * len(bodies) // ROUNDS  # another part of the queries in each round
-        before, began = processor_seconds(server.process.pid), time.perf_counter()
+        before, began = _processor_seconds(server), time.perf_counter()
         with ThreadPoolExecutor(variant.clients) as pool:
             asking = [
                 pool.submit(
@@ -189,7 +204,8 @@ def _runner(
             answered=[taken for status, taken in answers if status == 200],
             refused=sum(status != 200 for status, _ in answers),
             seconds=lasted,
-            processor=processor_seconds(server.process.pid) - before,
+            processor=_processor_seconds(server) - before,
+            megabytes=max(map(_own_megabytes, _children(server)), default=0.0),
         )
 
     return run
@@ -221,7 +237,38 @@ def _figures(rounds: Sequence[Round]) -> dict[str, Any]:
         "seconds_each": percentiles(answered),
         "answers_a_second": asdict(spread([len(one.answered) / one.seconds for one in rounds])),
         "processor_seconds_each": sum(one.processor for one in rounds) / len(answered),
+        "search_process_megabytes": max(one.megabytes for one in rounds),
     }
+
+
+def _wait_for_processes(server: Server, number: int) -> None:
+    """Wait until so many search processes can be asked.
+
+    Raises:
+        RuntimeError: they cannot, after a minute.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while server.metrics()["longmatch_search_processes"] < number:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"there are no {number} search processes")
+        time.sleep(0.05)
+
+
+def _children(server: Server) -> list[int]:
+    """Return the search processes of a server; it has no other children here."""
+    tasks = Path(f"/proc/{server.process.pid}/task")
+    return [int(one) for each in tasks.glob("*/children") for one in each.read_text().split()]
+
+
+def _processor_seconds(server: Server) -> float:
+    return sum(map(processor_seconds, [server.process.pid, *_children(server)]))
+
+
+def _own_megabytes(pid: int) -> float:
+    """Return the memory that a process shares with no other one."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    own = (line.split() for line in lines if line.startswith("Private_"))
+    return sum(int(kilobytes) for _, kilobytes, _ in own) / 1024
 
 
 def table(record: Mapping[str, Any]) -> str:
@@ -239,7 +286,9 @@ def table(record: Mapping[str, Any]) -> str:
             ]
             for name, one in variants.items()
         ]
-        tables.append(f"{int(size):,} documents\n\n{markdown_table(header, rows)}")
+        megabytes = max(one.get("search_process_megabytes", 0.0) for one in variants.values())
+        beside = f"; a search process has {megabytes:.0f} MiB of its own" if megabytes else ""
+        tables.append(f"{int(size):,} documents{beside}\n\n{markdown_table(header, rows)}")
     return "\n\n".join(tables)
 
 

@@ -19,6 +19,7 @@ from encoder.arrays import Float32, Int64
 from encoder.terms.title_matcher import TitleMatcher
 from index.errors import SnapshotError, StoreError
 from index.id_set import IdSet
+from index.lexical.frequencies import Frequencies
 from index.lexical.scoring import (
     LexicalQuery,
     QueryTerms,
@@ -175,6 +176,15 @@ class LexicalIndex:
     def making(self) -> bool:
         """Whether the searchable copy is still being made: a search would wait for it."""
         return self._copy.making
+
+    @property
+    def frequencies(self) -> Frequencies:
+        """The document frequencies by which norms of documents are computed now."""
+        return self._copy.frequencies
+
+    def use_frequencies(self, frequencies: Frequencies) -> None:
+        """Compute norms by those of another process, as it does, until too much has changed."""
+        self._copy.use_frequencies(frequencies)
 
     def make_in_background(self) -> None:
         """Begin to open the searchable copy, or to make it from the tables, in a thread."""

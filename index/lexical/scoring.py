@@ -309,31 +309,32 @@ def shared_terms(
 ) -> Iterator[list[tuple[int, float]]]:
     """Yield, for each document, the terms that add most to its score, as shares of the whole.
 
-    The weights of all shared terms of a document, not only of the returned ones, sum to 1.
+    The weights of all shared terms of a document, not only of the returned ones, sum to 1. Of terms
+    that add as much, those that weigh more in the query come first.
 
     Yields:
         Term ids and weights.
     """
     shared, asked = _shared(query.term_ids, documents.term_ids)
     parts = (query.weights * query.idf).take(asked) * np.sqrt(documents.counts[shared])
-    term_ids = documents.term_ids[shared]
-    bounds = np.append(0, np.searchsorted(shared, documents.ends)).tolist()
-    for begin, end in pairwise(bounds):
+    ends = np.searchsorted(shared, documents.ends)
+    bounds = [0, *ends.tolist()]
+    wholes, least = np.zeros(len(ends)), np.zeros(len(ends), dtype=np.float32)
+    for row, (begin, end) in enumerate(pairwise(bounds)):
         own = parts[begin:end]
-        whole = float(own.sum())
-        best = _greatest(own, asked[begin:end], limit)
-        best = best[own[best] > 0]
-        weights = own[best].astype(np.float64) / whole
-        yield list(zip(term_ids[begin + best].tolist(), weights.tolist(), strict=True))
-
-
-def _greatest(values: Float32, positions: Int64, limit: int) -> Int64:
-    """Return the rows [limit] of the greatest values, of equal ones those of lower positions."""
-    rows = np.arange(len(values))
-    if len(values) > limit:  # sorting all of them takes several times as long
-        least = np.partition(values, len(values) - limit)[len(values) - limit]
-        rows = np.flatnonzero(values >= least)
-    return rows[np.lexsort((positions[rows], -values[rows]))][:limit]
+        wholes[row] = own.sum()
+        if len(own) > limit:  # sorting all of them takes several times as long
+            least[row] = np.partition(own, len(own) - limit)[len(own) - limit]
+    document = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+    chosen = np.flatnonzero((parts >= least.take(document)) & (parts > 0))
+    document = document.take(chosen)
+    order = np.lexsort((asked.take(chosen), -parts.take(chosen), document))
+    chosen, document = chosen.take(order), document.take(order)
+    weights = (parts.take(chosen).astype(np.float64) / wholes.take(document)).tolist()
+    term_ids = documents.term_ids[shared.take(chosen)].tolist()
+    for begin, end in pairwise(np.searchsorted(document, np.arange(len(ends) + 1)).tolist()):
+        best = slice(begin, min(end, begin + limit))
+        yield list(zip(term_ids[best], weights[best], strict=True))
 
 
 def sums_between(values: Float32, ends: Int64) -> Float64:

@@ -112,6 +112,17 @@ class SegmentedIndex:
         with self._updating:
             self._catch_up()
 
+    @property
+    def frequencies(self) -> Frequencies:
+        """Those by which norms are computed in the view that was read last."""
+        return self._view.frequencies
+
+    def use_frequencies(self, frequencies: Frequencies) -> None:
+        """Compute norms by frequencies that another process chose for the same tables."""
+        with self._updating:
+            segments = tuple(_outdated(self._view.segments))
+            self._view = replace(self._view, segments=segments, frequencies=frequencies)
+
     def unpublished(self) -> int:
         """Count the changes that opening the store would have to read from the tables."""
         return max(0, self._view.changes - self._published)
@@ -178,8 +189,11 @@ class SegmentedIndex:
             connection.set_progress_handler(self._stopping.is_set, _STEPS_BETWEEN_LOOKS)
             try:
                 view = _follow(connection, view)
+                if not view.is_whole and self._opened:
+                    # The tables have forgotten removals that it did not know, which the process
+                    # that forgot them has published.
+                    view = _follow(connection, self._load(now))
                 if not view.is_whole:
-                    # The tables have forgotten removals that it did not know.
                     view = _follow(connection, _empty(now.identity))
             except BaseException:
                 self._opened = False  # the term counts were changed in part

@@ -316,6 +316,8 @@ def scores_of(
 def _read_terms(data: DataDirectory, query: EncodedQuery) -> LexicalQuery:
     """Return the terms of a query, which are stored where the query is."""
     words = data.store.lexical
+    if query.terms is not None:
+        return query.terms
     if query.vector_id != NO_VECTOR:
         return words.read_stored(query.vector_id)
     return words.read(query.text, title=query.title)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from encoder.arrays import Float32
-from index.lexical.scoring import TermWeight
+from index.lexical.scoring import LexicalQuery, TermWeight
 from index.store.filters import Filter
 from index.vectors.vector_index import NO_VECTOR
 
@@ -24,6 +24,7 @@ class EncodedQuery:
         title: of the text, if it has one.
         blocks: Float32[S, H], its block vectors; not needed of a stored document.
         vector_id: of a stored document, which is left out of its own matches.
+        terms: of the text, if they were read before; the text is then not read.
     """
 
     text: str
@@ -31,6 +32,7 @@ class EncodedQuery:
     title: str = ""
     blocks: Float32 | None = None
     vector_id: int = NO_VECTOR
+    terms: LexicalQuery | None = None
 
 
 @dataclass(frozen=True, slots=True)

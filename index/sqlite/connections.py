@@ -74,6 +74,7 @@ class SQLiteConnections:
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         self._writer = None
+        self._watching: sqlite3.Connection | None = None  # of `data_version`
         self._alone = False  # the writer also reads
         self._failure: StorageError | None = None
         self._lost: StorageError | None = None  # why there is no file
@@ -136,6 +137,19 @@ class SQLiteConnections:
             self._give_back(connection)
             return tuple(row)
 
+    def data_version(self) -> int:
+        """Return a number that is another one after another process has written.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with translated_errors(self._path), self._pool_lock:
+            if self._closed:
+                raise StoreError(f"{self._path}: the store is closed")
+            if self._watching is None:  # SQLite compares with what the same connection saw last
+                self._watching = open_reader(self._path)
+            return int(self._watching.execute("PRAGMA data_version").fetchone()[0])
+
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Lend the write connection inside a transaction: committed and durable, or undone."""
@@ -190,8 +204,9 @@ class SQLiteConnections:
             self._closed = True
             while self._idle:
                 self._idle.pop().close()
-            if self._writer is not None:
-                self._writer.close()
+            for one in (self._writer, self._watching):
+                if one is not None:
+                    one.close()
 
     def _borrow(self) -> sqlite3.Connection:
         with self._pool_lock:

@@ -43,6 +43,9 @@ SELECT vector_id, summary, details, vector, blocks
 FROM checksums WHERE vector_id IN (SELECT value FROM json_each(?))"""
 
 
+_encode = json.JSONEncoder(default=repr).encode  # `json.dumps` would make another each time
+
+
 @dataclass(frozen=True, slots=True)
 class Checksums:
     """The checksums of one document."""
@@ -155,7 +158,7 @@ def unsound_row(row: DocumentRow, checksums: Mapping[int, Checksums]) -> bool:
 
 
 def _of_values(values: Sequence[Any]) -> int:
-    return crc32(json.dumps(list(values), default=repr).encode())
+    return crc32(_encode(list(values)).encode())
 
 
 def _as_bytes(value: object) -> bytes:

@@ -40,6 +40,11 @@ class DamageLog:
         """Return whether the document of a vector id is known to be damaged."""
         return vector_id in self._known
 
+    def parts(self) -> set[tuple[int, str]]:
+        """Return what is known: vector ids, each with a part that is damaged."""
+        with self._lock:
+            return {(one, part) for one, parts in self._known.items() for part in parts}
+
     def without(
         self, rows: Sequence[tuple[Any, ...]], damaged: Iterable[int], part: str, *, skip: bool
     ) -> Sequence[tuple[Any, ...]]:

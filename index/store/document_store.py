@@ -103,8 +103,7 @@ class SQLiteDocumentStore:
         self.damage = DamageLog(self._ids_of, path)
         self.pages = DocumentPages(self._connections, path, self.damage)
         self.maintenance = MaintenanceState(self._connections, path)
-        # What another process writes is only seen where nothing is cached.
-        self._selections = Selections(self._connections, cached=not read_only)
+        self._selections = Selections(self._connections, read_only=read_only)
         try:
             with self._connections.reading() as connection:
                 check_is_ours(connection, path, fingerprint, dimension)

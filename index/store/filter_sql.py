@@ -63,15 +63,20 @@ class SelectionCache:
 class Selections:
     """The selections of an open store. Safe to use from many threads."""
 
-    def __init__(self, connections: SQLiteConnections, *, cached: bool) -> None:
-        """Use the connections of a store; keep selections where `cached`, until `changed`."""
+    def __init__(self, connections: SQLiteConnections, *, read_only: bool) -> None:
+        """Use the connections of a store; keep selections until `changed`.
+
+        Where they are `read_only`, another process writes: each look finds out whether it has.
+        """
         self._connections = connections
-        self._cache = SelectionCache() if cached else None
+        self._read_only = read_only
+        self._looking = threading.Lock()
+        self._seen = -1  # data version of the store
+        self._cache = SelectionCache()
 
     def changed(self) -> None:
         """Forget what is cached; call it after a change is durable, before it is acknowledged."""
-        if self._cache is not None:
-            self._cache.changed()
+        self._cache.changed()
 
     def select(self, where: Filter | None, without: Sequence[str]) -> IdSet:
         """Return the vectors of the documents for which a filter holds, without some documents.
@@ -79,15 +84,22 @@ class Selections:
         Raises:
             StoreError: the file cannot be read.
         """
+        if self._read_only:
+            self._look()
         excluded = document_id_list(without)
-        if self._cache is None:
-            return self._read(where, excluded)
         key = repr((where, excluded))  # not the filter itself: 1 equals true in Python
         state, selection = self._cache.find(key)
         if selection is None:
             selection = self._read(where, excluded)
             self._cache.keep(key, state, selection)
         return selection
+
+    def _look(self) -> None:
+        with self._looking:
+            seen = self._connections.data_version()
+            if seen != self._seen:
+                self._seen = seen
+                self._cache.changed()
 
     def _read(self, where: Filter | None, excluded: str) -> IdSet:
         with self._connections.reading() as connection:

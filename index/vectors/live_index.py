@@ -302,7 +302,7 @@ class LiveIndex:
             VectorEngineError: the engine failed.
         """
         try:
-            self._load_snapshot()
+            self.load_snapshot()
         except SnapshotError as error:
             # A process that reads may do without what another one has published for itself.
             expected = self._read_only and self._backend is EXACT
@@ -322,7 +322,7 @@ class LiveIndex:
             if not self._read_only:
                 drop_others(self._backend, self._root, self._live.index)
 
-    def _load_snapshot(self) -> None:
+    def load_snapshot(self) -> None:
         """Replace this index by the current snapshot and replay the changes of the store since.
 
         Raises:

@@ -94,6 +94,8 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             data.store.log.last_vector_id,
         )
         jobs.start(partial(run_job, collection))
+        if engine.search_processes is not None:
+            engine.search_processes.add(collection.served)
         opened.pop_all()
     return collection
 
@@ -114,6 +116,8 @@ def close_collection(collection: Collection) -> None:
     collection.recall_monitor.close()
     collection.maintenance.close()
     collection.feedback.close()
+    if collection.engine.search_processes is not None:
+        collection.engine.search_processes.forget(collection.number)
     collection.data.close()
 
 

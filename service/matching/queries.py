@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from encoder.arrays import Float32
 from encoder.comparison.section_scores import SectionReader
 from encoder.comparison.text import ComparableText, prepare_text
 from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory
+from index.store.records import StoredDocument
 from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Collection
 from service.errors import DocumentNotFoundError
@@ -71,17 +73,22 @@ def find_stored(
     vector_ids = [document.vector_id for document in documents.values()]
     vectors = dict(zip(*data.store.vectors(vector_ids, skip_damaged=skip_damaged), strict=True))
     return {
-        name: EncodedText(
-            text=found.document.text,
-            title=found.document.title,
-            vector=vectors[found.vector_id],
-            receipt=found.receipt,
-            document_id=name,
-            vector_id=found.vector_id,
-        )
+        name: stored_text(found, vectors[found.vector_id])
         for name, found in documents.items()
         if found.vector_id in vectors
     }
+
+
+def stored_text(stored: StoredDocument, vector: Float32) -> EncodedText:
+    """Return a stored document with its vector Float32[dimension], without block vectors."""
+    return EncodedText(
+        text=stored.document.text,
+        title=stored.document.title,
+        vector=vector,
+        receipt=stored.receipt,
+        document_id=stored.document.id,
+        vector_id=stored.vector_id,
+    )
 
 
 def add_stored_blocks(data: DataDirectory, texts: Sequence[EncodedText]) -> list[EncodedText]:

@@ -1,27 +1,26 @@
-"""Retrieval: the search, run in reader threads and measured."""
+"""Retrieval: the search, run in search processes or threads, and measured."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 
+from encoder.arrays import Float32
 from encoder.blocks import Receipt
-from index.id_set import IdSet
 from index.search.records import (
     AlignmentReceipt,
     EncodedQuery,
     Examples,
     Hit,
     Mode,
-    SearchAnswer,
     SearchOptions,
 )
-from index.search.search import search, select_documents, selects
+from index.search.search import selects
 from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText
 from service.engine import Collection
 from service.matching.compare import Explanation
-from service.matching.queries import StoredQuery, find_all_stored
+from service.matching.queries import StoredQuery, stored_text
 from service.metrics import Stage
+from service.searchers.task import Outcome, Task, perform
 from service.telemetry.stages import observe_stage
 from service.threads import run_in
 from service.workers.rerank_pool import RerankReceipt
@@ -64,17 +63,13 @@ async def retrieve(
         StoreError: the store cannot be read.
     """
     searchers = collection.engine.searchers
-    among, seconds = await _selected(collection, options)
-    return [
-        await run_in(searchers, _search, collection, query, options, among, seconds)
-        for query in queries
-    ]
+    return [await run_in(searchers, _search, collection, query, options) for query in queries]
 
 
 async def retrieve_stored(
     collection: Collection, query: StoredQuery, options: SearchOptions
 ) -> tuple[EncodedText, Matches]:
-    """Find the documents that match a stored one, which is read by the thread that searches.
+    """Find the documents that match a stored one, which is read where the search is done.
 
     To hand it from one thread to another would take as long as to read it.
 
@@ -86,13 +81,7 @@ async def retrieve_stored(
         DamagedDocumentError: it is damaged.
         StoreError: the store cannot be read.
     """
-    among, seconds = await _selected(collection, options)
-
-    def find() -> tuple[EncodedText, Matches]:
-        (text,) = find_all_stored(collection.data, [query])
-        return text, _search(collection, text, options, among, seconds)
-
-    return await run_in(collection.engine.searchers, find)
+    return await run_in(collection.engine.searchers, _search_stored, collection, query, options)
 
 
 async def retrieve_by_examples(
@@ -107,43 +96,24 @@ async def retrieve_by_examples(
         StoreError: the store cannot be read.
     """
     searchers = collection.engine.searchers
-    among, seconds = await _selected(collection, options)
-    return await run_in(
-        searchers, _search_by_examples, collection, like, unlike, options, among, seconds
-    )
+    return await run_in(searchers, _search_by_examples, collection, like, unlike, options)
 
 
-async def _selected(
-    collection: Collection, options: SearchOptions
-) -> tuple[IdSet | None, dict[Stage, float]]:
-    if not selects(options):
-        return None, {}
-    return await run_in(collection.engine.searchers, _select, collection, options)
-
-
-def _select(
-    collection: Collection, options: SearchOptions
-) -> tuple[IdSet | None, dict[Stage, float]]:
-    """Return the documents that filters let through, and the time it took."""
-    started = time.perf_counter()
-    among = select_documents(collection.data, options)
-    seconds: dict[Stage, float] = {"filter": time.perf_counter() - started}
-    _observe(collection, seconds)
-    return among, seconds
-
-
-def _search(
-    collection: Collection,
-    text: EncodedText,
-    options: SearchOptions,
-    among: IdSet | None,
-    selecting: Mapping[Stage, float],
-) -> Matches:
+def _search(collection: Collection, text: EncodedText, options: SearchOptions) -> Matches:
     query = _to_query(text)
-    answer = _find(collection, query, options, among)
-    if among is None and options.mode != "lexical":  # recall is measured without filters
-        collection.recall_monitor.offer(query.vector, stored=query.vector_id != NO_VECTOR)
-    return _to_matches(answer, text.receipt, {**text.seconds, **selecting})
+    outcome = _perform(collection, Task(query, options))
+    _offer(collection, query.vector, options, stored=query.vector_id != NO_VECTOR)
+    return _to_matches(outcome, text.receipt, text.seconds)
+
+
+def _search_stored(
+    collection: Collection, query: StoredQuery, options: SearchOptions
+) -> tuple[EncodedText, Matches]:
+    outcome = _perform(collection, Task(query.document_id, options, query.pointer))
+    (found,) = outcome.stored
+    text = stored_text(found.document, found.vector)
+    _offer(collection, text.vector, options, stored=True)
+    return text, _to_matches(outcome, text.receipt, {})
 
 
 def _search_by_examples(
@@ -151,16 +121,13 @@ def _search_by_examples(
     like: Sequence[EncodedText],
     unlike: Sequence[EncodedText],
     options: SearchOptions,
-    among: IdSet | None,
-    selecting: Mapping[Stage, float],
 ) -> Matches:
     examples = Examples(tuple(map(_to_query, like)), tuple(map(_to_query, unlike)))
     texts = [*like, *unlike]
     receipt = Receipt(*map(sum, zip(*(astuple(one.receipt) for one in texts), strict=True)))
     stages = {stage for one in texts for stage in one.seconds}
     encoding = {one: max(text.seconds.get(one, 0.0) for text in texts) for one in stages}
-    answer = _find(collection, examples, options, among)
-    return _to_matches(answer, receipt, {**encoding, **selecting})
+    return _to_matches(_perform(collection, Task(examples, options)), receipt, encoding)
 
 
 def _to_query(text: EncodedText) -> EncodedQuery:
@@ -168,38 +135,39 @@ def _to_query(text: EncodedText) -> EncodedQuery:
     return EncodedQuery(text.text, text.vector, text.title, blocks, text.vector_id)
 
 
-def _find(
-    collection: Collection,
-    query: EncodedQuery | Examples,
-    options: SearchOptions,
-    among: IdSet | None,
-) -> SearchAnswer:
-    answer = search(
-        collection.data,
-        query,
-        options,
-        fusion=collection.fusion,
-        calibrator=collection.calibrator,
-        among=among,
-    )
-    _observe(collection, dict(answer.seconds.items()))
-    return answer
+def _perform(collection: Collection, task: Task) -> Outcome:
+    """Search in a process, or in this thread where there is none that can; count the stages.
+
+    Raises:
+        DocumentNotFoundError: the stored document does not exist.
+        StoreError: the store cannot be read.
+    """
+    processes, served = collection.engine.search_processes, collection.served
+    outcome = None if processes is None else processes.search(served, task)
+    if outcome is None:
+        outcome = perform(served.data, task, fusion=served.fusion, calibrator=served.calibrator)
+    for stage, duration in outcome.seconds.items():
+        observe_stage(collection.engine.metrics, stage, duration)
+    return outcome
 
 
-def _to_matches(answer: SearchAnswer, receipt: Receipt, before: Mapping[Stage, float]) -> Matches:
+def _offer(
+    collection: Collection, vector: Float32, options: SearchOptions, *, stored: bool
+) -> None:
+    """Let the recall of a search be measured, which is done without filters."""
+    if not selects(options) and options.mode != "lexical":
+        collection.recall_monitor.offer(vector, stored=stored)
+
+
+def _to_matches(outcome: Outcome, receipt: Receipt, before: Mapping[Stage, float]) -> Matches:
     """Return the answer to a query, given what was read of it and the time of earlier stages."""
-    seconds: dict[Stage, float] = dict(answer.seconds.items())
+    answer = outcome.answer
     return Matches(
         matches=answer.hits,
         receipt=receipt,
-        seconds={**before, **seconds},
+        seconds={**before, **outcome.seconds},
         generation=answer.generation,
         sequence=answer.sequence,
         scored_as=answer.scored_as,
         alignment=answer.alignment,
     )
-
-
-def _observe(collection: Collection, seconds: Mapping[Stage, float]) -> None:
-    for stage, duration in seconds.items():
-        observe_stage(collection.engine.metrics, stage, duration)

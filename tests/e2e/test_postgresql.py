@@ -59,9 +59,12 @@ def test_what_one_server_stores_the_other_finds_at_once(
     shared = {"store": postgresql_server.url, "store_schema": f"e{uuid4().hex}", **STORE}
     with ExitStack() as servers:
         one, other = (
-            servers.enter_context(serve(tmp_path / name, tiny_checkpoint, **shared))
-            for name in ("one", "other")
+            servers.enter_context(
+                serve(tmp_path / name, tiny_checkpoint, search_processes=number, **shared)
+            )
+            for number, name in enumerate(("one", "other"))
         )
+        wait_for_metric(other, "longmatch_search_processes", 1)
         for writer, reader in ((one, other), (other, one)):
             assert index(writer, TEXTS) == 200
             for mode in MODES:
@@ -79,6 +82,7 @@ def test_what_one_server_stores_the_other_finds_at_once(
             for name in ("copy", *TEXTS):
                 assert writer.request("DELETE", f"/documents/{name}")[0] == 204
                 assert name not in match(reader, TEXTS.get(name, TEXTS["ice"]))
+        wait_for_metric(other, "longmatch_search_process_left_total", 0)
         verdict = {"query": {"text": TEXTS["ants"]}, "match": "ants", "grade": 3}
         assert index(one, TEXTS) == 200
         query = {"text": TEXTS["ants"], "min_score": 0.5}
@@ -90,6 +94,13 @@ def test_what_one_server_stores_the_other_finds_at_once(
             status, refused = one.request(method, path, body)
             assert (status, setting in refused["detail"]) == (409, True), refused
             assert refused["type"].startswith("/problems/")
+
+
+def wait_for_metric(server: Server, name: str, value: float, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while f"{name} {value:.1f}" not in server.request("GET", "/metrics")[1].decode().splitlines():
+        assert time.monotonic() < deadline, f"{name} is not {value}"
+        time.sleep(0.05)
 
 
 def test_a_database_that_is_killed_makes_servers_unready_until_it_is_back(

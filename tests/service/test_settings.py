@@ -87,6 +87,8 @@ def test_the_engine_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings(index_precision="fp32").milvus is not None
     with pytest.raises(ValidationError, match="Milvus holds vectors in fp32"):
         Settings(index_precision="int8")
+    with pytest.raises(ValidationError, match=r"search_processes is 2, and vectors names a Milvus"):
+        Settings(search_processes=2)
     with pytest.raises(ValidationError, match="none of the forms"):
         Settings(vectors="redis://host")
     assert not address.words

@@ -1,0 +1,156 @@
+"""A search process: messages in, replies out, until the server closes its end or is gone."""
+
+import logging
+import os
+import signal
+import socket
+import sys
+import traceback
+from dataclasses import dataclass, field, replace
+
+from index.directory.beside_writer import follow_vectors, follow_words, open_beside_writer
+from index.directory.data_directory import DataDirectory
+from index.errors import IndexingError
+from service.errors import ServiceError
+from service.searchers.protocol import (
+    Begin,
+    Channel,
+    Close,
+    Failure,
+    Message,
+    Note,
+    Opening,
+    Reply,
+    Search,
+)
+from service.searchers.task import perform
+from service.threads import cap_malloc_threshold, lower_priority
+
+# The server logs damage itself when it hears of it.
+_LOGGED_THERE = "index.store.damage"
+
+
+@dataclass(slots=True)
+class _Opened:
+    """An open data directory, and the damage in it that was reported."""
+
+    opening: Opening
+    data: DataDirectory
+    reported: set[tuple[int, str]] = field(default_factory=set)
+
+    def damaged(self) -> tuple[tuple[int, str], ...]:
+        """Return the damage that was found since the last call."""
+        if not len(self.data.store.damage):
+            return ()
+        new = self.data.store.damage.parts() - self.reported
+        self.reported |= new
+        return tuple(sorted(new))
+
+
+class Searcher:
+    """Answers messages, one at a time."""
+
+    def __init__(self) -> None:
+        """Have no data directory open yet."""
+        self._opened: dict[int, _Opened] = {}
+
+    def answer(self, message: Message) -> Reply:
+        """Do what a message asks for."""
+        if isinstance(message, Begin):
+            for opening in message.openings:
+                self._open(opening)
+            return Reply()
+        if isinstance(message, Close):
+            closed = self._opened.pop(message.number, None)
+            if closed is not None:
+                closed.data.close()
+            return Reply()
+        return self._search(message)
+
+    def _open(self, opening: Opening) -> str | None:
+        """Open a data directory, or change its scores; return why that is not possible."""
+        if opening.number in self._opened:
+            self._opened[opening.number].opening = opening
+            return None
+        try:
+            data = open_beside_writer(
+                opening.path,
+                fingerprint=opening.fingerprint,
+                dimension=opening.dimension,
+                index_precision=opening.precision,
+            )
+        except IndexingError as error:
+            return str(error)
+        self._opened[opening.number] = _Opened(opening, data)
+        return None
+
+    def _search(self, message: Search) -> Reply:
+        problem = None if message.opening is None else self._open(message.opening)
+        opened = self._opened.get(message.number)
+        if opened is None:
+            return Reply(left=problem or "it is not open")
+        try:
+            if not follow_vectors(opened.data, message.position):
+                return Reply(left="the index of the server cannot be read")
+            if message.task.options.mode != "semantic" and not follow_words(
+                opened.data, message.position, message.frequencies
+            ):
+                return Reply(asks=True)
+        except IndexingError as error:  # the server need not read what it has in memory
+            return Reply(left=str(error))
+        outcome, failure = None, None
+        try:
+            scoring = opened.opening
+            outcome = perform(
+                opened.data, message.task, fusion=scoring.fusion, calibrator=scoring.calibrator
+            )
+        except (IndexingError, ServiceError, ValueError) as error:
+            failure = Failure.of(error)
+        return Reply(outcome, failure, damaged=opened.damaged())
+
+
+class _Notes(logging.Handler):
+    """Keeps what is logged, for the next reply."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: list[Note] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name != _LOGGED_THERE:
+            self._kept.append(Note(record.name, record.levelno, record.getMessage()))
+
+    def take(self) -> tuple[Note, ...]:
+        """Return what was kept since the last call."""
+        kept, self._kept = self._kept, []
+        return tuple(kept)
+
+
+def main(descriptor: int) -> None:
+    """Answer the messages of the server until its end is closed.
+
+    Args:
+        descriptor: of the socket.
+    """
+    # The server decides when this process ends, also where a signal reaches all processes.
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, signal.SIG_IGN)
+    cap_malloc_threshold()
+    lower_priority()
+    notes = _Notes()
+    logging.getLogger().addHandler(notes)
+    logging.getLogger().setLevel(logging.INFO)
+    channel, searcher = Channel(socket.socket(fileno=descriptor)), Searcher()
+    try:
+        while True:
+            message = channel.receive()
+            try:
+                reply = searcher.answer(message)
+            except Exception:  # the server does the search itself, and starts another process
+                logging.getLogger(__name__).critical("%s", traceback.format_exc())
+                channel.send(Reply(left="it failed", notes=notes.take()))
+                sys.stderr.flush()
+                os._exit(1)
+            channel.send(replace(reply, notes=notes.take()))
+    except (EOFError, OSError):  # the server has closed its end, or was killed
+        return

@@ -1,0 +1,205 @@
+"""What the server and a search process say to each other, over a pair of sockets.
+
+Only a process that the server itself has started has the other end, so both may trust what they
+read: objects travel as pickles.
+"""
+
+import copyreg
+import pickle
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from io import BytesIO
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from index.directory.beside_writer import Position
+from index.lexical.frequencies import Frequencies
+from index.lexical.scoring import TermWeight
+from index.search.calibrator import ScoreCalibrator
+from index.search.fusion import LinearFusion
+from index.search.records import Hit
+from index.vectors.vector_index import Precision
+from service.searchers.task import Outcome, Task
+
+_LENGTH_BYTES = 8
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A data directory that a search process opens, with what its scores are made by.
+
+    Attributes:
+        number: which messages call it by.
+        path: of it.
+        fingerprint: of its vectors.
+        dimension: of its vectors.
+        precision: of its index, as of `open_data_directory`.
+        fusion: joins its scores of vectors and words.
+        calibrator: turns scores into probabilities.
+    """
+
+    number: int
+    path: Path
+    fingerprint: str
+    dimension: int
+    precision: Precision | None
+    fusion: LinearFusion
+    calibrator: ScoreCalibrator
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The first message to a process: open these, and say when they are open."""
+
+    openings: tuple[Opening, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Search a data directory, which is opened first where `opening` says how.
+
+    Attributes:
+        number: of the data directory.
+        position: what the search must see.
+        task: what to do.
+        opening: of a data directory that the process does not know.
+        frequencies: of the server, if the process has asked for them.
+    """
+
+    number: int
+    position: Position
+    task: Task
+    opening: Opening | None = None
+    frequencies: Frequencies | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close a data directory, if it is open."""
+
+    number: int
+
+
+Message = Begin | Search | Close
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for the log of the server."""
+
+    logger: str
+    level: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error that the search ended with; errors are not pickled, as their `__init__` differ."""
+
+    kind: type[Exception]
+    arguments: tuple[Any, ...]
+    attributes: dict[str, Any]
+
+    @classmethod
+    def of(cls, error: Exception) -> "Failure":
+        """Take an error apart."""
+        return cls(type(error), error.args, vars(error).copy())
+
+    def error(self) -> Exception:
+        """Return the same error."""
+        error = self.kind.__new__(self.kind, *self.arguments)
+        error.__dict__.update(self.attributes)
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a message came to.
+
+    Attributes:
+        outcome: of a search; None for other messages, and after a failure.
+        failure: the error that the search ended with.
+        left: why the search was not done, and is left to the server.
+        asks: whether the search has to be sent again with the frequencies of the server.
+        damaged: vector ids of documents that were found to be damaged since the last reply, and
+            in what part.
+        notes: for the log.
+    """
+
+    outcome: Outcome | None = None
+    failure: Failure | None = None
+    left: str | None = None
+    asks: bool = False
+    damaged: tuple[tuple[int, str], ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+def _term(one: TermWeight) -> tuple[type, tuple[Any, ...]]:
+    return TermWeight, (one.term, one.weight)
+
+
+def _hit(one: Hit) -> tuple[type, tuple[Any, ...]]:
+    return Hit, _HIT_FIELDS(one)
+
+
+# A hundred of these are in an answer, and what dataclasses do by default takes the server as long
+# as the rest of a request.
+_HIT_FIELDS = attrgetter(*(one.name for one in fields(Hit)))
+_REDUCERS: dict[type, Callable[[Any], Any]] = {
+    **copyreg.dispatch_table,
+    TermWeight: _term,
+    Hit: _hit,
+}
+
+
+def _pickled(message: object) -> memoryview:
+    buffer = BytesIO()
+    pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = _REDUCERS
+    pickler.dump(message)
+    return buffer.getbuffer()
+
+
+class Channel:
+    """One end of the pair. One thread at a time uses it."""
+
+    def __init__(self, own: socket.socket) -> None:
+        """Take over a socket."""
+        self._socket = own
+
+    def send(self, message: object, seconds: float | None = None) -> None:
+        """Send an object.
+
+        Raises:
+            OSError: the other side is gone, or does not read for so many seconds.
+        """
+        data = _pickled(message)
+        self._socket.settimeout(seconds)
+        self._socket.sendall(b"".join((len(data).to_bytes(_LENGTH_BYTES, "big"), data)))
+
+    def receive(self, seconds: float | None = None) -> Any:
+        """Wait for an object.
+
+        Raises:
+            EOFError: the other side is gone.
+            OSError: so, too, or nothing came for so many seconds.
+        """
+        self._socket.settimeout(seconds)
+        size = int.from_bytes(self._read(_LENGTH_BYTES), "big")
+        return pickle.loads(self._read(size))  # noqa: S301 - our own process wrote it
+
+    def close(self) -> None:
+        """Close it; the other side reads the end."""
+        self._socket.close()
+
+    def _read(self, size: int) -> bytearray:
+        data = bytearray()
+        while len(data) < size:
+            some = self._socket.recv(min(size - len(data), _CHUNK))
+            if not some:
+                raise EOFError("the other side is gone")
+            data += some
+        return data

@@ -1,0 +1,137 @@
+"""Search processes of the real server: they end with it, however it ends."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from index.directory.data_directory import STORE_FILE
+from index.directory.file_digest import has_digest
+
+RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
+MUSIC = "A sonata has three movements. The second of them is slow. " * 5
+NUMBER = 2
+SECONDS = 60
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that run, not those that only wait to be buried."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
+    )
+    rows = (line.split() for line in listed.stdout.splitlines())
+    return [int(own) for own, parent, state in rows if int(parent) == pid and state[0] != "Z"]
+
+
+def running(pids: list[int]) -> list[int]:
+    listed = subprocess.run(
+        ["ps", "-o", "pid=,stat=", "-p", ",".join(map(str, pids))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = (line.split() for line in listed.stdout.splitlines())
+    return [int(pid) for pid, state in rows if state[0] != "Z"]
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def ready(server: Any) -> bool:
+    _, metrics = server.request("GET", "/metrics")
+    return f"longmatch_search_processes {NUMBER:.1f}" in metrics.decode()
+
+
+def start_searching(server: Any) -> list[int]:
+    """Fill a server, and return its search processes when they can be asked."""
+    documents = [{"id": "river", "text": RIVER}, {"id": "music", "text": MUSIC}]
+    assert server.request("POST", "/index", {"documents": documents})[0] == 200
+    wait_until(lambda: ready(server))
+    status, answer = server.request("POST", "/match", {"id": "river"})
+    assert (status, answer["matches"][0]["id"]) == (200, "music")
+    pids = children_of(server.process.pid)
+    assert len(pids) == NUMBER
+    return pids
+
+
+def test_no_process_outlives_a_killed_server(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    with serve(tmp_path / "data", tiny_checkpoint, search_processes=NUMBER) as server:
+        pids = start_searching(server)
+        server.stop(signal.SIGKILL)
+        wait_until(lambda: not running(pids))
+        assert "Traceback" not in server.log.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_all_processes_ends_them_after_what_was_begun(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, how: signal.Signals
+) -> None:
+    with serve(tmp_path / "data", tiny_checkpoint, search_processes=NUMBER) as server:
+        pids = start_searching(server)
+        statuses = []
+
+        def ask() -> None:
+            statuses.append(server.request("POST", "/match", {"id": "river"})[0])
+
+        for one in pids:  # the search is under way until they go on
+            os.kill(one, signal.SIGSTOP)
+        asking = threading.Thread(target=ask)
+        asking.start()
+        time.sleep(0.5)
+        for one in [server.process.pid, *pids]:  # as a terminal or an init system does
+            os.kill(one, how)
+        time.sleep(0.5)
+        for one in pids:
+            os.kill(one, signal.SIGCONT)
+        asking.join()
+        assert statuses == [200]
+        assert server.process.wait(SECONDS) == 0
+        assert not running(pids)
+        assert has_digest(tmp_path / "data" / STORE_FILE)  # no process had it open any more
+        log = server.log.read_text()
+        assert "Traceback" not in log
+        assert "search process" not in log
+
+
+@pytest.mark.slow
+def test_searches_go_on_while_processes_are_killed(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    with serve(tmp_path / "data", tiny_checkpoint, search_processes=NUMBER) as server:
+        start_searching(server)
+        answers: list[tuple[int, str]] = []
+        ended = threading.Event()
+
+        def search() -> None:
+            while not ended.is_set():
+                status, answer = server.request("POST", "/match", {"id": "river"})
+                answers.append((status, answer["matches"][0]["id"]))
+
+        searching = [threading.Thread(target=search) for _ in range(4)]
+        for one in searching:
+            one.start()
+        kills = 0
+        while kills < 12:
+            for pid in children_of(server.process.pid):
+                os.kill(pid, signal.SIGKILL)
+                kills += 1
+            time.sleep(0.4)
+        ended.set()
+        for one in searching:
+            one.join()
+        assert set(answers) == {(200, "music")}
+        assert server.request("GET", "/readyz")[0] == 200
+        wait_until(lambda: ready(server))

@@ -1,0 +1,354 @@
+"""Search processes: the same answers as threads, whatever is written or killed meanwhile."""
+
+import logging
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import service.searchers.process
+from index.progress import SilentProgress
+from service.engine import Engine
+from service.searchers.pool import SearchProcesses
+from tests.tools.paragraphs import text_of
+from tests.tools.service_fixtures import with_parts
+
+MODES = ("semantic", "lexical", "hybrid")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "filter": {"filter": {"field": "number", "range": {"lt": 20}}},
+    "exclude": {"exclude": ["d1", "d7", "nothing"]},
+    "collapse": {"collapse": True},
+    "bounds": {"min_score": 0.2},
+    "unaligned": {"align": False},
+    "wide": {"top_k": 40},
+}
+QUERIES: dict[str, dict[str, Any]] = {
+    "id": {"id": "d3"},
+    "text": {"text": f"Title 4, {text_of([0, 3, 77])} own4w1 own9w2", "title": "Title 3"},
+    "examples": {"like": [{"id": "d3"}, {"text": text_of([1, 4])}], "unlike": [{"id": "d9"}]},
+}
+NUMBER = 48
+SECONDS = 60
+
+
+def document(number: int) -> dict[str, Any]:
+    """Return one of the documents: every sixth is a copy of the one before."""
+    content = number - 1 if number % 6 == 5 else number
+    own = " ".join(f"own{(content + word) % 17}w{word}" for word in range(40 + content))
+    metadata = {"number": number}
+    text = f"{text_of([content % 3, content])} {own}"
+    return {"id": f"d{number}", "text": text, "title": f"Title {number}", "metadata": metadata}
+
+
+def put(client: Any, *documents: dict[str, Any]) -> None:
+    assert client.post("/index", json={"documents": list(documents)}).status_code == 200
+
+
+def engine_of(client: Any) -> Engine:
+    engine = client.app.state.engine
+    assert isinstance(engine, Engine)
+    return engine
+
+
+def processes_of(client: Any) -> SearchProcesses:
+    processes = engine_of(client).search_processes
+    assert processes is not None
+    return processes
+
+
+def pid_of(client: Any) -> int:
+    (only,) = processes_of(client)._processes
+    assert only._process is not None
+    return only._process.pid
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def counted(client: Any, name: str) -> float:
+    return engine_of(client).metrics.registry.get_sample_value(f"longmatch_{name}") or 0.0
+
+
+def by_process(client: Any, body: dict[str, Any], status: int = 200) -> Any:
+    """Return what a search process answers, and no thread."""
+    wait_until(lambda: processes_of(client).ready() == 1)
+    left = counted(client, "search_process_left_total")
+    response = client.post("/match", json=body)
+    assert response.status_code == status, response.text
+    assert counted(client, "search_process_left_total") == left
+    return response.json()
+
+
+def by_thread(client: Any, body: dict[str, Any], status: int = 200) -> Any:
+    """Return what the same server answers without its processes."""
+    engine = engine_of(client)
+    client.app.state.engine = with_parts(engine, search_processes=None)
+    try:
+        response = client.post("/match", json=body)
+    finally:
+        client.app.state.engine = engine
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def check_same(client: Any, body: dict[str, Any]) -> Any:
+    """Check that a process answers as a thread does; return the answer."""
+    ours, theirs = by_process(client, body), by_thread(client, body)
+    assert ours.pop("timings").keys() == theirs.pop("timings").keys()
+    assert ours == theirs
+    return ours
+
+
+def check_all(client: Any) -> None:
+    """Check queries of each kind in each mode."""
+    for query in QUERIES.values():
+        for mode in MODES:
+            assert check_same(client, {**query, "mode": mode})["matches"]
+
+
+@pytest.fixture(scope="module")
+def served(make_shared_client: Callable[..., Any]) -> Any:
+    """Return a client of a service that has a search process and holds documents."""
+    client = make_shared_client(max_queue_tokens=100_000, search_processes=1)
+    put(client, *(document(number) for number in range(NUMBER)))
+    return client
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+@pytest.mark.parametrize("mode", MODES)
+def test_the_answer_is_that_of_a_thread(served: Any, mode: str, query: dict[str, Any]) -> None:
+    for options in OPTIONS.values():
+        check_same(served, {**query, "mode": mode, **options})
+
+
+def test_several_queries_and_explanations(served: Any) -> None:
+    queries = [{"id": "d3"}, {"text": text_of([2, 5])}, {"id": "d4"}]
+    explained = {"explain": True, "top_k": 3}
+    check_same(served, {**QUERIES["id"], **explained})
+    ours = served.post("/match", json={"queries": queries, **explained})
+    assert ours.status_code == 200
+    assert len(ours.json()["results"]) == 3
+
+
+def test_a_missing_document_is_named(served: Any) -> None:
+    ours, theirs = (ask(served, {"id": "nothing"}, 404) for ask in (by_process, by_thread))
+    assert ours["errors"] == theirs["errors"]
+    assert ours["errors"][0]["pointer"] == "#/id"
+
+
+def test_every_acknowledged_write_is_seen(served: Any) -> None:
+    put(served, {**document(3), "id": "new", "title": "Brand New", "metadata": {"number": 1000}})
+    answer = check_same(served, QUERIES["id"])
+    assert answer["matches"][0]["id"] == "new"
+    naming = {"text": "It is said of Brand New that it came.", "mode": "lexical"}
+    assert [one["id"] for one in check_same(served, naming)["matches"]] == ["new"]
+
+    some = {"field": "number", "range": {"gte": 1000}}
+    assert len(check_same(served, {**QUERIES["id"], "filter": some})["matches"]) == 1
+    put(served, {**document(3), "id": "new", "title": "Newer", "metadata": {"number": 5}})
+    assert not check_same(served, {**QUERIES["id"], "filter": some})["matches"]
+    assert check_same(served, QUERIES["id"])["matches"][0]["title"] == "Newer"
+    check_all(served)
+
+    assert served.delete("/documents/new").status_code in (200, 204)
+    found = check_same(served, {**QUERIES["id"], "top_k": 48})["matches"]
+    assert "new" not in [one["id"] for one in found]
+    check_all(served)
+
+
+def test_a_new_generation_and_space_are_seen(served: Any) -> None:
+    data = engine_of(served).default.data
+    data.index.publish()
+    data.store.lexical.publish()
+    check_all(served)
+    generation = data.index.generation
+    data.index.rebuild()
+    put(served, document(100))
+    assert check_same(served, QUERIES["id"])["generation"] > generation
+    data.store.alignment.refresh(SilentProgress(), fit=True)
+    check_all(served)
+    assert served.delete("/documents/d100").status_code in (200, 204)
+    check_all(served)
+
+
+def test_the_scores_of_the_collection_are_used(served: Any) -> None:
+    engine = engine_of(served)
+    before = check_same(served, QUERIES["id"])["matches"]
+    fusion = engine.default.fusion
+    other = type(fusion)(lexical_weight=0.9)
+    served.app.state.engine = with_parts(engine, fusion=other)
+    try:
+        changed = check_same(served, QUERIES["id"])["matches"]
+    finally:
+        served.app.state.engine = engine
+    assert [one["score"] for one in changed] != [one["score"] for one in before]
+    assert check_same(served, QUERIES["id"])["matches"] == before
+
+
+def test_collections_come_and_go(served: Any) -> None:
+    for number in (1, 2):  # the second has the same name, and other documents
+        assert served.request("PUT", "/collections/other").status_code in (200, 201)
+        path = "/collections/other"
+        documents = [{"id": f"{number}-{one}", "text": text_of([one])} for one in range(3)]
+        response = served.post(f"{path}/index", json={"documents": documents})
+        assert response.status_code == 200, response.text
+        left = counted(served, "search_process_left_total")
+        found = served.post(f"{path}/match", json={"id": f"{number}-0"}).json()["matches"]
+        assert {one["id"] for one in found} == {f"{number}-1", f"{number}-2"}
+        assert counted(served, "search_process_left_total") == left
+        assert served.delete(path).status_code in (200, 204)
+    check_same(served, QUERIES["id"])
+
+
+def test_a_killed_process_loses_no_search(served: Any, caplog: Any) -> None:
+    check_same(served, QUERIES["id"])
+    ends, left = counted(served, "search_process_ends_total"), "search_process_left_total"
+    pid = pid_of(served)
+    expected, before = by_thread(served, QUERIES["id"])["matches"], counted(served, left)
+    os.kill(pid, signal.SIGSTOP)  # so that it is killed with the search under way
+    timer = threading.Timer(0.3, os.kill, [pid, signal.SIGKILL])
+    timer.start()
+    response = served.post("/match", json=QUERIES["id"])
+    timer.join()
+    assert response.json()["matches"] == expected
+    assert counted(served, left) == before + 1
+    assert served.get("/readyz").status_code == 200
+    wait_until(lambda: counted(served, "search_process_ends_total") == ends + 1)
+    check_all(served)
+    assert pid_of(served) != pid
+    assert "was ended by signal 9" in caplog.text
+    assert text_of([3]) not in caplog.text
+
+
+@pytest.mark.slow
+def test_a_process_that_hangs_is_replaced(
+    served: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    check_same(served, QUERIES["id"])
+    monkeypatch.setattr(service.searchers.process, "SEARCH_SECONDS", 0.5)
+    pid = pid_of(served)
+    os.kill(pid, signal.SIGSTOP)
+    response = served.post("/match", json=QUERIES["id"])
+    assert response.json()["matches"] == by_thread(served, QUERIES["id"])["matches"]
+    assert "has not answered for" in caplog.text
+    monkeypatch.undo()
+    check_all(served)
+    assert pid_of(served) != pid
+
+
+def test_damage_that_a_process_finds_is_known_to_the_server(
+    make_client: Callable[..., Any], caplog: Any
+) -> None:
+    client = make_client(max_queue_tokens=100_000, search_processes=1)
+    put(client, *(document(number) for number in range(12)))
+    check_same(client, {"id": "d4"})
+    store = engine_of(client).default.data.store
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE documents SET title = 'changed' WHERE id IN ('d3', 'd5')")
+    with caplog.at_level(logging.ERROR):
+        found = by_process(client, {"id": "d4", "mode": "semantic", "top_k": 12})["matches"]
+    assert {"d3", "d5"}.isdisjoint(one["id"] for one in found)
+    assert len(store.damage) == 2
+    assert caplog.text.count("is damaged in its") == 2
+    ours, theirs = by_process(client, {"id": "d3"}, 500), by_thread(client, {"id": "d3"}, 500)
+    assert ours["detail"] == theirs["detail"]
+    assert client.get("/readyz").status_code == 200
+
+
+@contextmanager
+def searching(client: Any, *document_ids: str) -> Iterator[list[str]]:
+    """Search for each of these documents, one after the other, in a thread each; yield failures."""
+    ended, failures = threading.Event(), list[str]()
+
+    def search(document_id: str) -> None:
+        while not ended.is_set():
+            response = client.post("/match", json={"id": document_id})
+            if response.status_code != 200:
+                failures.append(response.text)
+
+    threads = [threading.Thread(target=search, args=[one]) for one in document_ids]
+    for one in threads:
+        one.start()
+    try:
+        yield failures
+    finally:
+        ended.set()
+        for one in threads:
+            one.join()
+
+
+@pytest.mark.slow
+def test_writes_are_seen_while_many_search(make_client: Callable[..., Any]) -> None:
+    client = make_client(max_queue_tokens=1_000_000, search_processes=2)
+    for start in range(0, 1_200, 200):  # of so many, frequencies are not counted at every write
+        put(client, *(document(number) for number in range(start, start + 200)))
+    wait_until(lambda: processes_of(client).ready() == 2)
+    naming = {"text": "It is called Quite Unheard Of.", "mode": "lexical"}
+    for _ in range(2):
+        assert not client.post("/match", json=naming).json()["matches"]
+    put(client, {**document(0), "title": "Quite Unheard Of"})
+    for _ in range(2):
+        (only,) = client.post("/match", json=naming).json()["matches"]
+        assert only["id"] == "d0"
+    with searching(client, "d0", "d1", "d2") as failures:
+        for number in range(60):
+            name = f"new{number}"
+            put(client, {**document(number), "id": name, "metadata": {"number": 5_000 + number}})
+            mine = {"field": "number", "equal": 5_000 + number}
+            query = {"id": f"d{number}", "filter": mine, "mode": MODES[number % 3]}
+            found = client.post("/match", json=query).json()["matches"]
+            assert [one["id"] for one in found] == [name]
+            if number % 2:
+                assert client.delete(f"/documents/{name}").status_code == 204
+                assert not client.post("/match", json=query).json()["matches"]
+            if number % 20 == 0:
+                engine_of(client).default.data.index.publish()
+                engine_of(client).default.data.store.lexical.publish()
+    assert not failures
+    assert counted(client, "search_process_ends_total") == 0
+    for mode in MODES:
+        check_close(client, {"id": "d3", "mode": mode, "align": False})
+
+
+def check_close(client: Any, body: dict[str, Any]) -> None:
+    """Check scores only, but for rounding: the segments of words differ, so copies may change
+    places.
+    """
+    scores = [one["score"] for one in by_thread(client, body)["matches"]]
+    for _ in range(4):
+        found = [one["score"] for one in client.post("/match", json=body).json()["matches"]]
+        assert found == pytest.approx(scores, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_directory_that_cannot_be_read_is_searched_by_threads(
+    make_client: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr(service.searchers.process, "UNABLE_SECONDS", 0.5)
+    client = make_client(max_queue_tokens=100_000, search_processes=1)
+    put(client, *(document(number) for number in range(6)))
+    check_same(client, QUERIES["id"])
+    index = engine_of(client).default.data.index
+    snapshots, aside = index._root, index._root.with_name("aside")
+    index.rebuild()
+    snapshots.rename(aside)
+    left = counted(client, "search_process_left_total")
+    for _ in range(3):
+        assert client.post("/match", json=QUERIES["id"]).status_code == 200
+    assert counted(client, "search_process_left_total") == left + 3
+    assert caplog.text.count("threads search instead") == 1
+    aside.rename(snapshots)
+    time.sleep(0.5)
+    check_same(client, QUERIES["id"])
+    assert counted(client, "search_process_ends_total") == 0
