@@ -297,6 +297,7 @@ def test_a_record_prints_and_plots(bench: Bench, tmp_path: Path) -> None:
         assert "<svg" in (tmp_path / name).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bench")
 @pytest.mark.parametrize("minutes", [None, 0.0])
 def test_a_run_records_the_rates(

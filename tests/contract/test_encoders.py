@@ -14,9 +14,19 @@ ENCODERS = [
     *("terms-fp32", "terms-fp16", "terms-int8"),
     *("colde-fp32", "colde-fp16", "colde-int8"),
     *("ernie_doc-fp32", "ernie_doc-fp16", "ernie_doc-int8"),
-    *("han-fp32", "han-int8", "smash-fp32", "smash-fp16", "smash-int8", "dssm-fp32", "dssm-int8"),
-    *("arc_i-fp32", "arc_i-fp16", "arc_i-int8"),
+    *("han-fp32", "han-int8", "dssm-fp32", "dssm-int8"),
     "shipped-int8",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in (
+            "smash-fp32",
+            "smash-fp16",
+            "smash-int8",
+            "arc_i-fp32",
+            "arc_i-fp16",
+            "arc_i-int8",
+        )
+    ),
 ]
 TEXTS = ["a", *GOLDEN_TEXTS[:6], GOLDEN_TEXTS[6][:3000]]  # the first is one token
 

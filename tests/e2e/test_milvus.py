@@ -93,6 +93,7 @@ def test_each_collection_has_its_own_and_a_removed_one_leaves_nothing(
         assert collections(milvus_server.url) == default
 
 
+@pytest.mark.slow
 def test_without_the_milvus_errors_are_clear_and_nothing_is_lost(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, milvus_server: MilvusServer
 ) -> None:

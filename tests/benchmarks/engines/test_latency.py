@@ -7,6 +7,7 @@ from benchmarks.engines import latency
 MILVUS = f"milvus milvus_lite-{version('milvus-lite')}"
 
 
+@pytest.mark.slow
 def test_a_small_run_is_measured_and_can_be_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "ROUNDS", 1)
     monkeypatch.setattr(latency, "QUERIES_A_ROUND", 5)

@@ -8,6 +8,7 @@ from index.document import Document
 WORDS = ("heron", "egret", "marsh", "court", "appeal", "motor", "bolt", "violin", "basalt", "queen")
 
 
+@pytest.mark.slow
 def test_a_small_run_is_measured_and_can_be_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "ROUNDS", 1)
     monkeypatch.setattr(words, "QUERIES_A_ROUND", 3)

@@ -78,6 +78,7 @@ def test_both_stages_are_measured_on_the_same_queries(
     assert text.count("| small") == 3
 
 
+@pytest.mark.slow
 def test_each_cell_of_the_filters_is_measured_once(folder: Path, tiny_reranker: Path) -> None:
     checkpoint = load_reranker_checkpoint(tiny_reranker)
     kept = folder / "cells.json"

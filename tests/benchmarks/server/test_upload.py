@@ -5,6 +5,7 @@ import pytest
 from benchmarks.server import upload
 
 
+@pytest.mark.slow
 def test_uploads_to_the_real_server_are_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:

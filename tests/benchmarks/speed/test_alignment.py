@@ -10,6 +10,7 @@ from benchmarks.synthetic.articles import MEDIAN_BLOCKS, article_model
 from index.lexical.terms import count_terms, is_pair
 
 
+@pytest.mark.slow
 def test_a_small_run_is_measured_and_can_be_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ def test_the_judgement_counts_pairs_and_kinds() -> None:
     assert found["recall"] == {kind: float(kind == "copy") for kind in PLANTED}
 
 
+@pytest.mark.slow
 def test_a_small_run_is_measured_and_can_be_printed(
     documents: list[Document], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@ import pytest
 from benchmarks.speed import filters
 
 
+@pytest.mark.slow
 def test_a_small_run_is_measured_and_can_be_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filters, "ROUNDS", 1)
     monkeypatch.setattr(filters, "QUERIES_A_ROUND", 5)

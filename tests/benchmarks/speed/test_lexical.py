@@ -3,6 +3,7 @@ import pytest
 from benchmarks.speed import lexical
 
 
+@pytest.mark.slow
 def test_a_small_run_is_measured_and_can_be_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lexical, "ROUNDS", 1)
     monkeypatch.setattr(lexical, "QUERIES", 20)

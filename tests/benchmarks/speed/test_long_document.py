@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.speed import long_document
 
 
+@pytest.mark.slow
 def test_a_text_of_so_many_words_is_measured_and_printed(tiny_ernie_doc: Path) -> None:
     measured = long_document.measure(tiny_ernie_doc, 400)
     assert measured["tokens"] >= 400

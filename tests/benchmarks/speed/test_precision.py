@@ -9,6 +9,7 @@ from benchmarks.speed import index as speed_index
 from benchmarks.speed import precision
 
 
+@pytest.mark.slow
 def test_every_precision_is_measured_and_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,13 @@ RECIPES = Path(__file__).parents[3] / "encoder" / "recipes"
 ENCODER_RECIPES = [p for p in sorted(RECIPES.glob("*.toml")) if "[pair]" not in p.read_text()]
 
 
-@pytest.mark.parametrize("name", ["smith", "colde", "han", "smash", "dssm", "arc-i"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("smith", "colde", "han", "dssm"),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("smash", "arc-i")),
+    ],
+)
 @pytest.mark.parametrize(("blocks", "tokens"), [(1, 1), (1, 14), (5, 7), (33, 3)])
 def test_graphs_compute_what_the_model_computes(
     name: str, tiny_baseline: Callable[[str], Path], blocks: int, tokens: int
@@ -186,6 +192,7 @@ def test_projections_stay_in_full_precision(tiny_checkpoint: Path) -> None:
         assert any(t.data_type == onnx.TensorProto.INT8 for t in graph.initializer)
 
 
+@pytest.mark.slow
 def test_a_failed_export_changes_nothing(
     tiny_bert: Path, tiny_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,7 @@ def test_rows_before_damage_are_read(tmp_path: Path) -> None:
 LITTLE = ReadingLimits(memory_bytes=448 * 2**20)
 
 
+@pytest.mark.slow
 def test_a_large_table_is_not_held_in_memory(tmp_path: Path) -> None:
     text = "word " * 200_000
     columns = {"id": list(range(500)), "text": [text] * 500}  # 500 MB in one group of rows

@@ -274,6 +274,7 @@ def test_a_database_that_dies_on_the_way_is_filled_after_its_start(
     assert state(tmp_path / "new") == state(data)
 
 
+@pytest.mark.slow
 def test_a_database_that_dies_while_it_is_verified_costs_no_copying(
     data: Path, tmp_path: Path
 ) -> None:

@@ -326,6 +326,7 @@ def test_a_corpus_without_what_is_measured_is_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_comparison_is_finished_and_the_folder_of_another_one_refused(
     longmatch: Run,
     tiny_bert: Path,

@@ -69,6 +69,7 @@ def test_rates_of_random_pairs_are_what_they_say(calibrated: Any, mode: str) -> 
         assert share == pytest.approx(rate, rel=0.06, abs=4 / pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_they_hold_for_texts_that_are_not_stored(calibrated: Any, mode: str) -> None:
     fresh = rates_of(calibrated, [{"text": text} for text in draw_texts(FRESH, 2)], mode)

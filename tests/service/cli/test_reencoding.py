@@ -151,7 +151,7 @@ def test_a_server_goes_on_until_it_is_stopped(
     [
         pytest.param(command, "run_trial", marks=pytest.mark.slow),
         (job, "swap_in"),
-        (command, "discard"),
+        pytest.param(command, "discard", marks=pytest.mark.slow),
     ],
 )
 def test_a_kill_leaves_the_old_and_the_next_run_resumes(
