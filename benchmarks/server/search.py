@@ -7,7 +7,8 @@
 Documents are `benchmarks.synthetic.articles`: about 2,500 words and 60 blocks each, put into
 the store without encoding. Each client has one connection and sends its next request when it has
 the response to the last one. Queries are stored documents, by id or by their text. Clients and
-server share the cores.
+server share the cores. They begin when the server has compared its store with the digest of it,
+which it does beside searches after a start, and which reads the whole file.
 
 All variants run in turns. Beside latencies, the table has the CPU time of the server for each
 answer, which other load on the machine affects less; that of search processes is part of it.
@@ -45,12 +46,14 @@ from benchmarks.synthetic.stored_articles import store_articles
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder, usable_cores
 from index.directory.data_directory import STORE_FILE
+from index.directory.file_digest import has_digest
 
 SIZES = [1_000, 10_000]
 CLIENTS = [1, 8, 64]
 ROUNDS, SECONDS = 3, 4.0
 TEXTS = 50  # other queries by text are these again
 TIMEOUT_SECONDS = 600
+WAIT_SECONDS = 0.1
 START_SECONDS = 60
 WARM_UP = 3  # requests of each kind, which read what later ones find in memory
 MODES: dict[str, dict[str, object]] = {
@@ -144,6 +147,8 @@ def measure(
     more = {"LONGMATCH_SEARCH_PROCESSES": str(search_processes)}
     with started(path, checkpoint.directory, more) as server:
         _wait_for_processes(server, search_processes)
+        while has_digest(path / STORE_FILE):  # removed at the end of the comparison
+            time.sleep(WAIT_SECONDS)
         queries = {"id": _ids(size), "text": _texts()}
         for variant in variants:
             _ask(server, _bodies(variant, queries)[:WARM_UP])

@@ -8,6 +8,7 @@ from benchmarks.common import SEED
 from benchmarks.synthetic.articles import article_model
 from encoder.alignment.space import fit_space, sample_blocks
 from index.directory.data_directory import DataDirectory, open_data_directory
+from index.progress import SilentProgress
 
 SAMPLED = 1_000  # documents that the alignment space is fitted to, none of them in the store
 PUT_TOGETHER = 200
@@ -43,6 +44,7 @@ def store_articles(
         for start in range(0, size, PUT_TOGETHER):
             numbers = range(start, min(start + PUT_TOGETHER, size))
             data.store.put([model.article(number) for number in numbers])
+        data.store.refresh_titles(SilentProgress())
         data.index.rebuild()
         data.store.lexical.publish()
     return time.perf_counter() - started

@@ -51,7 +51,17 @@ def count_terms_and_titles(text: str, titles: TitleMatcher, own: str = "") -> Co
     """
     words = words_of(text)
     counted = _count(words)
-    counted.update(dict.fromkeys(named_titles(words, titles), NAMED))
+    counted.update(_count_titles(words, titles, own))
+    return counted
+
+
+def count_titles(text: str, titles: TitleMatcher, own: str = "") -> dict[str, int]:
+    """Count the titles alone as `count_terms_and_titles` does, in a fraction of its time."""
+    return _count_titles(words_of(text), titles, own)
+
+
+def _count_titles(words: Sequence[str], titles: TitleMatcher, own: str) -> dict[str, int]:
+    counted = dict.fromkeys(named_titles(words, titles), NAMED)
     if own_words := title_words(own):
         counted[title_term(own_words)] = OWN
     return counted

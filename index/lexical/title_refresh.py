@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from encoder.arrays import Int64
+from encoder.arrays import Bool
 from encoder.terms.title_matcher import TitleMatcher
 from index.lexical.tables import (
     DocumentTerms,
@@ -21,7 +21,13 @@ from index.lexical.tables import (
     read_statistics,
     replace_terms,
 )
-from index.lexical.terms import QUOTE, count_terms_and_titles, known_titles, with_titles
+from index.lexical.terms import (
+    QUOTE,
+    count_terms_and_titles,
+    count_titles,
+    known_titles,
+    with_titles,
+)
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 from index.sqlite.task_state import TITLES, read_count, write_state
@@ -97,12 +103,14 @@ def refresh_titles(
         bounds = (QUOTE, chr(ord(QUOTE) + 1))
         rows = connection.execute(_TITLE_TERM_IDS, bounds).fetchall()
     title_ids = np.array(rows, dtype=np.int64).reshape(-1)
+    is_title = np.zeros(int(title_ids.max(initial=0)) + 1, dtype=np.bool_)
+    is_title[title_ids] = True
     progress.started("searching texts for titles", number)
     last = 0
     while not stop():
         with connections.reading() as connection:
             some = connection.execute(_NEXT_DOCUMENTS, (last, _DOCUMENTS_A_TRANSACTION)).fetchall()
-            changed = _changed(connection, some, titles, title_ids)
+            changed = _changed(connection, some, titles, is_title)
         if not some:
             with connections.writing() as connection:
                 write_state(connection, TITLES, changes)
@@ -136,24 +144,31 @@ def _changed(
     connection: sqlite3.Connection,
     rows: Sequence[_Row],
     titles: TitleMatcher,
-    title_ids: Int64,
+    is_title: Bool,
 ) -> dict[int, tuple[str, Mapping[str, int]]]:
-    """Return title and counts of each document whose stored title terms differ."""
-    counted = {n: count_terms_and_titles(text, titles, title) for n, title, text in rows}
-    named = {n: {t: c for t, c in terms.items() if t[0] == QUOTE} for n, terms in counted.items()}
+    """Return title and counts of each document whose stored title terms differ.
+
+    Args:
+        connection: inside a transaction.
+        rows: the documents.
+        titles: of all documents.
+        is_title: Bool[T], which term ids are of titles; higher ones were added since.
+    """
+    named = {n: count_titles(text, titles, title) for n, title, text in rows}
     ids = find_term_ids(connection, {term for terms in named.values() for term in terms})
-    stored = read_document_terms(connection, counted)
+    stored = read_document_terms(connection, named)
     return {
-        n: (title, counted[n])
-        for n, title, _ in rows
+        n: (title, count_terms_and_titles(text, titles, title))
+        for n, title, text in rows
         if n in stored
-        and {ids.get(t, -1): c for t, c in named[n].items()} != _titles_of(stored[n], title_ids)
+        and {ids.get(t, -1): c for t, c in named[n].items()} != _titles_of(stored[n], is_title)
     }
 
 
-def _titles_of(terms: DocumentTerms, title_ids: Int64) -> dict[int, int]:
+def _titles_of(terms: DocumentTerms, is_title: Bool) -> dict[int, int]:
     term_ids, counts = terms
-    at = np.isin(term_ids, title_ids)
+    at = np.flatnonzero(is_title.take(np.minimum(term_ids, len(is_title) - 1)))
+    at = at[term_ids[at] < len(is_title)]
     return dict(zip(term_ids[at].tolist(), counts[at].tolist(), strict=True))
 
 
