@@ -30,7 +30,7 @@ from index.lexical.terms import (
 )
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
-from index.sqlite.task_state import TITLES, read_count, write_state
+from index.sqlite.task_state import TITLES, TITLES_BEGUN, read_count, read_state, write_state
 
 MAX_DRIFT = 0.01  # share of the documents that may change before titles are read again
 _DOCUMENTS_A_TRANSACTION = 256
@@ -91,14 +91,15 @@ def refresh_titles(
     """Find the titles that each stored text names, and write the terms of those that differ.
 
     Documents may be put and deleted meanwhile. A pass that ends early because `stop` returns true
-    does not count as complete. `written` is called after each transaction that wrote terms.
+    does not count as complete; the next one goes on where it ended. `written` is called after each
+    transaction that wrote terms.
 
     Raises:
         StoreError: the file cannot be read or written, or a row in it is damaged.
     """
     with connections.reading() as connection:
         (number,) = connection.execute(_NUMBER).fetchone()
-        changes = _read_changes(connection)
+        changes, last = _read_pass(connection)
         titles = known_titles(row[0] for row in connection.execute(_TITLES))
         bounds = (QUOTE, chr(ord(QUOTE) + 1))
         rows = connection.execute(_TITLE_TERM_IDS, bounds).fetchall()
@@ -106,7 +107,6 @@ def refresh_titles(
     is_title = np.zeros(int(title_ids.max(initial=0)) + 1, dtype=np.bool_)
     is_title[title_ids] = True
     progress.started("searching texts for titles", number)
-    last = 0
     while not stop():
         with connections.reading() as connection:
             some = connection.execute(_NEXT_DOCUMENTS, (last, _DOCUMENTS_A_TRANSACTION)).fetchall()
@@ -114,6 +114,7 @@ def refresh_titles(
         if not some:
             with connections.writing() as connection:
                 write_state(connection, TITLES, changes)
+                write_state(connection, TITLES_BEGUN, None)
             return
         if changed:
             with connections.writing() as connection:
@@ -123,6 +124,9 @@ def refresh_titles(
             written()
         last = int(some[-1][0])
         progress.advanced(len(some))
+    if last:
+        with connections.writing() as connection:
+            write_state(connection, TITLES_BEGUN, [changes, last])
 
 
 def count_changes_since_refresh(connection: sqlite3.Connection) -> int:
@@ -134,6 +138,18 @@ def count_changes_since_refresh(connection: sqlite3.Connection) -> int:
 def note_titles_are_fresh(connection: sqlite3.Connection) -> None:
     """Note that every text was searched for all present titles, inside a transaction."""
     write_state(connection, TITLES, _read_changes(connection))
+
+
+def _read_pass(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Return the changes that a pass begins with, and the vector id that it goes on after.
+
+    What was changed since a pass began is counted as changed after it, also if it was interrupted.
+    """
+    now = _read_changes(connection)
+    match read_state(connection, TITLES_BEGUN):
+        case [int(changes), int(last)] if 0 <= changes <= now:
+            return changes, last
+    return now, 0
 
 
 def _read_changes(connection: sqlite3.Connection) -> int:

@@ -19,6 +19,7 @@ CREATE TABLE maintenance_state (
 
 LOG_START = "log start"
 TITLES = "titles"
+TITLES_BEGUN = "titles, as far as a pass came"
 REJECTED_RETRAINING = "rejected retraining"
 
 _READ = """

@@ -150,6 +150,16 @@ def put_all(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
         store.put([entry(name, text, title)])
 
 
+class CountingProgress(SilentProgress):
+    """Counts the documents of a pass."""
+
+    def __init__(self) -> None:
+        self.documents = 0
+
+    def advanced(self, count: int, *, tokens: int = 0) -> None:
+        self.documents += count
+
+
 def naming(store: SQLiteDocumentStore) -> set[str]:
     """Return the documents that have the title "World War II" as a term."""
     query = store.lexical.read("unheard", title="World War II")
@@ -182,6 +192,24 @@ def test_a_new_title_and_a_deleted_document_are_followed(
     store.refresh_titles(SilentProgress())
     store.delete(["names it"])
     assert naming(store) == {"war", "names it, too"}
+
+
+def test_a_pass_that_was_stopped_goes_on_where_it_ended(
+    store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("index.lexical.title_refresh._DOCUMENTS_A_TRANSACTION", 1)
+    put_all(store, entry)
+    store.refresh_titles(SilentProgress(), iter([False, False, True]).__next__)
+    assert store.changes_since_title_refresh() >= len(TEXTS)  # it is not complete
+    store.put([entry("war", TEXTS["war"][1], "A war")])  # is a change after the pass, too
+    progress = CountingProgress()
+    store.refresh_titles(progress)
+    assert progress.documents == len(TEXTS) - 2
+    assert 0 < store.changes_since_title_refresh() < len(TEXTS)
+    progress = CountingProgress()
+    store.refresh_titles(progress)
+    assert progress.documents == len(TEXTS)
+    assert store.changes_since_title_refresh() == 0
 
 
 def test_store_system_and_rows_score_alike(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
