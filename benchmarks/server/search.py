@@ -144,7 +144,10 @@ def measure(
     path = articles_directory(folder, size, checkpoint)
     variants = [Variant(mode, "id", count) for count in clients for mode in MODES]
     variants += [Variant(mode, "text", clients[0]) for mode in MODES]
-    more = {"LONGMATCH_SEARCH_PROCESSES": str(search_processes)}
+    more = {
+        "LONGMATCH_SEARCH_PROCESSES": str(search_processes),
+        "LONGMATCH_FIND_FAMILIES": "false",  # which a new store has yet to be searched for
+    }
     with started(path, checkpoint.directory, more) as server:
         _wait_for_processes(server, search_processes)
         while has_digest(path / STORE_FILE):  # removed at the end of the comparison
