@@ -230,6 +230,7 @@ def test_an_upload_and_a_job_can_be_cancelled(
     page = open_page(small_server)
     page.click("#index-button")
     page.wait_for_selector("#jobs li")
+    page.wait_for_load_state("networkidle")  # the page knows the limits of the server
     book = BEES * 100_000  # more than the buffers of a connection hold
     with paused(small_server):
         upload(page, tmp_path / "sent.jsonl", [{"id": "book", "text": book}])
