@@ -18,6 +18,7 @@ from filelock import FileLock
 from encoder.checkpoint import load_checkpoint
 from tests.tools.command import Run, run_main
 from tests.tools.corpora import write_two_topics
+from tests.tools.refused_comparison import refusal_of
 
 PARTS = ["train"] * 5 + ["valid"] * 2 + ["test"] * 3
 RECIPE = """
@@ -290,11 +291,8 @@ def test_what_cannot_be_compared_is_refused_before_the_work(
     error: str,
 ) -> None:
     changed = write_plan(tmp_path, change)
-    command = ["bench", "models", corpus, "--bert", tiny_bert, "--plan", changed]
-    answer = longmatch(*command, "-o", tmp_path / "out", *arguments)
-    assert answer.status == 2
-    assert error in answer.err
-    assert not (tmp_path / "out").exists()
+    output = tmp_path / "out"
+    assert error in refusal_of(longmatch, corpus, tiny_bert, changed, output, arguments)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from tests.tools.command import Run
 from tests.tools.corpora import write_two_topics
+from tests.tools.refused_comparison import refusal_of
 from training.comparison.job import to_toml
 from training.comparison.plan import DEFAULT_PLAN
 
@@ -116,11 +117,8 @@ def test_pairs_that_do_not_do_are_refused_before_the_work(
     error: str,
 ) -> None:
     plan = write_plan(tmp_path, change)
-    command = ["bench", "models", corpus, "--bert", tiny_bert, "--plan", plan]
-    answer = longmatch(*command, "-o", tmp_path / "out", *arguments)
-    assert answer.status == 2
-    assert error in " ".join(answer.err.split())
-    assert not (tmp_path / "out").exists()
+    output = tmp_path / "out"
+    assert error in refusal_of(longmatch, corpus, tiny_bert, plan, output, arguments)
 
 
 @pytest.mark.slow
