@@ -147,7 +147,7 @@ FACES: Mapping[str, str] = {
     "index.replica": "copied_store copy_mark follower opening whole_rows",
     "index.search": (
         "alignment calibrator corpus_calibration corpus_fusion fusion pairs records "
-        "score_distribution search"
+        "score_distribution search spare_core"
     ),
     "index.sqlite": "block_vectors connections database failures free_space task_state",
     "index.store": (

@@ -29,6 +29,29 @@ class FrequentTerms:
     counts: NDArray[np.uint16]
     ends: Int64
 
+    def locate(self, term_ids: UInt32, numbers: Int64) -> tuple[Int64, Int64]:
+        """Return where terms of the segment [V] are in `term_ids`, and which of them these are.
+
+        Args:
+            term_ids: of the terms, ascending.
+            numbers: how many documents of the segment have each.
+        """
+        many = np.flatnonzero(numbers > FREQUENT)
+        places, own = locate(self.term_ids, term_ids[many])
+        return places, many[own]
+
+
+def locate(term_ids: UInt32, asked: UInt32) -> tuple[Int64, Int64]:
+    """Return where the asked terms [U] are among all [V], and which of the asked these are.
+
+    Both ascend, with different elements.
+    """
+    if not len(term_ids):
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    at = np.minimum(np.searchsorted(term_ids, asked), len(term_ids) - 1)
+    own = np.flatnonzero(term_ids.take(at) == asked)
+    return at[own], own
+
 
 def find_frequent(
     documents: JoinedTerms, term_ids: UInt32, entries: UInt32, ends: Int64

@@ -18,7 +18,9 @@ from index.lexical.frequent_terms import FrequentTerms, runs
 from index.lexical.scoring import LexicalQuery, heaviest_terms
 from index.lexical.segment import Segment
 
-_ENTRIES_AT_ONCE = 2**18  # terms of documents: arrays of them fit the cache of a processor
+# Arrays of so many terms of documents fit the cache of a core, and need no new memory each time.
+_ENTRIES_AT_ONCE = 2**16
+_POSTINGS_AT_ONCE = 2**18
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,24 +92,29 @@ def ask(query: LexicalQuery, frequencies: Frequencies) -> AskedTerms:
 
 def read_segment(segment: Segment, asked: AskedTerms) -> SegmentDots:
     """Read the terms of a query that are read by term."""
-    by_term = np.ones(len(asked.term_ids), dtype=np.bool_)
-    places, found = _locate(segment.frequent.term_ids, asked.term_ids)
-    light = ~asked.heavy[found]
+    at, own = segment.locate(asked.term_ids)
+    ends = segment.ends.take(at).astype(np.int64)
+    starts = np.where(at > 0, segment.ends.take(at - 1), 0).astype(np.int64)
+    lengths = ends - starts
+    places, found = segment.frequent.locate(asked.term_ids[own], lengths)
+    light = ~asked.heavy[own[found]]
     places, found = places[light], found[light]
+    by_term = np.ones(len(own), dtype=np.bool_)
     by_term[found] = False
-    size = len(segment.frequent.term_ids)
+    found, size = own[found], len(segment.frequent.term_ids)
     weights = _spread(asked.weights[found], places, size)
-    at, own = _locate(segment.term_ids, asked.term_ids)
-    at, own = at[by_term[own]], own[by_term[own]]
+    own, starts, lengths = own[by_term], starts[by_term], lengths[by_term]
     dots = np.zeros(len(segment))
     newer = newer_squares = None
     if asked.newer is not None:
         newer, newer_squares = np.zeros(len(segment)), _spread(asked.newer[found], places, size)
-    for some, rows, counts, lengths in _postings(segment, at):
-        terms = own[some]
-        dots += _sums(rows, asked.weights[terms], lengths, _roots(counts), len(segment))
+    for some in _bounded(lengths, _POSTINGS_AT_ONCE):
+        entries = runs(starts[some], lengths[some])
+        rows, counts = segment.rows.take(entries), segment.counts.take(entries)
+        terms, numbers = own[some], lengths[some]
+        dots += _sums(rows, asked.weights[terms], numbers, _roots(counts), len(segment))
         if asked.newer is not None and newer is not None:
-            newer += _sums(rows, asked.newer[terms], lengths, counts, len(segment))
+            newer += _sums(rows, asked.newer[terms], numbers, counts, len(segment))
     return SegmentDots(segment, dots, newer, weights, newer_squares)
 
 
@@ -131,35 +138,6 @@ def _spread(values: Float32, places: Int64, size: int) -> Float32:
     return spread
 
 
-def _locate(term_ids: UInt32, asked: UInt32) -> tuple[Int64, Int64]:
-    """Return where the asked terms [U] are among all [V], and which of the asked these are.
-
-    Both ascend, with different elements.
-    """
-    if not len(term_ids):
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    at = np.minimum(np.searchsorted(term_ids, asked), len(term_ids) - 1)
-    own = np.flatnonzero(term_ids.take(at) == asked)
-    return at[own], own
-
-
-def _postings(
-    segment: Segment, at: Int64
-) -> Iterator[tuple[slice, UInt32, NDArray[np.uint16], Int64]]:
-    """Yield the documents of terms, a bounded number at once.
-
-    Yields:
-        Which of the terms they are, the rows of their documents and the counts in these, one term
-        after another, and how many each term has.
-    """
-    ends = segment.ends.take(at).astype(np.int64)
-    starts = np.where(at > 0, segment.ends.take(at - 1), 0).astype(np.int64)
-    lengths = ends - starts
-    for some in _bounded(lengths):
-        entries = runs(starts[some], lengths[some])
-        yield some, segment.rows.take(entries), segment.counts.take(entries), lengths[some]
-
-
 def _parts(
     frequent: FrequentTerms, rows: Int64
 ) -> Iterator[tuple[Int64, NDArray[np.uint16], NDArray[np.uint16], Int64]]:
@@ -173,7 +151,7 @@ def _parts(
     starts = np.where(rows > 0, frequent.ends.take(rows - 1), 0)
     filled = np.flatnonzero(starts < ends)  # `reduceat` takes no empty part
     lengths = (ends - starts)[filled]
-    for some in _bounded(lengths):
+    for some in _bounded(lengths, _ENTRIES_AT_ONCE):
         chosen = filled[some]
         own = list(map(slice, starts[chosen].tolist(), ends[chosen].tolist()))
         yield (
@@ -184,9 +162,9 @@ def _parts(
         )
 
 
-def _bounded(lengths: Int64) -> Iterator[slice]:
-    """Divide runs of these lengths [K] into parts of about `_ENTRIES_AT_ONCE` together."""
-    part = np.cumsum(lengths) // _ENTRIES_AT_ONCE
+def _bounded(lengths: Int64, size: int) -> Iterator[slice]:
+    """Divide runs of these lengths [K] into parts of about a size together."""
+    part = np.cumsum(lengths) // size
     bounds = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(lengths)]
     for start, end in pairwise(bounds):
         if start < end:

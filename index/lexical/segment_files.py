@@ -25,7 +25,7 @@ from encoder.atomic_files import sync, write_atomically
 from index.errors import SnapshotError
 from index.lexical.frequencies import Frequencies
 from index.lexical.frequent_terms import FrequentTerms
-from index.lexical.segment import Segment
+from index.lexical.segment import Segment, note_bits
 from index.lexical.tables import JoinedTerms
 from index.lexical.term_counts import TermCounts, no_terms
 from index.lexical.view import LiveSegment, View
@@ -182,7 +182,8 @@ def _load_segment(directory: Path, file: _File, squares: Float64) -> LiveSegment
     living[list(file.removed)] = False
     frequent = FrequentTerms(frequent_terms, places, frequent_counts, frequent_ends)
     documents = JoinedTerms(ids, terms, counts, ends)
-    segment = Segment(documents, different, rows, posting_counts, posting_ends, frequent)
+    bits = note_bits(different)
+    segment = Segment(documents, different, rows, posting_counts, posting_ends, frequent, bits)
     return LiveSegment(segment, living, squares, ~np.isnan(squares), file.name)
 
 

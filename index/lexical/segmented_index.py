@@ -97,7 +97,7 @@ class SegmentedIndex:
         Raises:
             StoreError: the tables cannot be read.
         """
-        if self._is(TermStatistics(*self._connections.read_row(STATISTICS))):
+        if self._is(TermStatistics(*self._connections.read_rows(STATISTICS)[0])):
             return self._view
         # The thread that holds the lock reads a change that was not yet acknowledged.
         if self._updating.acquire(blocking=not self._opened):

@@ -14,7 +14,8 @@ from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import LexicalQuery
 from index.search.fusion import LinearFusion, fuse, semantic_scores
 from index.search.records import AlignmentReceipt, EncodedQuery, Mode, SearchStage
-from index.vectors.vector_index import NO_VECTOR
+from index.search.spare_core import SPARE_CORE
+from index.vectors.vector_index import NO_VECTOR, SearchResult
 
 Seconds = dict[SearchStage, float]
 
@@ -182,22 +183,37 @@ def _rank_hybrid(
 
     A text without any indexed, distinctive word is ranked and scored by its vector alone.
     """
-    with timed(seconds, "lexical"):
-        terms = _read_terms(data, query)
-        by_words = data.store.lexical.candidates(terms, max(k + 1, CANDIDATES), among)
-    with timed(seconds, "search"):
-        vectors = query.vector[np.newaxis]
-        nearest = data.index.search(vectors, max(k + 1, CANDIDATES), among=among)
-        found = nearest.ids[0] != NO_VECTOR
-        others = np.setdiff1d(by_words, nearest.ids[0], assume_unique=True)
-        candidates = np.concatenate([nearest.ids[0][found], others])
-        scored = [nearest.scores[0][found], data.index.scores(query.vector, others)]
-        cosines = np.concatenate(scored)
-        living = np.flatnonzero(~np.isnan(cosines))
-        living = living[np.argsort(candidates[living])]
-        candidates, cosines = candidates[living], _bounded(cosines[living])
-    with timed(seconds, "lexical"):
-        lexical = data.store.lexical.score(terms, candidates)
+    k = max(k + 1, CANDIDATES)
+
+    def read_words() -> tuple[LexicalQuery, Int64]:
+        with timed(seconds, "lexical"):
+            terms = _read_terms(data, query)
+            return terms, data.store.lexical.candidates(terms, k, among)
+
+    def search_vectors() -> SearchResult:
+        with timed(seconds, "search"):
+            return data.index.search(query.vector[np.newaxis], k, among=among)
+
+    (terms, by_words), nearest = SPARE_CORE.both(read_words, search_vectors)
+    found = nearest.ids[0] != NO_VECTOR
+    others = np.setdiff1d(by_words, nearest.ids[0], assume_unique=True)
+    candidates = np.concatenate([nearest.ids[0][found], others])
+    order = np.argsort(candidates)
+    candidates = candidates[order]
+
+    def score_words() -> Float32:
+        with timed(seconds, "lexical"):
+            return data.store.lexical.score(terms, candidates)
+
+    def score_others() -> Float32:
+        with timed(seconds, "search"):
+            return data.index.scores(query.vector, others)
+
+    lexical, cosines = SPARE_CORE.both(score_words, score_others)
+    cosines = np.concatenate([nearest.scores[0][found], cosines])[order]
+    living = ~np.isnan(cosines)
+    candidates, lexical = candidates[living], lexical[living]
+    cosines = _bounded(cosines[living])
     semantic = semantic_scores(fusion, cosines)
     scores = fuse(fusion, semantic, lexical) if len(terms) else semantic
     order = np.lexsort((candidates, -scores))

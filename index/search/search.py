@@ -21,6 +21,7 @@ from index.search.fusion import LinearFusion
 from index.search.modes import Ranking, timed
 from index.search.rankers import ExamplesRanker, QueryRanker, Ranker
 from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions
+from index.search.spare_core import SPARE_CORE
 from index.store.filters import Filter, matches
 from index.store.records import DocumentSummary
 
@@ -78,7 +79,18 @@ def search(
         StoreError: the store cannot be read.
         ValueError: the vector has a wrong shape or is not finite.
     """
-    options = _possible_now(data, options)
+    with SPARE_CORE.searching():
+        return _search(data, query, _possible_now(data, options), fusion, calibrator, among)
+
+
+def _search(
+    data: DataDirectory,
+    query: EncodedQuery | Examples,
+    options: SearchOptions,
+    fusion: LinearFusion,
+    calibrator: ScoreCalibrator,
+    among: IdSet | None,
+) -> SearchAnswer:
     ranker: Ranker
     if isinstance(query, Examples):
         ranker = ExamplesRanker(data, query, options, fusion)

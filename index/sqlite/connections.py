@@ -122,20 +122,20 @@ class SQLiteConnections:
                 raise
             self._give_back(connection)
 
-    def read_row(self, statement: str) -> tuple[Any, ...]:
-        """Return the one row of a statement, which needs no transaction to see one state."""
+    def read_rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement, which needs no transaction to see one state."""
         if self._alone:
             with self._reading_alone() as connection:
-                return tuple(connection.execute(statement).fetchall()[0])
+                return connection.execute(statement, values).fetchall()
         with translated_errors(self._path):
             connection = self._borrow()
             try:
-                (row,) = connection.execute(statement).fetchall()
+                rows = connection.execute(statement, values).fetchall()
             except BaseException:
                 connection.close()
                 raise
             self._give_back(connection)
-            return tuple(row)
+            return rows
 
     def data_version(self) -> int:
         """Return a number that is another one after another process has written.

@@ -70,6 +70,14 @@ def read_checksums(
     return {vector_id: Checksums(*values) for vector_id, *values in rows}
 
 
+def divided(
+    rows: Sequence[tuple[Any, ...]],
+) -> tuple[list[tuple[Any, ...]], Mapping[int, Checksums]]:
+    """Divide rows that begin with a vector id and end with four checksums, or NULL for each."""
+    known = {row[0]: Checksums(*row[-4:]) for row in rows if row[-1] is not None}
+    return [row[:-4] for row in rows], known
+
+
 def checksums_of(row: Sequence[Any]) -> tuple[int, int, int, int]:
     """Return the checksums of a document: summary, details, vector, blocks.
 

@@ -22,7 +22,6 @@ from index.near_duplicates.families import Families
 from index.near_duplicates.signatures import sign
 from index.progress import Progress
 from index.sqlite.block_vectors import (
-    BLOCKS_BY_VECTOR_ID,
     BlockVectors,
     as_stored,
     read_block_vectors,
@@ -33,7 +32,7 @@ from index.sqlite.task_state import MaintenanceState
 from index.store.change_log import ChangeLog
 from index.store.checksums import (
     Checksums,
-    read_checksums,
+    divided,
     unsound_blocks,
     unsound_documents,
     unsound_summaries,
@@ -230,7 +229,7 @@ class SQLiteDocumentStore:
         Raises:
             StoreError: the file cannot be read.
         """
-        rows = self._read(sql.CONTENT_HASHES, document_id_list(document_ids))
+        rows = self._connections.read_rows(sql.CONTENT_HASHES, document_id_list(document_ids))
         return {document_id: content_hash for document_id, _, content_hash in rows}
 
     def vectors(
@@ -242,7 +241,7 @@ class SQLiteDocumentStore:
             DamagedDocumentError: a vector is damaged, and not to be skipped.
             StoreError: the file cannot be read, or a vector without a checksum is damaged.
         """
-        rows, checksums = self._read_with_checksums(sql.VECTORS, vector_id_list(vector_ids))
+        rows, checksums = self._read_with_checksums(sql.CHECKED_VECTORS, vector_id_list(vector_ids))
         unsound = unsound_vectors(rows, checksums)
         rows = self.damage.without(rows, unsound, "vector", skip=skip_damaged)
         return vector_arrays(self.path, rows, self.dimension)
@@ -256,7 +255,7 @@ class SQLiteDocumentStore:
             DamagedDocumentError: block vectors are damaged, and not to be skipped.
             StoreError: the file cannot be read, or ones without a checksum are damaged.
         """
-        rows, checksums = self._read_with_checksums(BLOCKS_BY_VECTOR_ID, vector_id_list(vector_ids))
+        rows, checksums = self._read_with_checksums(sql.CHECKED_BLOCKS, vector_id_list(vector_ids))
         unsound = unsound_blocks(rows, checksums)
         rows = self.damage.without(rows, unsound, "block vectors", skip=skip_damaged)
         try:
@@ -343,7 +342,7 @@ class SQLiteDocumentStore:
             return sql.read_sequence(connection)
 
     def __len__(self) -> int:
-        return int(self._read("SELECT count(*) FROM documents")[0][0])
+        return int(self._connections.read_rows("SELECT count(*) FROM documents")[0][0])
 
     def close(self) -> None:
         """Close the file; every later call raises StoreError."""
@@ -351,20 +350,14 @@ class SQLiteDocumentStore:
         self._connections.close()
 
     def _ids_of(self, vector_ids: Sequence[int]) -> dict[int, str]:
-        rows = self._read(sql.SUMMARIES, vector_id_list(vector_ids))
+        rows = self._connections.read_rows(sql.SUMMARIES, vector_id_list(vector_ids))
         return {row[0]: str(row[1]) for row in rows}
-
-    def _read(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
-        with self._connections.reading() as connection:
-            return connection.execute(statement, values).fetchall()
 
     def _read_with_checksums(
         self, statement: str, ids: str
     ) -> tuple[Sequence[tuple[Any, ...]], Mapping[int, Checksums]]:
         """Return rows that begin with a vector id, and their checksums."""
-        with self._connections.reading() as connection:
-            rows = connection.execute(statement, (ids,)).fetchall()
-            return rows, read_checksums(connection, (row[0] for row in rows))
+        return divided(self._connections.read_rows(statement, ids))
 
     def _signatures(self, entries: Sequence[EncodedDocument]) -> dict[bytes, UInt32]:
         """Sign new texts, by content hash, before the write transaction."""

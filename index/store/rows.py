@@ -36,7 +36,7 @@ def check_entries(entries: Sequence[EncodedDocument], dimension: int) -> None:
 
 
 def stored_document(path: object, row: tuple[Any, ...]) -> StoredDocument:
-    """Read a row of `DOCUMENTS_BY_ID` of the store at `path`.
+    """Read a row of `DOCUMENTS_BY_ID`, without checksums, of the store at `path`.
 
     Raises:
         DamagedDocumentError: it is damaged.

@@ -14,20 +14,31 @@ from index.sqlite.task_state import LOG_START, read_count
 from index.store.metadata import insert_metadata, remove_metadata
 from index.store.records import EncodedDocument
 
-# A list of ids is passed as one JSON array: SQLite limits the variables of a statement.
+# A list of ids is passed as one JSON array: SQLite limits the variables of a statement. Checksums
+# come last, for `index.store.checksums.divided`.
 DOCUMENTS_BY_ID = """
-SELECT vector_id, id, text, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
-    tokens_encoded, indexed_at
-FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
+SELECT d.vector_id, d.id, d.text, d.title, d.metadata, d.tokens, d.tokens_read, d.blocks,
+    d.blocks_left_out, d.tokens_encoded, d.indexed_at, c.summary, c.details, c.vector, c.blocks
+FROM documents d LEFT JOIN checksums c USING (vector_id)
+WHERE d.id IN (SELECT value FROM json_each(?))"""
 SUMMARIES = """
-SELECT vector_id, id, title, metadata
-FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+SELECT d.vector_id, d.id, d.title, d.metadata, c.summary, c.details, c.vector, c.blocks
+FROM documents d LEFT JOIN checksums c USING (vector_id)
+WHERE d.vector_id IN (SELECT value FROM json_each(?))"""
 CONTENT_HASHES = """
 SELECT id, vector_id, content_hash
 FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
 VECTORS = """
 SELECT vector_id, vector
 FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
+CHECKED_VECTORS = """
+SELECT v.vector_id, v.vector, c.summary, c.details, c.vector, c.blocks
+FROM vectors v LEFT JOIN checksums c USING (vector_id)
+WHERE v.vector_id IN (SELECT value FROM json_each(?)) ORDER BY v.vector_id"""
+CHECKED_BLOCKS = """
+SELECT b.vector_id, b.offsets, b.vectors, c.summary, c.details, c.vector, c.blocks
+FROM block_vectors b LEFT JOIN checksums c USING (vector_id)
+WHERE b.vector_id IN (SELECT value FROM json_each(?))"""
 # Without ORDER BY vector_id, for which SQLite would walk the table instead of the sequence index.
 ADDED_SINCE = """
 SELECT vector_id FROM vectors WHERE sequence > ?"""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from index.directory.beside_writer import follow_vectors, follow_words, open_beside_writer
 from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError
+from index.search.spare_core import SPARE_CORE
 from service.errors import ServiceError
 from service.searchers.protocol import (
     Begin,
@@ -137,6 +138,7 @@ def main(descriptor: int) -> None:
         signal.signal(one, signal.SIG_IGN)
     cap_malloc_threshold()
     lower_priority()
+    SPARE_CORE.give_up()
     notes = _Notes()
     logging.getLogger().addHandler(notes)
     logging.getLogger().setLevel(logging.INFO)

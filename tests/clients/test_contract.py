@@ -21,6 +21,7 @@ from longmatch import (
 from longmatch import standing as standing_queries
 from pydantic import BaseModel
 
+from index.lexical.scoring import TermWeight
 from service.api.app import create_app
 from service.api.feedback import schemas as feedback_schemas
 from service.api.files import routes as files
@@ -51,7 +52,6 @@ ANSWERS: dict[type, type[BaseModel]] = {
     results.Explanation: compare.ComparisonBody,
     results.ReadSide: compare.ReadBody,
     results.Comparison: compare.CompareResponse,
-    results.Term: matches.TermBody,
     results.Match: matches.MatchBody,
     results.Alignment: matches.AlignedBody,
     results.Reranking: matches.RerankedBody,
@@ -90,9 +90,13 @@ def test_a_class_has_the_fields_of_the_server(kind: Any) -> None:
     assert {one.name for one in fields(kind)} == known
 
 
+def test_a_term_has_the_fields_of_the_server() -> None:
+    assert {one.name for one in fields(results.Term)} == {one.name for one in fields(TermWeight)}
+
+
 def test_every_result_is_compared() -> None:
-    # Parts of the first two are read; lines of pairs have no schema.
-    mine = {results.Embedding, status.Model, results.Pair}
+    # Parts of the first two are read; lines of pairs have no schema; a term is a dataclass there.
+    mine = {results.Embedding, status.Model, results.Pair, results.Term}
     declared = {
         one
         for module in (results, status)

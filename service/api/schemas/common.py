@@ -1,7 +1,7 @@
 """Requests and responses of the API. Limits that are settings are checked later, not here."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields
 
 from pydantic import BaseModel, Field, JsonValue
 
@@ -15,6 +15,8 @@ from service.errors import FieldError, InvalidInputError
 from service.indexing import IndexedDocuments
 from service.matching.queries import Query, StoredQuery
 from service.metrics import Stage
+
+_RECEIPT_FIELDS = tuple(one.name for one in fields(Receipt))
 
 
 class DocumentBody(Body):
@@ -170,7 +172,7 @@ def title_of_text(text: str | None, title: str | None) -> None:
 
 def receipt_body(receipt: Receipt) -> ReceiptBody:
     """Return the body of a receipt."""
-    return ReceiptBody(**asdict(receipt))
+    return ReceiptBody(**{name: getattr(receipt, name) for name in _RECEIPT_FIELDS})
 
 
 def milliseconds(seconds: Mapping[Stage, float]) -> dict[str, float]:

@@ -4,6 +4,7 @@ from dataclasses import asdict, fields
 
 from pydantic import BaseModel, Field, JsonValue
 
+from index.lexical.scoring import TermWeight
 from index.search.records import AlignmentReceipt, Hit, Mode
 from service.api.schemas.common import Answer, ReceiptBody, milliseconds, receipt_body
 from service.api.schemas.compare import ComparisonBody, comparison_body
@@ -12,13 +13,6 @@ from service.matching.compare import Explanation
 from service.matching.retrieve import Matches
 
 _HIT_FIELDS = tuple(one.name for one in fields(Hit))
-
-
-class TermBody(BaseModel, from_attributes=True):
-    """A term that two documents share."""
-
-    term: str
-    weight: float = Field(description="Its share of the lexical score.")
 
 
 class MatchBody(BaseModel):
@@ -43,8 +37,9 @@ class MatchBody(BaseModel):
     lexical_score: float | None = nullable(
         "Cosine of the words of the two documents; null in semantic mode."
     )
-    terms: list[TermBody] = Field(
-        description="The terms that give most to the lexical score; empty in semantic mode."
+    terms: tuple[TermWeight, ...] = Field(  # as they are: there are some eighty in an answer
+        description="The terms that give most to the lexical score, each with its share of it; "
+        "empty in semantic mode."
     )
     probability: float | None = nullable(
         "Probability that it is a match, among pairs half of which are; null where "

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import index.search.modes
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
@@ -23,6 +24,7 @@ from index.search.records import (
     SearchOptions,
 )
 from index.search.search import search, select_documents
+from index.search.spare_core import SpareCore
 from index.store.filters import OneOf
 from index.store.records import EncodedDocument
 
@@ -92,6 +94,15 @@ def test_hybrid_finds_what_neither_channel_puts_first(data: DataDirectory) -> No
     assert names(find(data, QUERY, 2, "lexical")) == ["words alone", "best"]
     assert names(find(data, QUERY, 5, "hybrid"))[0] == "best"
     assert set(names(find(data, QUERY, 9, "hybrid"))) == set(DOCUMENTS)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_hits_are_the_same_with_a_second_core(
+    data: DataDirectory, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    expected = find(data, QUERY, 9, "hybrid")
+    monkeypatch.setattr(index.search.modes, "SPARE_CORE", SpareCore(cores))
+    assert find(data, QUERY, 9, "hybrid") == expected
 
 
 def test_every_hit_has_its_scores_and_its_terms(data: DataDirectory) -> None:
