@@ -77,9 +77,9 @@ ORDER: Mapping[str, Sequence[str]] = {
     ),
     "service": (
         "configuration errors",
-        "metrics settings web",
+        "metrics settings threads web",
         "telemetry",
-        "background feedback jobs keys limits threads",
+        "background feedback jobs keys limits",
         "searchers",
         "files standing workers",
         "engine",
