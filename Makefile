@@ -43,7 +43,8 @@ test-milvus: $(VENV)/testing
 	$(BIN)/python -m tests.tools.milvus_core build/milvus-core/bin/python
 
 packages: $(VENV)/testing
-	tests/tools/system_packages.sh redis-server chromium promtool groff pg_ctlcluster openssl
+	tests/tools/system_packages.sh redis-server chromium-headless-shell promtool groff \
+		pg_ctlcluster openssl
 
 # What a change must pass besides the tests.
 check: $(VENV)/testing
