@@ -109,7 +109,7 @@ def test_one_process_owns_the_data(
 
 def test_sigterm_finishes_what_was_begun(serve: Callable[..., Any], tmp_path: Path) -> None:
     with serve(tmp_path / "data", None, threads=1) as server:
-        book = "Every word of this long book is read, from the first page to the last. " * 1_500
+        book = "Every word of this long book is read, from the first page to the last. " * 500
         answers: list[tuple[int, Any]] = []
         reader = threading.Thread(
             target=lambda: answers.append(server.request("POST", "/match", {"text": book}))
@@ -119,7 +119,7 @@ def test_sigterm_finishes_what_was_begun(serve: Callable[..., Any], tmp_path: Pa
         assert server.stop(signal.SIGTERM) == 0
         reader.join()
         assert answers[0][0] == 200
-        assert answers[0][1]["receipt"]["tokens_read"] > 20_000
+        assert answers[0][1]["receipt"]["tokens_read"] > 7_000
 
 
 def test_a_client_that_leaves_costs_no_more_work(serve: Callable[..., Any], tmp_path: Path) -> None:
