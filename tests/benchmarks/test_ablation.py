@@ -134,6 +134,7 @@ def test_the_mean_is_the_mean_of_the_blocks_read(outcomes: Outcomes, data: Ablat
     assert np.abs(longer.scores - found.scores).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_not_run_again(
     outcomes: Outcomes, data: AblationData, models: Path
 ) -> None:

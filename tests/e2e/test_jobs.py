@@ -185,6 +185,7 @@ def degraded(server: Any) -> list[str]:
     return list(answer["degraded"])
 
 
+@pytest.mark.slow
 def test_matches_go_before_an_upload(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from encoder.checkpoint import DEFAULT_CHECKPOINT
 from tests.tools.command import Run
 
@@ -44,6 +46,7 @@ def test_the_main_job_with_the_shipped_checkpoint(
         assert answer["results"][1]["matches"][0]["id"] == "music.txt"
 
 
+@pytest.mark.slow
 def test_an_ernie_doc_is_served_like_any_checkpoint(
     serve: Callable[..., Any], tiny_ernie_doc: Path, tmp_path: Path
 ) -> None:
@@ -90,6 +93,7 @@ def top(server: Any, text: str, title: str = "") -> str:
     return str(answer["matches"][0]["id"])
 
 
+@pytest.mark.slow
 def test_one_process_owns_the_data(
     serve: Callable[..., Any],
     longmatch: Run,

@@ -53,6 +53,7 @@ def test_a_sweep_runs_them_and_shows_its_seed(tmp_path: Path, workers: tuple[str
     assert int(seed) != FIXED_SEED
 
 
+@pytest.mark.slow
 def test_a_seed_that_is_given_is_used(tmp_path: Path) -> None:
     assert "tier True 41" in run(tmp_path, "--sweep", "--seed", "41")
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 FIXED_SEED = 7
+FAST_EXAMPLES = 30  # of Hypothesis, which tries 100 by itself
 
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.seed = given
     if sweep and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = given
-    settings.register_profile("fast", derandomize=True)
+    settings.register_profile("fast", derandomize=True, max_examples=FAST_EXAMPLES)
     settings.register_profile("sweep", print_blob=True)
     settings.load_profile("sweep" if sweep else "fast")
 

@@ -78,6 +78,7 @@ def test_memory_is_examined_where_the_kernel_does_not_limit_it(tmp_path: Path) -
         assert reader.read(write(tmp_path / "x.txt", "Text.")).text == "Text."
 
 
+@pytest.mark.slow
 def test_a_large_ordinary_page_takes_little_memory(tmp_path: Path) -> None:
     paragraph = '<p>Some words of an <b>ordinary</b> page, <a href="x.html">a link</a>.</p>\n'
     path = write(tmp_path / "x.html", paragraph * 100_000)  # with a tree of it, 470 MB

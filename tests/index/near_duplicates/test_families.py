@@ -218,6 +218,7 @@ def test_signatures_of_another_rule_are_made_again(
     assert families_in(store) == {frozenset(CHAIN)}
 
 
+@pytest.mark.slow
 def test_many_near_duplicates_cost_a_bounded_time(
     store: SQLiteDocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_dry_run_changes_nothing(longmatch: Run, data: Path, tiny_checkpoint: 
     assert files(data) == before
 
 
+@pytest.mark.slow
 def test_a_gain_that_costs_other_queries_is_refused(longmatch: Run, data: Path) -> None:
     """Verdicts that contradict the words: the passages of other documents then lose."""
     nearest = _nearest_of_others(data)

@@ -69,6 +69,7 @@ def test_a_backup_keeps_the_share(longmatch: Run, corpus: Path, tmp_path: Path) 
     assert encoded(longmatch, corpus, "--data", tmp_path / "new") < 0.5
 
 
+@pytest.mark.slow
 def test_an_adapted_directory_has_a_share(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
     for number in range(8):
         (corpus / f"{number}.txt").write_text(f"Number {number} has rivers and trees. " * 30)

@@ -128,6 +128,7 @@ def test_a_dry_run_keeps_what_it_encoded_for_the_next(
     assert is_of(data, tiny_terms)
 
 
+@pytest.mark.slow
 def test_a_server_goes_on_until_it_is_stopped(
     longmatch: Run, data: Path, tiny_terms: Path, make_settings: MakeSettings, encoded: list[str]
 ) -> None:
@@ -221,6 +222,7 @@ def test_one_process_at_a_time_encodes(
     assert not encoded
 
 
+@pytest.mark.slow
 def test_an_adapter_is_tested_as_a_checkpoint_is(longmatch: Run, data: Path) -> None:
     answer = longmatch("reencode", data, "--adapt", "--only-if-better", "--others", 20, "--json")
     assert answer.status == 0, answer.err
