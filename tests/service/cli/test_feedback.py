@@ -110,6 +110,7 @@ def test_better_weights_are_adopted_and_served(
     assert used(data, tiny_checkpoint) == rule
 
 
+@pytest.mark.slow
 def test_too_few_verdicts_of_a_kind_leave_probabilities_unknown(
     longmatch: Run, copy_topics: CopyTopics, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:
