@@ -23,7 +23,7 @@ test-all: packages
 # Tests that measure time come after the others, one after another. None of them may hang: a process
 # that takes three minutes for one test shows where it waits, and ends.
 PYTEST := $(BIN)/python -m pytest
-BESIDE := --numprocesses 3 --dist loadfile
+BESIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 SERIAL = $$(grep -rl --include='test_*.py' mark.serial tests)
 LIMIT := -o faulthandler_timeout=180 -o faulthandler_exit_on_timeout=true
 fast-tests:

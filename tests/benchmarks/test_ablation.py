@@ -156,6 +156,7 @@ def test_no_model_is_started_when_the_time_is_up(data: AblationData, tmp_path: P
     assert said[0] == f"length, {MEAN}, 2 blocks, seed 0: left for the next call"
 
 
+@pytest.mark.slow
 def test_the_record_is_formatted_and_plotted(
     outcomes: Outcomes, data: AblationData, tmp_path: Path
 ) -> None:

@@ -157,6 +157,7 @@ def test_bodies_that_nothing_reads_take_no_memory_and_no_time(
         assert server.request("GET", "/livez")[0] == 200
 
 
+@pytest.mark.slow
 def test_a_body_under_way_at_shutdown_is_refused_without_a_traceback(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ def test_events_come_as_they_happen_and_again_from_any_of_them(
         assert server.request("DELETE", f"{PATH}/{other}")[0] == 204
 
 
+@pytest.mark.slow
 def test_a_stream_ends_with_what_it_is_of(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

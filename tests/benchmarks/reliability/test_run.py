@@ -39,7 +39,8 @@ def test_operations_give_what_a_dict_gives(tmp_path: Path, tier: Tier) -> None:
     assert report.generations > 5
 
 
-@pytest.mark.parametrize("operations", [150, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("operations", [300, 20_000])
 def test_operations_on_postgresql_give_what_a_dict_gives(
     tmp_path: Path, tier: Tier, operations: int
 ) -> None:

@@ -175,6 +175,7 @@ DOCUMENTS = {
 }
 
 
+@pytest.mark.slow
 def test_texts_that_were_there_before_are_found_later(open_store: OpenStore) -> None:
     store = open_store(find_families=False)
     put(store, **DOCUMENTS)

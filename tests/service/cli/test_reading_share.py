@@ -48,6 +48,7 @@ def test_a_data_directory_keeps_its_share(longmatch: Run, corpus: Path, tmp_path
     assert "made with a reading share of 0.25, not of 0.5" in refused.err
 
 
+@pytest.mark.slow
 def test_reencode_changes_the_share(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     assert longmatch("index", corpus).status == 0

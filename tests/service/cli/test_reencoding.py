@@ -112,6 +112,7 @@ def test_what_is_not_better_changes_nothing(
     assert content(data) == before
 
 
+@pytest.mark.slow
 def test_a_dry_run_keeps_what_it_encoded_for_the_next(
     longmatch: Run, data: Path, tiny_checkpoint: Path, tiny_terms: Path, encoded: list[str]
 ) -> None:
@@ -251,6 +252,7 @@ def test_too_little_feedback_is_refused_before_the_work(
     assert not (data / REENCODING).exists()
 
 
+@pytest.mark.slow
 def test_no_query_that_was_learned_from_is_asked(
     longmatch: Run, data: Path, tmp_path: Path, tiny_terms: Path
 ) -> None:
