@@ -95,13 +95,18 @@ def adapt_embedded_corpus(
 
 
 VECTOR, SEMANTIC, UNALIGNED = "vector", "semantic", "unaligned hybrid"
-ADAPTED, ADAPTED_HYBRID = "adapted", "adapted hybrid"
+ADAPTED, ADAPTED_SEMANTIC, ADAPTED_HYBRID = "adapted", "adapted semantic", "adapted hybrid"
 RERANKED = "reranked"
 # `VECTOR` and `UNALIGNED` are the first stages of semantic and hybrid mode.
 OWN: Mapping[Mode, tuple[str, ...]] = {
     "semantic": (VECTOR, SEMANTIC),
     "lexical": (VECTOR, LEXICAL),
     "hybrid": (VECTOR, SEMANTIC, LEXICAL, UNALIGNED, HYBRID),
+}
+_OF_ADAPTED: Mapping[Mode, tuple[str, ...]] = {
+    "semantic": (ADAPTED, ADAPTED_SEMANTIC),
+    "lexical": (ADAPTED,),
+    "hybrid": (ADAPTED, ADAPTED_SEMANTIC, ADAPTED_HYBRID),
 }
 
 
@@ -140,8 +145,7 @@ class Vectors:
 
 def longmatch_system_names(mode: Mode, *, adapt: bool) -> tuple[str, ...]:
     """Return the names of the systems that `longmatch_systems` makes."""
-    adapted = {"hybrid": (ADAPTED, ADAPTED_HYBRID)}.get(mode, (ADAPTED,)) if adapt else ()
-    return (*OWN[mode], *adapted)
+    return (*OWN[mode], *(_OF_ADAPTED[mode] if adapt else ()))
 
 
 def longmatch_systems(
@@ -181,6 +185,8 @@ def longmatch_systems(
             ADAPTED, f"{settings}, adapted to the corpus", adapted, number
         )
         yield bases[ADAPTED_HYBRID]
+        if mode != "lexical":
+            yield semantic_system(bases[ADAPTED_HYBRID], blocks, rule, ADAPTED_SEMANTIC)
     if mode != SEMANTIC:
         lexical = lexical_system(texts, [document.title for document in documents], number)
         yield lexical

@@ -21,6 +21,7 @@ from index.vectors.drift import (
 from index.vectors.live_index import LiveIndex
 from service.metrics import CollectionMetrics
 from service.settings import Settings
+from service.threads import lower_priority
 
 PUBLISH_FROM = 1_000  # changes since the last snapshot, and
 PUBLISH_SHARE = 0.1  # this share of the vectors: a restart replays few changes
@@ -85,6 +86,7 @@ class Maintenance:
                     _log.error("maintenance of the index: %s", error)
 
     def _run(self) -> None:
+        lower_priority()
         while not self._stopping.wait(self._seconds):
             try:
                 self.work()

@@ -15,6 +15,7 @@ from index.vectors.live_index import LiveIndex
 from index.vectors.recall import NEIGHBOURS, share_found
 from service.metrics import CollectionMetrics
 from service.settings import Settings
+from service.threads import lower_priority
 
 QUEUED = 32  # more are dropped: an exact search of many vectors is slow
 WINDOW = 50  # searches that are measured before nprobe may change
@@ -66,6 +67,7 @@ class RecallMonitor:
             self._metrics.recall_samples.labels("dropped").inc()
 
     def _run(self) -> None:
+        lower_priority()
         while (chosen := self._chosen.get()) is not None and not self._closing.is_set():
             try:
                 self._measure(*chosen)

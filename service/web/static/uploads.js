@@ -28,8 +28,9 @@ async function send(file) {
   try {
     sending = controller;
     const name = file.name.toLowerCase();
-    await refuse(file, name);
-    showSending(0);
+    refuseOther(file, name);
+    showSending(0); // with its button: the answer below can take long
+    refuseLarge(file, (await Promise.race([version(), aborted(controller.signal)])).limits);
     const accepted = await upload(file, {
       gzip: name.endsWith(".gz"), signal: controller.signal, progress: showSending,
     });
@@ -49,16 +50,23 @@ async function send(file) {
   }
 }
 
-async function refuse(file, name) {
-  if (![".jsonl", ".ndjson", ".gz"].some((suffix) => name.endsWith(suffix))) {
-    throw new Refusal("This is not a corpus",
-      `${file.name}: the page uploads JSON Lines (.jsonl, .ndjson, .gz).`);
-  }
-  const limit = (await version()).limits.max_upload_bytes;
-  if (file.size > limit) {
-    throw new Refusal("The file is too large", `${file.name} has ${bytes(file.size)}; the limit ` +
-      `(max_upload_bytes) is ${bytes(limit)}.`);
-  }
+function refuseOther(file, name) {
+  if ([".jsonl", ".ndjson", ".gz"].some((suffix) => name.endsWith(suffix))) return;
+  throw new Refusal("This is not a corpus",
+    `${file.name}: the page uploads JSON Lines (.jsonl, .ndjson, .gz).`);
+}
+
+function refuseLarge(file, { max_upload_bytes: limit }) {
+  if (file.size <= limit) return;
+  throw new Refusal("The file is too large", `${file.name} has ${bytes(file.size)}; the limit ` +
+    `(max_upload_bytes) is ${bytes(limit)}.`);
+}
+
+/** Fail once a signal is aborted. */
+function aborted(signal) {
+  return new Promise((_, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
 }
 
 function showSending(share) {

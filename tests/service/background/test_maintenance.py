@@ -1,6 +1,8 @@
 """The maintenance of the index, on a data directory with synthetic vectors."""
 
 import logging
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -187,6 +189,10 @@ def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Met
     while data.index.nlist == 1:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    (thread,) = set(threading.enumerate()) - before
+    if sys.platform == "linux":  # elsewhere a thread has the priority of its process
+        own = os.getpriority(os.PRIO_PROCESS, os.getpid())
+        assert os.getpriority(os.PRIO_PROCESS, thread.native_id or 0) > own
     maintenance.close()
     assert set(threading.enumerate()) <= before
 

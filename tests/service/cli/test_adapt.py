@@ -132,7 +132,7 @@ def test_evaluate_measures_the_adapted_vectors_beside(
     assert answer.status == 0, answer.err
     systems = json.loads(answer.out)["retrieval"]["systems"]
     own = {"vector", "semantic", "lexical", "unaligned hybrid", "hybrid"}
-    assert set(systems) == {*own, "adapted", "adapted hybrid"}
+    assert set(systems) == {*own, "adapted", "adapted semantic", "adapted hybrid"}
     values = {name: system["nDCG@10"]["value"] for name, system in systems.items()}
     assert values["adapted"] > values["vector"] + 0.2
     without = longmatch("evaluate", corpus, qrels, "--json")
