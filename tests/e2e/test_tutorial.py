@@ -72,7 +72,8 @@ def test_the_commands_of_a_page_work(
     assert ended.returncode == 0, ended.stdout + ended.stderr
     output = ended.stdout + ended.stderr
     for expected in shown:
-        assert expected in output, expected
+        # The tiny checkpoint reads 64 blocks of a text.
+        assert (expected if tier.sweep else expected.removeprefix("0 ")) in output, expected
     for name, beginning in made.items():
         assert (tmp_path / name).read_text().startswith(beginning)
     assert "Traceback" not in output
