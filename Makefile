@@ -23,7 +23,7 @@ test-all: packages
 # Tests that measure time come after the others, one after another. None of them may hang: a process
 # that takes three minutes for one test shows where it waits, and ends.
 PYTEST := $(BIN)/python -m pytest
-BESIDE := --numprocesses 3 --dist loadfile
+BESIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 SERIAL = $$(grep -rl --include='test_*.py' mark.serial tests)
 LIMIT := -o faulthandler_timeout=180 -o faulthandler_exit_on_timeout=true
 fast-tests:
@@ -43,7 +43,8 @@ test-milvus: $(VENV)/testing
 	$(BIN)/python -m tests.tools.milvus_core build/milvus-core/bin/python
 
 packages: $(VENV)/testing
-	tests/tools/system_packages.sh redis-server chromium promtool groff pg_ctlcluster openssl
+	tests/tools/system_packages.sh redis-server chromium-headless-shell promtool groff \
+		pg_ctlcluster openssl
 
 # What a change must pass besides the tests.
 check: $(VENV)/testing

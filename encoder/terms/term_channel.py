@@ -55,11 +55,11 @@ def open_term_channel(checkpoint: Checkpoint) -> TermChannel:
             configuration.
     """
     width = int(checkpoint.model.get("term_features", 0))
-    buckets = int(checkpoint.model.get("term_buckets", 0))
-    vocabulary = read_term_vocabulary(open_tokenizer(checkpoint), buckets)
     hashed = open_hashed_terms(checkpoint)
     if width == 0:
-        return TermChannel(vocabulary, _empty_table(), hashed)
+        return TermChannel(_no_terms(), _empty_table(), hashed)
+    buckets = int(checkpoint.model.get("term_buckets", 0))
+    vocabulary = read_term_vocabulary(open_tokenizer(checkpoint), buckets)
     where = str(checkpoint.directory / TERMS)
     table = read_term_table(read_verified(checkpoint.directory, checkpoint.files, TERMS), where)
     if (len(table.weights), table.width) != (vocabulary.rows, width):
@@ -77,8 +77,7 @@ def hashed_vocabulary(checkpoint: Checkpoint) -> TermVocabulary:
 
 def no_hashed_terms() -> HashedTerms:
     """Return the hashed terms of a model that has none."""
-    none = TermVocabulary(np.empty(0, dtype=np.bool_), 0)
-    return HashedTerms(none, np.empty(0, dtype=np.float32), 0)
+    return HashedTerms(_no_terms(), np.empty(0, dtype=np.float32), 0)
 
 
 def open_hashed_terms(checkpoint: Checkpoint) -> HashedTerms:
@@ -93,6 +92,10 @@ def open_hashed_terms(checkpoint: Checkpoint) -> HashedTerms:
     data = read_verified(checkpoint.directory, checkpoint.files, HASHED_TERMS)
     where = str(checkpoint.directory / HASHED_TERMS)
     return read_hashed_terms(data, where, hashed_vocabulary(checkpoint), dimension)
+
+
+def _no_terms() -> TermVocabulary:
+    return TermVocabulary(np.empty(0, dtype=np.bool_), 0)
 
 
 def _empty_table() -> TermTable:

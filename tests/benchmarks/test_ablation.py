@@ -134,6 +134,7 @@ def test_the_mean_is_the_mean_of_the_blocks_read(outcomes: Outcomes, data: Ablat
     assert np.abs(longer.scores - found.scores).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_not_run_again(
     outcomes: Outcomes, data: AblationData, models: Path
 ) -> None:
@@ -155,6 +156,7 @@ def test_no_model_is_started_when_the_time_is_up(data: AblationData, tmp_path: P
     assert said[0] == f"length, {MEAN}, 2 blocks, seed 0: left for the next call"
 
 
+@pytest.mark.slow
 def test_the_record_is_formatted_and_plotted(
     outcomes: Outcomes, data: AblationData, tmp_path: Path
 ) -> None:

@@ -122,6 +122,7 @@ def test_a_failure_is_said_and_changes_nothing(
     assert pressed(page, 0) == ["false", "false"]
 
 
+@pytest.mark.slow
 def test_a_server_that_takes_none_is_not_asked(
     tmp_path: Path, open_page: Callable[..., Page]
 ) -> None:

@@ -334,6 +334,7 @@ def test_an_error_has_what_the_server_says(client: Any) -> None:
     assert "#/documents/1/id" in str(error)
 
 
+@pytest.mark.slow
 def test_a_client_waits_through_a_crash_of_the_server(
     tmp_path: Path, tiny_checkpoint: Path
 ) -> None:

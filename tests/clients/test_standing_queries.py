@@ -86,6 +86,7 @@ def test_a_server_that_is_killed_costs_who_follows_nothing(
     assert [first.document, *(one.document for one in rest)] == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_a_webhook_is_given_and_its_secret_shown_once(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

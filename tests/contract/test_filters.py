@@ -31,9 +31,7 @@ def selected(store: Store, where: Filter | None, *without: str) -> set[str]:
     changed=st.dictionaries(st.integers(0, 9), METADATA | st.none(), max_size=3),
     wheres=st.lists(FILTERS, min_size=1, max_size=8),
 )
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_filter_selects_what_the_rules_say(
     store: Store,
     entry: MakeEntry,

@@ -80,7 +80,12 @@ ENGINES = {
 MILVUS = {"milvus-one-list": 1, **({"milvus-many-lists": 20} if MILVUS_SERVER else {})}
 
 
-@pytest.fixture(params=[*ENGINES, *MILVUS])
+# Between the other two in every way: their tests find what would be wrong with it.
+FP16 = [pytest.param(name, marks=pytest.mark.slow) for name in ENGINES if "fp16" in name]
+OTHERS = [name for name in ENGINES if "fp16" not in name]
+
+
+@pytest.fixture(params=[*OTHERS, *FP16, *MILVUS])
 def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param in MILVUS:
         milvus: MilvusEngine = request.getfixturevalue("milvus_engine")
@@ -262,9 +267,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, seed=st.integers(0, 2**32 - 1))
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_order_of_steps_equals_brute_force(
     engine: Engine, tmp_path: Path, steps: list[tuple[str, list[int]]], seed: int
 ) -> None:
@@ -287,6 +290,11 @@ def test_any_order_of_steps_equals_brute_force(
     assert_same(index, oracle, unit_vectors(3, seed=seed), k=5)
 
 
+@pytest.mark.parametrize(
+    "engine",
+    [*OTHERS, *FP16, *(pytest.param(name, marks=pytest.mark.slow) for name in MILVUS)],
+    indirect=True,
+)
 def test_searches_beside_changes_see_only_whole_changes(engine: Engine) -> None:
     """Groups of vectors come and go together; the stable ones are always found."""
     index = engine.make()
@@ -338,9 +346,7 @@ def among_of(oracle: BruteForce, selection: IdSet) -> BruteForce:
     factor=st.sampled_from([1, 10**13]),
     k=st.integers(1, 60),
 )
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_search_among_some_equals_brute_force_over_them(
     engine: Engine,
     stored: set[int],
@@ -361,8 +367,16 @@ def test_a_search_among_some_equals_brute_force_over_them(
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
 
 
-@pytest.mark.parametrize("inverted", [False, True])
-@pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize(
+    ("share", "inverted"),
+    [
+        *((0.01, True), (0.5, False), (1.0, False)),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in ((0.01, False), (0.5, True), (0.9, False), (0.9, True), (1.0, True))
+        ),
+    ],
+)
 def test_what_lies_far_from_the_query_is_found_all_the_same(
     engine: Engine, share: float, inverted: bool
 ) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 MIB = 2**20
 CLOSE = "Connection: close"
 
@@ -60,6 +62,7 @@ def test_no_header_of_a_client_on_this_machine_gives_it_another_rate(
         assert statuses == [b"200"] * 10 + [b"429"] * 2
 
 
+@pytest.mark.slow
 def test_a_page_of_another_site_cannot_delete_by_dns_rebinding(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -154,6 +157,7 @@ def test_bodies_that_nothing_reads_take_no_memory_and_no_time(
         assert server.request("GET", "/livez")[0] == 200
 
 
+@pytest.mark.slow
 def test_a_body_under_way_at_shutdown_is_refused_without_a_traceback(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

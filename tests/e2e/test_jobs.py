@@ -58,7 +58,7 @@ def wait_for_end(server: Any, job_id: str) -> dict[str, Any]:
 def test_a_job_killed_again_and_again_ends_as_if_nothing_had_been(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, tier: Tier
 ) -> None:
-    documents, kills = (2_500, 3) if tier.sweep else (600, 1)
+    documents, kills = (2_500, 3) if tier.sweep else (300, 1)
     data = tmp_path / "data"
     body = corpus(documents) + b"not JSON\n"
     with serve(data, tiny_checkpoint, threads=1) as server:
@@ -185,6 +185,7 @@ def degraded(server: Any) -> list[str]:
     return list(answer["degraded"])
 
 
+@pytest.mark.slow
 def test_matches_go_before_an_upload(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def wait_for_metric(server: Server, name: str, value: float, seconds: float = 30
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_database_that_is_killed_makes_servers_unready_until_it_is_back(
     serve: Serve, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from encoder.checkpoint import DEFAULT_CHECKPOINT
 from tests.tools.command import Run
 
@@ -44,6 +46,7 @@ def test_the_main_job_with_the_shipped_checkpoint(
         assert answer["results"][1]["matches"][0]["id"] == "music.txt"
 
 
+@pytest.mark.slow
 def test_an_ernie_doc_is_served_like_any_checkpoint(
     serve: Callable[..., Any], tiny_ernie_doc: Path, tmp_path: Path
 ) -> None:
@@ -90,6 +93,7 @@ def top(server: Any, text: str, title: str = "") -> str:
     return str(answer["matches"][0]["id"])
 
 
+@pytest.mark.slow
 def test_one_process_owns_the_data(
     serve: Callable[..., Any],
     longmatch: Run,
@@ -109,7 +113,7 @@ def test_one_process_owns_the_data(
 
 def test_sigterm_finishes_what_was_begun(serve: Callable[..., Any], tmp_path: Path) -> None:
     with serve(tmp_path / "data", None, threads=1) as server:
-        book = "Every word of this long book is read, from the first page to the last. " * 1_500
+        book = "Every word of this long book is read, from the first page to the last. " * 500
         answers: list[tuple[int, Any]] = []
         reader = threading.Thread(
             target=lambda: answers.append(server.request("POST", "/match", {"text": book}))
@@ -119,7 +123,7 @@ def test_sigterm_finishes_what_was_begun(serve: Callable[..., Any], tmp_path: Pa
         assert server.stop(signal.SIGTERM) == 0
         reader.join()
         assert answers[0][0] == 200
-        assert answers[0][1]["receipt"]["tokens_read"] > 20_000
+        assert answers[0][1]["receipt"]["tokens_read"] > 7_000
 
 
 def test_a_client_that_leaves_costs_no_more_work(serve: Callable[..., Any], tmp_path: Path) -> None:

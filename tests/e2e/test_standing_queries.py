@@ -86,6 +86,7 @@ def listening(server: Any, path: str, last: int | None = None) -> Iterator[Liste
         listener.close()
 
 
+@pytest.mark.slow
 def test_events_come_as_they_happen_and_again_from_any_of_them(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ def test_events_come_as_they_happen_and_again_from_any_of_them(
         assert server.request("DELETE", f"{PATH}/{other}")[0] == 204
 
 
+@pytest.mark.slow
 def test_a_stream_ends_with_what_it_is_of(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -130,6 +132,7 @@ def test_a_stream_ends_with_what_it_is_of(
         assert "Traceback" not in server.log.read_text()
 
 
+@pytest.mark.slow
 def test_who_left_gives_the_place_back(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def test_more_and_fewer_blocks_than_the_document_level_reads(
         read_encoded_corpus(tmp_path / "2", archive_key(encoder.checkpoint))
 
 
+@pytest.mark.slow
 def test_killed_and_resumed(tiny_checkpoint: Path, encoder: OnnxEncoder, tmp_path: Path) -> None:
     texts = {f"d{n}": f"Word {n} and a word. " * (1 + n % 7) for n in range(400)}
     corpus = write_corpus(tmp_path / "c.jsonl", texts)

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import roc_auc_score
 
 from evaluation.metrics import choose_threshold, estimate_pairs, measure_pairs
 
@@ -58,6 +57,8 @@ def test_estimates_have_the_measured_values_and_intervals_around_them() -> None:
 
 
 def test_resampled_auc_is_that_of_the_drawn_pairs() -> None:
+    from sklearn.metrics import roc_auc_score  # not at the start: each worker collects all tests
+
     from evaluation.metrics import _auc
 
     chance = np.random.default_rng(2)

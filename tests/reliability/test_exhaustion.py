@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.tools.command import Run
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
@@ -100,6 +102,7 @@ def test_without_file_descriptors_it_goes_on_with_those_it_has(
     assert answer.status == 0, answer.err
 
 
+@pytest.mark.slow
 def test_on_a_full_disk_it_says_so_and_goes_on(
     serve: Callable[..., Any],
     longmatch: Run,

@@ -122,20 +122,21 @@ def assert_equals_store() -> Callable[[LiveIndex, SQLiteDocumentStore], None]:
     return check
 
 
+def fill_store(store: SQLiteDocumentStore, vectors: Float32) -> Change:
+    """Put one document for each vector, with the ids d0, d1, and so on."""
+    receipt = Receipt(1, 1, 1, 0, 1)
+    return store.put(
+        [
+            EncodedDocument(Document(f"d{number}", f"d{number}"), vector, receipt)
+            for number, vector in enumerate(vectors)
+        ]
+    )
+
+
 @pytest.fixture
 def fill() -> Callable[[SQLiteDocumentStore, Float32], Change]:
     """Put one document for each vector, with the ids d0, d1, and so on."""
-
-    def put(store: SQLiteDocumentStore, vectors: Float32) -> Change:
-        receipt = Receipt(1, 1, 1, 0, 1)
-        return store.put(
-            [
-                EncodedDocument(Document(f"d{number}", f"d{number}"), vector, receipt)
-                for number, vector in enumerate(vectors)
-            ]
-        )
-
-    return put
+    return fill_store
 
 
 @pytest.fixture

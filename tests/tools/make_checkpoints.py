@@ -8,10 +8,12 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
+from torch.onnx._internal._lazy_import import onnxscript_apis
 
 from encoder.checkpoint import (
     DEFAULT_CHECKPOINT,
@@ -39,6 +41,9 @@ from encoder.tokenizer import BlockTokenizer, open_tokenizer
 from training.recipe import parse_training_recipe
 from training.term_channel import fit_term_table, open_model, term_weights
 from training.trained_checkpoint import write_trained
+
+# The exporter reads the sources of its 500 translations again for each graph: half a second.
+onnxscript_apis.get_torchlib_ops = cache(onnxscript_apis.get_torchlib_ops)
 
 Find = Callable[[str], Path]
 FREQUENT = 8_000  # tokens of the shipped vocabulary are kept

@@ -22,10 +22,12 @@ import pytest
 # it by themselves: what Python does before their first line would fork this process, whose threads
 # of gRPC may abort the fork.
 LISTEN_TO_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+# Its objects are made at the start, and stay: fewer garbage collections save a tenth of a start.
+COLLECT_SELDOM = "import gc; gc.set_threshold(10_000, 20, 20)"
 COMMAND = [
     sys.executable,
     "-c",
-    f"{LISTEN_TO_CTRL_C}; from service.cli.main import main; main()",
+    f"{LISTEN_TO_CTRL_C}; {COLLECT_SELDOM}; from service.cli.main import main; main()",
 ]
 START_SECONDS = 60
 

@@ -127,6 +127,7 @@ def connect(app: FastAPI) -> httpx.AsyncClient:
 def settings_for(given: dict[str, Any]) -> Settings:
     """Return settings for a small engine."""
     small = {"precision": "fp32", "threads": 2, "max_queue_tokens": 4096, "max_queue_seconds": 60.0}
+    small["block_cache_bytes"] = 1 << 20  # the whole of it is written to at the start
     small["alignment_budget_ms"] = 60_000.0  # a loaded machine aligns the same as an idle one
     return Settings(**{**small, **given})
 

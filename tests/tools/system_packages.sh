@@ -3,12 +3,13 @@
 # Does nothing for those that are there.
 set -euo pipefail
 
-declare -A package=([redis-server]=redis-server [chromium]=chromium [promtool]=prometheus
+declare -A package=([redis-server]=redis-server [promtool]=prometheus
+    [chromium-headless-shell]=chromium-headless-shell
     [groff]=groff-base [pg_ctlcluster]=postgresql [openssl]=openssl
     [haproxy]=haproxy [dnsmasq]=dnsmasq-base)
 declare -A purpose=(
     [redis-server]="tests of limits, caches and jobs run against a real Redis"
-    [chromium]="tests of the comparison page read it in a real browser"
+    [chromium-headless-shell]="tests of the comparison page read it in a real browser"
     [promtool]="tests of the alerts run them"
     [groff]="tests of manual pages format them"
     [openssl]="tests of TLS make certificates with it"
@@ -16,6 +17,8 @@ declare -A purpose=(
     [dnsmasq]="its name server is the one of these processes"
     [pg_ctlcluster]="tests of queries to databases run against a real PostgreSQL"
 )
+# The whole browser does as well, with three times the processor time for each page.
+declare -A instead=([chromium-headless-shell]=chromium)
 
 missing=()
 for program in "$@"; do
@@ -23,7 +26,7 @@ for program in "$@"; do
         echo "$0: unknown program $program; known: ${!package[*]}" >&2
         exit 2
     fi
-    if ! command -v "$program" >/dev/null; then
+    if ! command -v "$program" "${instead[$program]:-$program}" >/dev/null; then
         missing+=("${package[$program]}")
         echo "$program is missing (Debian's package ${package[$program]}): ${purpose[$program]}." >&2
     fi

@@ -43,7 +43,13 @@ def test_slow_tests_are_left_out_and_the_seed_is_fixed(tmp_path: Path) -> None:
     assert "1 failed, 1 deselected" in output
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "beside"])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        pytest.param((), id="alone"),
+        pytest.param(("-n", "2"), id="beside", marks=pytest.mark.slow),
+    ],
+)
 def test_a_sweep_runs_them_and_shows_its_seed(tmp_path: Path, workers: tuple[str, ...]) -> None:
     output = run(tmp_path, "--sweep", *workers)
     seed = output.split("seed: ")[1].split()[0]
@@ -53,6 +59,7 @@ def test_a_sweep_runs_them_and_shows_its_seed(tmp_path: Path, workers: tuple[str
     assert int(seed) != FIXED_SEED
 
 
+@pytest.mark.slow
 def test_a_seed_that_is_given_is_used(tmp_path: Path) -> None:
     assert "tier True 41" in run(tmp_path, "--sweep", "--seed", "41")
 

@@ -82,6 +82,7 @@ def test_it_goes_on_until_the_tables_are_printed(
     assert "running" not in once_more.stdout
 
 
+@pytest.mark.slow
 def test_a_stage_whose_time_is_up_is_not_done(tmp_path: Path) -> None:
     waits = Stage("embed", ("embed", tmp_path / "none", "-o", tmp_path / "v.npz"), tmp_path / "v")
     assert not run(waits, time.monotonic())

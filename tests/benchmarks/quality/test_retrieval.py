@@ -83,6 +83,7 @@ def test_retrieval_is_measured_with_and_without_mentions(
         assert f"nDCG@10, {heading}95 % interval; p against tfidf)" in text
 
 
+@pytest.mark.slow
 def test_a_corpus_of_mentions_alone_is_measured_with_them(
     data: Path, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:

@@ -90,6 +90,7 @@ def test_what_ships_is_registered_by_its_name() -> None:
     assert all(name == one.name for name, one in (ENCODERS | RERANKERS).items())
 
 
+@pytest.mark.slow
 def test_an_entry_of_the_registry_is_created_exported_and_served(
     recipe: Recipe, tiny_bert: Path, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def test_what_must_not_be_imported_is_not_there(corpus: dict[str, Document]) -> 
     assert not [name for name in corpus if re.search(r"(^|\.)_|\.tests?$", name)]
 
 
+@pytest.mark.slow
 def test_the_same_bytes_again_in_place_of_the_old(tmp_path: Path) -> None:
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     second.write_text("old")

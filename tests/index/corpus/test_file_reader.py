@@ -71,6 +71,7 @@ def test_a_file_that_takes_too_much_memory_is_refused_and_the_job_goes_on(tmp_pa
     assert (first.id, third.id, third.text) == ("a.txt", "c.pdf", "Third.")
 
 
+@pytest.mark.slow
 def test_memory_is_examined_where_the_kernel_does_not_limit_it(tmp_path: Path) -> None:
     with FileReader(replace(LIMITS, enforced=False)) as reader:
         with pytest.raises(CorpusError, match=r"^takes more than 768 MiB of memory to read$"):
@@ -78,6 +79,7 @@ def test_memory_is_examined_where_the_kernel_does_not_limit_it(tmp_path: Path) -
         assert reader.read(write(tmp_path / "x.txt", "Text.")).text == "Text."
 
 
+@pytest.mark.slow
 def test_a_large_ordinary_page_takes_little_memory(tmp_path: Path) -> None:
     paragraph = '<p>Some words of an <b>ordinary</b> page, <a href="x.html">a link</a>.</p>\n'
     path = write(tmp_path / "x.html", paragraph * 100_000)  # with a tree of it, 470 MB

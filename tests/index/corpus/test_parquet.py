@@ -140,6 +140,7 @@ def test_a_large_table_is_not_held_in_memory(tmp_path: Path) -> None:
         assert sum(row["text"] == text for row in reader.read_rows(path)) == 500
 
 
+@pytest.mark.slow
 def test_a_value_that_takes_too_much_memory_is_refused(tmp_path: Path) -> None:
     columns = {"id": ["a"], "text": ["x" * 300_000_000]}
     path = write(tmp_path / "x.parquet", columns, write_statistics=False, use_dictionary=False)

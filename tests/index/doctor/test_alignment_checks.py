@@ -1,5 +1,6 @@
 """The doctor finds what is wrong with the aligned blocks, and makes them again."""
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +16,7 @@ from index.doctor.store_checks import examine_database
 from index.progress import SilentProgress
 from index.sqlite.connections import SQLiteConnections
 from index.store.document_store import SQLiteDocumentStore
-from tests.tools.index_fixtures import DIMENSION, OpenStore
+from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, OpenStore
 from tests.tools.paragraphs import entry_of
 
 DOCUMENTS = 600  # more than are checked at a time
@@ -27,12 +28,20 @@ def change(path: Path, *statements: str) -> None:
             connection.execute(statement)
 
 
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that is filled once; do not change it."""
+    path = tmp_path_factory.mktemp("sound") / "store.sqlite3"
+    about = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}
+    with closing(SQLiteDocumentStore(path, **about)) as store:
+        store.alignment.start_with(neutral_space(DIMENSION))
+        store.put([entry_of(f"d{n}", [n % 50, n % 7], blocks=n > 0) for n in range(DOCUMENTS)])
+    return path
+
+
 @pytest.fixture
-def filled(store: SQLiteDocumentStore) -> Path:
-    store.alignment.start_with(neutral_space(DIMENSION))
-    store.put([entry_of(f"d{n}", [n % 50, n % 7], blocks=n > 0) for n in range(DOCUMENTS)])
-    store.close()
-    return store.path
+def filled(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound.parent, tmp_path, dirs_exist_ok=True)) / sound.name
 
 
 def test_nothing_is_wrong_with_a_sound_store(filled: Path) -> None:

@@ -175,6 +175,7 @@ DOCUMENTS = {
 }
 
 
+@pytest.mark.slow
 def test_texts_that_were_there_before_are_found_later(open_store: OpenStore) -> None:
     store = open_store(find_families=False)
     put(store, **DOCUMENTS)
@@ -218,6 +219,7 @@ def test_signatures_of_another_rule_are_made_again(
     assert families_in(store) == {frozenset(CHAIN)}
 
 
+@pytest.mark.slow
 def test_many_near_duplicates_cost_a_bounded_time(
     store: SQLiteDocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def test_no_update_is_lost_and_the_feed_ends_equal_to_the_store(
         assert len({one.id for one in documents.values()}) == len(store) == len(documents)
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_nothing_half_done_and_no_lock(
     postgresql_server: PostgreSQLServer, tier: Tier
 ) -> None:

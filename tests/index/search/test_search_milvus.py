@@ -86,7 +86,9 @@ def first(
 @pytest.mark.parametrize(
     "where", [None, Range("/year", Bound(1990, True), Bound(1993, False))], ids=["all", "filtered"]
 )
-@pytest.mark.parametrize("mode", ["semantic", "hybrid", "lexical"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("semantic", marks=pytest.mark.slow), "hybrid", "lexical"]
+)
 def test_the_same_ten_come_first(
     both: Pair, size: tuple[int, int], mode: Mode, where: Filter | None
 ) -> None:

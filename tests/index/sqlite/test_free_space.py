@@ -3,6 +3,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 
@@ -16,6 +18,7 @@ def fill_and_delete(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.delete(names[5:])
 
 
+@pytest.mark.slow
 def test_the_space_of_deleted_documents_goes_back_to_the_disk(
     open_store: OpenStore, entry: MakeEntry, tmp_path: Path
 ) -> None:

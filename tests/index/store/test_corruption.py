@@ -192,6 +192,7 @@ def test_a_schema_that_is_no_utf_8_any_more(
     assert outcome(copy, checkpoint, Answers(None, None, None, None)) == "detected"
 
 
+@pytest.mark.slow
 def test_flipped_bytes_of_a_checkpoint(checkpoint: Checkpoint, tmp_path: Path, tier: Tier) -> None:
     copy = tmp_path / "checkpoint"
     shutil.copytree(DEFAULT_CHECKPOINT, copy)

@@ -46,6 +46,7 @@ def test_opening_replays_what_the_store_did_since_the_snapshot(
     assert caplog.records == []
 
 
+@pytest.mark.slow
 def test_an_index_that_was_outgrown_is_opened_as_it_is_and_gets_lists_when_it_is_built_again(
     store: SQLiteDocumentStore,
     root: Path,

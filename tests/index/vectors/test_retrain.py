@@ -1,7 +1,9 @@
 """A new generation is proven before it is searched, and the old one stays where it is not."""
 
+import shutil
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from index.vectors.faiss_index import load_faiss_index
 from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import verify_current_snapshot
+from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, fill_store, unit_vectors
 
 MakeEntry = Callable[..., EncodedDocument]
 OpenStore = Callable[..., SQLiteDocumentStore]
@@ -32,12 +35,26 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "snapshots"
 
 
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of more vectors than suit one list, and the index published before they came.
+
+    Do not change it.
+    """
+    folder = tmp_path_factory.mktemp("grown")
+    about = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}
+    with closing(SQLiteDocumentStore(folder / "store.sqlite3", **about)) as store:
+        open_live_index(store, folder / "snapshots", backend=FAISS_BACKENDS["fp32"])
+        fill_store(store, unit_vectors(ONE_LIST_BELOW, seed=1))
+    return folder
+
+
 @pytest.fixture
-def live(store: SQLiteDocumentStore, root: Path, vectors: MakeVectors, fill: Fill) -> LiveIndex:
+def live(grown: Path, tmp_path: Path, root: Path, request: pytest.FixtureRequest) -> LiveIndex:
     """An index of one list, which finds all neighbours, of more vectors than suit it."""
-    live = open_live_index(store, root, backend=FAISS_BACKENDS["fp32"])
-    live.apply(fill(store, vectors(ONE_LIST_BELOW, seed=1)))
-    return live
+    shutil.copytree(grown, tmp_path, dirs_exist_ok=True)
+    store = request.getfixturevalue("store")  # of the copied file
+    return open_live_index(store, root, backend=FAISS_BACKENDS["fp32"])
 
 
 def test_the_lists_are_really_in_use(

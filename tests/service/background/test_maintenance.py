@@ -115,6 +115,7 @@ def test_what_is_refused_is_reported_and_not_tried_again_at_once(
     assert data.index.unpublished() == 0  # published all the same
 
 
+@pytest.mark.slow
 def test_a_restart_does_not_try_again_what_was_refused(
     data: DataDirectory, metrics: Metrics, tmp_path: Path
 ) -> None:
@@ -196,6 +197,7 @@ def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Met
     assert set(threading.enumerate()) <= before
 
 
+@pytest.mark.slow
 def test_a_training_is_given_up_when_the_service_stops(
     make: Make, data: DataDirectory, metrics: Metrics
 ) -> None:

@@ -443,6 +443,7 @@ def test_every_command_is_in_the_table() -> None:
     assert commands == {line.split()[0] for line, _ in REFUSED}
 
 
+@pytest.mark.slow
 def test_a_command_is_the_only_one_of_its_process_and_any_other_word_brings_all() -> None:
     code = "import sys; from service.cli.main import make_app; make_app(sys.argv[1]); print("
     code += "*(f'service.cli.{name}' in sys.modules for name in ('data', 'bench', 'training')))"

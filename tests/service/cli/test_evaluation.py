@@ -229,6 +229,7 @@ def test_figures_with_and_without_mentions(evaluate: Run, data: Path) -> None:
     assert "Retrieval without mentions, 2 queries, 5 judgements; 95 %" in out
 
 
+@pytest.mark.slow
 def test_masked_texts_are_encoded_again_and_kept_apart(evaluate: Run, data: Path) -> None:
     arguments = ["qrels.tsv", "--blocks", "kept", "--baselines", "tfidf,mean"]
     arguments += ["--adapt", "--pairs", "pairs.jsonl"]

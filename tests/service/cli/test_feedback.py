@@ -110,6 +110,7 @@ def test_better_weights_are_adopted_and_served(
     assert used(data, tiny_checkpoint) == rule
 
 
+@pytest.mark.slow
 def test_too_few_verdicts_of_a_kind_leave_probabilities_unknown(
     longmatch: Run, copy_topics: CopyTopics, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:
@@ -149,6 +150,7 @@ def test_a_dry_run_changes_nothing(longmatch: Run, data: Path, tiny_checkpoint: 
     assert files(data) == before
 
 
+@pytest.mark.slow
 def test_a_gain_that_costs_other_queries_is_refused(longmatch: Run, data: Path) -> None:
     """Verdicts that contradict the words: the passages of other documents then lose."""
     nearest = _nearest_of_others(data)

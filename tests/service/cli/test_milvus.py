@@ -44,6 +44,7 @@ def test_index_match_and_doctor(
     assert (tmp_path / "lite.db").is_dir()
 
 
+@pytest.mark.slow
 def test_doctor_finds_and_repairs_what_differs(
     longmatch: Run,
     corpus: Path,

@@ -17,6 +17,7 @@ from index.search.records import DEFAULT_MODE
 from tests.tools.service_fixtures import with_parts
 
 MODES = ("semantic", "lexical", "hybrid")
+FEWER = [*(pytest.param(one, marks=pytest.mark.slow) for one in MODES[:2]), "hybrid"]
 RULE = LinearFusion(0.6, 0.4, expected_slope=0.5, expected_intercept=0.2)
 STORED, FRESH = 110, 50
 MAP = FittedMap(Logistic(1.0, -4.0), {"platt": MapError(0.4, 0.02, 0.03, 0.01)})
@@ -60,7 +61,7 @@ def rates_of(client: Any, queries: list[dict[str, str]], mode: str) -> np.ndarra
     return np.array(found)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", FEWER)
 def test_rates_of_random_pairs_are_what_they_say(calibrated: Any, mode: str) -> None:
     stored = rates_of(calibrated, [{"id": f"d{n}"} for n in range(STORED)], mode)
     pairs = STORED * (STORED - 1)  # lexical mode leaves out those that share no word
@@ -70,7 +71,7 @@ def test_rates_of_random_pairs_are_what_they_say(calibrated: Any, mode: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", FEWER)
 def test_they_hold_for_texts_that_are_not_stored(calibrated: Any, mode: str) -> None:
     fresh = rates_of(calibrated, [{"text": text} for text in draw_texts(FRESH, 2)], mode)
     for rate, least, most in ((0.1, 0.07, 0.13), (0.01, 0.005, 0.02)):

@@ -48,6 +48,7 @@ def test_a_data_directory_keeps_its_share(longmatch: Run, corpus: Path, tmp_path
     assert "made with a reading share of 0.25, not of 0.5" in refused.err
 
 
+@pytest.mark.slow
 def test_reencode_changes_the_share(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     assert longmatch("index", corpus).status == 0
@@ -69,6 +70,7 @@ def test_a_backup_keeps_the_share(longmatch: Run, corpus: Path, tmp_path: Path) 
     assert encoded(longmatch, corpus, "--data", tmp_path / "new") < 0.5
 
 
+@pytest.mark.slow
 def test_an_adapted_directory_has_a_share(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
     for number in range(8):
         (corpus / f"{number}.txt").write_text(f"Number {number} has rivers and trees. " * 30)

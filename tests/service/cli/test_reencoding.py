@@ -112,6 +112,7 @@ def test_what_is_not_better_changes_nothing(
     assert content(data) == before
 
 
+@pytest.mark.slow
 def test_a_dry_run_keeps_what_it_encoded_for_the_next(
     longmatch: Run, data: Path, tiny_checkpoint: Path, tiny_terms: Path, encoded: list[str]
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_dry_run_keeps_what_it_encoded_for_the_next(
     assert is_of(data, tiny_terms)
 
 
+@pytest.mark.slow
 def test_a_server_goes_on_until_it_is_stopped(
     longmatch: Run, data: Path, tiny_terms: Path, make_settings: MakeSettings, encoded: list[str]
 ) -> None:
@@ -221,6 +223,7 @@ def test_one_process_at_a_time_encodes(
     assert not encoded
 
 
+@pytest.mark.slow
 def test_an_adapter_is_tested_as_a_checkpoint_is(longmatch: Run, data: Path) -> None:
     answer = longmatch("reencode", data, "--adapt", "--only-if-better", "--others", 20, "--json")
     assert answer.status == 0, answer.err
@@ -249,6 +252,7 @@ def test_too_little_feedback_is_refused_before_the_work(
     assert not (data / REENCODING).exists()
 
 
+@pytest.mark.slow
 def test_no_query_that_was_learned_from_is_asked(
     longmatch: Run, data: Path, tmp_path: Path, tiny_terms: Path
 ) -> None:

@@ -13,6 +13,7 @@ from tests.tools.command import Run
 from tests.tools.paragraphs import text_of
 
 MODES = ("semantic", "lexical", "hybrid")
+FEWER = [*(pytest.param(one, marks=pytest.mark.slow) for one in MODES[:2]), "hybrid"]
 NUMBER = 48
 EVEN = {"field": "even", "equal": True}
 SMALL = {"field": "number", "range": {"lt": 20}}
@@ -133,7 +134,7 @@ def test_both_find_the_same(by_http: Match, by_command: Match) -> None:
             assert by_command(**asked) == expected, (mode, name)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", FEWER)
 @pytest.mark.parametrize("collapse", [False, True])
 def test_deleted_documents_cost_no_place(
     holding: Any,
@@ -157,7 +158,7 @@ def test_deleted_documents_cost_no_place(
     assert found == approximately(by_http(**asked))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", FEWER)
 def test_documents_that_no_longer_pass_the_filter_cost_no_place(
     holding: Any,
     by_http: Match,

@@ -84,6 +84,7 @@ def test_the_weights_of_words_are_learned_from_the_validation_queries(
     assert rule.lexical_weight == found.rule["lexical_weight"]
 
 
+@pytest.mark.slow
 def test_few_queries_do_not_change_the_weights(
     read: Callable[[int], TrainingCorpus], trained: OnnxEncoder
 ) -> None:

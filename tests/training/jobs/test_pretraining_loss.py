@@ -124,7 +124,8 @@ def test_the_loss_is_the_weighted_sum_of_the_means_and_repeats(
         assert measure(model).figure != pytest.approx(found.figure, rel=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["wp+sp", pytest.param("reorder", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["wp+sp", "reorder"])
 def test_texts_alone_are_pretrained_without_encoding_or_neighbours(
     longmatch: Run,
     tiny_checkpoint: Path,

@@ -259,6 +259,7 @@ def test_a_change_that_failed_is_made_up_for(
         assert (len(directory.index), directory.index.generation) == (2, 1)
 
 
+@pytest.mark.slow
 def test_opening_without_the_milvus_is_an_error_and_loses_nothing(
     milvus_server: MilvusServer, tmp_path: Path, entry: MakeEntry
 ) -> None:
