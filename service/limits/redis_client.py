@@ -12,10 +12,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
 from service.errors import SettingsError
 from service.metrics import Metrics
 
@@ -41,6 +37,12 @@ class RedisClient:
         Raises:
             SettingsError: the URL is not one of a Redis.
         """
+        # Here: most servers have no Redis, and need not load its client at each start.
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        self._errors = (redis.RedisError, OSError)
         try:
             self._client: Any = redis.Redis.from_url(
                 url,
@@ -76,7 +78,7 @@ class RedisClient:
             return None
         try:
             return work(self._client)
-        except (redis.RedisError, OSError) as error:
+        except self._errors as error:
             self._metrics.redis_errors.inc()
             self._set_available(False, error)
             return None
@@ -97,7 +99,7 @@ class RedisClient:
         try:
             self._client.set(_PROBE_KEY, written, ex=_PROBE_LIFE_SECONDS)
             self._client.get(_PROBE_KEY)
-        except (redis.RedisError, OSError) as error:
+        except self._errors as error:
             self._set_available(False, error)
         else:
             self._set_available(True)
