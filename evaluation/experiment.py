@@ -181,12 +181,12 @@ def longmatch_systems(
     bases = {HYBRID: vector}
     if progress:
         adapted = adapt_vectors(vectors.all_vectors, documents, number, checkpoint, progress)
-        bases[ADAPTED_HYBRID] = vector_system(
-            ADAPTED, f"{settings}, adapted to the corpus", adapted, number
-        )
-        yield bases[ADAPTED_HYBRID]
+        settings = f"{settings}, adapted to the corpus"
+        base = vector_system(ADAPTED, settings, adapted, number)
+        bases[ADAPTED_HYBRID] = base
+        yield base
         if mode != "lexical":
-            yield semantic_system(bases[ADAPTED_HYBRID], blocks, rule, ADAPTED_SEMANTIC)
+            yield semantic_system(base, blocks, rule, ADAPTED_SEMANTIC)
     if mode != SEMANTIC:
         lexical = lexical_system(texts, [document.title for document in documents], number)
         yield lexical

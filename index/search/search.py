@@ -54,6 +54,7 @@ def select_documents(data: DataDirectory, options: SearchOptions) -> IdSet | Non
     return data.store.select(options.where, options.exclude)
 
 
+@SPARE_CORE.searching()
 def search(
     data: DataDirectory,
     query: EncodedQuery | Examples,
@@ -79,18 +80,7 @@ def search(
         StoreError: the store cannot be read.
         ValueError: the vector has a wrong shape or is not finite.
     """
-    with SPARE_CORE.searching():
-        return _search(data, query, _possible_now(data, options), fusion, calibrator, among)
-
-
-def _search(
-    data: DataDirectory,
-    query: EncodedQuery | Examples,
-    options: SearchOptions,
-    fusion: LinearFusion,
-    calibrator: ScoreCalibrator,
-    among: IdSet | None,
-) -> SearchAnswer:
+    options = _possible_now(data, options)
     ranker: Ranker
     if isinstance(query, Examples):
         ranker = ExamplesRanker(data, query, options, fusion)

@@ -34,7 +34,7 @@ class SpareCore:
 
     @contextmanager
     def searching(self) -> Iterator[None]:
-        """Count a search while the block runs."""
+        """Count a search while the block, or the decorated function, runs."""
         with self._counting:
             self._searches += 1
         try:

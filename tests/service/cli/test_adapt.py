@@ -120,7 +120,6 @@ def test_a_damaged_adapter_stops_every_command(
     assert "made with checkpoint" in answer.err
 
 
-@pytest.mark.slow
 def test_evaluate_measures_the_adapted_vectors_beside(
     longmatch: Run, corpus: Path, tmp_path: Path
 ) -> None:
