@@ -93,7 +93,6 @@ def top(server: Any, text: str, title: str = "") -> str:
     return str(answer["matches"][0]["id"])
 
 
-@pytest.mark.slow
 def test_one_process_owns_the_data(
     serve: Callable[..., Any],
     longmatch: Run,

@@ -1,7 +1,6 @@
 """The commands of pages, in their order, in one shell, as a new user would type them.
 
-Without a network: what asks for another machine gets to a proxy that is not there. With a tiny
-checkpoint outside of a sweep: the shipped one reads the manuals for a quarter of a minute.
+Without a network: what asks for another machine gets to a proxy that is not there.
 """
 
 import os
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.tools.process_fixtures import free_port
-from tests.tools.tiers import Tier
 
 ROOT = Path(__file__).parents[2]
 STEPS = 10  # with a block of commands
@@ -39,12 +37,7 @@ def commands(page: str) -> list[str]:
     ],
 )
 def test_the_commands_of_a_page_work(
-    page: str,
-    shown: Sequence[str],
-    made: Mapping[str, str],
-    tiny_checkpoint: Path,
-    tmp_path: Path,
-    tier: Tier,
+    page: str, shown: Sequence[str], made: Mapping[str, str], tmp_path: Path
 ) -> None:
     blocks = commands(page)
     assert len(blocks) >= STEPS
@@ -59,7 +52,6 @@ def test_the_commands_of_a_page_work(
     ended_with_it = "set -em; trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
     script = ended_with_it + "\n".join(blocks).replace("8000", str(free_port()))
     kept = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
-    kept |= {} if tier.sweep else {"LONGMATCH_CHECKPOINT": str(tiny_checkpoint)}
     path = f"{programs}:{kept['PATH']}"
     ended = subprocess.run(
         ["bash", "-c", script],
@@ -72,8 +64,7 @@ def test_the_commands_of_a_page_work(
     assert ended.returncode == 0, ended.stdout + ended.stderr
     output = ended.stdout + ended.stderr
     for expected in shown:
-        # The tiny checkpoint reads 64 blocks of a text.
-        assert (expected if tier.sweep else expected.removeprefix("0 ")) in output, expected
+        assert expected in output, expected
     for name, beginning in made.items():
         assert (tmp_path / name).read_text().startswith(beginning)
     assert "Traceback" not in output
