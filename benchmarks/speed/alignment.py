@@ -68,7 +68,7 @@ REPEATS = 50
 KERNEL_BLOCKS = (MEDIAN_BLOCKS, MAX_BLOCKS)
 MODES: tuple[Mode, ...] = ("hybrid", "semantic")
 ALIGNED = AlignmentOptions(CANDIDATES, budget_seconds=60.0)  # never cut short
-RULE = LinearFusion(0.5, 0.5, expected_slope=0.5, expected_intercept=0.1)
+RULE = LinearFusion(0.5, 0.5, 0.5, expected_slope=0.5, expected_intercept=0.1)
 # Of the store: which tables and indexes hold what. The rest is neither of texts nor of blocks.
 PARTS = {
     "text": ("documents",),

@@ -13,14 +13,20 @@ from math import inf
 import numpy as np
 
 from encoder.arrays import Float32, Float64
-from evaluation.fitting.fusion import ALIGNMENT, LEXICAL
+from evaluation.fitting.fusion import ALIGNMENT, LEXICAL, smoothed
 from evaluation.metrics import in_order, ndcg_at_10
 from evaluation.significance import Comparison, compare_paired
 from index.directory.data_directory import DataDirectory
 from index.progress import Progress
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion, fuse, semantic_scores
-from index.search.records import AlignmentOptions, EncodedQuery, SearchAnswer, SearchOptions
+from index.search.records import (
+    AlignmentOptions,
+    EncodedQuery,
+    Mode,
+    SearchAnswer,
+    SearchOptions,
+)
 from index.search.search import search
 
 MIN_QUERIES = 20  # in all, with a relevant answer and a less relevant one
@@ -97,9 +103,10 @@ class ShadowTest:
 def fit_rule(
     data: DataDirectory, present: LinearFusion, queries: Sequence[Asked], progress: Progress
 ) -> LinearFusion:
-    """Find the weights of the highest mean nDCG@10, smoothed over neighbouring weights.
+    """Find the weights of hybrid mode with the highest mean nDCG@10, smoothed over neighbours.
 
-    Of equal weights those nearest to the present ones are chosen.
+    Of equal weights those nearest to the present ones are chosen. Semantic mode keeps its weight:
+    it is not what users judged, nor what the shadow test tries.
 
     Args:
         data: where the judged documents are.
@@ -117,14 +124,15 @@ def fit_rule(
         found.append(_candidates(data, present, one.query))
         progress.advanced(1)
     rules = [
-        [replace(present, alignment_weight=a, lexical_weight=b) for b in LEXICAL] for a in ALIGNMENT
+        [replace(present, hybrid_alignment_weight=a, lexical_weight=b) for b in LEXICAL]
+        for a in ALIGNMENT
     ]
     progress.started("fitting the weights", len(ALIGNMENT))
     surface: list[list[float]] = []
     for row in rules:
         surface.append([_mean_ndcg(found, queries, rule) for rule in row])
         progress.advanced(1)
-    smooth = _smoothed(np.array(surface))
+    smooth = smoothed(np.array(surface))
     best = smooth.max()
     return min(
         (rules[i][j] for i, j in np.argwhere(smooth >= best - _EQUAL).tolist()),
@@ -245,7 +253,8 @@ def _counted(one: Asked, ranked: Sequence[str]) -> list[str]:
 
 
 def _ranked(one: _Candidates, rule: LinearFusion) -> list[str]:
-    scores = semantic_scores(rule, one.vector, one.alignment)
+    mode: Mode = "semantic" if one.lexical is None else "hybrid"
+    scores = semantic_scores(rule, mode, one.vector, one.alignment)
     if one.lexical is not None:
         scores = fuse(rule, scores, one.lexical)
     return [one.ids[row] for row in np.argsort(-scores, kind="stable").tolist()]
@@ -255,16 +264,7 @@ def _qrels(queries: Sequence[Asked]) -> dict[str, dict[str, int]]:
     return {str(number): dict(one.grades) for number, one in enumerate(queries)}
 
 
-def _smoothed(surface: Float64) -> Float64:
-    """Return the mean of each point of a surface Float64[A, B] and its neighbours."""
-    rows, columns = surface.shape
-    padded = np.pad(surface, 1, mode="edge")
-    parts = [padded[i : i + rows, j : j + columns] for i in range(3) for j in range(3)]
-    smooth: Float64 = np.mean(parts, axis=0)
-    return smooth
-
-
 def _distance(one: LinearFusion, other: LinearFusion) -> float:
-    return abs(one.alignment_weight - other.alignment_weight) + abs(
+    return abs(one.hybrid_alignment_weight - other.hybrid_alignment_weight) + abs(
         one.lexical_weight - other.lexical_weight
     )

@@ -4,10 +4,8 @@ Each class has half of the weight, so that they have the meaning of those of a c
 half of which match", and do not depend on which verdict users prefer to give.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import get_args
 
 import numpy as np
 
@@ -17,7 +15,6 @@ from evaluation.fitting.calibration import FOLDS, MIN_OF_A_CLASS, Sample, fit_ma
 from evaluation.fitting.feedback import Candidate, search_for
 from index.errors import CorpusError
 from index.progress import Progress
-from index.search.records import Hit, Mode
 
 _OF_A_COIN = log(2)  # the log loss of one half for each pair, with classes of equal weight
 _SEED = 0
@@ -42,45 +39,31 @@ class FeedbackMap:
     refused: str | None
 
 
-def fit_probabilities(
-    candidate: Candidate, modes: Sequence[Mode], progress: Progress
-) -> Mapping[Mode, FeedbackMap]:
-    """Fit a map for the scores of each mode, by the verdicts on what the candidate finds.
+def fit_probabilities(candidate: Candidate, progress: Progress) -> FeedbackMap:
+    """Fit a map for the scores of hybrid mode, by the verdicts on what the candidate finds.
 
     The errors are those of cross-validation, in which the pairs of a query stay together. There is
     no map with fewer than `MIN_OF_A_CLASS` pairs of a class, or if it is no better than a coin.
 
     Args:
         candidate: with queries that its rule was not fitted to.
-        modes: semantic, hybrid or both.
         progress: is notified of each query.
 
     Raises:
         MissingExtraError: scikit-learn is not installed.
         StoreError: the store cannot be read.
-        ValueError: the words alone are not searched for.
     """
-    if "lexical" in modes or not set(modes) <= set(get_args(Mode)):
-        raise ValueError(f"{modes} are not modes whose scores a rule changes")
     progress.started("fitting probabilities", len(candidate.held_out))
-    pairs: dict[Mode, list[tuple[float, int, int]]] = {mode: [] for mode in modes}
+    pairs: list[tuple[float, int, int]] = []
     for number, one in enumerate(candidate.held_out):
         found = search_for(candidate, one)
         progress.advanced(1)
-        for hit in found.hits:
-            if hit.id not in one.grades or found.scored_as != "hybrid":
-                continue
-            for mode in modes:
-                pairs[mode].append((_score(hit, mode), int(one.grades[hit.id] > 0), number))
-    found_maps = {}
-    for mode, some in pairs.items():
-        scores, labels, numbers = np.array(some, dtype=np.float64).reshape(-1, 3).T
-        found_maps[mode] = fit_verdicts(scores, labels.astype(np.int64), numbers.astype(np.int64))
-    return found_maps
-
-
-def _score(hit: Hit, mode: Mode) -> float:
-    return hit.score if mode == "hybrid" else hit.semantic_score
+        if found.scored_as != "hybrid":
+            continue
+        judged = [hit for hit in found.hits if hit.id in one.grades]
+        pairs += [(hit.score, int(one.grades[hit.id] > 0), number) for hit in judged]
+    scores, labels, numbers = np.array(pairs, dtype=np.float64).reshape(-1, 3).T
+    return fit_verdicts(scores, labels.astype(np.int64), numbers.astype(np.int64))
 
 
 def fit_verdicts(scores: Float64, labels: Int64, queries: Int64) -> FeedbackMap:

@@ -48,13 +48,35 @@ class FusionCorpus:
         task: Q queries and their judgements.
         vector: Float32[Q, N], cosines of the document vectors.
         lexical: Float32[Q, N], cosines of the words.
-        alignment: Float32[Q, N], NaN for documents that are not among the first candidates.
+        alignment: Float32[Q, N], NaN for documents that are not among the first candidates of
+            hybrid mode.
+        semantic_alignment: the same for the first candidates of semantic mode.
     """
 
     task: RetrievalTask
     vector: Float32
     lexical: Float32
     alignment: Float32
+    semantic_alignment: Float32
+
+
+@dataclass(frozen=True, slots=True)
+class WeightSurface:
+    """The nDCG@10 of corpora for all weights.
+
+    Attributes:
+        hybrid: Float64[corpora, alignment, lexical].
+        semantic: Float64[corpora, alignment].
+    """
+
+    hybrid: Float64
+    semantic: Float64
+
+    def without(self, number: int) -> "WeightSurface":
+        """Return the surface without a corpus."""
+        return WeightSurface(
+            np.delete(self.hybrid, number, axis=0), np.delete(self.semantic, number, axis=0)
+        )
 
 
 def score_corpus(embedded: EmbeddedCorpus, task: RetrievalTask, lexical: System) -> FusionCorpus:
@@ -67,8 +89,11 @@ def score_corpus(embedded: EmbeddedCorpus, task: RetrievalTask, lexical: System)
         raise ValueError("the blocks of the corpus are not aligned")
     cosines = vector_system("vector", "", embedded.vectors).score(task.rows)
     words = lexical.score(task.rows)
-    first = fuse(DEFAULT_RULE, cosines, words)
-    return FusionCorpus(task, cosines, words, align_first(embedded.aligned, task.rows, first))
+    aligned = [
+        align_first(embedded.aligned, task.rows, first)
+        for first in (fuse(DEFAULT_RULE, cosines, words), cosines)
+    ]
+    return FusionCorpus(task, cosines, words, *aligned)
 
 
 def mean_ndcg(corpus: FusionCorpus, scores: Float32) -> float:
@@ -80,50 +105,57 @@ def mean_ndcg(corpus: FusionCorpus, scores: Float32) -> float:
 
 def hybrid_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
     """Return the scores of hybrid mode Float32[Q, N]."""
-    return fuse(rule, semantic_scores(rule, corpus.vector, corpus.alignment), corpus.lexical)
+    semantic = semantic_scores(rule, "hybrid", corpus.vector, corpus.alignment)
+    return fuse(rule, semantic, corpus.lexical)
 
 
-def measure_weights(corpora: Sequence[FusionCorpus], line: tuple[float, float]) -> Float64:
-    """Return the nDCG@10 of hybrid mode for all weights, Float64[corpora, alignment, lexical].
+def _semantic_mode_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
+    return semantic_scores(rule, "semantic", corpus.vector, corpus.semantic_alignment)
+
+
+def measure_weights(corpora: Sequence[FusionCorpus], line: tuple[float, float]) -> WeightSurface:
+    """Return the nDCG@10 of hybrid and semantic mode for all weights.
 
     Raises:
         CorpusError: no query has a judgement.
         MissingExtraError: ir-measures is not installed.
     """
-    return np.array(
-        [
-            [
-                [
-                    mean_ndcg(corpus, hybrid_scores(corpus, _rule(line, one, other)))
-                    for other in LEXICAL
-                ]
-                for one in ALIGNMENT
-            ]
-            for corpus in corpora
-        ]
+
+    def hybrid(corpus: FusionCorpus, alignment: float, lexical: float) -> float:
+        rule = LinearFusion(lexical, alignment, 0.0, *line)
+        return mean_ndcg(corpus, hybrid_scores(corpus, rule))
+
+    def semantic(corpus: FusionCorpus, alignment: float) -> float:
+        rule = LinearFusion(0.0, 0.0, alignment, *line)
+        return mean_ndcg(corpus, _semantic_mode_scores(corpus, rule))
+
+    return WeightSurface(
+        np.array([[[hybrid(one, a, w) for w in LEXICAL] for a in ALIGNMENT] for one in corpora]),
+        np.array([[semantic(one, a) for a in ALIGNMENT] for one in corpora]),
     )
 
 
-def choose_rule(ndcg: Float64, line: tuple[float, float]) -> LinearFusion:
-    """Choose the weights of the highest mean nDCG@10 over corpora.
+def choose_rule(ndcg: WeightSurface, line: tuple[float, float]) -> LinearFusion:
+    """Choose the weights of the highest mean nDCG@10 over corpora, for each mode.
 
     Every corpus counts the same, however many queries it has. The surface is flat around its
     maximum, so the mean over neighbouring weights decides rather than a single point.
 
     Args:
-        ndcg: Float64[corpora, alignment, lexical] of `measure_weights`.
+        ndcg: of `measure_weights`.
         line: of the expected alignment score.
     """
-    padded = np.pad(ndcg.mean(axis=0), 1, mode="edge")
-    rows, columns = len(ALIGNMENT), len(LEXICAL)
-    shifts = [(i, j) for i in range(3) for j in range(3)]
-    smooth = sum(padded[i : i + rows, j : j + columns] for i, j in shifts)
-    row, column = np.unravel_index(np.argmax(smooth), (rows, columns))
-    return _rule(line, ALIGNMENT[row], LEXICAL[column])
+    hybrid, semantic = (smoothed(one.mean(axis=0)) for one in (ndcg.hybrid, ndcg.semantic))
+    row, column = np.unravel_index(np.argmax(hybrid), hybrid.shape)
+    return LinearFusion(LEXICAL[column], ALIGNMENT[row], ALIGNMENT[np.argmax(semantic)], *line)
 
 
-def _rule(line: tuple[float, float], alignment: float, lexical: float) -> LinearFusion:
-    return LinearFusion(lexical, alignment, expected_slope=line[0], expected_intercept=line[1])
+def smoothed(values: Float64) -> Float64:
+    """Return the mean of each of the values, Float64[A] or Float64[A, B], and its neighbours."""
+    padded = np.pad(values, 1, mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3,) * values.ndim)
+    means: Float64 = windows.mean(axis=tuple(range(values.ndim, 2 * values.ndim)))
+    return means
 
 
 def fit_expected(corpora: Sequence[FusionCorpus]) -> tuple[float, float]:
@@ -143,16 +175,17 @@ def fit_expected(corpora: Sequence[FusionCorpus]) -> tuple[float, float]:
 
 
 def describe(
-    corpora: Mapping[str, FusionCorpus], ndcg: Float64, line: tuple[float, float]
+    corpora: Mapping[str, FusionCorpus], ndcg: WeightSurface, line: tuple[float, float]
 ) -> dict[str, object]:
     """Return a fit as JSON: nDCG@10 of each channel and mode, and with each corpus left out."""
     rule = choose_rule(ndcg, line)
     left_out = {}
     for number, (name, corpus) in enumerate(corpora.items()):
         if len(corpora) > 1:
-            other = choose_rule(np.delete(ndcg, number, axis=0), line)
-            figure = round(mean_ndcg(corpus, hybrid_scores(corpus, other)), 4)
-            left_out[name] = {"hybrid": figure, **asdict(other)}
+            other = choose_rule(ndcg.without(number), line)
+            figures = mode_figures(corpus, other)
+            modes = {mode: figures[mode] for mode in ("semantic", "hybrid")}
+            left_out[name] = {**modes, **asdict(other)}
     return {
         "rule": asdict(rule),
         "nDCG@10": {name: mode_figures(one, rule) for name, one in corpora.items()},
@@ -165,7 +198,7 @@ def mode_figures(corpus: FusionCorpus, rule: LinearFusion) -> dict[str, float]:
     unaligned = replace(corpus, alignment=np.full_like(corpus.alignment, np.nan))
     systems: dict[str, Callable[[], Float32]] = {
         "vector": lambda: corpus.vector,
-        "semantic": lambda: semantic_scores(rule, corpus.vector, corpus.alignment),
+        "semantic": lambda: _semantic_mode_scores(corpus, rule),
         "lexical": lambda: corpus.lexical,
         "hybrid, not aligned": lambda: hybrid_scores(unaligned, rule),
         "hybrid": lambda: hybrid_scores(corpus, rule),

@@ -9,7 +9,7 @@ from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
 from evaluation.systems import HYBRID, System
 from index.search.fusion import LinearFusion, fuse, semantic_scores
-from index.search.records import DEFAULT_ALIGNMENT
+from index.search.records import DEFAULT_ALIGNMENT, Mode
 
 
 def semantic_system(
@@ -44,28 +44,31 @@ def _system(
     rule: LinearFusion,
     name: str,
 ) -> System:
-    aligned = blocks if rule.alignment_weight else None
+    mode: Mode = "semantic" if lexical is None else "hybrid"
+    weight = rule.alignment_weight(mode)
+    aligned = blocks if weight else None
 
-    def combine(semantic: Float32, words: Float32 | None) -> Float32:
+    def combine(cosines: Float32, alignment: Float32 | None, words: Float32 | None) -> Float32:
+        semantic = semantic_scores(rule, mode, cosines, alignment)
         return semantic if words is None else fuse(rule, semantic, words)
 
     def score(rows: Int64) -> Float32:
         cosines = vectors.score(rows)
         words = None if lexical is None else lexical.score(rows)
-        first = combine(semantic_scores(rule, cosines), words)
+        first = combine(cosines, None, words)
         if aligned is None:
             return first
         alignment = align_first(aligned, rows, first)
-        return combine(semantic_scores(rule, cosines, alignment), words)
+        return combine(cosines, alignment, words)
 
     def score_pairs(sources: Int64, targets: Int64) -> Float32:
         cosines = vectors.score_pairs(sources, targets)
         words = None if lexical is None else lexical.score_pairs(sources, targets)
         pairs = np.stack([sources, targets], axis=1)
         alignment = None if aligned is None else align_pairs(aligned, pairs, lambda _: None)
-        return combine(semantic_scores(rule, cosines, alignment), words)
+        return combine(cosines, alignment, words)
 
-    weights = f"{rule.alignment_weight:g} of the alignment score" if aligned else "not aligned"
+    weights = f"{weight:g} of the alignment score" if aligned else "not aligned"
     words = f"{rule.lexical_weight:g} of the lexical score; " if lexical else ""
     return System(name, f"{words}of the rest, {weights}", score, score_pairs)
 

@@ -82,7 +82,7 @@ def align_candidates(
 def score_pair(
     rule: LinearFusion, cosine: float, left: AlignedBlocks | None, right: AlignedBlocks | None
 ) -> float:
-    """Return the semantic score of two documents, as a search for one gives it to the other.
+    """Return the score of two documents, as a semantic search for one gives it to the other.
 
     Args:
         rule: how scores are combined.
@@ -91,7 +91,8 @@ def score_pair(
         right: of the other, in the same space.
     """
     alignment = None if left is None or right is None else align(left, [right])
-    return float(semantic_scores(rule, np.array([cosine], dtype=np.float32), alignment)[0])
+    cosines = np.array([cosine], dtype=np.float32)
+    return float(semantic_scores(rule, "semantic", cosines, alignment)[0])
 
 
 def _align(

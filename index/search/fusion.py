@@ -3,11 +3,12 @@
     semantic_score = (1 - alignment_weight) * vector_score + alignment_weight * alignment_score
     hybrid_score   = (1 - lexical_weight) * semantic_score + lexical_weight * lexical_score
 
-Documents that were not aligned get the alignment score to expect of their vector score, a line
-fitted to the pairs of a first stage. All parameters are fitted on validation queries of several
-corpora together (`evaluation/fitting/fusion.py`), so that they are not specific to one. Unlike rank
-fusion or scores standardised within an answer, the score of a pair does not depend on other
-documents, so it can be bounded and calibrated.
+The alignment has one weight in semantic mode and another in hybrid mode: where words are counted
+beside, less is left for it to add. Documents that were not aligned get the alignment score to
+expect of their vector score, a line fitted to the pairs of a first stage. All parameters are fitted
+on validation queries of several corpora together (`evaluation/fitting/fusion.py`), so that they are
+not specific to one. Unlike rank fusion or scores standardised within an answer, the score of a pair
+does not depend on other documents, so it can be bounded and calibrated.
 `fusion.json` in a checkpoint holds the parameters for its vectors.
 """
 
@@ -28,9 +29,16 @@ from encoder.calibration import (
 )
 from encoder.checkpoint import FUSION, Checkpoint, read_verified, write_manifest
 from encoder.errors import CheckpointError
+from index.search.records import Mode
 
 FORMAT = 1
-RULE_FIELDS = ("lexical_weight", "alignment_weight", "expected_slope", "expected_intercept")
+RULE_FIELDS = (
+    "lexical_weight",
+    "hybrid_alignment_weight",
+    "semantic_alignment_weight",
+    "expected_slope",
+    "expected_intercept",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +46,10 @@ class LinearFusion:
     """The weights of the scores, and the alignment score to expect of a vector score.
 
     Attributes:
-        lexical_weight: from 0 to 1; the semantic score has the rest.
-        alignment_weight: from 0 to 1; the vector score has the rest.
+        lexical_weight: in hybrid mode, from 0 to 1; the semantic score has the rest.
+        hybrid_alignment_weight: in the semantic score of hybrid mode, from 0 to 1; the vector
+            score has the rest.
+        semantic_alignment_weight: in that of semantic mode.
         expected_slope: of the line from vector score to alignment score.
         expected_intercept: of that line.
 
@@ -48,44 +58,62 @@ class LinearFusion:
     """
 
     lexical_weight: float
-    alignment_weight: float = 0.0
+    hybrid_alignment_weight: float = 0.0
+    semantic_alignment_weight: float = 0.0
     expected_slope: float = 0.0
     expected_intercept: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("lexical", "alignment"):
-            weight = getattr(self, f"{name}_weight")
+        for name in ("lexical_weight", "hybrid_alignment_weight", "semantic_alignment_weight"):
+            weight = getattr(self, name)
             if not 0.0 <= weight <= 1.0:
-                raise ValueError(f"the weight of the {name} score is {weight}, not from 0 to 1")
+                raise ValueError(f"{name} is {weight}, not from 0 to 1")
         line = (self.expected_slope, self.expected_intercept)
         if not (math.isfinite(sum(line)) and self.expected_slope >= 0):
             raise ValueError(f"the expected alignment score has the line {line}")
 
+    def alignment_weight(self, mode: Mode) -> float:
+        """Return the weight of the alignment in the semantic score of a mode of search.
+
+        The semantic score that lexical mode tells beside its own is that of semantic mode.
+        """
+        hybrid = mode == "hybrid"
+        return self.hybrid_alignment_weight if hybrid else self.semantic_alignment_weight
+
+    @property
+    def aligns(self) -> bool:
+        """Whether the alignment counts in any mode."""
+        return self.semantic_alignment_weight > 0 or self.hybrid_alignment_weight > 0
+
 
 # For the mean of block vectors, chosen on a sample of the queries and candidates that
 # `python -m evaluation.fitting.fusion --mean` fits it on.
-DEFAULT_RULE = LinearFusion(0.8, 0.6, expected_slope=0.096, expected_intercept=-0.027)
+DEFAULT_RULE = LinearFusion(0.8, 0.6, 0.6, expected_slope=0.096, expected_intercept=-0.027)
 
 
 def semantic_scores(
-    rule: LinearFusion, vector: Float32, alignment: Float32 | None = None
+    rule: LinearFusion, mode: Mode, vector: Float32, alignment: Float32 | None = None
 ) -> Float32:
     """Return the semantic score [N] of N documents.
 
     Args:
         rule: the weights.
+        mode: of the search.
         vector: Float32[N], cosines of the document vectors.
         alignment: Float32[N], NaN for documents that were not aligned; None if none was.
     """
     line = rule.expected_slope * vector + rule.expected_intercept
     expected = np.clip(line, 0.0, 1.0)
     known = expected if alignment is None else np.where(np.isnan(alignment), expected, alignment)
-    weight = rule.alignment_weight
+    weight = rule.alignment_weight(mode)
     return ((1.0 - weight) * vector + weight * known).astype(np.float32)
 
 
 def fuse(rule: LinearFusion, semantic: Float32, lexical: Float32) -> Float32:
-    """Return the hybrid score [N] of N documents from their semantic and lexical scores."""
+    """Return the hybrid score [N] of N documents from their semantic and lexical scores.
+
+    The semantic scores are those of hybrid mode.
+    """
     fused: Float32 = (1.0 - rule.lexical_weight) * semantic + rule.lexical_weight * lexical
     return fused
 
@@ -126,17 +154,22 @@ def still_valid(calibration: Calibration, former: LinearFusion, rule: LinearFusi
 
 def changed_kinds(former: LinearFusion, rule: LinearFusion) -> tuple[str, ...]:
     """Return the kinds of scores that differ if another rule combines them."""
-    if former == rule:
-        return ()
-    same = replace(former, lexical_weight=rule.lexical_weight) == rule
-    return HYBRID_KINDS if same else (*SEMANTIC_KINDS, *HYBRID_KINDS)
+    same_hybrid = replace(former, semantic_alignment_weight=rule.semantic_alignment_weight) == rule
+    same_semantic = rule == replace(
+        former,
+        lexical_weight=rule.lexical_weight,
+        hybrid_alignment_weight=rule.hybrid_alignment_weight,
+    )
+    semantic = () if same_semantic else SEMANTIC_KINDS
+    return semantic if same_hybrid else (*semantic, *HYBRID_KINDS)
 
 
 def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:
     """Write `fusion.json` into a checkpoint and update its manifest.
 
-    A changed rule changes scores, so their calibrations are removed: those of hybrid scores, and
-    those of semantic scores unless only the lexical weight changed.
+    A changed rule changes scores, so their calibrations are removed: those of semantic scores
+    unless only weights of hybrid mode changed, those of hybrid scores unless only the weight of
+    semantic mode did.
 
     Raises:
         CheckpointError: the previous rule or the calibration is damaged.

@@ -122,7 +122,7 @@ def _rank_semantic(
         nearest = data.index.search(vectors, max(k + 1, CANDIDATES), among=among)
     found = nearest.ids[0] != NO_VECTOR
     cosines = _bounded(nearest.scores[0][found])
-    scores = semantic_scores(fusion, cosines)
+    scores = semantic_scores(fusion, "semantic", cosines)
     return Ranking(
         vector_ids=nearest.ids[0][found],
         scores=scores,
@@ -161,7 +161,7 @@ def _rank_lexical(
         vector_ids=best.vector_ids[living],
         scores=best.scores[living],
         vector=cosines,
-        semantic=semantic_scores(fusion, cosines),
+        semantic=semantic_scores(fusion, "lexical", cosines),
         lexical=best.scores[living],
         terms=terms,
         scored_as="lexical",
@@ -214,7 +214,8 @@ def _rank_hybrid(
     living = ~np.isnan(cosines)
     candidates, lexical = candidates[living], lexical[living]
     cosines = _bounded(cosines[living])
-    semantic = semantic_scores(fusion, cosines)
+    scored_as: Mode = "hybrid" if len(terms) else "semantic"
+    semantic = semantic_scores(fusion, scored_as, cosines)
     scores = fuse(fusion, semantic, lexical) if len(terms) else semantic
     order = np.lexsort((candidates, -scores))
     return Ranking(
@@ -224,7 +225,7 @@ def _rank_hybrid(
         semantic=semantic[order],
         lexical=lexical[order],
         terms=terms,
-        scored_as="hybrid" if len(terms) else "semantic",
+        scored_as=scored_as,
         exhausted=not found.all(),
         generation=nearest.generation,
         sequence=nearest.sequence,
@@ -321,7 +322,7 @@ def scores_of(
         vector: Float32[N], cosines of the document vectors.
         alignment: Float32[N], NaN for documents that were not aligned; None if none was.
     """
-    semantic = semantic_scores(rule, vector, alignment)
+    semantic = semantic_scores(rule, ranking.scored_as, vector, alignment)
     if ranking.lexical is None or ranking.scored_as == "semantic":
         return semantic, semantic
     if ranking.scored_as == "lexical":

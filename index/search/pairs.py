@@ -144,7 +144,7 @@ def _pairs_of_tile(
 
 def _described(search: PairSearch, left: Int64, right: Int64, cosines: Float32) -> list[Pair]:
     """Return the pairs of Int64[N] and Int64[N] that are inside the bounds, with titles."""
-    scores = semantic_scores(search.fusion, cosines).tolist()
+    scores = semantic_scores(search.fusion, "semantic", cosines).tolist()
     worth = calibrate_scores(search.calibrator, "semantic", scores)
     kept = [
         row
@@ -168,7 +168,8 @@ def _least_cosine(search: PairSearch) -> float:
     """Return the least cosine inside the bounds, to 2**-39; above 1 if there is none."""
 
     def inside(cosine: float) -> bool:
-        scores = semantic_scores(search.fusion, np.array([cosine], dtype=np.float32)).tolist()
+        cosines = np.array([cosine], dtype=np.float32)
+        scores = semantic_scores(search.fusion, "semantic", cosines).tolist()
         (worth,) = calibrate_scores(search.calibrator, "semantic", scores)
         return within(search.bounds, scores[0], worth)
 

@@ -133,7 +133,7 @@ class Hit:
         title: of the document.
         metadata: of the document.
         semantic_score: weighted mean of the vector score and the alignment score, or of what the
-            vector score lets expect of it.
+            vector score lets expect of it, with the weight of the mode.
         vector_score: cosine of the two document vectors.
         alignment_score: of their sentence blocks, 0 to 1; None where they were not aligned.
         lexical_score: cosine of the words; None in semantic mode, which reads none.

@@ -270,12 +270,15 @@ def mode_scores(channels: Channels, pairs: Int64, progress: Progress) -> dict[Mo
     Raises:
         CorpusError: a score is not finite.
     """
-    semantic = _semantic_scores(channels, pairs, progress)
+    cosines = pair_scores(channels.vectors, pairs).astype(np.float32)
+    alignment = _alignment_scores(channels, pairs, progress)
+    semantic = semantic_scores(channels.rule, "semantic", cosines, alignment).astype(np.float64)
     if channels.words is None:
         return {"semantic": semantic}
     progress.started("scoring pairs by their words", len(pairs), unit="pairs")
     lexical = term_cosines(channels.words, pairs, progress)
-    hybrid = fuse(channels.rule, semantic.astype(np.float32), lexical)
+    meaning = semantic_scores(channels.rule, "hybrid", cosines, alignment)
+    hybrid = fuse(channels.rule, meaning, lexical)
     return {
         "semantic": semantic,
         "lexical": lexical.astype(np.float64),
@@ -283,13 +286,12 @@ def mode_scores(channels: Channels, pairs: Int64, progress: Progress) -> dict[Mo
     }
 
 
-def _semantic_scores(channels: Channels, pairs: Int64, progress: Progress) -> Float64:
-    cosines = pair_scores(channels.vectors, pairs).astype(np.float32)
-    alignment = None
-    if channels.blocks is not None and channels.rule.alignment_weight:
-        progress.started("aligning pairs", len(pairs), unit="pairs")
-        alignment = align_pairs(channels.blocks, pairs, progress.advanced)
-    return semantic_scores(channels.rule, cosines, alignment).astype(np.float64)
+def _alignment_scores(channels: Channels, pairs: Int64, progress: Progress) -> Float32 | None:
+    """Return the alignment score of each pair; None if no mode counts it."""
+    if channels.blocks is None or not channels.rule.aligns:
+        return None
+    progress.started("aligning pairs", len(pairs), unit="pairs")
+    return align_pairs(channels.blocks, pairs, progress.advanced)
 
 
 def measure_modes(

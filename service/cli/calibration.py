@@ -132,7 +132,7 @@ def fit_calibration(
     check_output_folder(checkpoint, "CHECKPOINT")
     rule = read_fusion(opened)
     scored: list[dict[Mode, ScoredPairs]] = []
-    if rule.alignment_weight and set(modes.values()) != {"lexical"}:
+    if rule.aligns and set(modes.values()) != {"lexical"}:
         for path in filter(_holds_vectors, corpus):
             read_option("--corpus", read_aligned_corpus, path)
     for pairs_file, corpus_path, texts_path in zip(pairs, corpus, places, strict=True):

@@ -240,7 +240,8 @@ def _find(
 def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> bool:
     """Return whether the nearest document would be inside the bounds if it were aligned wholly."""
     nearest = cosines.max(initial=-1.0, keepdims=True)
-    most = semantic_scores(collection.fusion, nearest, np.ones_like(nearest)) + _ROUNDING
+    most = semantic_scores(collection.fusion, "semantic", nearest, np.ones_like(nearest))
+    most += _ROUNDING
     (worth,) = calibrate_scores(collection.calibrator, "semantic", most.tolist())
     return within(interest.bounds, float(most[0]), worth)
 

@@ -33,7 +33,7 @@ COMMON = [
     "window",
 ]
 LIMITS = FeedbackLimits(10_000, 10**8)
-BLIND = LinearFusion(0.0, 0.0)  # looks at the vectors of an untrained checkpoint alone
+BLIND = LinearFusion(0.0)  # looks at the vectors of an untrained checkpoint alone
 
 
 OWN_WORDS = 12  # of a text; with fewer an untrained checkpoint finds less

@@ -137,7 +137,7 @@ class Match:
         score: what matches are ranked by.
         title: of the document.
         metadata: of the document.
-        semantic_score: of vector and alignment.
+        semantic_score: of vector and alignment, with the weight of the mode.
         vector_score: cosine of the document vectors.
         alignment_score: of the sentence blocks; None where they were not aligned.
         lexical_score: cosine of the words; None in semantic mode.

@@ -26,8 +26,8 @@ class MatchBody(BaseModel):
     title: str
     metadata: dict[str, JsonValue]
     semantic_score: float = Field(
-        description="Weighted mean of `vector_score` and `alignment_score`; where the latter is "
-        "null, of what the former lets expect of it."
+        description="Weighted mean of `vector_score` and `alignment_score`, with the weight of the "
+        "mode; where the latter is null, of what the former lets expect of it."
     )
     vector_score: float = Field(description="Cosine of the two document vectors, as stored.")
     alignment_score: float | None = nullable(

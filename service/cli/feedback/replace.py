@@ -49,7 +49,7 @@ from training.jobs.output import TRAINING
 from training.sources.corpus_folder import read_learned
 from training.sources.feedback_corpus import HELD_OUT
 
-_WEIGHTS = ("alignment_weight", "lexical_weight")
+_WEIGHTS = ("hybrid_alignment_weight", "lexical_weight")
 RECORD, DIVISION = "record of training", "division of training"
 ONE_CHECKPOINT = "use of one checkpoint"
 

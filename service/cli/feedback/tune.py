@@ -27,7 +27,6 @@ from index.search.calibrator import score_kind
 from index.search.corpus_calibration import write_corpus_calibration
 from index.search.corpus_fusion import CorpusFusion, fusion_of, write_corpus_fusion
 from index.search.fusion import LinearFusion, changed_kinds, read_fusion
-from index.search.records import Mode
 from index.sqlite.connections import utc_now
 from service.cli.calibration import measure_calibration
 from service.cli.checks import (
@@ -51,8 +50,6 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import show_progress
-
-_OF_RULE: tuple[Mode, ...] = ("semantic", "hybrid")  # whose scores a rule combines
 
 
 def tune(
@@ -133,20 +130,18 @@ def _probabilities(
     By the held-out queries: to the others the weights were fitted.
     """
     adapted = loaded.encoder.adapter is not None
-    changed = changed_kinds(read_fusion(loaded.checkpoint), tuned.rule)
-    kinds = {mode: score_kind(mode, adapted=adapted) for mode in _OF_RULE}
-    modes = [mode for mode, kind in kinds.items() if kind in changed]
-    fitted = {kinds[mode]: one for mode, one in fit_probabilities(tuned, modes, progress).items()}
-    report["probabilities"] = {
-        kind: {
-            "relevant": one.relevant,
-            "not_relevant": one.not_relevant,
-            "queries": one.queries,
-            "refused": one.refused,
-        }
-        for kind, one in fitted.items()
+    kind = score_kind("hybrid", adapted=adapted)
+    report["probabilities"] = {}
+    if kind not in changed_kinds(read_fusion(loaded.checkpoint), tuned.rule):
+        return {}
+    found = fit_probabilities(tuned, progress)
+    report["probabilities"][kind] = {
+        "relevant": found.relevant,
+        "not_relevant": found.not_relevant,
+        "queries": found.queries,
+        "refused": found.refused,
     }
-    return {kind: one.fitted for kind, one in fitted.items() if one.fitted is not None}
+    return {} if found.fitted is None else {kind: found.fitted}
 
 
 def _adopt(
@@ -186,7 +181,7 @@ def _report(
 
 
 def _print(data: Path, report: dict[str, Any], found: ShadowTest) -> None:
-    for name in ("alignment_weight", "lexical_weight"):
+    for name in ("hybrid_alignment_weight", "lexical_weight"):
         console.print(f"{name}: {report['present'][name]:g} -> {report['new'][name]:g}")
     console.print(described("held-out queries", report["held_out"]))
     console.print(described("passages of other documents", report["others"]))

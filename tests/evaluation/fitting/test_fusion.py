@@ -16,12 +16,14 @@ from evaluation.fitting.fusion import (
     ALIGNMENT,
     LEXICAL,
     FusionCorpus,
+    WeightSurface,
     choose_rule,
     describe,
     fit_expected,
     hybrid_scores,
     mean_ndcg,
     measure_weights,
+    mode_figures,
     score_corpus,
 )
 from evaluation.report import RetrievalTask
@@ -44,7 +46,7 @@ def corpus(
         tokens=np.ones(1, dtype=np.int64),
         qrels={"q": {relevant: 1}},
     )
-    rows = (np.array([row], dtype=np.float32) for row in (vector, lexical, alignment))
+    rows = (np.array([row], dtype=np.float32) for row in (vector, lexical, alignment, alignment))
     return FusionCorpus(task, *rows)
 
 
@@ -72,7 +74,8 @@ def test_the_alignment_weight_is_fitted_on_the_judgements() -> None:
     # Only the alignment puts a first.
     good = corpus("a", [1.0, 0.5, 0.6, 0.7], [1.0, 0.5, 0.6, 0.7], [np.nan, 0.9, 0.1, 0.2])
     fitted = fit_fusion(good)
-    assert fitted.alignment_weight > 0
+    assert fitted.hybrid_alignment_weight > 0
+    assert fitted.semantic_alignment_weight > 0
     assert mean_ndcg(good, hybrid_scores(good, fitted)) == pytest.approx(1.0)
     unaligned = replace(good, alignment=np.full_like(good.alignment, np.nan))
     assert mean_ndcg(unaligned, hybrid_scores(unaligned, fitted)) == pytest.approx(0.5)
@@ -99,12 +102,24 @@ def test_the_line_to_expect_counts_every_corpus_alike() -> None:
 
 
 def test_the_weights_of_the_highest_plateau_are_chosen() -> None:
-    ndcg = np.zeros((2, len(ALIGNMENT), len(LEXICAL)))
-    ndcg[:, 3, 5] = 0.9  # a single point
-    ndcg[0, 6:9, 10:13] = 0.8
-    ndcg[1, 6:9, 10:13] = 0.4
-    rule = choose_rule(ndcg, (0.5, 0.1))
-    assert rule == LinearFusion(LEXICAL[11], ALIGNMENT[7], 0.5, 0.1)
+    hybrid = np.zeros((2, len(ALIGNMENT), len(LEXICAL)))
+    hybrid[:, 3, 5] = 0.9  # a single point
+    hybrid[0, 6:9, 10:13] = 0.8
+    hybrid[1, 6:9, 10:13] = 0.4
+    semantic = np.zeros((2, len(ALIGNMENT)))
+    semantic[:, 8] = 0.9
+    semantic[0, 1:4] = 0.6
+    semantic[1, 1:4] = 0.4
+    rule = choose_rule(WeightSurface(hybrid, semantic), (0.5, 0.1))
+    assert rule == LinearFusion(LEXICAL[11], ALIGNMENT[7], ALIGNMENT[2], 0.5, 0.1)
+
+
+def test_semantic_mode_has_a_weight_of_its_own() -> None:
+    # Only the alignment of its own candidates puts a first.
+    hybrid = corpus("a", [1.0, 0.5, 0.6, 0.7], [0.0] * 4, [np.nan, 0.1, 0.9, 0.8])
+    semantic = np.array([[np.nan, 0.9, 0.1, 0.2]], dtype=np.float32)
+    fitted = fit_fusion(replace(hybrid, semantic_alignment=semantic))
+    assert fitted.semantic_alignment_weight > fitted.hybrid_alignment_weight
 
 
 def test_a_fit_is_described_with_each_corpus_left_out() -> None:
@@ -115,7 +130,8 @@ def test_a_fit_is_described_with_each_corpus_left_out() -> None:
     }
     line = fit_expected(list(corpora.values()))
     ndcg = measure_weights(list(corpora.values()), line)
-    assert ndcg.shape == (2, len(ALIGNMENT), len(LEXICAL))
+    assert ndcg.hybrid.shape == (2, len(ALIGNMENT), len(LEXICAL))
+    assert ndcg.semantic.shape == (2, len(ALIGNMENT))
     found = describe(corpora, ndcg, line)
     assert found["rule"] == asdict(choose_rule(ndcg, line))
     assert set(found["nDCG@10"]) == {"one", "other"}
@@ -123,10 +139,15 @@ def test_a_fit_is_described_with_each_corpus_left_out() -> None:
         *("vector", "semantic", "lexical"),
         *("hybrid, not aligned", "hybrid"),
     }
-    without = choose_rule(ndcg[1:], line)
-    figure = round(mean_ndcg(corpora["one"], hybrid_scores(corpora["one"], without)), 4)
-    assert found["fitted without it"]["one"] == {"hybrid": figure, **asdict(without)}
-    assert describe({"one": corpora["one"]}, ndcg[:1], line)["fitted without it"] == {}
+    without = choose_rule(ndcg.without(0), line)
+    figures = mode_figures(corpora["one"], without)
+    assert found["fitted without it"]["one"] == {
+        "semantic": figures["semantic"],
+        "hybrid": figures["hybrid"],
+        **asdict(without),
+    }
+    alone = describe({"one": corpora["one"]}, ndcg.without(1), line)
+    assert alone["fitted without it"] == {}
 
 
 def test_blocks_that_are_not_aligned_are_refused() -> None:

@@ -20,7 +20,7 @@ from index.store.records import EncodedDocument
 from tests.tools.paragraphs import DIMENSION, entry_of
 
 NUMBER = 30
-RULE = LinearFusion(0.4, 0.6, expected_slope=0.5, expected_intercept=0.1)
+RULE = LinearFusion(0.4, 0.6, 0.3, expected_slope=0.5, expected_intercept=0.1)
 ENTRIES = [entry_of(f"d{n}", [n % 5, 10 + n % 7, 20 + n % 3]) for n in range(NUMBER)]
 ROWS = np.arange(NUMBER, dtype=np.int64)
 
@@ -127,9 +127,10 @@ def test_more_candidates_than_documents(blocks: AlignedCorpus) -> None:
 
 def test_without_blocks_nothing_is_aligned(vector: System, lexical: System) -> None:
     cosines, words = vectors() @ vectors().T, lexical.score(ROWS)
-    semantic = 0.4 * cosines + 0.6 * np.clip(0.5 * cosines + 0.1, 0, 1)
+    expected = np.clip(0.5 * cosines + 0.1, 0, 1)
     system = semantic_system(vector, None, RULE, "semantic")
-    np.testing.assert_allclose(system.score(ROWS), semantic, atol=1e-6)
+    np.testing.assert_allclose(system.score(ROWS), 0.7 * cosines + 0.3 * expected, atol=1e-6)
+    semantic = 0.4 * cosines + 0.6 * expected
     unaligned = hybrid_system(vector, lexical, None, RULE, "unaligned hybrid")
     np.testing.assert_allclose(unaligned.score(ROWS), 0.6 * semantic + 0.4 * words, atol=1e-6)
     assert (unaligned.name, "not aligned" in unaligned.settings) == ("unaligned hybrid", True)

@@ -42,7 +42,7 @@ from tests.tools.tiers import Tier
 
 WIDTH = 16
 QUERIES = 50
-RULE = LinearFusion(0.25, 0.5, expected_slope=0.5, expected_intercept=0.1)
+RULE = LinearFusion(0.25, 0.5, 0.75, expected_slope=0.5, expected_intercept=0.1)
 WORDS = ("heron", "egret", "marsh", "court", "appeal", "motor", "bolt", "violin", "basalt", "queen")
 SILENT = SilentProgress()
 PROGRAM = """

@@ -31,7 +31,7 @@ from index.sqlite.block_vectors import BlockVectors
 from index.store.records import EncodedDocument
 
 WIDTH = 8
-RULE = LinearFusion(0.25, 0.75, expected_slope=0.5, expected_intercept=-0.1)
+RULE = LinearFusion(0.25, 0.6, 0.75, expected_slope=0.5, expected_intercept=-0.1)
 UNHURRIED = AlignmentOptions(budget_seconds=math.inf)
 
 
@@ -140,7 +140,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
 
 @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
 def test_alignment_ends_when_the_best_are_known(many: DataDirectory, mode: Mode) -> None:
-    rule = LinearFusion(0.25, 0.4, expected_slope=0.5, expected_intercept=-0.1)
+    rule = LinearFusion(0.25, 0.4, 0.4, expected_slope=0.5, expected_intercept=-0.1)
     every = find(many, mode=mode, alignment=replace(UNHURRIED, margin=math.inf), rule=rule)
     found = find(many, mode=mode, rule=rule)
     assert names(found) == names(every)
@@ -152,7 +152,7 @@ def test_alignment_ends_when_the_best_are_known(many: DataDirectory, mode: Mode)
 
 
 def test_alignment_goes_on_while_others_may_come_first(many: DataDirectory) -> None:
-    rule = LinearFusion(0.25, 0.95)  # the first stage says nearly nothing
+    rule = LinearFusion(0.25, 0.95, 0.95)  # the first stage says nearly nothing
     found = find(many, rule=rule)
     assert found.alignment is not None
     assert found.alignment.scored > 25

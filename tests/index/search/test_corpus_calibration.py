@@ -12,6 +12,7 @@ import pytest
 from encoder.alignment.scoring import align
 from encoder.alignment.space import neutral_space
 from index.errors import CorpusError, StoreError
+from index.lexical.scoring import term_cosines
 from index.progress import SilentProgress
 from index.search import corpus_calibration
 from index.search.corpus_calibration import (
@@ -69,7 +70,7 @@ def test_one_of_another_checkpoint_is_refused(
         lambda content: {**content, "kinds": {"semantic": {}}},
         lambda content: {**content, "version": "0"},
         lambda content: {**content, "rule": {**content["rule"], "lexical_weight": 1.5}},
-        lambda content: {**content, "rule": {**content["rule"], "alignment_weight": "much"}},
+        lambda content: {**content, "rule": {**content["rule"], "hybrid_alignment_weight": "much"}},
         lambda content: {**content, "rule": {**content["rule"], "third_weight": 0.5}},
         lambda content: {**content, "rule": {}},
         lambda content: {**content, "rule": None},
@@ -115,7 +116,7 @@ def test_a_directory_in_its_place_is_refused(tmp_path: Path) -> None:
         read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
 
 
-@pytest.mark.parametrize("other", [LinearFusion(0.4), replace(RULE, alignment_weight=0.2)])
+@pytest.mark.parametrize("other", [LinearFusion(0.4), replace(RULE, semantic_alignment_weight=0.2)])
 def test_one_of_another_fusion_rule_is_refused(
     tmp_path: Path, calibration: CorpusCalibration, other: LinearFusion
 ) -> None:
@@ -153,7 +154,7 @@ def test_random_pairs_are_aligned_as_a_search_aligns_them(open_store: Any) -> No
     paragraphs = [[n % 7, 20 + n % 11, 50 + n % 13] for n in range(110)]
     entries = [entry_of(str(n), some, blocks=n > 0) for n, some in enumerate(paragraphs)]
     ids = store.put(entries).added.tolist()
-    rule = LinearFusion(0.5, 0.25, expected_slope=0.5, expected_intercept=0.1)
+    rule = LinearFusion(0.5, 0.25, 0.4, expected_slope=0.5, expected_intercept=0.1)
     measured = measure_store(store, rule, SilentProgress(), seed=2)
 
     _, vectors = store.vectors(store.changes_since(0).added)
@@ -165,7 +166,16 @@ def test_random_pairs_are_aligned_as_a_search_aligns_them(open_store: Any) -> No
         align(aligned[ids[a]], [aligned[ids[b]]])[0] if a else max(0.0, 0.5 * cosine + 0.1)
         for (a, b), cosine in zip(pairs.tolist(), cosines.tolist(), strict=True)
     ]
-    expected = measure_distribution(pairs, 0.75 * cosines + 0.25 * np.array(alignment), 110, seed=2)
-    assert measured["semantic"].scores == pytest.approx(expected.scores, abs=1e-5)
-    assert measured["semantic"].rates == pytest.approx(expected.rates, rel=0.01)
-    assert measured["hybrid"].scores != measured["semantic"].scores
+    words = term_cosines(
+        store.lexical.term_rows(store.changes_since(0).added, SilentProgress()),
+        pairs,
+        SilentProgress(),
+    )
+    scores = {
+        "semantic": 0.6 * cosines + 0.4 * np.array(alignment),
+        "hybrid": 0.5 * (0.75 * cosines + 0.25 * np.array(alignment)) + 0.5 * words,
+    }
+    for mode, expected in scores.items():
+        found = measure_distribution(pairs, expected, 110, seed=2)
+        assert measured[mode].scores == pytest.approx(found.scores, abs=1e-5)
+        assert measured[mode].rates == pytest.approx(found.rates, rel=0.01)

@@ -28,7 +28,7 @@ from index.sqlite.block_vectors import BlockVectors
 from index.store.filters import OneOf
 from index.store.records import EncodedDocument
 
-RULE = LinearFusion(0.5, 0.25, expected_slope=0.5, expected_intercept=0.2)
+RULE = LinearFusion(0.5, 0.25, 0.4, expected_slope=0.5, expected_intercept=0.2)
 MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
 EVERYTHING = AlignmentOptions(budget_seconds=60.0)
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from index.search.fusion import (
 )
 from tests.tools.calibrations import MAPS
 
-RULE = LinearFusion(0.375, 0.5, expected_slope=2.0, expected_intercept=-0.6)
+RULE = LinearFusion(0.375, 0.75, 0.5, expected_slope=2.0, expected_intercept=-0.6)
 
 
 @pytest.fixture
@@ -36,10 +37,26 @@ def test_the_hybrid_score_is_the_weighted_mean() -> None:
 def test_the_semantic_score_is_the_weighted_mean_of_vector_and_alignment() -> None:
     vector = np.array([0.8, 0.4, -0.5], dtype=np.float32)
     alignment = np.array([0.2, 0.0, 0.9], dtype=np.float32)
-    rule = LinearFusion(0.375, 0.25)
-    assert semantic_scores(rule, vector, alignment).tolist() == pytest.approx([0.65, 0.3, -0.15])
-    alone = semantic_scores(LinearFusion(0.375), vector, alignment)
+    rule = LinearFusion(0.375, 0.5, 0.25)
+    for mode in ("semantic", "lexical"):
+        scores = semantic_scores(rule, mode, vector, alignment)
+        assert scores.tolist() == pytest.approx([0.65, 0.3, -0.15])
+    hybrid = semantic_scores(rule, "hybrid", vector, alignment)
+    assert hybrid.tolist() == pytest.approx([0.5, 0.2, 0.2])
+    alone = semantic_scores(LinearFusion(0.375), "hybrid", vector, alignment)
     assert alone.tolist() == vector.tolist()
+
+
+@pytest.mark.parametrize(
+    ("rule", "aligns"),
+    [
+        (LinearFusion(0.5), False),
+        (LinearFusion(0.5, 0.1), True),
+        (LinearFusion(0.5, 0.0, 0.1), True),
+    ],
+)
+def test_a_rule_aligns_for_any_mode(rule: LinearFusion, aligns: bool) -> None:
+    assert rule.aligns is aligns
 
 
 def test_what_was_not_aligned_gets_the_alignment_score_to_expect() -> None:
@@ -47,18 +64,19 @@ def test_what_was_not_aligned_gets_the_alignment_score_to_expect() -> None:
     # 2 * 0.5 - 0.6 = 0.4; the two others are beyond the bounds of an alignment score.
     expected = [0.45, 0.95, 0.05]
     alignment = np.array([0.1, np.nan, np.nan, np.nan], dtype=np.float32)
-    assert semantic_scores(RULE, vector, alignment).tolist() == pytest.approx([0.3, *expected])
-    none = semantic_scores(RULE, vector)
+    assert semantic_scores(RULE, "semantic", vector, alignment).tolist() == pytest.approx(
+        [0.3, *expected]
+    )
+    none = semantic_scores(RULE, "semantic", vector)
     assert none.tolist() == pytest.approx([0.45, *expected])
     assert none.dtype == np.float32
 
 
 @pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
 def test_a_weight_has_its_bounds(weight: float) -> None:
-    with pytest.raises(ValueError, match=r"the weight of the lexical score is .*not from 0 to 1"):
-        LinearFusion(weight)
-    with pytest.raises(ValueError, match=r"the weight of the alignment score is .*not from 0 to 1"):
-        LinearFusion(0.5, weight)
+    for name in ("lexical_weight", "hybrid_alignment_weight", "semantic_alignment_weight"):
+        with pytest.raises(ValueError, match=f"^{name} is .*, not from 0 to 1"):
+            replace(RULE, **{name: weight})
 
 
 @pytest.mark.parametrize(
@@ -68,7 +86,7 @@ def test_the_expected_alignment_score_is_finite_and_does_not_fall(
     slope: float, intercept: float
 ) -> None:
     with pytest.raises(ValueError, match="the expected alignment score has the line"):
-        LinearFusion(0.5, 0.5, slope, intercept)
+        LinearFusion(0.5, 0.5, 0.5, slope, intercept)
 
 
 def test_a_checkpoint_carries_its_rule(checkpoint: Path) -> None:
@@ -84,9 +102,10 @@ def test_a_checkpoint_carries_its_rule(checkpoint: Path) -> None:
     ("rule", "left"),
     [
         (RULE, {"semantic", "lexical", "adapted", "hybrid", "adapted hybrid"}),
-        (LinearFusion(0.5, 0.5, 2.0, -0.6), {"semantic", "lexical", "adapted"}),
-        (LinearFusion(0.375, 0.25, 2.0, -0.6), {"lexical"}),
-        (LinearFusion(0.375, 0.5, 2.0, -0.5), {"lexical"}),
+        (replace(RULE, lexical_weight=0.5), {"semantic", "lexical", "adapted"}),
+        (replace(RULE, hybrid_alignment_weight=0.5), {"semantic", "lexical", "adapted"}),
+        (replace(RULE, semantic_alignment_weight=0.25), {"lexical", "hybrid", "adapted hybrid"}),
+        (replace(RULE, expected_intercept=-0.5), {"lexical"}),
     ],
 )
 def test_calibrations_of_scores_that_change_are_removed(
@@ -108,7 +127,8 @@ def test_calibrations_of_scores_that_change_are_removed(
         ({"format": 2}, "format 2 is not 1"),
         ({"lexical_weight": 2.0}, "not a fusion rule: .*not from 0 to 1"),
         ({"lexical_weight": None}, "not a fusion rule"),
-        ({"alignment_weight": "much"}, "not a fusion rule"),
+        ({"hybrid_alignment_weight": "much"}, "not a fusion rule"),
+        ({"semantic_alignment_weight": None}, "not a fusion rule"),
         ({"expected_slope": -1.0}, "not a fusion rule: .*has the line"),
         ({"expected_intercept": [0.0]}, "not a fusion rule"),
         ({"fingerprint": "f" * 64}, "was fitted for checkpoint ffffffffffff"),

@@ -22,7 +22,7 @@ from tests.tools.milvus import with_words
 from tests.tools.tiers import Tier
 
 DIMENSION = 64
-RULE = LinearFusion(0.5, 0.25, expected_slope=0.5, expected_intercept=0.2)
+RULE = LinearFusion(0.5, 0.25, 0.4, expected_slope=0.5, expected_intercept=0.2)
 WORDS = ("heron", "egret", "marsh", "court", "appeal", "motor", "bolt", "violin", "basalt", "queen")
 SHARE = 0.99  # of the queries that must have the same ten documents first, in the same order
 

@@ -21,7 +21,7 @@ from index.vectors.vector_index import Precision
 
 DIMENSION = 64
 COUNT = 400
-RULE = LinearFusion(0.5, 0.25, expected_slope=0.5, expected_intercept=0.2)
+RULE = LinearFusion(0.5, 0.25, 0.4, expected_slope=0.5, expected_intercept=0.2)
 MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
 
 
@@ -80,9 +80,10 @@ def test_scores_are_those_of_the_stored_vectors_and_in_their_order(
     rows = [int(hit.id[1:]) for hit in hits]
     rounded = data.index.scores(QUERY.vector, np.array(rows) + 1)
     assert np.abs(rounded - exact[rows]).max() > 1e-5  # the index alone would not do
+    weight = RULE.alignment_weight(mode)
     for hit, row in zip(hits, rows, strict=True):
         cosine = float(exact[row])
-        semantic = 0.75 * cosine + 0.25 * min(1.0, max(0.0, 0.5 * cosine + 0.2))
+        semantic = (1 - weight) * cosine + weight * min(1.0, max(0.0, 0.5 * cosine + 0.2))
         assert hit.vector_score == pytest.approx(cosine, abs=1e-6)
         assert hit.semantic_score == pytest.approx(semantic, abs=1e-6)
         lexical = hit.lexical_score or 0.0

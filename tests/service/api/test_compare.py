@@ -113,7 +113,7 @@ def test_explaining_ten_matches_encodes_only_the_query(stored: Any) -> None:
 def test_the_probability_is_that_of_the_match(stored: Any) -> None:
     """Aligned blocks count for it as they do in a search."""
     engine = stored.app.state.engine
-    rule = LinearFusion(0.5, 0.5, expected_slope=0.2, expected_intercept=0.3)
+    rule = LinearFusion(0.5, 0.2, 0.5, expected_slope=0.2, expected_intercept=0.3)
     stored.app.state.engine = with_parts(engine, calibrator=BY_RATE, fusion=rule)
     question = {"id": "d1", "mode": "semantic", "explain": True}
     for match in stored.post("/match", json=question).json()["matches"]:

@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 
 from index.search.fusion import LinearFusion
+from index.search.records import Mode
 from tests.tools.service_fixtures import fill, with_parts
 
-RULE = LinearFusion(0.25, 0.5, expected_slope=0.25, expected_intercept=0.125)
+RULE = LinearFusion(0.25, 0.5, 0.75, expected_slope=0.25, expected_intercept=0.125)
 ALL = {"aligned": True, "candidates": 3, "scored": 3}
 NONE = {"aligned": False, "candidates": 3, "scored": 0}
 
 
 @pytest.fixture
 def aligning(filled: Any) -> Any:
-    """Return a client of a service of which alignment decides half of a semantic score."""
+    """Return a client of a service whose modes give alignment weights of their own."""
     filled.app.state.engine = with_parts(filled.app.state.engine, fusion=RULE)
     return filled
 
@@ -28,13 +29,14 @@ def ask(client: Any, **asked: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
-def test_candidates_are_ranked_by_their_alignment(aligning: Any, mode: str) -> None:
+def test_candidates_are_ranked_by_their_alignment(aligning: Any, mode: Mode) -> None:
     answer = ask(aligning, mode=mode)
     assert answer["alignment"] == ALL
     assert answer["timings"]["align"] > 0
     for match in answer["matches"]:
         assert 0 <= match["alignment_score"] <= 1
-        semantic = 0.5 * match["vector_score"] + 0.5 * match["alignment_score"]
+        weight = RULE.alignment_weight(mode)
+        semantic = (1 - weight) * match["vector_score"] + weight * match["alignment_score"]
         assert match["semantic_score"] == pytest.approx(semantic, abs=1e-6)
         words = match["lexical_score"]
         expected = semantic if mode == "semantic" else 0.75 * semantic + 0.25 * words
@@ -47,7 +49,7 @@ def test_candidates_are_ranked_by_their_alignment(aligning: Any, mode: str) -> N
 @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
 @pytest.mark.parametrize("align", [False, {"budget_ms": 0}])
 def test_what_is_not_aligned_has_the_score_to_expect(
-    aligning: Any, mode: str, align: object
+    aligning: Any, mode: Mode, align: object
 ) -> None:
     answer = ask(aligning, mode=mode, align=align)
     assert answer["alignment"] == (NONE if align else None)
@@ -55,7 +57,8 @@ def test_what_is_not_aligned_has_the_score_to_expect(
     assert len(answer["matches"]) == 3
     for match in answer["matches"]:
         assert match["alignment_score"] is None
-        expected = 0.5 * match["vector_score"] + 0.5 * (0.25 * match["vector_score"] + 0.125)
+        weight, line = RULE.alignment_weight(mode), 0.25 * match["vector_score"] + 0.125
+        expected = (1 - weight) * match["vector_score"] + weight * line
         assert match["semantic_score"] == pytest.approx(expected, abs=1e-6)
 
 

@@ -34,7 +34,7 @@ def test_lexical_mode_finds_shared_words_and_names_them(library: Any) -> None:
 
 def semantic(one: dict[str, Any]) -> float:
     """Return the semantic score of a match that was aligned, from what it is made of."""
-    weight = DEFAULT_RULE.alignment_weight
+    weight = DEFAULT_RULE.alignment_weight("hybrid")
     return float((1 - weight) * one["vector_score"] + weight * one["alignment_score"])
 
 

@@ -285,7 +285,7 @@ def test_aligned_blocks_count_and_are_needed(longmatch: Run, copy: Path, tmp_pat
     write_fusion(load_checkpoint(copy), LinearFusion(0.5))
     assert fit(plain, "semantic").status == 0
     by_vectors = found("semantic")
-    write_fusion(load_checkpoint(copy), LinearFusion(0.5, 0.5))
+    write_fusion(load_checkpoint(copy), LinearFusion(0.5, 0.5, 0.5))
     status, _, err = fit(plain, "lexical", "hybrid")
     assert status == 2
     assert "--corpus: " in err

@@ -167,7 +167,7 @@ def test_given_vectors_are_aligned_by_their_blocks(
 ) -> None:
     copy = shutil.copytree(tiny_checkpoint, data / "checkpoint")
     checkpoint = load_checkpoint(copy)
-    write_fusion(checkpoint, LinearFusion(0.0, 1.0))
+    write_fusion(checkpoint, LinearFusion(0.0, 1.0, 1.0))
     ids = tuple(f"{topic}{n}" for topic in TOPICS for n in range(4))
     one = np.ones(len(ids), dtype=np.int64)
     vectors = unit_vectors(len(ids), seed=1, dimension=checkpoint.dimension)

@@ -91,13 +91,12 @@ def test_better_weights_are_adopted_and_served(
         assert engine.default.fusion == rule
         assert engine.default.calibrator.corpus is not None  # measured again
         assert engine.default.calibrator.corpus.rule == rule
-        assert set(engine.default.calibrator.of_feedback) == {"semantic", "hybrid"}
+        assert set(engine.default.calibrator.of_feedback) == {"hybrid"}
     finally:
         close_engine(engine)
-    for kind in ("semantic", "hybrid"):
-        fitted = report["probabilities"][kind]
-        assert fitted["refused"] is None
-        assert fitted["relevant"] == report["held_out"]["queries"]
+    (fitted,) = report["probabilities"].values()
+    assert fitted["refused"] is None
+    assert fitted["relevant"] == report["held_out"]["queries"]
     query = data.parent / "query.txt"
     query.write_text(text(59, random.Random(8)))  # a topic without feedback
     found = json.loads(longmatch("match", query, "--json").out)

@@ -18,7 +18,7 @@ from tests.tools.service_fixtures import with_parts
 
 MODES = ("semantic", "lexical", "hybrid")
 FEWER = [*(pytest.param(one, marks=pytest.mark.slow) for one in MODES[:2]), "hybrid"]
-RULE = LinearFusion(0.6, 0.4, expected_slope=0.5, expected_intercept=0.2)
+RULE = LinearFusion(0.6, 0.4, 0.7, expected_slope=0.5, expected_intercept=0.2)
 STORED, FRESH = 110, 50
 MAP = FittedMap(Logistic(1.0, -4.0), {"platt": MapError(0.4, 0.02, 0.03, 0.01)})
 
