@@ -172,7 +172,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         database: that holds the documents, of which the store is a copy; None for a store of its
             own. A process that reads takes the copy as it is.
         in_background: do what may take long after opening, unless `read_only`: compare the store
-            with its digest, `DataDirectory.damage` tells the result; and make a searchable copy of
+            with its digest, `DataDirectory.damage` has the result; and make a searchable copy of
             the words, if it takes more than a second, until when `store.lexical.making` is true;
             and follow the database, see `DataDirectory.ask_database`.
 

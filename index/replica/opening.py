@@ -1,4 +1,4 @@
-"""Opens the database that a data directory holds a copy of, and tells whether the copy is of it."""
+"""Opens the database that a data directory is a copy of, and checks that it is that one."""
 
 import logging
 from collections.abc import Callable

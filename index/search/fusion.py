@@ -75,7 +75,7 @@ class LinearFusion:
     def alignment_weight(self, mode: Mode) -> float:
         """Return the weight of the alignment in the semantic score of a mode of search.
 
-        The semantic score that lexical mode tells beside its own is that of semantic mode.
+        Lexical mode reports the semantic score of semantic mode beside its own.
         """
         hybrid = mode == "hybrid"
         return self.hybrid_alignment_weight if hybrid else self.semantic_alignment_weight

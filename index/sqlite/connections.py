@@ -228,7 +228,7 @@ class SQLiteConnections:
 
 @contextmanager
 def translated_errors(path: Path) -> Iterator[None]:
-    """Turn any SQLite error into a `StoreError` that names the file, and tells a failing disk."""
+    """Turn any SQLite error into a `StoreError` that names the file; note a failing disk."""
     try:
         yield
     except DATABASE_ERRORS as error:

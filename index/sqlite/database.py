@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFormat:
-    """What tells a database of this format from others, and how an empty one is made.
+    """What distinguishes a database of this format from others, and how an empty one is made.
 
     Attributes:
         contents: what it holds, for messages: "jobs".

@@ -24,7 +24,7 @@ class DamageLog:
         Args:
             ids_of: returns the ids of the documents of these vector ids; unknown ones are absent.
             path: what messages call the store.
-            remedy: what a message tells the operator to do.
+            remedy: what a message advises the operator to do.
         """
         self._ids_of = ids_of
         self._path = path

@@ -12,7 +12,7 @@ _WEBHOOK_HOST = re.compile(r"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9._-]*")
 
 
 class StandingSettings(BaseSettings):
-    """How many standing queries there may be, and which webhooks are told."""
+    """How many standing queries there may be, and which webhooks are notified."""
 
     max_standing_queries: int = Field(
         default=1000,
@@ -28,8 +28,8 @@ class StandingSettings(BaseSettings):
     max_standing_events: int = Field(
         default=10_000,
         ge=1,
-        description="Events that are kept of each standing query; older ones are deleted, told or "
-        "not.",
+        description="Events that are kept of each standing query; older ones are deleted, "
+        "delivered or not.",
     )
     max_event_listeners: int = Field(
         default=64,

@@ -61,21 +61,21 @@ async def _follow(
     with collection.engine.listeners.admit():
         yield []  # to `follow_events`
         yield []  # to the client: the head of the response is sent with it
-        told = -1
+        sent = -1
         while await _exists(collection, query):
             waited = 0.0
-            while collection.standing.last_event == told and waited < HEARTBEAT_SECONDS:
+            while collection.standing.last_event == sent and waited < HEARTBEAT_SECONDS:
                 await asyncio.sleep(_POLL_SECONDS)
                 waited += _POLL_SECONDS
                 if _is_over(collection):
                     return
             last = collection.standing.last_event
-            if told == last:
+            if sent == last:
                 yield []
             while events := await _events(collection, query, after, _EVENTS_AT_A_TIME):
                 after = events[-1].number
                 yield events
-            told = last
+            sent = last
 
 
 async def _exists(collection: Collection, query: StandingQuery | None) -> bool:

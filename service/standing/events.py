@@ -51,7 +51,7 @@ class EventStore:
             return [to_event(row) for row in rows]
 
     def undelivered(self) -> list[StandingQuery]:
-        """Return the queries whose webhooks have an event to be told, those due first."""
+        """Return the queries whose webhooks have an event to deliver, those due first."""
         with self._connections.reading() as connection:
             return [to_query(row) for row in connection.execute(_UNDELIVERED)]
 

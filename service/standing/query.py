@@ -1,4 +1,4 @@
-"""A standing query, what it finds, and where that is told."""
+"""A standing query, what it finds, and where that is sent."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,7 +13,7 @@ DeliveryState = Literal["active", "retrying", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Where events are told, and the secret that signs them: `whsec_` and Base64."""
+    """Where events are sent, and the secret that signs them: `whsec_` and Base64."""
 
     url: str
     secret: str = field(repr=False)
@@ -96,7 +96,7 @@ class StandingQuery:
         detail: why new documents wait and are not compared with it; None if they are.
         fingerprint: of the vectors of its text; None for a stored document.
         receipt: what was read of its text; None for a stored document.
-        webhook: where events are told, if anywhere.
+        webhook: where events are sent, if anywhere.
         delivery: how far that has come.
         paused: nothing is compared with it or delivered until somebody ends that.
         revision: how often it was changed.

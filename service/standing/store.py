@@ -144,7 +144,7 @@ class QueryStore:
         """Change the bounds, the webhook or the pause of a query, durably.
 
         What is being compared with it meanwhile is compared again. A webhook where there was none
-        is told what is found from now on; another one goes on where the former one was.
+        gets what is found from now on; another one goes on where the former one was.
 
         Args:
             query_id: of the query.

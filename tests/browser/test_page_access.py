@@ -10,7 +10,7 @@ from playwright.sync_api import Frame, Page, ViewportSize
 from service.web.search_page import page as page_html
 from tests.tools.browser import PageLog, wait_until
 from tests.tools.process_fixtures import Server
-from tests.tools.search_page_fixtures import BEES, KEEPER, find, told
+from tests.tools.search_page_fixtures import BEES, KEEPER, find, notice
 
 PHONE: ViewportSize = {"width": 360, "height": 780}
 PRESS_FIND = "document.querySelector('#find').click()"  # Playwright's click may scroll before
@@ -35,7 +35,7 @@ def open_filters(page: Page) -> None:
     page.fill("#text", BEES)
     page.fill("#top-k", "5000")
     page.click("#find")
-    told(page)
+    notice(page)
 
 
 def open_matches(page: Page) -> None:
@@ -183,7 +183,7 @@ def test_what_happens_is_announced(search_page: Page) -> None:
     assert live.count() == 2
     search_page.fill("#top-k", "5000")
     search_page.click("#find")
-    told(search_page)
+    notice(search_page)
     assert search_page.get_by_role("alert").inner_text().startswith("A field is invalid")
 
 

@@ -52,7 +52,7 @@ def pressed(page: Page, number: int) -> list[str | None]:
     return [one.get_attribute("aria-pressed") for one in buttons(page, number)]
 
 
-def told(page: Page, number: int, text: str) -> None:
+def expect_notice(page: Page, number: int, text: str) -> None:
     page.locator(".match").nth(number).locator(f"[role=status] >> text=/{text}/").wait_for()
 
 
@@ -64,7 +64,7 @@ def test_verdicts_are_kept_changed_and_taken_back(
     shown = page.locator(".match code").all_inner_texts()
     relevant, other = buttons(page, 0)
     relevant.click()
-    told(page, 0, "Kept")
+    expect_notice(page, 0, "Kept")
     assert pressed(page, 0) == ["true", "false"]
     assert kept(taking) == [(shown[0], 1)]
     lines = taking.request("GET", "/feedback")[1]["feedback"]
@@ -75,7 +75,7 @@ def test_verdicts_are_kept_changed_and_taken_back(
     assert pressed(page, 0) == ["false", "true"]
     assert kept(taking) == [(shown[0], 0)]
     page.keyboard.press("Space")
-    told(page, 0, "Taken back")
+    expect_notice(page, 0, "Taken back")
     assert pressed(page, 0) == ["false", "false"]
     assert kept(taking) == []
 
@@ -89,7 +89,7 @@ def test_a_stored_document_is_the_query_of_its_verdicts(
     page.wait_for_selector("#search-status >> text=/match/")
     page.wait_for_selector("[aria-pressed]")
     buttons(page, 0)[0].click()
-    told(page, 0, "Kept")
+    expect_notice(page, 0, "Kept")
     (one,) = taking.request("GET", "/feedback")[1]["feedback"]
     assert one["query"]["id"] in {"sea/keeper", "sea/keeper (copy)"}
     assert taking.request("DELETE", f"/feedback/{one['id']}")[0] == 204
@@ -104,11 +104,11 @@ def test_each_button_says_which_match_it_is_about(
     assert len(labels) == len(set(labels)) == 2 * page.locator(".match").count()
     assert f"Relevant: {HOSTILE_TITLE}" in labels
     buttons(page, 0)[0].click()
-    told(page, 0, "Kept")
+    expect_notice(page, 0, "Kept")
     found: list[Any] = Axe().run(page).response["violations"]
     assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
     buttons(page, 0)[0].click()
-    told(page, 0, "Taken back")
+    expect_notice(page, 0, "Taken back")
 
 
 def test_a_failure_is_said_and_changes_nothing(
@@ -118,7 +118,7 @@ def test_a_failure_is_said_and_changes_nothing(
     find(page, QUERY)
     page.route("**/feedback", lambda route: route.abort())
     buttons(page, 0)[0].click()
-    told(page, 0, "Not kept: The server does not answer")
+    expect_notice(page, 0, "Not kept: The server does not answer")
     assert pressed(page, 0) == ["false", "false"]
 
 
@@ -134,7 +134,7 @@ def test_a_server_that_takes_none_is_not_asked(
         assert page.locator("[aria-pressed]").count() == 0
 
 
-def test_a_key_that_may_only_read_is_told(
+def test_a_key_that_may_only_read_is_refused_with_its_scope(
     taking: Server, folder: Path, open_page: Callable[..., Page]
 ) -> None:
     token = add_key(folder, "read")
@@ -145,5 +145,5 @@ def test_a_key_that_may_only_read_is_told(
     page.wait_for_selector("#examples")
     find(page, QUERY)
     buttons(page, 0)[1].click()
-    told(page, 0, "Not kept: the API key does not have the scope write")
+    expect_notice(page, 0, "Not kept: the API key does not have the scope write")
     assert pressed(page, 0) == ["false", "false"]

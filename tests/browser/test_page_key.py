@@ -10,7 +10,7 @@ from index.directory.data_directory import KEY_FILE
 from service.keys.api_key import make_key, split_token
 from service.keys.key_file import change_keys
 from tests.tools.process_fixtures import Server, serving
-from tests.tools.search_page_fixtures import BEES, DOCUMENTS, find, titles, told
+from tests.tools.search_page_fixtures import BEES, DOCUMENTS, find, notice, titles
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_the_page_asks_for_a_key_and_goes_on_with_it(
     page.wait_for_selector("#key-form")  # the list of examples was refused
     page.fill("#text", BEES)
     page.press("#text", "Control+Enter")
-    shown = told(page)
+    shown = notice(page)
     assert "A valid API key is required" in shown
     assert "at the top of this page" in shown
     assert page.evaluate("document.activeElement.id") == "api-key"
@@ -89,5 +89,5 @@ def test_what_the_scope_does_not_allow_is_said(
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"id": "a", "text": "b"}\n')
     page.set_input_files("#corpus", corpus)
-    shown = told(page, "#upload-notice")
+    shown = notice(page, "#upload-notice")
     assert "The API key does not have the scope" in shown

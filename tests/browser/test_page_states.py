@@ -19,9 +19,9 @@ from tests.tools.search_page_fixtures import (
     TRIBUNAL,
     drop,
     find,
+    notice,
     requests_of,
     titles,
-    told,
 )
 
 GIGABYTE = 2**30
@@ -50,7 +50,7 @@ def test_without_a_document_the_page_says_what_to_do(search_page: Page) -> None:
     assert "appear here" in search_page.inner_text("#matches")
     with requests_of(search_page, "/match") as sent:
         search_page.click("#find")
-        assert "There is no document yet" in told(search_page)
+        assert "There is no document yet" in notice(search_page)
     assert search_page.evaluate("document.activeElement.id") == "text"
     assert sent == []
 
@@ -64,7 +64,7 @@ def test_a_file_of_a_gigabyte_is_refused_before_it_is_read(
     search_page.evaluate("() => { Blob.prototype.arrayBuffer = () => { window.wasRead = true; }; }")
     with requests_of(search_page, "/match") as sent:
         search_page.set_input_files("#file", file)
-        shown = told(search_page, "#text-notice")
+        shown = notice(search_page, "#text-notice")
     assert "The file is too large" in shown
     assert "huge.txt has 1.0 GiB; the limit (max_body_bytes) is 16 MiB." in shown
     assert search_page.evaluate("window.wasRead") is None
@@ -90,13 +90,13 @@ def test_a_file_of_the_wrong_kind_is_named_with_what_is_read(
     data = content.encode() if isinstance(content, str) else content
     upload = {"name": name, "mimeType": "", "buffer": data}
     search_page.set_input_files("#file", upload)  # type: ignore[arg-type]
-    assert expected in told(search_page, "#text-notice")
+    assert expected in notice(search_page, "#text-notice")
     assert search_page.input_value("#text") == ""
 
 
 def test_two_files_at_once_are_refused(search_page: Page) -> None:
     drop(search_page, ("a.txt", KEEPER), ("b.txt", BEES))
-    assert "These are 2 files" in told(search_page, "#text-notice")
+    assert "These are 2 files" in notice(search_page, "#text-notice")
 
 
 def test_of_two_drops_while_a_search_runs_the_last_one_counts(
@@ -136,7 +136,7 @@ def test_a_refusal_names_the_field_and_the_limit(search_page: Page) -> None:
     search_page.fill("#text", BEES)
     search_page.fill("#top-k", "5000")
     search_page.click("#find")
-    shown = told(search_page)
+    shown = notice(search_page)
     assert "A field is invalid" in shown
     assert "Matches: must be from 1 to 1000 (limit: 1,000)" in shown
     assert "Request " in shown
@@ -150,7 +150,7 @@ def test_a_refused_filter_is_marked_where_it_is(search_page: Page) -> None:
         search_page.get_by_label(f"Filter {number}: field").fill("year")
         search_page.get_by_label(f"Filter {number}: value").fill(value)
     search_page.click("#find")
-    assert "Filter 2: is longer than 512 characters (limit: 512)" in told(search_page)
+    assert "Filter 2: is longer than 512 characters (limit: 512)" in notice(search_page)
     invalid = search_page.locator(".filter:has([aria-invalid=true])")
     assert invalid.count() == 1
     assert invalid.get_by_label("Filter 2: value").count() == 1
@@ -162,7 +162,7 @@ def test_a_refused_filter_is_marked_where_it_is(search_page: Page) -> None:
 def test_a_text_that_is_too_long_is_refused_before_it_is_sent(search_page: Page) -> None:
     with requests_of(search_page, "/match") as sent:
         search_page.evaluate(DROP_LONG)
-        assert "2,000,001 characters; the limit (max_text_characters) is 2,000,000" in told(
+        assert "2,000,001 characters; the limit (max_text_characters) is 2,000,000" in notice(
             search_page, "#text-notice"
         )
     assert sent == []
@@ -173,7 +173,7 @@ def test_filters_that_nothing_passes_are_said_to_be_the_reason(search_page: Page
     search_page.get_by_label("Filter 1: field").fill("nothing")
     search_page.get_by_label("Filter 1: operator").select_option("is there")
     find(search_page, BEES)
-    assert "No document passes the filters" in told(search_page)
+    assert "No document passes the filters" in notice(search_page)
 
 
 @contextmanager
@@ -208,7 +208,7 @@ def test_an_empty_index_is_filled_and_the_job_is_followed(
 ) -> None:
     page = open_page(small_server)
     find(page, BEES)
-    assert "The index has no documents yet" in told(page)
+    assert "The index has no documents yet" in notice(page)
     page.click("#index-button")
     page.wait_for_selector("#jobs >> text='None yet.'")
     lines = [{"id": "bees", "text": BEES}, {"id": "law", "text": ""}, {"id": "sea", "text": KEEPER}]
@@ -234,7 +234,7 @@ def test_an_upload_and_a_job_can_be_cancelled(
     with paused(small_server):
         upload(page, tmp_path / "sent.jsonl", [{"id": "book", "text": book}])
         drop(page, ("again.jsonl", '{"id": "a", "text": "b"}'), target="#index-panel")
-        assert "One upload at a time" in told(page, "#upload-notice")
+        assert "One upload at a time" in notice(page, "#upload-notice")
         page.click("#cancel-upload")
         page.wait_for_selector("#upload-status >> text='Cancelled.'")
     many = [{"id": f"{number}", "text": f"{number} {BEES}"} for number in range(5_000)]
@@ -264,7 +264,7 @@ def test_an_overloaded_server_says_when_to_try_again(
     page.fill("#text", BEES)
     with occupied(small_server, places=2):
         page.click("#find")
-        shown = told(page)
+        shown = notice(page)
         assert "The service is overloaded" in shown
         assert re.search(r"The server asks to wait \d+ s\.", shown)
     page.click("#search-notice button")
@@ -278,18 +278,18 @@ def test_a_server_that_goes_away_is_missed(
     small_server.stop(signal.SIGKILL)
     page.fill("#text", BEES)
     page.click("#find")
-    assert "The server does not answer." in told(page)
+    assert "The server does not answer." in notice(page)
     away = "document.querySelector('#index-summary').classList.contains('away')"
     wait_until(page, away)
     page.click("#index-button")
-    assert "The server does not answer." in told(page, "#index-notice")
+    assert "The server does not answer." in notice(page, "#index-notice")
 
 
 def test_what_failed_without_a_connection_can_be_tried_again(search_page: Page) -> None:
     find(search_page, BEES)
     search_page.context.set_offline(True)
     search_page.press("#text", "Control+Enter")
-    assert "The server does not answer." in told(search_page)
+    assert "The server does not answer." in notice(search_page)
     search_page.context.set_offline(False)
     search_page.click("#search-notice button")
     search_page.wait_for_selector(".match")
@@ -299,7 +299,7 @@ def test_what_failed_without_a_connection_can_be_tried_again(search_page: Page) 
 def test_an_upload_that_is_no_corpus_is_refused(search_page: Page, tmp_path: Path) -> None:
     search_page.click("#index-button")
     drop(search_page, ("a.jsonl", "{}"), ("b.jsonl", "{}"), target="#index-panel")
-    assert "These are 2 files" in told(search_page, "#upload-notice")
+    assert "These are 2 files" in notice(search_page, "#upload-notice")
     drop(search_page, ("paper.pdf", "%PDF"), target="#index-panel")
     search_page.wait_for_selector("#upload-notice >> text='This is not a corpus'")
     assert search_page.inner_text("#text-notice") == ""

@@ -207,7 +207,7 @@ def accessible(page: Page) -> list[tuple[str, str]]:
     ]
 
 
-def test_roles_and_names_are_told(show: Show) -> None:
+def test_roles_and_names_are_exposed(show: Show) -> None:
     announced = accessible(show())
     for expected in (
         ("heading", "Paraphrase"),

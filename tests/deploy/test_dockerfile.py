@@ -1,4 +1,4 @@
-"""The image: small, not root, without torch, and its health check tells the truth."""
+"""The image: small, not root, without torch, and its health check is right."""
 
 import fnmatch
 import json

@@ -33,7 +33,7 @@ def selective(make_client: Callable[..., Client]) -> Client:
     return client
 
 
-def test_the_receipt_tells_what_was_encoded(selective: Client) -> None:
+def test_the_receipt_says_what_was_encoded(selective: Client) -> None:
     by_text = selective.post("/match", json={"text": LONG["law"], "strict": True}).json()
     receipt = by_text["receipt"]
     assert receipt["tokens"] == receipt["tokens_read"]

@@ -1,4 +1,4 @@
-"""A server on a real socket that fails as it is told, and otherwise passes requests on."""
+"""A server on a real socket that fails on demand, and otherwise passes requests on."""
 
 import http.client
 import socketserver

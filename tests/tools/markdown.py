@@ -1,4 +1,4 @@
-"""What a Markdown page links to, names and tells the reader to run."""
+"""What a Markdown page links to, names and asks the reader to run."""
 
 import re
 from collections.abc import Iterator

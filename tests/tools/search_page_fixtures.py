@@ -92,7 +92,7 @@ def titles(page: Page) -> list[str]:
     return page.locator(".match .title").all_inner_texts()
 
 
-def told(page: Page, selector: str = "#search-notice") -> str:
+def notice(page: Page, selector: str = "#search-notice") -> str:
     """What the page tells a person in a place, once it tells anything."""
     page.wait_for_selector(f"{selector} .notice")
     return page.inner_text(selector)

@@ -69,7 +69,7 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Where a standing query tells its events; without a secret, the server makes one."""
+    """Where the events of a standing query are sent; without a secret, the server makes one."""
 
     url: str
     secret: str | None = field(default=None, repr=False)

@@ -229,8 +229,8 @@ class StandingQuery:
         max_false_positive_rate: of its score.
         receipt: what was read of the text.
         created: ISO 8601 in UTC.
-        webhook: where events are told.
-        paused: nothing is compared or told.
+        webhook: where events are sent.
+        paused: nothing is compared or sent.
         detail: why new documents wait and are not compared.
     """
 

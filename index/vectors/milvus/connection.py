@@ -130,7 +130,7 @@ class MilvusConnection:
                 require_extra("milvus", "Milvus")
         except MissingExtraError as error:
             raise VectorEngineError(str(error)) from error
-        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it tells stderr of each lost connection
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it logs each lost connection to stderr
         self._lite = _LITES.open(Path(address.uri)) if address.is_lite else None
         try:
             self._client = self._connect(self._lite or address.uri)

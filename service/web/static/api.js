@@ -123,7 +123,7 @@ export async function metrics() {
   }));
 }
 
-/** Send a corpus; `progress` is told the share that was sent. fetch() cannot tell it. */
+/** Send a corpus; `progress` gets the share that was sent, which fetch() cannot report. */
 export function upload(file, { gzip, signal, progress }) {
   return new Promise((resolve, reject) => {
     const sending = new XMLHttpRequest();

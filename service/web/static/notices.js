@@ -45,8 +45,8 @@ function mayHelp(error) {
 
 function retryButton(error, retry) {
   const wait = error.retryAfter;
-  const told = wait ? `The server asks to wait ${wait} s. ` : "";
-  return element("p", {}, told, element("button", { type: "button", click: retry }, "Try again"));
+  const text = wait ? `The server asks to wait ${wait} s. ` : "";
+  return element("p", {}, text, element("button", { type: "button", click: retry }, "Try again"));
 }
 
 /** An error of one field: its name on this page, what is wrong, and the limit. */

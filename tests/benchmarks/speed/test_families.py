@@ -41,7 +41,7 @@ def test_what_is_planted_is_what_it_says(documents: list[Document]) -> None:
                 assert 1 - kept == pytest.approx(planted_families.EDITS[kind] / 1.5, rel=0.9)
 
 
-def test_too_few_documents_are_told(documents: list[Document]) -> None:
+def test_too_few_documents_are_refused(documents: list[Document]) -> None:
     with pytest.raises(ValueError, match="not enough"):
         plant(documents[:5], 4, 1)
 

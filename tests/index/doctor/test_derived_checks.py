@@ -65,7 +65,7 @@ def test_nothing_is_wrong_with_a_sound_store(filled: Path) -> None:
         ("DROP TABLE text_links", "no such table"),
     ],
 )
-def test_what_is_wrong_is_told(filled: Path, statement: str, problem: str) -> None:
+def test_what_is_wrong_is_reported(filled: Path, statement: str, problem: str) -> None:
     change(filled, statement)
     [finding] = examine_families(filled)
     assert problem in finding.problem

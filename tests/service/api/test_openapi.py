@@ -218,7 +218,7 @@ def test_the_example_answers_have_the_fields_of_a_real_one(
 
 def standing_query(client: Any) -> str:
     """Make a standing query with a webhook, and another one with an event; return its path."""
-    webhook = {"url": "https://hooks.invalid/"}  # which is told nothing: no document is the same
+    webhook = {"url": "https://hooks.invalid/"}  # which gets nothing: no document is the same
     body = {"text": "The tribunal.", "min_score": 1, "mode": "lexical", "webhook": webhook}
     path: str = client.post("/standing-queries", json=body).headers["location"]
     client.post("/standing-queries", json={"text": TEXT, "min_score": -1})

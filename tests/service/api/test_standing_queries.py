@@ -77,7 +77,7 @@ def calibrated_client(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("measure", ["score", "probability", "false_positive_rate"])
-def test_only_what_is_inside_the_bound_is_told(
+def test_only_what_is_inside_the_bound_is_an_event(
     calibrated_client: Any, mode: str, measure: str
 ) -> None:
     client = calibrated_client
@@ -114,7 +114,7 @@ def test_without_a_bound_and_a_calibration_one_must_be_given(client: Any) -> Non
 def test_events_are_of_new_texts_only_and_each_once(filled: Any) -> None:
     made = make(filled, **QUERY)
     put(filled, {"a": "Ants find paths."})
-    settled(filled)  # what is replaced before it was compared is not told
+    settled(filled)  # what is replaced before it was compared is no event
     put(filled, {"a": "Ants find paths."}, title="A title")
     put(filled, {"a": "Ants find short paths."})
     assert [(one["document"], one["title"]) for one in events(filled, made["id"])] == [
