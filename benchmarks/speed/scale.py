@@ -46,6 +46,7 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import usable_cores
 from index.directory.data_directory import SNAPSHOTS_DIRECTORY, STORE_FILE, DataDirectory
 from index.vectors.snapshot import INDEX_FILE, current_generation
+from service.threads import limit_numpy_threads, set_switch_interval
 
 DOCUMENTS = 100_000
 ARTICLES = 1_000
@@ -66,6 +67,8 @@ def main(
     source = commit()
     checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
     plan = LoadPlan(searchers, seconds, 3, inserts, together)
+    set_switch_interval()  # as in the process of the server
+    limit_numpy_threads()
     with tempfile.TemporaryDirectory() as folder:
         results = measure(Path(folder), checkpoint, documents, plan)
     settings = {
