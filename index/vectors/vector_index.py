@@ -2,7 +2,7 @@
 
 Each engine is a module that implements `VectorIndex`, and an entry in `index.vectors.backends`,
 which says how its indexes are made and loaded. All of them pass
-`tests/contract/test_vector_index.py`.
+`tests/contract/test_vector_index.py` and `tests/contract/test_vector_search.py`.
 """
 
 from dataclasses import dataclass

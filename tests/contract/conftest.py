@@ -1,4 +1,4 @@
-"""Stores that play all roles of `index.store.ports`: the same tests run over each."""
+"""All stores that play the roles of `index.store.ports`, and all engines of vectors."""
 
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -12,7 +12,9 @@ from index.postgres.document_store import PostgreSQLDocumentStore
 from index.replica.copied_store import CopiedDocumentStore
 from index.store.document_store import SQLiteDocumentStore
 from index.store.ports import DocumentStore, VectorSource
+from index.vectors.milvus.engine import MilvusEngine
 from tests.tools.postgresql import PostgreSQLServer
+from tests.tools.vector_engines import ENGINES, FP16, MILVUS, OTHERS, Engine
 
 OpenStore = Callable[..., "Store"]
 
@@ -59,3 +61,11 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenS
 @pytest.fixture
 def store(open_store: OpenStore) -> Store:
     return open_store()
+
+
+@pytest.fixture(params=[*OTHERS, *FP16, *MILVUS])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    if request.param in MILVUS:
+        milvus: MilvusEngine = request.getfixturevalue("milvus_engine")
+        return Engine(milvus.backend, MILVUS[request.param], rounds=1)
+    return ENGINES[request.param]

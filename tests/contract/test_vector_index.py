@@ -1,13 +1,5 @@
-"""What every vector index does, shown against brute force over the same vectors.
+"""What every vector index holds when it is changed, saved and loaded again."""
 
-Those of an index that rounds vectors are rounded in two steps: what is read back is near what was
-added, as near as the format allows (`Engine.rounding`), and every search equals brute force over
-what can be read back, as exactly as in an index that does not round.
-"""
-
-import threading
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,128 +7,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Float32
 from index.errors import SnapshotError
-from index.id_set import IdSet
-from index.vectors.backends import EXACT, FAISS_BACKENDS, Backend
-from index.vectors.milvus.engine import MilvusEngine
-from index.vectors.vector_index import NO_VECTOR, Precision, SearchResult, VectorIndex
-from tests.tools.milvus import MILVUS_SERVER
-
-DIMENSION = 8
-ALL_LISTS = 1_000_000
-NO_IDS = np.zeros(0, dtype=np.int64)
-
-
-def unit_vectors(count: int, seed: int) -> Float32:
-    vectors = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
-    unit: Float32 = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return unit
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """An engine under test, with the lists that its indexes have.
-
-    `rounding` is the largest difference of a value of a vector, from -1 to 1, to what is held:
-    fp16 has 11 significant bits. The range of an int8 dimension is 1.2 times that of the 400
-    vectors of `make`, so at most 2.4, in 255 steps; hardly any vector lies outside of it.
-    """
-
-    backend: Backend
-    nlist: int = 1
-    rounding: float = 0.0
-    rounds: int = 60  # of changes beside searches; those of Milvus Lite take seconds
-
-    @property
-    def score_rounding(self) -> float:
-        """The largest difference of a cosine: the values of a query sum up to sqrt(D) at most."""
-        return self.rounding * DIMENSION**0.5
-
-    def make(self) -> VectorIndex:
-        return self.backend.train(unit_vectors(400 if self.nlist > 1 else 0, seed=99), self.nlist)
-
-    def load(self, path: Path) -> VectorIndex:
-        return self.backend.load(path)
-
-    def add(self, index: VectorIndex, oracle: "BruteForce", ids: Int64, vectors: Float32) -> None:
-        """Add vectors to an index, and what it holds of them to its oracle."""
-        index.change(ids, vectors)
-        held = index.vectors(ids)
-        np.testing.assert_allclose(held, vectors, rtol=0, atol=self.rounding)
-        oracle.add(ids, held)
-
-
-ENGINES = {
-    "exact": Engine(EXACT),
-    "faiss-one-list": Engine(FAISS_BACKENDS["fp32"]),
-    "faiss-many-lists": Engine(FAISS_BACKENDS["fp32"], 20),
-    "faiss-fp16-one-list": Engine(FAISS_BACKENDS["fp16"]),
-    "faiss-fp16-many-lists": Engine(FAISS_BACKENDS["fp16"], 20, rounding=2**-12),
-    "faiss-int8-one-list": Engine(FAISS_BACKENDS["int8"]),
-    "faiss-int8-many-lists": Engine(FAISS_BACKENDS["int8"], 20, rounding=1.2 / 255),
-}
-
-MILVUS = {"milvus-one-list": 1, **({"milvus-many-lists": 20} if MILVUS_SERVER else {})}
-
-
-# Between the other two in every way: their tests find what would be wrong with it.
-FP16 = [pytest.param(name, marks=pytest.mark.slow) for name in ENGINES if "fp16" in name]
-OTHERS = [name for name in ENGINES if "fp16" not in name]
-
-
-@pytest.fixture(params=[*OTHERS, *FP16, *MILVUS])
-def engine(request: pytest.FixtureRequest) -> Engine:
-    if request.param in MILVUS:
-        milvus: MilvusEngine = request.getfixturevalue("milvus_engine")
-        return Engine(milvus.backend, MILVUS[request.param], rounds=1)
-    return ENGINES[request.param]
-
-
-def remove(index: VectorIndex, ids: Int64) -> int:
-    """Remove ids and return how many of them were there."""
-    before = len(index)
-    index.change(NO_IDS, unit_vectors(0, seed=0), removed=ids)
-    return before - len(index)
-
-
-class BruteForce:
-    """The oracle: every vector in a dict, every score computed."""
-
-    def __init__(self) -> None:
-        self.vectors: dict[int, Float32] = {}
-
-    def add(self, ids: Int64, vectors: Float32) -> None:
-        self.vectors |= dict(zip(ids.tolist(), vectors, strict=True))
-
-    def search(self, queries: Float32, k: int) -> SearchResult:
-        ids = np.full((len(queries), k), NO_VECTOR, dtype=np.int64)
-        scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
-        if self.vectors:
-            stored = np.array(list(self.vectors), dtype=np.int64)
-            cosines = queries @ np.stack(list(self.vectors.values())).T
-            order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-            ids[:, : order.shape[1]] = stored[order]
-            scores[:, : order.shape[1]] = np.take_along_axis(cosines, order, axis=1)
-        return SearchResult(ids, scores)
-
-
-def assert_same(index: VectorIndex, oracle: BruteForce, queries: Float32, k: int) -> None:
-    found = index.search(queries, k, nprobe=ALL_LISTS)
-    expected = oracle.search(queries, k)
-    assert found.ids.shape == found.scores.shape == (len(queries), k)
-    assert found.ids.dtype == np.int64
-    assert found.scores.dtype == np.float32
-    # Scores in the same order, and each id with its own score: ties may come in either order.
-    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
-    np.testing.assert_array_equal(found.ids == NO_VECTOR, expected.ids == NO_VECTOR)
-    for query, ids, scores in zip(queries, found.ids, found.scores, strict=True):
-        there = ids[ids != NO_VECTOR].tolist()
-        assert len(set(there)) == len(there)
-        for vector_id, score in zip(there, scores, strict=False):
-            assert abs(float(query @ oracle.vectors[vector_id]) - float(score)) < 1e-5
-    assert len(index) == len(oracle.vectors) == int(index.list_sizes().sum())
-    assert index.ids().tolist() == sorted(oracle.vectors)
+from index.vectors.backends import FAISS_BACKENDS
+from index.vectors.vector_index import NO_VECTOR, Precision, VectorIndex
+from tests.tools.vector_engines import (
+    ALL_LISTS,
+    DIMENSION,
+    NO_IDS,
+    BruteForce,
+    Engine,
+    assert_same,
+    remove,
+    unit_vectors,
+)
 
 
 def test_the_port_is_small() -> None:
@@ -146,33 +30,6 @@ def test_the_port_is_small() -> None:
         if callable(member) and not name.startswith("_")
     ]
     assert len(methods) <= 8
-
-
-def test_search_equals_brute_force(engine: Engine) -> None:
-    index, oracle = engine.make(), BruteForce()
-    ids = np.random.default_rng(1).choice(10**15, 500, replace=False)
-    vectors = unit_vectors(500, seed=2)
-    engine.add(index, oracle, ids, vectors)
-    assert_same(index, oracle, unit_vectors(30, seed=3), k=10)
-    assert index.dimension == DIMENSION
-
-
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_more_neighbours_than_vectors_end_in_no_vector(engine: Engine, count: int) -> None:
-    index = engine.make()
-    index.change(np.arange(count), unit_vectors(count, seed=1))
-    found = index.search(unit_vectors(2, seed=2), 5, nprobe=ALL_LISTS)
-    assert np.sort(found.ids[:, :count]).tolist() == [list(range(count))] * 2
-    assert (found.ids[:, count:] == NO_VECTOR).all()
-    assert np.isneginf(found.scores[:, count:]).all()
-    assert np.isfinite(found.scores[:, :count]).all()
-
-
-def test_no_query_gives_no_row(engine: Engine) -> None:
-    index = engine.make()
-    index.change(np.arange(3), unit_vectors(3, seed=1))
-    found = index.search(unit_vectors(0, seed=2), 5)
-    assert found.ids.shape == found.scores.shape == (0, 5)
 
 
 def test_an_id_can_be_replaced_by_removing_it_first(engine: Engine) -> None:
@@ -217,22 +74,6 @@ def test_bad_additions_are_refused_whole(
     with pytest.raises(ValueError, match=complaint):
         index.change(np.array(ids), vectors)
     assert_same(index, oracle, unit_vectors(2, seed=4), k=3)
-
-
-@pytest.mark.parametrize(
-    ("queries", "k", "nprobe"),
-    [
-        (unit_vectors(1, seed=1), 0, None),
-        (unit_vectors(1, seed=1), 3, 0),
-        (unit_vectors(1, seed=1)[:, :7], 3, None),
-        (np.full((1, DIMENSION), np.inf, dtype=np.float32), 3, None),
-    ],
-)
-def test_bad_queries_are_refused(
-    engine: Engine, queries: Float32, k: int, nprobe: int | None
-) -> None:
-    with pytest.raises(ValueError, match=r"must|not finite"):
-        engine.make().search(queries, k, nprobe=nprobe)
 
 
 def test_a_saved_index_is_the_same_and_can_be_changed(engine: Engine, tmp_path: Path) -> None:
@@ -290,127 +131,6 @@ def test_any_order_of_steps_equals_brute_force(
     assert_same(index, oracle, unit_vectors(3, seed=seed), k=5)
 
 
-@pytest.mark.parametrize(
-    "engine",
-    [*OTHERS, *FP16, *(pytest.param(name, marks=pytest.mark.slow) for name in MILVUS)],
-    indirect=True,
-)
-def test_searches_beside_changes_see_only_whole_changes(engine: Engine) -> None:
-    """Groups of vectors come and go together; the stable ones are always found."""
-    index = engine.make()
-    stable = unit_vectors(50, seed=1)
-    index.change(np.arange(50), stable)
-    group = 200
-    changing = threading.Event()
-    changing.set()
-
-    def change(worker: int) -> None:
-        ids = 1_000 * (worker + 1) + np.arange(group)
-        vectors = np.repeat(unit_vectors(1, seed=worker + 10), group, axis=0)
-        for _ in range(engine.rounds):
-            index.change(ids, vectors)
-            assert index.contains(ids).all()
-            index.change(NO_IDS, vectors[:0], removed=ids)
-            assert not index.contains(ids).any()
-
-    def search(worker: int) -> None:
-        query = unit_vectors(1, seed=worker + 10)
-        while changing.is_set():
-            found = index.search(np.concatenate([stable, query]), 700, nprobe=ALL_LISTS).ids
-            assert found[:50, 0].tolist() == list(range(50))
-            assert np.sum(found[-1] // 1_000 == worker + 1) in (0, group)
-
-    with ThreadPoolExecutor(6) as threads:
-        searchers = [threads.submit(search, worker) for worker in range(3)]
-        changers = [threads.submit(change, worker) for worker in range(3)]
-        wait(changers)
-        changing.clear()
-    for done in changers + searchers:
-        done.result()
-    assert len(index) == 50
-
-
-def among_of(oracle: BruteForce, selection: IdSet) -> BruteForce:
-    """Return an oracle that knows the selected vectors only."""
-    kept = BruteForce()
-    ids = np.array(list(oracle.vectors), dtype=np.int64)
-    kept.vectors = {int(one): oracle.vectors[int(one)] for one in ids[selection.contains(ids)]}
-    return kept
-
-
-@given(
-    stored=st.sets(st.integers(0, 60), max_size=50),
-    listed=st.sets(st.integers(0, 60), max_size=60),
-    inverted=st.booleans(),
-    end=st.integers(61, 75),
-    factor=st.sampled_from([1, 10**13]),
-    k=st.integers(1, 60),
-)
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_search_among_some_equals_brute_force_over_them(
-    engine: Engine,
-    stored: set[int],
-    listed: set[int],
-    inverted: bool,
-    end: int,
-    factor: int,
-    k: int,
-) -> None:
-    index, oracle = engine.make(), BruteForce()
-    ids = factor * np.array(sorted(stored), dtype=np.int64)
-    engine.add(index, oracle, ids, unit_vectors(len(ids), seed=1))
-    selection = IdSet(factor * end, factor * np.array(sorted(listed), np.int64), inverted)
-    queries = unit_vectors(3, seed=2)
-    found = index.search(queries, k, among=selection)
-    expected = among_of(oracle, selection).search(queries, k)
-    np.testing.assert_array_equal(found.ids, expected.ids)
-    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("share", "inverted"),
-    [
-        *((0.01, True), (0.5, False), (1.0, False)),
-        *(
-            pytest.param(*one, marks=pytest.mark.slow)
-            for one in ((0.01, False), (0.5, True), (0.9, False), (0.9, True), (1.0, True))
-        ),
-    ],
-)
-def test_what_lies_far_from_the_query_is_found_all_the_same(
-    engine: Engine, share: float, inverted: bool
-) -> None:
-    """The selected are the farthest of all: no list near the query has any of them."""
-    index, oracle = engine.make(), BruteForce()
-    vectors, query = unit_vectors(6_000, seed=1), unit_vectors(1, seed=2)
-    ids = 3 * np.arange(6_000)
-    index.change(ids, vectors)
-    oracle.add(ids, index.vectors(ids))
-    order = np.argsort(vectors @ query[0])
-    kept = np.sort(ids[order[: round(share * len(ids))]])
-    listed = np.setdiff1d(ids, kept) if inverted else kept
-    selection = IdSet(18_000, listed, inverted)
-    for nprobe in (None, 1):
-        found = index.search(query, 50, nprobe=nprobe, among=selection)
-        assert np.isin(found.ids, kept).all()
-        assert len(set(found.ids[0].tolist())) == 50
-        scores = [float(query[0] @ oracle.vectors[one]) for one in found.ids[0].tolist()]
-        np.testing.assert_allclose(found.scores[0], scores, atol=1e-5)
-        assert (np.diff(found.scores[0]) <= 0).all()
-    exact = index.search(query, 50, nprobe=ALL_LISTS, among=selection)
-    expected = among_of(oracle, selection).search(query, 50)
-    np.testing.assert_allclose(exact.scores, expected.scores, atol=1e-5)
-
-
-def test_a_selection_of_nothing_finds_nothing(engine: Engine) -> None:
-    index = engine.make()
-    index.change(np.arange(5), unit_vectors(5, seed=1))
-    for selection in (IdSet(5), IdSet(0, inverted=True), IdSet(9, np.array([7]))):
-        found = index.search(unit_vectors(2, seed=2), 3, among=selection)
-        assert (found.ids == NO_VECTOR).all()
-        assert np.isneginf(found.scores).all()
-
-
 def test_a_new_index_is_empty(engine: Engine) -> None:
     index = engine.make()
     assert (len(index), index.sequence, index.dimension) == (0, 0, DIMENSION)
@@ -449,19 +169,6 @@ def test_a_change_adds_removes_and_names_its_sequence(engine: Engine) -> None:
     with pytest.raises(ValueError, match="id 3 is already there"):
         index.change(np.array([3]), vectors[3:], removed=np.array([3]), sequence=9)
     assert (index.ids().tolist(), index.sequence) == ([3], 6)
-
-
-def test_exact_scores_equal_brute_force(engine: Engine) -> None:
-    index, oracle = engine.make(), BruteForce()
-    query = unit_vectors(1, seed=2)
-    assert np.isneginf(index.exact_scores(query[0], 2)[0]).all()
-    vectors = unit_vectors(300, seed=1)
-    engine.add(index, oracle, np.arange(300), vectors)
-    index.change(NO_IDS, vectors[:0], sequence=3)
-    for k in (1, 10, 400):
-        scores, sequence = index.exact_scores(query[0], k)
-        np.testing.assert_allclose(scores, oracle.search(query, k).scores[0], atol=1e-5)
-        assert sequence == 3
 
 
 @pytest.mark.parametrize(

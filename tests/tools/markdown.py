@@ -7,6 +7,7 @@ _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
 _HEADING = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
 
 
 def anchors(markdown: str) -> set[str]:
@@ -33,3 +34,8 @@ def code(markdown: str) -> Iterator[str]:
         else:
             prose.append(line)
     yield from (" ".join(found.split()) for found in _INLINE.findall("\n".join(prose)))
+
+
+def options_of(command: str) -> list[str]:
+    """Return the long options of a command, without their hyphens."""
+    return _OPTION.findall(command)

@@ -13,6 +13,7 @@ from tests.tools.process_fixtures import free_port
 
 TESTS = (
     "tests/contract/test_vector_index.py",
+    "tests/contract/test_vector_search.py",
     "tests/index/search/test_search_milvus.py",
     "tests/index/vectors/milvus",
 )

@@ -4,11 +4,9 @@ import itertools
 import json
 import shutil
 import sqlite3
-import tarfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +14,9 @@ import pytest
 
 import index.directory.backup
 from encoder.arrays import Float32
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.checkpoint import Checkpoint
 from index.directory.backup import restore_backup, verify_backup, write_backup
-from index.directory.backup_archive import MANIFEST_FILE, format_manifest, read_manifest
+from index.directory.backup_archive import MANIFEST_FILE
 from index.directory.collections import (
     COLLECTIONS_DIRECTORY,
     collection_names,
@@ -31,9 +29,8 @@ from index.directory.data_directory import (
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
     DataDirectory,
-    open_data_directory,
 )
-from index.errors import BackupError, DataDirectoryInUseError, StoreError
+from index.errors import BackupError, StoreError
 from index.search.corpus_calibration import (
     CorpusCalibration,
     read_corpus_calibration,
@@ -41,48 +38,11 @@ from index.search.corpus_calibration import (
 )
 from index.search.corpus_fusion import CorpusFusion, read_corpus_fusion, write_corpus_fusion
 from index.search.fusion import LinearFusion
-from index.store.records import EncodedDocument
+from tests.index.directory.conftest import fill, opened
+from tests.tools.index_fixtures import FINGERPRINT, MakeEntry, MakeVectors
 from tests.tools.small_disk import SmallDisk
 
-MakeEntry = Callable[..., EncodedDocument]
-MakeVectors = Callable[..., Float32]
-
-FINGERPRINT = "a" * 64
-DIMENSION = 16
 QUERIES = 200
-
-
-@pytest.fixture(scope="module")
-def checkpoint() -> Checkpoint:
-    opened = load_checkpoint(DEFAULT_CHECKPOINT)
-    return replace(opened, name="ours", fingerprint=FINGERPRINT, dimension=DIMENSION)
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[DataDirectory]:
-    directory = open_data_directory(path, fingerprint=FINGERPRINT, dimension=DIMENSION)
-    try:
-        yield directory
-    finally:
-        directory.close()
-
-
-def fill(directory: DataDirectory, entry: MakeEntry, names: range) -> None:
-    texts = (f"word{number % 7} common text {number}" for number in names)
-    entries = [entry(f"d{n}", text, n=n) for n, text in zip(names, texts, strict=True)]
-    directory.index.apply(directory.store.put(entries))
-
-
-@pytest.fixture
-def data(tmp_path: Path, entry: MakeEntry) -> Path:
-    """A directory whose snapshot is behind its store."""
-    path = tmp_path / "data"
-    with opened(path) as directory:
-        fill(directory, entry, range(300))
-        directory.index.publish()
-        fill(directory, entry, range(300, 350))
-        directory.index.apply(directory.store.delete([f"d{n}" for n in range(0, 350, 9)]))
-    return path
 
 
 def answers(directory: DataDirectory, queries: Float32) -> list[object]:
@@ -215,65 +175,6 @@ def test_a_backup_under_load_holds_all_that_was_acknowledged(
         writer.join()
 
 
-def test_another_checkpoint_is_refused_and_both_are_named(
-    data: Path, checkpoint: Checkpoint, tmp_path: Path
-) -> None:
-    write_backup(data, tmp_path / "backup", checkpoint)
-    other = replace(checkpoint, name="theirs", fingerprint="b" * 64)
-    with pytest.raises(BackupError, match=r"ours \(a{12}\), not with theirs \(b{12}\)"):
-        restore_backup(tmp_path / "backup", tmp_path / "new", other)
-    assert not (tmp_path / "new").exists()
-    unnamed = write_backup(data, tmp_path / "unnamed", other)
-    assert unnamed.checkpoint == ""
-
-
-def test_what_is_there_is_never_replaced(
-    data: Path, checkpoint: Checkpoint, tmp_path: Path
-) -> None:
-    write_backup(data, tmp_path / "backup", checkpoint)
-    with pytest.raises(BackupError, match="exists already"):
-        write_backup(data, tmp_path / "backup", checkpoint)
-    with pytest.raises(BackupError, match="lies in the data directory"):
-        write_backup(data, data / "backup", checkpoint)
-    with pytest.raises(StoreError, match="is not empty"):
-        restore_backup(tmp_path / "backup", data, checkpoint)
-    with opened(tmp_path / "new"), pytest.raises(DataDirectoryInUseError):
-        restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
-    with pytest.raises(StoreError, match="no data directory"):
-        write_backup(tmp_path / "nothing", tmp_path / "other", checkpoint)
-    assert not (tmp_path / "other").exists()
-
-
-def changed(path: Path, place: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[place % len(content)] ^= 0x10
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize("name", ["backup", "backup.tar"])
-def test_any_changed_byte_is_found_before_anything_is_restored(
-    data: Path, checkpoint: Checkpoint, tmp_path: Path, name: str
-) -> None:
-    write_backup(data, tmp_path / name, checkpoint)
-    source = tmp_path / name
-    files = [path for path in source.rglob("*") if path.is_file()] or [source]
-    random = np.random.default_rng(3)
-    for turn in range(30):
-        path = files[turn % len(files)]
-        kept = path.read_bytes()
-        changed(path, int(random.integers(len(kept))))
-        try:
-            verify_backup(source)
-        except BackupError:
-            with pytest.raises(BackupError):
-                restore_backup(source, tmp_path / "new", checkpoint)
-            assert {one.name for one in (tmp_path / "new").glob("*")} <= {"lock"}
-        else:  # only padding or an owner in a header of the archive
-            assert source.is_file()
-        path.write_bytes(kept)
-    restore_backup(source, tmp_path / "new", checkpoint)
-
-
 def test_keys_are_in_no_backup(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
     """A key that was revoked after the backup would be accepted again."""
     (data / "keys.json").write_text("{}")
@@ -285,91 +186,6 @@ def test_keys_are_in_no_backup(data: Path, checkpoint: Checkpoint, tmp_path: Pat
     assert "audit.jsonl" in names
 
 
-def test_half_a_backup_is_none(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
-    write_backup(data, tmp_path / "backup", checkpoint)
-    write_backup(data, tmp_path / "backup.tar", checkpoint)
-    whole = (tmp_path / "backup.tar").read_bytes()
-    for size in (0, 100, 5_000, len(whole) // 2):
-        (tmp_path / "half.tar").write_bytes(whole[:size])
-        with pytest.raises(BackupError, match="complete backup"):
-            restore_backup(tmp_path / "half.tar", tmp_path / "new", checkpoint)
-    (tmp_path / "backup" / "store.sqlite3").unlink()
-    with pytest.raises(BackupError, match=r"store.sqlite3"):
-        restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
-    (tmp_path / "backup" / MANIFEST_FILE).unlink()
-    with pytest.raises(BackupError, match="not a complete backup"):
-        verify_backup(tmp_path / "backup")
-
-
-def test_a_manifest_of_a_stranger(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
-    manifest = write_backup(data, tmp_path / "backup", checkpoint)
-    path = tmp_path / "backup" / MANIFEST_FILE
-    one = next(iter(manifest.files.values()))
-    path.write_bytes(format_manifest(replace(manifest, files={"../out": one})))
-    with pytest.raises(BackupError, match="names a file outside"):
-        read_manifest(tmp_path / "backup")
-    for content in (
-        "[]",
-        "{}",
-        '{"format": 2}',
-        '{"format": 1, "sha256": ""}',
-        "\xff",
-        "[" * 9_999,
-    ):
-        path.write_text(content, encoding="latin-1")
-        with pytest.raises(BackupError, match=MANIFEST_FILE):
-            verify_backup(tmp_path / "backup")
-    path.unlink()
-    with tarfile.open(tmp_path / "linked.tar", "w") as archive:
-        link = tarfile.TarInfo(MANIFEST_FILE)
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
-        archive.addfile(link)
-    with pytest.raises(BackupError, match="manifest"):
-        verify_backup(tmp_path / "linked.tar")
-
-
-def test_no_backup_is_made_of_a_damaged_store(
-    data: Path, checkpoint: Checkpoint, tmp_path: Path
-) -> None:
-    store = data / "store.sqlite3"
-    content = bytearray(store.read_bytes())
-    content[4096 * 5 : 4096 * 30] = bytes(4096 * 25)
-    store.write_bytes(content)
-    with pytest.raises((BackupError, StoreError), match=r"store\.sqlite3"):
-        write_backup(data, tmp_path / "backup", checkpoint)
-    assert {path.name for path in tmp_path.iterdir()} == {"data"}
-
-
-def test_a_damaged_index_is_left_out_and_built_again(
-    data: Path, checkpoint: Checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    changed(next((data / "snapshots").glob("*/index.bin")), 200)
-    for path in (data / "snapshots").glob("*/index.bin"):
-        changed(path, 500)
-    manifest = write_backup(data, tmp_path / "backup", checkpoint)
-    assert list(manifest.files) == ["store.sqlite3"]
-    assert "no complete index generation" in caplog.text
-    restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
-    with opened(tmp_path / "new") as restored:
-        assert len(restored.index) == manifest.documents
-
-
-def test_too_little_room_is_said_beforehand(
-    data: Path, checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_backup(data, tmp_path / "whole", checkpoint)
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(
-        index.directory.backup.shutil, "disk_usage", lambda _: usage._replace(free=9)
-    )
-    with pytest.raises(BackupError, match=r"bytes are needed and 9 are free"):
-        write_backup(data, tmp_path / "backup", checkpoint)
-    with pytest.raises(BackupError, match=r"bytes are needed and 9 are free"):
-        restore_backup(tmp_path / "whole", tmp_path / "new", checkpoint)
-    assert {path.name for path in tmp_path.iterdir()} == {"data", "whole", "new"}
-    assert {path.name for path in (tmp_path / "new").iterdir()} <= {"lock"}
-
-
 def test_the_manifest_is_json_that_people_can_read(
     data: Path, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
@@ -378,15 +194,6 @@ def test_the_manifest_is_json_that_people_can_read(
     assert content["format"] == 1
     assert content["checkpoint"] == "ours"
     assert content["files"]["store.sqlite3"]["size"] > 10_000
-
-
-def test_a_backup_that_is_not_there(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    for name in ("nothing", "nothing.tar"):
-        with pytest.raises(BackupError, match=f"{name}: there is no such backup"):
-            verify_backup(tmp_path / name)
-        with pytest.raises(BackupError, match=f"{name}: there is no such backup"):
-            restore_backup(tmp_path / name, tmp_path / "new", checkpoint)
-    assert not (tmp_path / "new").exists()
 
 
 def test_the_collections_are_in_it(

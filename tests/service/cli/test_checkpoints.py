@@ -1,4 +1,4 @@
-"""`longmatch export` and its quality gate, on the tiny checkpoint."""
+"""`longmatch create-checkpoint`, `export` and its quality gate, on tiny checkpoints."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ import pytest
 
 import encoder.export.quality
 from encoder.checkpoint import QUALITY, Checkpoint, load_checkpoint
-from tests.tools.command import run_main
+from tests.tools.command import Run, run_main
 
 WORDS = ["river", "stone", "music", "winter", "tree", "paper", "engine", "harbour", "snow"]
 
@@ -94,3 +94,27 @@ def test_wrong_usage_is_one_clear_line(
     err = capsys.readouterr().err
     assert message in err
     assert "Traceback" not in err
+
+
+def write_recipe(folder: Path) -> Path:
+    """Write a recipe of one layer a level."""
+    path = folder / "recipe.toml"
+    path.write_text(
+        'name = "other"\narchitecture = "smith"\nblock_length = 16\nmax_blocks = 8\n'
+        'long_sentence = "split"\nlanguage = "en"\ndimension = 32\n'
+        "initialise_from_bert = true\nbegin_as_mean = false\n"
+        "[model]\nsentence_layers = 1\ndocument_layers = 1\n"
+    )
+    return path
+
+
+@pytest.mark.slow
+def test_export_adds_a_precision(longmatch: Run, tiny_bert: Path, tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path)
+    made = tmp_path / "made"
+    created = longmatch("create-checkpoint", recipe, "--bert", tiny_bert, "-o", made)
+    assert created.status == 0
+    assert "int8: cosine to the model at least" in created.err
+    assert longmatch("export", made, "--precision", "fp32").status == 0
+    manifest = json.loads((made / "manifest.json").read_text())
+    assert {name.split("/")[0] for name in manifest["files"] if "/" in name} == {"int8", "fp32"}

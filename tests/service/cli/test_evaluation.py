@@ -1,4 +1,4 @@
-"""`longmatch evaluate` with baselines, pairs, splits and pictures, on the tiny checkpoint."""
+"""`longmatch evaluate` with judgements, baselines, pairs, splits and pictures."""
 
 import json
 import shutil
@@ -16,9 +16,42 @@ from encoder.onnx_encoder import OnnxEncoder
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.fusion import LinearFusion, write_fusion
 from service.cli.main import main
+from tests.tools import command
 from tests.tools.index_fixtures import aligned_of, unit_vectors
 
 OWN = ["vector", "semantic", "lexical", "unaligned hybrid", "hybrid"]
+
+
+def test_evaluate(longmatch: command.Run, tmp_path: Path) -> None:
+    file = tmp_path / "c.jsonl"
+    texts = {f"{topic}{n}": f"{topic} {n}. " * 20 for topic in ("river", "music") for n in range(3)}
+    file.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in texts.items()))
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("river0\t0\triver1\t1\nriver0\t0\triver2\t1\nmusic0\t0\tmusic1\t1\n")
+    answer = longmatch("evaluate", file, qrels, "--json")
+    assert answer.status == 0
+    report = json.loads(answer.out)
+    assert report["queries"] == 2
+    assert 0 <= report["nDCG@10"] <= 1
+    assert report["recall@10"] == 1.0  # ten is more than there are
+    assert report["index_against_exact_search"]["recall_at_10"] == 1.0
+    assert report["precision"] == "int8"
+
+    (tmp_path / "ids").write_text("music0\n")
+    only = json.loads(longmatch("evaluate", file, qrels, "--ids", tmp_path / "ids", "--json").out)
+    assert only["queries"] == 1
+
+    vectors = tmp_path / "v.npz"
+    longmatch("embed", file, "-o", vectors, "--blocks", tmp_path / "kept")
+    again = json.loads(longmatch("evaluate", file, qrels, "--vectors", vectors, "--json").out)
+    assert again == report
+
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text('{"_id": "q", "text": "river 0. river 0."}\n')
+    qrels.write_text("query-id\tcorpus-id\tscore\nq\triver0\t1\n")
+    asked = json.loads(longmatch("evaluate", file, qrels, "--queries", queries, "--json").out)
+    assert (asked["queries"], asked["documents"]) == (1, 6)
+    assert "nDCG@10" in longmatch("evaluate", file, qrels, "--queries", queries).out
 
 
 def test_modes_are_measured_beside_the_vectors(

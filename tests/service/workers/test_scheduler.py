@@ -3,9 +3,9 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,60 +14,11 @@ from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from service.errors import EncodingFailedError, NotReadyError, OverloadedError, ShuttingDownError
+from service.errors import OverloadedError, ShuttingDownError
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
 from service.workers.work import EncodeResult
-
-T = TypeVar("T")
-Make = Callable[..., SentenceBlocks]
-BOUND = 10_000
-
-
-@pytest.fixture
-def schedule() -> Iterator[Callable[..., EncodeScheduler]]:
-    """Return a maker of schedulers, which are closed at the end."""
-    made: list[tuple[EncodeScheduler, Any]] = []
-
-    def make(encoder: Any, max_queue_tokens: int = BOUND) -> EncodeScheduler:
-        scheduler = EncodeScheduler(
-            encoder, max_queue_tokens=max_queue_tokens, metrics=create_metrics()
-        )
-        made.append((scheduler, encoder))
-        return scheduler
-
-    yield make
-    for scheduler, encoder in made:
-        if hasattr(encoder, "let"):
-            encoder.let()
-        scheduler.close()
-
-
-async def encode(scheduler: EncodeScheduler, *documents: SentenceBlocks) -> list[EncodeResult]:
-    with scheduler.reserve(sum(document.receipt.tokens for document in documents)) as reservation:
-        return await scheduler.encode(documents, reservation)
-
-
-def start(
-    scheduler: EncodeScheduler, *documents: SentenceBlocks
-) -> "asyncio.Task[list[EncodeResult]]":
-    return asyncio.create_task(encode(scheduler, *documents))
-
-
-def within_time(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end; a waiter that is left waiting is a failure, not a hanging test."""
-    return asyncio.run(asyncio.wait_for(work, 20))
-
-
-async def settle() -> None:
-    """Let every task that can go on go on."""
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
-async def begun(encoder: Any) -> None:
-    """Wait until one more call of the encoder has begun."""
-    await asyncio.to_thread(encoder.wait_for_call)
+from tests.service.workers.conftest import BOUND, Make, begun, encode, settle, start, within_time
 
 
 def test_vectors_are_those_of_the_encoder(
@@ -111,56 +62,6 @@ def test_every_block_reaches_its_place(
     got = [one.vector.tolist() for one in [*first, *(one for (one,) in rest)]]
     assert got == [encoder.expected(document) for document in documents]
     assert sum(len(call) for call in encoder.calls) == sum(len(d.blocks) for d in documents)
-
-
-def test_a_failure_reaches_every_waiter_of_the_call_and_the_next_works(
-    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
-) -> None:
-    encoder = stepped_encoder(batch_tokens=1000, opened=False)
-    scheduler = schedule(encoder)
-    good, bad = make_document([1], [2]), make_document([3], [encoder.fails])
-
-    async def run() -> None:
-        blocker = start(scheduler, make_document([9]))
-        await begun(encoder)
-        waiters = [start(scheduler, document) for document in (good, bad)]
-        await settle()
-        encoder.let()
-        await blocker
-        for outcome in await asyncio.gather(*waiters, return_exceptions=True):
-            assert isinstance(outcome, EncodingFailedError)
-            assert isinstance(outcome.__cause__, RuntimeError)
-        (again,) = await encode(scheduler, good)
-        assert again.vector.tolist() == encoder.expected(good)
-
-    within_time(run())
-    assert scheduler.alive
-    assert scheduler.queued_tokens == 0
-
-
-def test_a_failing_document_fails_its_whole_request_and_no_other(
-    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
-) -> None:
-    encoder = stepped_encoder(opened=False)
-    scheduler = schedule(encoder)
-    other = make_document([5], [6], [7])
-
-    async def run() -> None:
-        request = start(
-            scheduler,
-            make_document([encoder.fails_document]),
-            make_document(*([1] for _ in range(50))),
-        )
-        bystander = start(scheduler, other)
-        await begun(encoder)
-        encoder.let()
-        with pytest.raises(EncodingFailedError):
-            await request
-        assert (await bystander)[0].vector.tolist() == encoder.expected(other)
-
-    within_time(run())
-    assert len(encoder.calls) < 10
-    assert scheduler.queued_tokens == 0
 
 
 def test_overload_refuses_at_once_and_computes_nothing_for_it(
@@ -284,53 +185,6 @@ def test_closing_twice_is_closing_once(
     assert not scheduler.alive
 
 
-def test_when_a_worker_dies_all_waiting_callers_get_an_error(
-    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
-) -> None:
-    encoder = stepped_encoder(threads=2, opened=False)
-    scheduler = schedule(encoder)
-
-    async def run() -> None:
-        deadly = start(scheduler, make_document([encoder.kills]))
-        others = [start(scheduler, make_document([1])) for _ in range(4)]
-        await begun(encoder)
-        await begun(encoder)
-        encoder.let()
-        with pytest.raises(NotReadyError):
-            await deadly
-        for outcome in await asyncio.gather(*others, return_exceptions=True):
-            # The other worker may have finished what it had begun.
-            assert isinstance(outcome, NotReadyError | list)
-        with pytest.raises(NotReadyError):
-            await encode(scheduler, make_document([1]))
-
-    within_time(run())
-    assert not scheduler.alive
-
-
-def test_a_loop_that_is_gone_does_not_harm_the_workers(
-    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
-) -> None:
-    encoder = stepped_encoder(opened=False)
-    scheduler = schedule(encoder)
-    loop = asyncio.new_event_loop()
-    reservation = scheduler.reserve(1)
-
-    async def submit() -> asyncio.Task[Any]:
-        task = asyncio.ensure_future(scheduler.encode([make_document([1])], reservation))
-        await asyncio.sleep(0)
-        return task
-
-    task = loop.run_until_complete(submit())
-    encoder.wait_for_call()
-    loop.close()
-    encoder.let()
-    (after,) = within_time(encode(scheduler, make_document([2])))
-    assert after.vector.tolist() == [1.0, 2.0]
-    assert scheduler.alive
-    assert not task.done()
-
-
 def test_a_document_without_blocks_is_refused_rather_than_waited_for(
     schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
 ) -> None:
@@ -358,41 +212,6 @@ def test_what_is_computed_is_counted(stepped_encoder: Any, make_document: Make) 
     assert value("longmatch_queue_tokens") == 0
     for stage in ("queue", "encode"):
         assert value("longmatch_stage_duration_seconds_count", {"stage": stage}) == 2
-
-
-def test_a_worker_outlives_what_fails_around_the_encoder(
-    schedule: Callable[..., EncodeScheduler],
-    stepped_encoder: Any,
-    make_document: Make,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scheduler = schedule(stepped_encoder())
-
-    def broken(*_: object) -> None:
-        raise MemoryError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(scheduler._queue, "store_vectors", broken)
-        with pytest.raises(EncodingFailedError):
-            within_time(encode(scheduler, make_document([1], [2])))
-    assert scheduler.alive
-    assert len(within_time(encode(scheduler, make_document([1], [2])))) == 1
-
-
-def test_an_answer_that_cannot_be_counted_is_given_all_the_same(
-    schedule: Callable[..., EncodeScheduler],
-    stepped_encoder: Any,
-    make_document: Make,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scheduler = schedule(stepped_encoder())
-
-    def broken(*_: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(scheduler._metrics.stage_duration, "labels", broken)
-    assert len(within_time(encode(scheduler, make_document([1], [2])))) == 1
-    assert scheduler.alive
 
 
 def test_the_measured_rate_is_of_all_that_the_threads_do_for_their_tokens(

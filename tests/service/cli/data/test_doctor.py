@@ -1,7 +1,6 @@
-"""snapshot, restore, doctor and reencode as a user types them, on tiny checkpoints."""
+"""`longmatch doctor` finds every damage, and repairs what can be repaired."""
 
 import json
-import resource
 import shutil
 import sqlite3
 from contextlib import closing
@@ -9,47 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from index.directory.collections import collection_path
 from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
-from index.store.schema import read_space
 from service.feedback.store import FEEDBACK_FILE, FeedbackLimits, open_feedback
 from service.feedback.verdict import JudgedQuery
 from service.jobs.store import JobStore, open_tables
 from service.jobs.uploads import UploadFile
 from service.standing.tables import open_standing_tables
+from tests.service.cli.data.conftest import matches, query, vars_of
 from tests.tools.command import Run
-
-WORDS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "corpus.jsonl"
-    with path.open("w") as file:
-        for number in range(24):
-            text = f"{WORDS[number % 3]} number {number}. It is long, and it ends here."
-            metadata = {"year": 1990 + number % 5, "sign": -1, "tags": ["a", {"b": number / 2}]}
-            document = {"id": f"d{number}", "text": text, "metadata": metadata}
-            file.write(json.dumps(document) + "\n")
-    return path
-
-
-@pytest.fixture
-def data(longmatch: Run, corpus: Path, tmp_path: Path) -> Path:
-    assert longmatch("index", corpus, "--data", tmp_path / "data").status == 0
-    return tmp_path / "data"
-
-
-def query(data: Path) -> Path:
-    file = data.parent / "query.txt"
-    file.write_text(WORDS[1])
-    return file
-
-
-def matches(longmatch: Run, data: Path, *options: object) -> object:
-    answer = longmatch("match", query(data), "--data", data, "--json", *options)
-    assert answer.status == 0, answer.err
-    return json.loads(answer.out)["matches"]
 
 
 def sql(data: Path, *statements: str) -> None:
@@ -58,77 +24,6 @@ def sql(data: Path, *statements: str) -> None:
     with closing(sqlite3.connect(data / "store.sqlite3")) as connection, connection:
         for statement in statements:
             connection.execute(statement)
-
-
-def test_snapshot_then_restore(longmatch: Run, data: Path, tmp_path: Path) -> None:
-    answer = longmatch("snapshot", data, "-o", tmp_path / "backup.tar")
-    assert (answer.status, "24 documents" in answer.err) == (0, True)
-    answer = longmatch("restore", tmp_path / "backup.tar", tmp_path / "new")
-    assert (answer.status, "24 documents" in answer.err) == (0, True)
-    assert matches(longmatch, tmp_path / "new") == matches(longmatch, data)
-    assert longmatch("doctor", tmp_path / "new").status == 0
-
-    answer = longmatch("restore", tmp_path / "corpus.jsonl", tmp_path / "other")
-    assert (answer.status, "is not a complete backup" in answer.err) == (2, True)
-    answer = longmatch("snapshot", data, "-o", tmp_path / "backup.tar")
-    assert (answer.status, "is never replaced" in answer.err) == (2, True)
-
-
-def test_a_collection_is_a_data_directory_by_its_path(
-    longmatch: Run, data: Path, corpus: Path, tmp_path: Path
-) -> None:
-    papers = collection_path(data, "papers")
-    papers_corpus = tmp_path / "papers.jsonl"
-    papers_corpus.write_text("".join(corpus.read_text().splitlines(keepends=True)[:9]))
-    assert longmatch("index", papers_corpus, "--data", papers).status == 0
-    assert longmatch("families", "--data", papers).status == 0
-    for one in (data, papers):
-        assert longmatch("doctor", one).status == 0
-    answer = longmatch("snapshot", data, "-o", tmp_path / "all.tar")
-    assert "24 documents, the collection papers" in answer.err
-    assert longmatch("snapshot", papers, "-o", tmp_path / "papers.tar").status == 0
-    assert longmatch("restore", tmp_path / "all.tar", tmp_path / "new").status == 0
-    copy = collection_path(tmp_path / "new", "copy")
-    assert "9 documents" in longmatch("restore", tmp_path / "papers.tar", copy).err
-    for one in ("papers", "copy"):
-        restored = collection_path(tmp_path / "new", one)
-        assert matches(longmatch, restored) == matches(longmatch, papers)
-    assert matches(longmatch, tmp_path / "new") == matches(longmatch, data)
-
-
-@pytest.mark.parametrize("name", ["backup", "backup.tar"])
-def test_a_snapshot_on_a_full_disk_leaves_nothing_and_says_why(
-    longmatch: Run, data: Path, tmp_path: Path, name: str
-) -> None:
-    target = tmp_path / name
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    for size in range(0, 2_000_000, 20_000):  # of any file; what is over it is refused
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-        try:
-            answer = longmatch("snapshot", data, "-o", target)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        if answer.status == 0:
-            break
-        assert answer.status == 2
-        assert "Traceback" not in answer.err
-        assert str(tmp_path) in answer.err
-        assert {one.name for one in tmp_path.iterdir()} == {"corpus.jsonl", "data"}
-    assert size > 20_000
-    assert longmatch("restore", target, tmp_path / "new").status == 0
-    assert longmatch("doctor", tmp_path / "new").status == 0
-    assert longmatch("doctor", data).status == 0
-
-
-def test_restore_with_another_checkpoint_names_both(
-    longmatch: Run, data: Path, tmp_path: Path, tiny_terms: Path
-) -> None:
-    longmatch("snapshot", data, "-o", tmp_path / "backup")
-    answer = longmatch("restore", tmp_path / "backup", tmp_path / "new", "--checkpoint", tiny_terms)
-    assert answer.status == 2
-    assert "checkpoint tiny (" in answer.err
-    assert "not with tiny-terms (" in answer.err
-    assert not (tmp_path / "new").exists()
 
 
 def test_doctor_finds_nothing_in_what_is_sound(longmatch: Run, data: Path) -> None:
@@ -142,11 +37,6 @@ def test_doctor_finds_nothing_in_what_is_sound(longmatch: Run, data: Path) -> No
         assert answer.status == 0
     finally:
         directory.close()
-
-
-def vars_of(data: Path) -> dict[str, object]:
-    space = read_space(data / "store.sqlite3")
-    return {"fingerprint": space.fingerprint, "dimension": space.dimension}
 
 
 ONE_VECTOR = "store.sqlite3: 1 vector (1) is"
@@ -382,19 +272,6 @@ def test_doctor_sets_damaged_feedback_aside(longmatch: Run, data: Path, damage: 
         assert list(feedback.all()) == []
 
 
-def test_a_backup_has_the_feedback(longmatch: Run, data: Path, tmp_path: Path) -> None:
-    with closing(open_feedback(data)) as feedback:
-        query = JudgedQuery(text="Which river carves valleys?", title="Rivers")
-        given = feedback.put(query, "d1", 2, FeedbackLimits(10, 10**6))
-        for name in ("backup", "backup.tar"):  # while it is open
-            assert longmatch("snapshot", data, "-o", tmp_path / name).status == 0
-            restored = tmp_path / f"restored {name}"
-            assert longmatch("restore", tmp_path / name, restored).status == 0
-            with closing(open_feedback(restored, read_only=True)) as copy:
-                assert list(copy.all()) == [given]
-            assert longmatch("doctor", restored).status == 0
-
-
 def test_doctor_deletes_a_damaged_calibration(longmatch: Run, data: Path) -> None:
     (data / CALIBRATION_FILE).write_text("{}")
     assert longmatch("doctor", data).status == 1
@@ -412,56 +289,3 @@ def test_a_closed_store_that_has_changed_is_not_opened(longmatch: Run, data: Pat
     assert (answer.status, "write the digest again" in answer.err) == (1, True)
     assert longmatch("doctor", data, "--repair").status == 0
     assert matches(longmatch, data)
-
-
-def test_reencode_moves_to_another_checkpoint(
-    longmatch: Run, data: Path, tiny_terms: Path, corpus: Path, tmp_path: Path
-) -> None:
-    assert longmatch("reencode", data).status == 2
-    old = matches(longmatch, data)
-    server = open_data_directory(data, **vars_of(data))
-    try:
-        answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
-        assert answer.status == 2
-        assert "every document is encoded, and the old vectors still serve" in answer.err
-        assert matches(longmatch, data) == old
-        server.index.apply(server.store.delete(["d5"]))  # what goes meanwhile
-    finally:
-        server.close()
-    answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
-    assert (answer.status, "23 documents, now of checkpoint tiny-terms" in answer.err) == (0, True)
-    assert {path.name for path in data.iterdir()} == {
-        "store.sqlite3",
-        "snapshots",
-        "lexical",
-        "lock",
-        ".reencoding-lock",
-        ".store-digest",
-    }
-    answer = longmatch("match", query(data), "--data", data)
-    assert (answer.status, "was made with checkpoint" in answer.err) == (2, True)
-    assert longmatch("doctor", data, "--checkpoint", tiny_terms).status == 0
-
-    fresh = tmp_path / "fresh"
-    assert longmatch("index", corpus, "--data", fresh, "--checkpoint", tiny_terms).status == 0
-    options = ("--checkpoint", tiny_terms, "--top-k", 24, "--mode", "semantic")
-    expected = [one for one in matches(longmatch, fresh, *options) if one["id"] != "d5"]
-    assert matches(longmatch, data, *options) == expected
-    answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
-    assert (answer.status, "already: nothing to do" in answer.err) == (2, True)
-
-
-def test_reencode_fits_an_adapter_anew(
-    longmatch: Run, corpus: Path, tmp_path: Path, tiny_terms: Path
-) -> None:
-    data = tmp_path / "adapted"
-    assert longmatch("index", corpus, "--adapt", "--data", data).status == 0
-    before = read_space(data / "store.sqlite3")
-    assert longmatch("reencode", data, "--checkpoint", tiny_terms).status == 0
-    assert (data / ADAPTER_FILE).exists()
-    assert read_space(data / "store.sqlite3") != before
-    assert len(matches(longmatch, data, "--checkpoint", tiny_terms)) == 10
-    longmatch("snapshot", data, "-o", tmp_path / "backup", "--checkpoint", tiny_terms)
-    new = tmp_path / "new"
-    assert longmatch("restore", tmp_path / "backup", new, "--checkpoint", tiny_terms).status == 0
-    assert (new / ADAPTER_FILE).read_bytes() == (data / ADAPTER_FILE).read_bytes()

@@ -1,42 +1,18 @@
 """What is wrong with a command is said before any graph is loaded and any document is read."""
 
-import json
-import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import numpy as np
 import pytest
-from packaging.requirements import Requirement
 
 import service.cli.checks
 from encoder.checkpoint import WEIGHTS
-from encoder.onnx_encoder import OnnxEncoder
-from encoder.reranker.onnx_reranker import OnnxReranker
-from index.document import Document
-from index.embed import EmbeddedCorpus, write_embedded_corpus
-from index.extras import EXTRAS
 from service.cli.main import main, make_app
 from service.cli.training import RECIPES
-from tests.tools.index_fixtures import aligned_of
-
-RECIPE = """
-name = "tiny"
-steps = 2
-documents = 2
-[[objective]]
-kind = "{kind}"
-"""
-PAIRS = [{"source": "a", "target": str(n), "label": n % 2} for n in range(40)]
-TRAIN = "train links.toml --checkpoint weights"
-RERANKER = "train-reranker rerank.toml --start reranker"
-EVALUATE = "evaluate corpus.jsonl qrels.tsv --checkpoint served"
-FIT = "fit-calibration served --pairs pairs.jsonl --corpus vectors.npz"
+from tests.service.cli.checks.conftest import EVALUATE, FIT, RERANKER, TRAIN, error_of
 
 # Each command line, and how its error begins; what is in braces is a path of `folder`.
 REFUSED = [
@@ -269,106 +245,11 @@ REFUSED = [
     ),
 ]
 
-# Each command line, and a module without which it cannot end.
-EXTRAS_NEEDED = [
-    ("index table.parquet", "pyarrow", "Parquet"),
-    ("index postgresql://host/d --query select", "psycopg", "PostgreSQL"),
-    ("migrate data --to postgresql://host/d", "psycopg", "PostgreSQL"),
-    (EVALUATE, "scipy", "evaluate"),
-    (EVALUATE, "ir_measures", "evaluate QRELS"),
-    ("evaluate corpus.jsonl --pairs pairs.jsonl", "sklearn", "--pairs"),
-    (f"{EVALUATE} --baselines bm25", "bm25s", "--baselines bm25"),
-    (f"{EVALUATE} --baselines lsa", "sklearn", "--baselines lsa"),
-    (f"{EVALUATE} --plots pictures", "matplotlib", "--plots"),
-    (FIT, "sklearn", "fit-calibration"),
-    ("tune data", "ir_measures", "tune"),
-    ("tune data", "scipy", "tune"),
-    ("reencode data --adapt --only-if-better", "ir_measures", "reencode --only-if-better"),
-    (f"{TRAIN} --corpus links -o out", "torch", "train"),
-    (
-        "train-reranker rerank.toml --start reranker --corpus links -o out",
-        "torch",
-        "train-reranker",
-    ),
-    ("create-checkpoint links.toml --bert bert -o out", "torch", "create-checkpoint"),
-    ("create-reranker links.toml --bert bert -o out", "onnx", "create-reranker"),
-    ("bench models links --bert bert -o out", "torch", "bench models"),
-    ("export weights --precision int8", "onnxscript", "export"),
-]
-
-
-@pytest.fixture(scope="module")
-def folder(
-    tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path, tiny_reranker: Path
-) -> Path:
-    """Files that a command line may name; `weights` can be trained, `served` cannot."""
-    root = tmp_path_factory.mktemp("files")
-    corpus = "".join(json.dumps({"id": name, "text": "A river."}) + "\n" for name in "ab")
-    for name in ("folder", "data", "beir", "links", "shared", "crossing"):
-        (root / name).mkdir()
-    for name in ("", "beir", "links", "shared", "crossing"):
-        (root / name / "corpus.jsonl").write_text(corpus)
-    both = "".join(json.dumps(one) + "\n" for one in PAIRS[:2])
-    for name in ("shared/pairs.train.jsonl", "crossing/pairs.jsonl"):
-        (root / name).write_text(both.replace('"target": "0"', '"target": "b"'))
-    others = "".join(json.dumps(one) + "\n" for one in PAIRS[2:4])
-    (root / "shared" / "pairs.valid.jsonl").write_text(others)
-    (root / "crossing" / "splits.tsv").write_text("a\ttrain\nb\ttest\n")
-    (root / "data" / "store.sqlite3").write_bytes(b"not looked at")
-    (root / "qrels.tsv").write_text("a\t0\tb\t1\n")
-    (root / "links" / "qrels.tsv").write_text("a\t0\tb\t1\n")
-    (root / "beir" / "qrels.tsv").write_text("a b\n")
-    (root / "splits.tsv").write_text("a\ttrain\nb\ttest\n")
-    (root / "text.txt").write_text("A river.")
-    (root / "table.parquet").write_bytes(b"not looked at")
-    (root / "pairs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in PAIRS))
-    (root / "few.jsonl").write_text(json.dumps(PAIRS[0]) + "\n")
-    one = np.ones(2, dtype=np.int64)
-    vectors = np.eye(2, 3, dtype=np.float32)
-    embedded = EmbeddedCorpus(("a", "b"), vectors, one, one, 0, aligned_of(vectors))
-    write_embedded_corpus(root / "vectors.npz", embedded)
-    for kind in ("links", "pairs", "rerank"):
-        (root / f"{kind}.toml").write_text(RECIPE.format(kind=kind))
-    shutil.copytree(tiny_checkpoint, root / "weights")
-    shutil.copytree(tiny_checkpoint, root / "served")
-    (root / "served" / WEIGHTS).unlink()
-    shutil.copytree(tiny_checkpoint, root / "damaged")
-    with (root / "damaged" / WEIGHTS).open("r+b") as file:
-        file.truncate(100)
-    shutil.copytree(tiny_reranker, root / "reranker")
-    shutil.copytree(tiny_reranker, root / "bare")
-    (root / "bare" / WEIGHTS).unlink()
-    return root
-
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
-
-
-@pytest.fixture
-def untouchable(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Fail as soon as a document is read or a graph is loaded."""
-
-    def fail(*_: object, **__: object) -> NoReturn:
-        raise AssertionError("the work has begun")
-
-    for kind in (Document, OnnxEncoder, OnnxReranker):
-        monkeypatch.setattr(kind, "__init__", fail)
-    monkeypatch.chdir(folder)
-    for name in ("LONGMATCH_DATA", "LONGMATCH_CHECKPOINT", "LONGMATCH_RERANKER"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def error_of(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """Run a command line that fails with exit status 2; return its one line of error."""
-    monkeypatch.setattr(sys, "argv", ["longmatch", *line.split()])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
-    (error,) = capsys.readouterr().err.splitlines()
-    return error
 
 
 @pytest.mark.usefixtures("untouchable")
@@ -385,22 +266,6 @@ def test_a_command_fails_before_the_work(
     found = error_of(line.replace("{port}", str(taken_port)), monkeypatch, capsys)
     assert found.startswith(f"error: {error}")
     assert sorted(folder.rglob("*")) == before
-
-
-@pytest.mark.usefixtures("untouchable")
-@pytest.mark.parametrize(("line", "module", "purpose"), EXTRAS_NEEDED)
-def test_a_missing_extra_is_named_before_the_work(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    line: str,
-    module: str,
-    purpose: str,
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    found = error_of(line, monkeypatch, capsys)
-    assert found.startswith(f"error: {purpose} needs the extra ")
-    assert "pip install 'longmatch[" in found
-    assert f"(missing: {module})" in found
 
 
 @pytest.mark.usefixtures("untouchable")
@@ -441,34 +306,3 @@ def test_every_command_is_in_the_table() -> None:
         if one.callback is not None
     } | {group.name for group in app.registered_groups}
     assert commands == {line.split()[0] for line, _ in REFUSED}
-
-
-@pytest.mark.slow
-def test_a_command_is_the_only_one_of_its_process_and_any_other_word_brings_all() -> None:
-    code = "import sys; from service.cli.main import make_app; make_app(sys.argv[1]); print("
-    code += "*(f'service.cli.{name}' in sys.modules for name in ('data', 'bench', 'training')))"
-    for asked, expected in (
-        ("doctor", "True False False"),
-        ("bench", "False True False"),
-        ("docter", "True True True"),
-    ):
-        found = subprocess.run([sys.executable, "-c", code, asked], capture_output=True, text=True)
-        assert found.stdout.split() == expected.split(), found.stderr
-
-
-def test_the_table_of_extras_is_that_of_the_distribution() -> None:
-    """Every distribution of an extra is listed by the name under which it is imported."""
-    imported = {
-        "scikit-learn": "sklearn",
-        "ir-measures": "ir_measures",
-        "opentelemetry-sdk": "opentelemetry.sdk",
-        "opentelemetry-exporter-otlp-proto-http": "opentelemetry.exporter.otlp.proto.http",
-    }
-    required = [Requirement(one) for one in distribution("longmatch").requires or ()]
-    for extra, modules in EXTRAS.items():
-        names = {
-            imported.get(one.name, one.name.replace("-", "_"))
-            for one in required
-            if one.marker and one.marker.evaluate({"extra": extra})
-        }
-        assert names == set(modules)

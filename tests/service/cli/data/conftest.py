@@ -1,0 +1,46 @@
+"""A data directory with 24 indexed documents, and what is asked of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from index.store.schema import read_space
+from tests.tools.command import Run
+
+WORDS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.jsonl"
+    with path.open("w") as file:
+        for number in range(24):
+            text = f"{WORDS[number % 3]} number {number}. It is long, and it ends here."
+            metadata = {"year": 1990 + number % 5, "sign": -1, "tags": ["a", {"b": number / 2}]}
+            document = {"id": f"d{number}", "text": text, "metadata": metadata}
+            file.write(json.dumps(document) + "\n")
+    return path
+
+
+@pytest.fixture
+def data(longmatch: Run, corpus: Path, tmp_path: Path) -> Path:
+    assert longmatch("index", corpus, "--data", tmp_path / "data").status == 0
+    return tmp_path / "data"
+
+
+def query(data: Path) -> Path:
+    file = data.parent / "query.txt"
+    file.write_text(WORDS[1])
+    return file
+
+
+def matches(longmatch: Run, data: Path, *options: object) -> object:
+    answer = longmatch("match", query(data), "--data", data, "--json", *options)
+    assert answer.status == 0, answer.err
+    return json.loads(answer.out)["matches"]
+
+
+def vars_of(data: Path) -> dict[str, object]:
+    space = read_space(data / "store.sqlite3")
+    return {"fingerprint": space.fingerprint, "dimension": space.dimension}

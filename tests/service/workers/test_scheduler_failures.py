@@ -1,0 +1,143 @@
+"""The scheduler when the encoder, a worker or the event loop of a caller fails."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from service.errors import EncodingFailedError, NotReadyError
+from service.workers.scheduler import EncodeScheduler
+from tests.service.workers.conftest import Make, begun, encode, settle, start, within_time
+
+
+def test_a_failure_reaches_every_waiter_of_the_call_and_the_next_works(
+    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
+) -> None:
+    encoder = stepped_encoder(batch_tokens=1000, opened=False)
+    scheduler = schedule(encoder)
+    good, bad = make_document([1], [2]), make_document([3], [encoder.fails])
+
+    async def run() -> None:
+        blocker = start(scheduler, make_document([9]))
+        await begun(encoder)
+        waiters = [start(scheduler, document) for document in (good, bad)]
+        await settle()
+        encoder.let()
+        await blocker
+        for outcome in await asyncio.gather(*waiters, return_exceptions=True):
+            assert isinstance(outcome, EncodingFailedError)
+            assert isinstance(outcome.__cause__, RuntimeError)
+        (again,) = await encode(scheduler, good)
+        assert again.vector.tolist() == encoder.expected(good)
+
+    within_time(run())
+    assert scheduler.alive
+    assert scheduler.queued_tokens == 0
+
+
+def test_a_failing_document_fails_its_whole_request_and_no_other(
+    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
+) -> None:
+    encoder = stepped_encoder(opened=False)
+    scheduler = schedule(encoder)
+    other = make_document([5], [6], [7])
+
+    async def run() -> None:
+        request = start(
+            scheduler,
+            make_document([encoder.fails_document]),
+            make_document(*([1] for _ in range(50))),
+        )
+        bystander = start(scheduler, other)
+        await begun(encoder)
+        encoder.let()
+        with pytest.raises(EncodingFailedError):
+            await request
+        assert (await bystander)[0].vector.tolist() == encoder.expected(other)
+
+    within_time(run())
+    assert len(encoder.calls) < 10
+    assert scheduler.queued_tokens == 0
+
+
+def test_when_a_worker_dies_all_waiting_callers_get_an_error(
+    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
+) -> None:
+    encoder = stepped_encoder(threads=2, opened=False)
+    scheduler = schedule(encoder)
+
+    async def run() -> None:
+        deadly = start(scheduler, make_document([encoder.kills]))
+        others = [start(scheduler, make_document([1])) for _ in range(4)]
+        await begun(encoder)
+        await begun(encoder)
+        encoder.let()
+        with pytest.raises(NotReadyError):
+            await deadly
+        for outcome in await asyncio.gather(*others, return_exceptions=True):
+            # The other worker may have finished what it had begun.
+            assert isinstance(outcome, NotReadyError | list)
+        with pytest.raises(NotReadyError):
+            await encode(scheduler, make_document([1]))
+
+    within_time(run())
+    assert not scheduler.alive
+
+
+def test_a_loop_that_is_gone_does_not_harm_the_workers(
+    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
+) -> None:
+    encoder = stepped_encoder(opened=False)
+    scheduler = schedule(encoder)
+    loop = asyncio.new_event_loop()
+    reservation = scheduler.reserve(1)
+
+    async def submit() -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(scheduler.encode([make_document([1])], reservation))
+        await asyncio.sleep(0)
+        return task
+
+    task = loop.run_until_complete(submit())
+    encoder.wait_for_call()
+    loop.close()
+    encoder.let()
+    (after,) = within_time(encode(scheduler, make_document([2])))
+    assert after.vector.tolist() == [1.0, 2.0]
+    assert scheduler.alive
+    assert not task.done()
+
+
+def test_a_worker_outlives_what_fails_around_the_encoder(
+    schedule: Callable[..., EncodeScheduler],
+    stepped_encoder: Any,
+    make_document: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = schedule(stepped_encoder())
+
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scheduler._queue, "store_vectors", broken)
+        with pytest.raises(EncodingFailedError):
+            within_time(encode(scheduler, make_document([1], [2])))
+    assert scheduler.alive
+    assert len(within_time(encode(scheduler, make_document([1], [2])))) == 1
+
+
+def test_an_answer_that_cannot_be_counted_is_given_all_the_same(
+    schedule: Callable[..., EncodeScheduler],
+    stepped_encoder: Any,
+    make_document: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = schedule(stepped_encoder())
+
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(scheduler._metrics.stage_duration, "labels", broken)
+    assert len(within_time(encode(scheduler, make_document([1], [2])))) == 1
+    assert scheduler.alive

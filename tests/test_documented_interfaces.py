@@ -1,0 +1,269 @@
+"""Routes, settings, metrics and commands are documented, and the documents name no others.
+
+Every check is a function of pages (text by path), so that planted mistakes show that it finds
+them.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+from prometheus_client import CollectorRegistry
+
+from service.api.app import create_app
+from service.cli.main import make_app
+from service.metrics import create_metrics
+from service.settings import Settings
+from tests.tools.markdown import code, options_of
+from tests.tools.tracked_files import Pages, read_tracked
+
+ROOT = Path(__file__).parents[1]
+OPERATIONS = "docs/operations.md"
+README = "README.md"
+_ROUTE = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) (/[\w/{}-]*)")
+_METRIC = re.compile(r"\blongmatch_[a-z0-9_]+")
+_SETTING = re.compile(r"\bLONGMATCH_([A-Z0-9_]+)")
+_COMMAND = re.compile(r"(?<!from )\blongmatch ((?:longmatch )?)([a-z][a-z-]*)([^|;&#)`]*)")
+
+
+@pytest.fixture(scope="module")
+def pages() -> Pages:
+    return read_tracked(ROOT, "*.md")
+
+
+@pytest.fixture(scope="module")
+def modules() -> Pages:
+    return read_tracked(ROOT, "*.py")
+
+
+# --- routes ---------------------------------------------------------------------------------
+
+
+def routes() -> set[tuple[str, str]]:
+    """Return (method, path) of every route of the API, with `{}` for each parameter."""
+    paths: dict[str, dict[str, Any]] = create_app(Settings()).openapi()["paths"]
+    return {(method.upper(), _plain(path)) for path, one in paths.items() for method in one}
+
+
+def _plain(path: str) -> str:
+    return re.sub(r"\{[^}]*\}", "{}", path)
+
+
+def undocumented_routes(routes: set[tuple[str, str]], pages: Pages) -> list[str]:
+    """Return the routes whose path no page names."""
+    text = _plain("\n".join(pages.values()))
+    return [
+        f"{method} {path}"
+        for method, path in sorted(routes)
+        if not re.search(re.escape(path) + r"(?![\w/{-])", text)
+    ]
+
+
+def unknown_routes(routes: set[tuple[str, str]], pages: Pages) -> list[str]:
+    """Return the pairs of method and path in pages that the API does not have."""
+    return [
+        f"{page}: {method} {path}"
+        for page, text in pages.items()
+        for method, path in _ROUTE.findall(text)
+        if (method, _plain(path)) not in routes
+    ]
+
+
+def test_every_route_is_documented(pages: Pages) -> None:
+    users = {path: text for path, text in pages.items() if path.startswith((README, "docs/"))}
+    assert not undocumented_routes(routes(), users)
+    assert not unknown_routes(routes(), users)
+
+
+def test_an_undocumented_and_an_unknown_route_are_found() -> None:
+    known = {("GET", "/documents"), ("GET", "/documents/{}/similar"), ("POST", "/match")}
+    text = "`GET /documents`, /documents/{id}/similar and POST /match"
+    assert not undocumented_routes(known, {"x.md": text})
+    assert not unknown_routes(known, {"x.md": text})
+    assert undocumented_routes(known, {"x.md": "GET /documents/{id}/similar, POST /matches"}) == [
+        "GET /documents",
+        "POST /match",
+    ]
+    assert unknown_routes(known, {"x.md": "`POST /documents`, `GET /matches`"})
+
+
+# --- settings and metrics -------------------------------------------------------------------
+
+
+def setting_rows() -> dict[str, str]:
+    """Return, for each environment variable, how its row in the table of settings begins."""
+    rows = {}
+    for name, field in Settings.model_fields.items():
+        default = "not set" if field.default in (None, ()) else f"`{field.default}`"
+        rows[name.upper()] = f"| `LONGMATCH_{name.upper()}` | {default} |"
+    return rows
+
+
+def undocumented_settings(rows: Mapping[str, str], page: str) -> list[str]:
+    """Return the settings whose row, with its default, is not in a page."""
+    return [row for row in rows.values() if row not in page]
+
+
+def unknown_settings(names: set[str], pages: Pages) -> list[str]:
+    """Return the environment variables in pages that nothing reads."""
+    return [
+        f"{path}: LONGMATCH_{name}"
+        for path, text in pages.items()
+        for name in _SETTING.findall(text)
+        if name not in names
+    ]
+
+
+def metric_names() -> set[str]:
+    """Return the name of every metric as it is scraped; histograms without their suffix."""
+    metrics = create_metrics()
+    names = set()
+    for field in fields(metrics):
+        metric = getattr(metrics, field.name)
+        if not isinstance(metric, CollectorRegistry):
+            [family] = metric.describe()
+            names.add(family.name + ("_total" if family.type == "counter" else ""))
+    return names
+
+
+def undocumented_metrics(names: set[str], page: str) -> list[str]:
+    """Return the metrics that have no row in a page."""
+    return [name for name in sorted(names) if f"| `{name}" not in page]
+
+
+def unknown_metrics(names: set[str], pages: Pages) -> list[str]:
+    """Return the metrics in pages that the service does not expose."""
+    known = names | {f"{name}{end}" for name in names for end in ("_bucket", "_sum", "_count")}
+    return [
+        f"{path}: {name}"
+        for path, text in pages.items()
+        for name in _METRIC.findall(text)
+        if name not in known
+    ]
+
+
+def test_settings_are_documented_with_their_defaults(pages: Pages, modules: Pages) -> None:
+    assert not undocumented_settings(setting_rows(), pages[OPERATIONS])
+    of_tests = {
+        name
+        for path, text in modules.items()
+        if path.startswith("tests/") and path != "tests/test_documented_interfaces.py"
+        for name in _SETTING.findall(text)
+    }
+    assert not unknown_settings(set(setting_rows()) | of_tests, pages)
+    in_operations = {OPERATIONS: pages[OPERATIONS]}
+    assert not unknown_settings(set(setting_rows()), in_operations)
+
+
+def test_an_undocumented_and_an_unknown_setting_are_found() -> None:
+    rows = {"DATA": "| `LONGMATCH_DATA` | `x` |"}
+    assert not undocumented_settings(rows, "| `LONGMATCH_DATA` | `x` | the directory |")
+    assert undocumented_settings(rows, "| `LONGMATCH_DATA` | `y` | the directory |")
+    assert not unknown_settings({"DATA"}, {"x.md": "`LONGMATCH_DATA=y`"})
+    assert unknown_settings({"DATA"}, {"x.md": "`LONGMATCH_DATUM=y`"})
+
+
+def test_metrics_are_documented(pages: Pages) -> None:
+    assert not undocumented_metrics(metric_names(), pages[OPERATIONS])
+    assert not unknown_metrics(metric_names(), pages)
+
+
+def test_an_undocumented_and_an_unknown_metric_are_found() -> None:
+    names = {"longmatch_ready", "longmatch_requests_total"}
+    row = "| `longmatch_ready` | |\n| `longmatch_requests_total{route}` | |"
+    assert not undocumented_metrics(names, row)
+    assert undocumented_metrics(names, row.replace("ready", "steady"))
+    assert not unknown_metrics(names, {"x.md": row})
+    assert unknown_metrics(names, {"x.md": "`longmatch_steady`"})
+
+
+# --- commands -------------------------------------------------------------------------------
+
+
+def commands(app: typer.Typer) -> dict[str, Any]:
+    """Return the commands of an application by name; those of a group as `group command`."""
+    found: dict[str, Any] = {}
+    for name, one in vars(typer.main.get_command(app))["commands"].items():
+        inner = getattr(one, "commands", {name: one})
+        found |= {name if inner == {name: one} else f"{name} {n}": c for n, c in inner.items()}
+    return found
+
+
+def undocumented_commands(known: Mapping[str, Any], page: str) -> list[str]:
+    """Return the commands that a page does not show, and options and arguments without help."""
+    text = " ".join(code(page))
+    missing = [name for name in known if not re.search(rf"\b{name}\b(?!-)", text)]
+    for name, command in known.items():
+        for parameter in command.params:
+            hidden = getattr(parameter, "hidden", False)  # an old name, which is rejected
+            if not hidden and not getattr(parameter, "help", None):
+                missing.append(f"{name}: {parameter.name} has no help")
+    return missing
+
+
+def unknown_commands(known: Mapping[str, Any], pages: Pages) -> list[str]:
+    """Return the commands `longmatch NAME`, and their options, in pages that do not exist."""
+    unknown = []
+    for path, text in pages.items():
+        for line in code(text):
+            in_container = "docker" in line
+            for service, name, rest in _COMMAND.findall(line):
+                if in_container and not service:
+                    continue  # the name of the service, then another program
+                both = " ".join([name, *rest.split()[:1]])
+                name = both if both in known else name
+                if name not in known:
+                    unknown.append(f"{path}: longmatch {name}")
+                    continue
+                options = {
+                    one
+                    for parameter in known[name].params
+                    for one in (*parameter.opts, *parameter.secondary_opts)
+                }
+                unknown += [
+                    f"{path}: longmatch {name} --{option}"
+                    for option in options_of(rest)
+                    if f"--{option}" not in options | {"--help"}
+                ]
+    return unknown
+
+
+def test_commands_and_options_are_documented(pages: Pages) -> None:
+    assert not undocumented_commands(commands(make_app()), pages[README])
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    written = {name: text for name, text in pages.items() if not name.startswith("docs/reference/")}
+    written["Makefile"] = f"```\n{makefile}\n```"
+    assert not unknown_commands(commands(make_app()), written)
+
+
+def test_an_undocumented_and_an_unknown_command_are_found() -> None:
+    app, silent = typer.Typer(), typer.Typer()
+
+    @app.command()
+    def run(
+        size: Annotated[int, typer.Option(help="Size.")] = 1,
+        fast: Annotated[bool, typer.Option(help="Fast.")] = True,
+    ) -> None: ...
+
+    @silent.command("run")
+    def run_without_help(size: int = 1) -> None: ...
+
+    for one in (app, silent):
+        one.command("stop")(lambda: None)
+    known = commands(app)
+    assert not undocumented_commands(known, "`longmatch run`, `stop`")
+    assert undocumented_commands(known, "`longmatch run-all`, `stop`") == ["run"]
+    assert undocumented_commands(commands(silent), "`run`, `stop`") == ["run: size has no help"]
+    for good in ("longmatch run --size 1 --no-fast", "docker compose run longmatch sh --sise"):
+        assert not unknown_commands(known, {"x.md": f"    {good}"}), good
+    for bad in (
+        "longmatch walk",
+        "longmatch run --no-size",
+        "longmatch run \\\n  --sise 1",
+        "docker longmatch longmatch go",
+    ):
+        assert unknown_commands(known, {"x.md": f"```\n{bad}\n```"}), bad
