@@ -177,7 +177,10 @@ def fit_expected(corpora: Sequence[FusionCorpus]) -> tuple[float, float]:
 def describe(
     corpora: Mapping[str, FusionCorpus], ndcg: WeightSurface, line: tuple[float, float]
 ) -> dict[str, object]:
-    """Return a fit as JSON: nDCG@10 of each channel and mode, and with each corpus left out."""
+    """Return a fit as JSON: nDCG@10 of each channel and mode, with each corpus left out too.
+
+    For semantic mode also by weight of the alignment.
+    """
     rule = choose_rule(ndcg, line)
     left_out = {}
     for number, (name, corpus) in enumerate(corpora.items()):
@@ -190,6 +193,10 @@ def describe(
         "rule": asdict(rule),
         "nDCG@10": {name: mode_figures(one, rule) for name, one in corpora.items()},
         "fitted without it": left_out,
+        "semantic mode by weight of the alignment": {
+            name: {f"{weight:g}": round(one, 4) for weight, one in zip(ALIGNMENT, row, strict=True)}
+            for name, row in zip(corpora, ndcg.semantic.tolist(), strict=True)
+        },
     }
 
 

@@ -146,6 +146,10 @@ def test_a_fit_is_described_with_each_corpus_left_out() -> None:
         "hybrid": figures["hybrid"],
         **asdict(without),
     }
+    by_weight = found["semantic mode by weight of the alignment"]
+    assert list(by_weight) == ["one", "other"]
+    assert list(by_weight["other"]) == [f"{one:g}" for one in ALIGNMENT]
+    assert list(by_weight["other"].values()) == pytest.approx(ndcg.semantic[1], abs=1e-4)
     alone = describe({"one": corpora["one"]}, ndcg.without(1), line)
     assert alone["fitted without it"] == {}
 

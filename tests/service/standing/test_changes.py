@@ -131,8 +131,8 @@ def test_a_webhook_that_was_replaced_is_sent_nothing_more(make_client: MakeClien
         made = make(client, text=TEXT, min_score=-1, webhook={"url": url})
         ids["query"] = made["id"]
         put(client, {"a": "Bees fly.", "b": "Bees sting.", "c": "Bees hum."})
-        told = [one.document for one in later.take(3)]
-        assert told == [one["document"] for one in events(client, made["id"])]
+        found = [one.document for one in later.take(3)]
+        assert found == [one["document"] for one in events(client, made["id"])]
         assert len(former.messages) == 1
 
 

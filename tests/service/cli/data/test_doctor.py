@@ -189,17 +189,23 @@ def test_doctor_examines_the_jobs(longmatch: Run, waiting: Path) -> None:
     assert (job.state, job.detail) == ("failed", "the upload is missing or damaged: send it again")
 
 
-@pytest.mark.parametrize("damage", ["no database", "another format", "a page"])
-def test_doctor_sets_damaged_jobs_aside(longmatch: Run, waiting: Path, damage: str) -> None:
-    path = waiting / "jobs.sqlite3"
+def damage_database(path: Path, damage: str, pages: slice) -> None:
+    """Replace a database, its format, or some pages of it."""
     content = bytearray(path.read_bytes())
     if damage == "no database":
         content = bytearray(b"no database" * 1000)
     elif damage == "another format":
         content[60:64] = bytes(4)  # user_version
     else:
-        content[4096:8192] = b"\xff" * 4096
+        content[pages] = b"\xff" * (pages.stop - pages.start)
     path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", ["no database", "another format", "a page"])
+def test_doctor_sets_damaged_jobs_aside(longmatch: Run, waiting: Path, damage: str) -> None:
+    path = waiting / "jobs.sqlite3"
+    damage_database(path, damage, slice(4096, 8192))
+    content = path.read_bytes()
     expected = matches(longmatch, waiting)
     answer = longmatch("doctor", waiting)
     assert answer.status == 1
@@ -255,14 +261,7 @@ def test_doctor_sets_damaged_feedback_aside(longmatch: Run, data: Path, damage: 
             connection.execute("UPDATE queries SET text = x'00' WHERE number = 7")
             connection.commit()
     else:
-        content = bytearray(path.read_bytes())
-        if damage == "no database":
-            content = bytearray(b"no database" * 1000)
-        elif damage == "another format":
-            content[60:64] = bytes(4)  # user_version
-        else:
-            content[8192:16384] = b"\xff" * 8192
-        path.write_bytes(content)
+        damage_database(path, damage, slice(8192, 16384))
     answer = longmatch("doctor", data)
     assert (answer.status, "feedback.sqlite3: is damaged (" in answer.err) == (1, True), answer.err
     damaged = path.read_bytes()
