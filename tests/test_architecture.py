@@ -155,6 +155,7 @@ FACES: Mapping[str, str] = {
         "schema statements"
     ),
     "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
+    "index.vectors.faiss": "faiss_index",
     "index.vectors.milvus": "connection engine word_collection word_follower word_index",
     "service.api": "app",
     "service.api.feedback": "routes",
@@ -211,7 +212,7 @@ OWNERS = {
     "onnxscript": ("encoder.export",),
     "safetensors": ("encoder.models", "encoder.export", "training"),
     "onnxruntime": ("encoder.onnx_session", "encoder.export"),
-    "faiss": ("index.vectors.faiss_index",),
+    "faiss": ("index.vectors.faiss",),
     "fsspec": ("index.corpus.remote",),
     "grpc": ("index.vectors.milvus",),
     "milvus_lite": ("index.vectors.milvus",),

@@ -137,7 +137,7 @@ def test_a_library_in_the_wrong_place_is_found(tmp_path: Path, file: str, text: 
     good = {
         "encoder/models/smith.py": "import torch",
         "encoder/export/a.py": "import torch, onnx, onnxruntime",
-        "index/vectors/faiss_index.py": "import faiss",
+        "index/vectors/faiss/faiss_index.py": "import faiss",
         "service/api/app.py": "import fastapi",
     }
     assert list(against_owners(plant(tmp_path / "good", good))) == []

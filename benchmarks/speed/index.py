@@ -38,7 +38,7 @@ from benchmarks.common import (
 from benchmarks.server.memory_curve import resident_megabytes
 from encoder.arrays import Float32
 from encoder.onnx_encoder import usable_cores
-from index.vectors.faiss_index import FaissIndex, load_faiss_index, train_faiss_index
+from index.vectors.faiss.faiss_index import FaissIndex, load_faiss_index, train_faiss_index
 from index.vectors.lists import SAMPLE_PER_LIST, choose_nlist, default_nprobe
 from index.vectors.recall import share_found
 from index.vectors.vector_index import Precision

@@ -44,7 +44,7 @@ from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from index.directory.data_directory import open_data_directory
 from index.lexical.lexical_index import CANDIDATES
 from index.store.schema import read_space
-from index.vectors.faiss_index import FaissIndex, load_faiss_index
+from index.vectors.faiss.faiss_index import FaissIndex, load_faiss_index
 from index.vectors.lists import default_nprobe
 from index.vectors.recall import exact_cosines, share_found
 from index.vectors.vector_index import Precision

@@ -88,7 +88,7 @@ class Segment:
     def find(self, vector_ids: Int64) -> tuple[Int64, Int64]:
         """Return which of these ids [K] the segment has, as positions [F], and their rows [F]."""
         own = self.documents.vector_ids
-        if not len(own):
+        if not len(own) or not len(vector_ids) or vector_ids.min() > own[-1]:  # as new ones are
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         rows = np.minimum(np.searchsorted(own, vector_ids), len(own) - 1)
         positions = np.flatnonzero(own[rows] == vector_ids)

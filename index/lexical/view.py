@@ -64,7 +64,7 @@ class View:
     @property
     def is_whole(self) -> bool:
         """Whether all documents are in a segment, or known to be damaged."""
-        living = sum(int(one.living.sum()) for one in self.segments)
+        living = sum(np.count_nonzero(one.living) for one in self.segments)
         return living + len(self.damaged) == self.number
 
     def find(self, vector_ids: Int64) -> Iterator[tuple[LiveSegment, Int64, Int64]]:

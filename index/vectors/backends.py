@@ -9,7 +9,7 @@ import numpy as np
 
 from encoder.arrays import Float32
 from index.vectors.exact_index import ExactIndex, load_exact_index
-from index.vectors.faiss_index import load_faiss_index, train_faiss_index
+from index.vectors.faiss.faiss_index import load_faiss_index, train_faiss_index
 from index.vectors.lists import choose_nlist
 from index.vectors.vector_index import Precision, VectorIndex
 

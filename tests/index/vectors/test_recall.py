@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.arrays import Float32
-from index.vectors.faiss_index import train_faiss_index
+from index.vectors.faiss.faiss_index import train_faiss_index
 from index.vectors.lists import (
     adapted_nprobe,
     choose_nprobe,

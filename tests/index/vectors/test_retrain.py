@@ -15,7 +15,7 @@ from index.store.document_store import SQLiteDocumentStore
 from index.store.records import Change, EncodedDocument
 from index.vectors.backends import FAISS_BACKENDS
 from index.vectors.drift import Training
-from index.vectors.faiss_index import load_faiss_index
+from index.vectors.faiss.faiss_index import load_faiss_index
 from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import verify_current_snapshot

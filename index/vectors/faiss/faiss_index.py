@@ -1,7 +1,7 @@
 """FAISS IVF behind the vector index port: one cell while small, many cells when large.
 
-The only module that imports faiss. An index of one list needs no training and searches exactly, so
-ids, deletes and files are the same code at every size.
+An index of one list needs no training and searches exactly, so ids, deletes and files are the same
+code at every size.
 
 Precision. Many lists hold vectors as fp32, as fp16, or as int8: 8-bit scalar quantisation, for
 which training finds the range of each dimension. One list holds fp32 whatever the precision: it
@@ -15,7 +15,7 @@ large additions, which no request waits for, use all cores.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from encoder.arrays import Bool, Float32, Int64
 from index.errors import SnapshotError
 from index.id_set import IdSet
 from index.vectors.exact_index import compare_all
+from index.vectors.faiss import ivf
 from index.vectors.lists import SAMPLE_PER_LIST, default_nprobe
 from index.vectors.rwlock import ReadersWriterLock
 from index.vectors.vector_index import (
@@ -39,22 +40,11 @@ from index.vectors.vector_index import (
 )
 
 EXACT_SLICE = 32_768  # vectors that an exact search compares while changes wait
-PARALLEL_FROM = 1_024  # vectors to add or to train with
 TRAINING_ITERATIONS = 10
 TRAINING_SEED = 1
 EXACT_UP_TO = 2_000  # selected vectors that are compared one by one, without their lists
 DECODED_UP_TO = 100  # as many take as long where each must be decoded
-BITMAP_UP_TO = 2**24  # vector ids that a selection is written out for, a bit each
-
-# Each dimension has one range for all lists: relative to its centroid, as FAISS does by default, a
-# vector has no smaller error, as lists overlap.
-_QUANTIZERS: Mapping[Precision, int] = {
-    "fp16": faiss.ScalarQuantizer.QT_fp16,
-    "int8": faiss.ScalarQuantizer.QT_8bit,
-}
-# Ranges are wider than those of the sample by this share of them, at both ends: vectors that come
-# later may lie outside, and are clipped there.
-_RANGE_MARGIN = 0.1
+PENDING = 256  # vectors that may wait for their lists: some per cent of what a search compares
 
 _DESERIALISATION_LIMITS = threading.Lock()
 
@@ -67,6 +57,7 @@ class FaissIndex:
         self._index = index
         self._ids = _ids_in_lists(index)
         self._sequence = 0
+        self._changing = threading.Lock()  # held by one change; taken before the other
         self._lock = ReadersWriterLock()
 
     @property
@@ -82,7 +73,7 @@ class FaissIndex:
     @property
     def nlist(self) -> int:
         """How many lists, or cells, the vectors are divided into."""
-        return int(self._index.nlist)
+        return ivf.number_of_centroids(self._index)
 
     @property
     def sequence(self) -> int:
@@ -90,9 +81,10 @@ class FaissIndex:
         return self._sequence
 
     def list_sizes(self) -> Int64:
-        """Return how many vectors each list holds, Int64[nlist]."""
-        with self._lock.reading():
-            return _list_sizes(self._index)
+        """Return how many vectors each list holds, Int64[nlist]; none is pending afterwards."""
+        with self._changing:
+            self._assign_pending(self._pending())
+            return ivf.list_sizes(self._index)[: self.nlist]
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -109,7 +101,7 @@ class FaissIndex:
 
     def vectors(self, ids: Int64) -> Float32:
         """Return the vectors Float32[N, dimension] of ids Int64[N]; see `VectorIndex.vectors`."""
-        with _openmp_threads_for(added=0), self._lock.reading():
+        with ivf.openmp_threads_for(added=0), self._lock.reading():
             if self._ids.issuperset(ids.tolist()):
                 return self._reconstruct(ids)
             known = self._known(ids)
@@ -140,22 +132,46 @@ class FaissIndex:
             ValueError: as `VectorIndex.change`; nothing was changed.
         """
         ids, vectors = check_additions(ids, vectors, self.dimension)
-        with _openmp_threads_for(len(ids)), self._lock.writing():
-            new = set(ids.tolist())
+        new = set(ids.tolist())
+        with self._changing, ivf.openmp_threads_for(len(ids)):
             if known := self._ids & new:
                 raise ValueError(f"vector id {min(known)} is already there")
-            self._index.add_with_ids(vectors, ids)
-            self._ids |= new
-            if removed is not None:
-                self._remove(removed)
-            if sequence is not None:
-                self._sequence = sequence
+            lists = self._lists_for(vectors)  # before searches have to wait
+            with self._lock.writing():
+                ivf.add_to_lists(self._index, ids, vectors, lists)
+                self._ids |= new
+                if removed is not None:
+                    self._remove(removed)
+                if sequence is not None:
+                    self._sequence = sequence
+            if len(pending := self._pending()) > PENDING:
+                self._assign_pending(pending)
+
+    def _lists_for(self, vectors: Float32) -> Int64:
+        pending = ivf.pending_list(self._index)
+        if pending is None or len(vectors) >= PENDING:
+            return ivf.nearest_lists(self._index, vectors)
+        return np.full(len(vectors), pending, dtype=np.int64)
+
+    def _pending(self) -> Int64:
+        """Return the ids of the vectors that wait for their lists; `_changing` is held."""
+        pending = ivf.pending_list(self._index)
+        return np.zeros(0, np.int64) if pending is None else ivf.ids_of_list(self._index, pending)
+
+    def _assign_pending(self, ids: Int64) -> None:
+        """Move the pending vectors, which have these ids, into their lists; `_changing` is held."""
+        if not len(ids):
+            return
+        with ivf.openmp_threads_for(len(ids)):
+            vectors = self._reconstruct(ids)
+            lists = ivf.nearest_lists(self._index, vectors)
+            with self._lock.writing():
+                ivf.remove_from_lists(self._index, ids)
+                ivf.add_to_lists(self._index, ids, vectors, lists)
 
     def _remove(self, ids: Int64) -> None:
         known = self._ids.intersection(ids.tolist())
-        # The hash table of the lists accepts this selector only.
-        chosen = np.fromiter(known, np.int64, len(known))
-        self._index.remove_ids(faiss.IDSelectorArray(chosen))
+        ivf.remove_from_lists(self._index, list(known))
         self._ids -= known
 
     def search(
@@ -176,10 +192,10 @@ class FaissIndex:
         """
         vectors = check_queries(vectors, self.dimension, k, nprobe)
         nprobe = default_nprobe(self.nlist) if nprobe is None else min(nprobe, self.nlist)
-        with _openmp_threads_for(added=0), self._lock.reading():
+        with ivf.openmp_threads_for(added=0), self._lock.reading():
             sequence = self._sequence
             if among is None:
-                found = self._visit(vectors, k, faiss.SearchParametersIVF(nprobe=nprobe))
+                found = ivf.search_nearest_lists(self._index, vectors, k, nprobe)
             else:
                 found = self._search_among(vectors, k, nprobe, among)
         return replace(found, sequence=sequence)
@@ -188,23 +204,13 @@ class FaissIndex:
         most = among.most(len(self._ids))
         if most <= (EXACT_UP_TO if self.exact else DECODED_UP_TO):
             return self._compare(vectors, k, among)
-        selector = _selector(among)
+        selector = ivf.selector_of(among)
         nprobe = min(self.nlist, -(-nprobe * len(self._ids) // most))
-        parameters = faiss.SearchParametersIVF(nprobe=nprobe, sel=selector)
-        found = self._visit(vectors, k, parameters)
+        found = ivf.search_nearest_lists(self._index, vectors, k, nprobe, selector)
         if nprobe < self.nlist and (found.ids == NO_VECTOR).any():
             # The selected vectors lie in few lists, and not in those near a query.
-            every = faiss.SearchParametersIVF(nprobe=self.nlist, sel=selector)
-            found = self._visit(vectors, k, every)
+            found = ivf.search_nearest_lists(self._index, vectors, k, self.nlist, selector)
         return found
-
-    def _visit(
-        self, vectors: Float32, k: int, parameters: faiss.SearchParametersIVF
-    ) -> SearchResult:
-        # Parameters of this call: nprobe set on the index would be shared by all threads.
-        scores, ids = self._index.search(vectors, k, params=parameters)
-        scores[ids == NO_VECTOR] = -np.inf
-        return SearchResult(ids, scores)
 
     def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
         """Score the k nearest vectors of one query exactly; see `VectorIndex.exact_scores`.
@@ -215,10 +221,10 @@ class FaissIndex:
         best = np.full(k, -np.inf, dtype=np.float32)
         sequence = self._sequence
         for lists in _slices(self.list_sizes(), EXACT_SLICE):
-            with _openmp_threads_for(added=0), self._lock.reading():
+            with ivf.openmp_threads_for(added=0), self._lock.reading():
                 sequence = self._sequence
-                found = _search_lists(self._index, query, lists, k)
-            best = np.sort(np.concatenate([best, found]))[: -k - 1 : -1]
+                found = ivf.search_lists(self._index, query, k, lists[np.newaxis])
+            best = np.sort(np.concatenate([best, found.scores[0]]))[: -k - 1 : -1]
         return best, sequence
 
     def _compare(self, queries: Float32, k: int, among: IdSet) -> SearchResult:
@@ -258,32 +264,16 @@ def train_faiss_index(sample: Float32, nlist: int, precision: Precision = "fp32"
     sample = check_vectors(sample, sample.shape[-1])
     if not 1 <= nlist <= max(1, len(sample)):
         raise ValueError(f"{len(sample)} vectors cannot be divided into {nlist} lists")
-    dimension = sample.shape[1]
-    quantizer = faiss.IndexFlatIP(dimension)
-    if nlist == 1:
-        quantizer.add(np.zeros((1, dimension), dtype=np.float32))
-    index = _untrained_index(quantizer, nlist, precision)
-    index.set_direct_map_type(faiss.DirectMap.Hashtable)  # finds the list of an id to delete
+    index = ivf.untrained_index(sample.shape[1], nlist, precision)
     if nlist > 1:
         index.cp.seed = TRAINING_SEED
         index.cp.niter = TRAINING_ITERATIONS
         index.cp.min_points_per_centroid = 1  # only silences a warning on stderr
         index.cp.max_points_per_centroid = max(SAMPLE_PER_LIST, -(-len(sample) // nlist))
-        with _openmp_threads_for(len(sample)):
+        with ivf.openmp_threads_for(len(sample)):
             index.train(sample)
+    ivf.add_pending_list(index)
     return FaissIndex(index)
-
-
-def _untrained_index(
-    quantizer: faiss.IndexFlatIP, nlist: int, precision: Precision
-) -> faiss.IndexIVF:
-    metric = faiss.METRIC_INNER_PRODUCT
-    if nlist == 1 or precision == "fp32":
-        return faiss.IndexIVFFlat(quantizer, quantizer.d, nlist, metric)
-    kind = _QUANTIZERS[precision]
-    index = faiss.IndexIVFScalarQuantizer(quantizer, quantizer.d, nlist, kind, metric, False)
-    index.sq.rangestat_arg = _RANGE_MARGIN
-    return index
 
 
 def load_faiss_index(path: Path, precision: Precision = "fp32") -> FaissIndex:
@@ -299,33 +289,14 @@ def load_faiss_index(path: Path, precision: Precision = "fp32") -> FaissIndex:
             index = faiss.read_index(faiss.PyCallbackIOReader(file.read))
     except (OSError, RuntimeError) as error:
         raise SnapshotError(f"{path}: cannot be read: {error}") from error
-    if (
-        not isinstance(index, faiss.IndexIVF)
-        or index.metric_type != faiss.METRIC_INNER_PRODUCT
-        or index.direct_map.type != faiss.DirectMap.Hashtable
-    ):
+    if not ivf.is_ours(index):
         raise SnapshotError(f"{path}: this is not an index that Longmatch wrote")
-    if _precision_of(index) != ("fp32" if index.nlist == 1 else precision):
+    if ivf.precision_of(index) != ("fp32" if index.nlist == 1 else precision):
         raise SnapshotError(f"{path}: does not hold vectors in {precision}")
     loaded = FaissIndex(index)
     if len(loaded) != index.ntotal:
         raise SnapshotError(f"{path}: the lists do not hold the vectors they should")
     return loaded
-
-
-def _precision_of(index: faiss.IndexIVF) -> Precision | None:
-    """Return the format of the vectors; None for one that Longmatch does not use."""
-    if isinstance(index, faiss.IndexIVFFlat):
-        return "fp32"
-    if not isinstance(index, faiss.IndexIVFScalarQuantizer):
-        return None
-    return next((name for name, kind in _QUANTIZERS.items() if kind == index.sq.qtype), None)
-
-
-def _list_sizes(index: faiss.IndexIVF) -> Int64:
-    """Return how many vectors each list keeps, Int64[nlist]."""
-    sizes = (index.invlists.list_size(number) for number in range(index.nlist))
-    return np.fromiter(sizes, np.int64, index.nlist)
 
 
 def _slices(sizes: Int64, size: int) -> list[Int64]:
@@ -335,51 +306,12 @@ def _slices(sizes: Int64, size: int) -> list[Int64]:
     return list(np.split(np.arange(len(sizes), dtype=np.int64), starts))
 
 
-def _search_lists(index: faiss.IndexIVF, query: Float32, lists: Int64, k: int) -> Float32:
-    """Return the scores Float32[k] of the nearest vectors of these lists, -inf for none."""
-    scores = np.empty((1, k), dtype=np.float32)
-    ids = np.empty((1, k), dtype=np.int64)
-    centroid_scores = np.zeros(len(lists), dtype=np.float32)
-    arrays = (faiss.swig_ptr(one) for one in (lists, centroid_scores, scores, ids))
-    parameters = faiss.SearchParametersIVF(nprobe=len(lists))
-    index.search_preassigned_c(1, faiss.swig_ptr(query), k, *arrays, False, parameters)
-    scores[ids == NO_VECTOR] = -np.inf
-    found: Float32 = scores[0]
-    return found
-
-
-def _selector(among: IdSet) -> faiss.IDSelector:
-    """Return what faiss asks of each vector that it meets in a list."""
-    end = among.end if among.inverted else int(among.ids.max(initial=-1)) + 1
-    if end <= BITMAP_UP_TO:
-        bits = np.full(end, among.inverted)
-        bits[among.ids] = not among.inverted
-        return faiss.IDSelectorBitmap(np.packbits(bits, bitorder="little"))
-    listed = faiss.IDSelectorBatch(among.ids)
-    if not among.inverted:
-        return listed
-    return faiss.IDSelectorAnd(faiss.IDSelectorRange(0, among.end), faiss.IDSelectorNot(listed))
-
-
 def _ids_in_lists(index: faiss.IndexIVF) -> set[int]:
     """Return the ids of all vectors."""
     ids: set[int] = set()
     for number in range(index.nlist):
-        if size := index.invlists.list_size(number):
-            ids.update(faiss.rev_swig_ptr(index.invlists.get_ids(number), size).tolist())
+        ids.update(ivf.ids_of_list(index, number).tolist())
     return ids
-
-
-@contextmanager
-def _openmp_threads_for(added: int) -> Iterator[None]:
-    # OpenMP keeps this number for each calling thread, so callers do not disturb each other.
-    before = faiss.omp_get_max_threads()
-    if added < PARALLEL_FROM:
-        faiss.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
 
 
 @contextmanager

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import index.vectors.faiss_index as faiss_index
 from encoder.arrays import Float32
 from index.errors import SnapshotError
 from index.id_set import IdSet
-from index.vectors.faiss_index import FaissIndex, load_faiss_index, train_faiss_index
+from index.vectors.faiss import faiss_index, ivf
+from index.vectors.faiss.faiss_index import FaissIndex, load_faiss_index, train_faiss_index
 from index.vectors.lists import ONE_LIST_BELOW, choose_nlist, default_nprobe
 
 DIMENSION = 32
@@ -79,7 +79,7 @@ def test_the_share_of_lists_that_is_visited_falls() -> None:
 
 def test_cells_are_really_in_use(index: FaissIndex, vectors: Float32, tmp_path: Path) -> None:
     index.save(tmp_path / "index.faiss")
-    assert faiss.read_index(str(tmp_path / "index.faiss")).nlist == index.nlist == 128
+    assert faiss.read_index(str(tmp_path / "index.faiss")).quantizer.ntotal == index.nlist == 128
     one = recall(index, vectors, nprobe=1)
     usual = recall(index, vectors, nprobe=None)
     assert 0.02 < one < usual < 1.0  # random vectors have no cells of their own to be found in
@@ -286,7 +286,7 @@ def test_what_was_removed_is_gone_from_the_lists(vectors: Float32, tmp_path: Pat
 def test_exact_scores_are_those_of_every_list(
     index: FaissIndex, vectors: Float32, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr("index.vectors.faiss_index.EXACT_SLICE", most)
+    monkeypatch.setattr("index.vectors.faiss.faiss_index.EXACT_SLICE", most)
     for query in unit_vectors(10, seed=3):
         scores, sequence = index.exact_scores(query, 10)
         assert sequence == index.sequence
@@ -327,7 +327,7 @@ def test_filtered_recall_is_at_least_that_without_a_filter(
 ) -> None:
     """However the selection is written, and whether lists are visited or not."""
     monkeypatch.setattr(faiss_index, "EXACT_UP_TO", exact_up_to)
-    monkeypatch.setattr(faiss_index, "BITMAP_UP_TO", bitmap_up_to)
+    monkeypatch.setattr(ivf, "BITMAP_UP_TO", bitmap_up_to)
     kept = np.sort(np.random.default_rng(3).permutation(len(vectors))[: int(share * len(vectors))])
     listed = np.setdiff1d(np.arange(len(vectors)), kept) if inverted else kept
     selection = IdSet(len(vectors), listed, inverted)

@@ -1,0 +1,1 @@
+"""Vectors in an IVF index of FAISS: the engine by default."""

@@ -1,0 +1,186 @@
+"""Steps on FAISS's own objects: the inverted lists of an index, their formats and selectors.
+
+Pending vectors. To find the list of a vector, FAISS reads all centroids, several megabytes, so ten
+vectors take almost as long as fifty. Small additions therefore wait in one more list, the last,
+which belongs to no centroid and which every search visits; when it is full, all of them are
+assigned together. They are in the same format there: their scores do not change on the way.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import faiss
+import numpy as np
+
+from encoder.arrays import Bool, Float32, Int64
+from index.id_set import IdSet
+from index.vectors.vector_index import NO_VECTOR, Precision, SearchResult
+
+PARALLEL_FROM = 1_024  # vectors to add or to train with
+BITMAP_UP_TO = 2**24  # vector ids that a selection is written out for, a bit each
+
+# Each dimension has one range for all lists: relative to its centroid, as FAISS does by default, a
+# vector has no smaller error, as lists overlap.
+_QUANTIZERS: Mapping[Precision, int] = {
+    "fp16": faiss.ScalarQuantizer.QT_fp16,
+    "int8": faiss.ScalarQuantizer.QT_8bit,
+}
+# Ranges are wider than those of the sample by this share of them, at both ends: vectors that come
+# later may lie outside, and are clipped there.
+_RANGE_MARGIN = 0.1
+
+
+def untrained_index(dimension: int, nlist: int, precision: Precision) -> faiss.IndexIVF:
+    """Return an index without vectors, and without centroids unless there is one list."""
+    metric = faiss.METRIC_INNER_PRODUCT
+    quantizer = faiss.IndexFlatIP(dimension)
+    if nlist == 1:
+        quantizer.add(np.zeros((1, dimension), dtype=np.float32))
+    if nlist == 1 or precision == "fp32":
+        index = faiss.IndexIVFFlat(quantizer, dimension, nlist, metric)
+    else:
+        kind = _QUANTIZERS[precision]
+        index = faiss.IndexIVFScalarQuantizer(quantizer, dimension, nlist, kind, metric, False)
+        index.sq.rangestat_arg = _RANGE_MARGIN
+    index.set_direct_map_type(faiss.DirectMap.Hashtable)  # finds the list of an id to delete
+    return index
+
+
+def is_ours(index: object) -> bool:
+    """Return whether this is an index as `untrained_index` and `add_pending_list` make them."""
+    return (
+        isinstance(index, faiss.IndexIVF)
+        and index.metric_type == faiss.METRIC_INNER_PRODUCT
+        and index.direct_map.type == faiss.DirectMap.Hashtable
+        and index.nlist == number_of_centroids(index) + (index.nlist > 1)
+    )
+
+
+def precision_of(index: faiss.IndexIVF) -> Precision | None:
+    """Return the format of the vectors; None for one that Longmatch does not use."""
+    if isinstance(index, faiss.IndexIVFFlat):
+        return "fp32"
+    if not isinstance(index, faiss.IndexIVFScalarQuantizer):
+        return None
+    return next((name for name, kind in _QUANTIZERS.items() if kind == index.sq.qtype), None)
+
+
+def number_of_centroids(index: faiss.IndexIVF) -> int:
+    """Return how many lists vectors are assigned to."""
+    return int(index.quantizer.ntotal)
+
+
+def add_pending_list(index: faiss.IndexIVF) -> None:
+    """Give an index that is trained for many lists, and still empty, one for pending vectors."""
+    if index.nlist > 1:
+        index.nlist += 1
+        lists = faiss.ArrayInvertedLists(index.nlist, index.code_size)
+        index.replace_invlists(lists, True)
+        lists.this.disown()
+
+
+def pending_list(index: faiss.IndexIVF) -> int | None:
+    """Return the number of the list of pending vectors; None where there is one list."""
+    return int(index.nlist) - 1 if index.nlist > 1 else None
+
+
+def list_sizes(index: faiss.IndexIVF) -> Int64:
+    """Return how many vectors each list keeps; the last are the pending ones, if any can be."""
+    sizes = (index.invlists.list_size(number) for number in range(index.nlist))
+    return np.fromiter(sizes, np.int64, index.nlist)
+
+
+def ids_of_list(index: faiss.IndexIVF, number: int) -> Int64:
+    """Return the ids of the vectors of one list."""
+    size = index.invlists.list_size(number)
+    if not size:
+        return np.zeros(0, dtype=np.int64)
+    ids: Int64 = faiss.rev_swig_ptr(index.invlists.get_ids(number), size).copy()
+    return ids
+
+
+def nearest_lists(index: faiss.IndexIVF, vectors: Float32) -> Int64:
+    """Return the list of each vector Float32[N, dimension], Int64[N]."""
+    lists: Int64 = index.quantizer.assign(vectors, 1).reshape(-1)
+    return lists
+
+
+def add_to_lists(index: faiss.IndexIVF, ids: Int64, vectors: Float32, lists: Int64) -> None:
+    """Add vectors Float32[N, dimension] as `ids` Int64[N] to these lists Int64[N]."""
+    if len(ids):
+        index.add_core(len(ids), *(faiss.swig_ptr(one) for one in (vectors, ids, lists)))
+
+
+def remove_from_lists(index: faiss.IndexIVF, ids: Sequence[int] | Int64) -> None:
+    """Remove the vectors of these ids, all of which are there."""
+    # The hash table of the lists accepts this selector only.
+    index.remove_ids(faiss.IDSelectorArray(np.array(ids, dtype=np.int64)))
+
+
+def search_nearest_lists(
+    index: faiss.IndexIVF,
+    queries: Float32,
+    k: int,
+    nprobe: int,
+    selector: faiss.IDSelector | None = None,
+) -> SearchResult:
+    """Search the `nprobe` nearest lists of each query Float32[Q, dimension], and the pending ones.
+
+    Args:
+        index: to search.
+        queries: unit vectors.
+        k: how many to find for each.
+        nprobe: how many lists, all at most.
+        selector: find no other vectors.
+    """
+    _, lists = index.quantizer.search(queries, nprobe)
+    pending = pending_list(index)
+    if pending is not None and index.invlists.list_size(pending):
+        last = np.full((len(queries), 1), pending, dtype=np.int64)
+        lists = np.concatenate([lists, last], axis=1)
+    return search_lists(index, queries, k, lists, selector)
+
+
+def search_lists(
+    index: faiss.IndexIVF,
+    queries: Float32,
+    k: int,
+    lists: Int64,
+    selector: faiss.IDSelector | None = None,
+) -> SearchResult:
+    """Search these lists Int64[Q, P] of each query Float32[Q, dimension] for the k best."""
+    scores = np.empty((len(queries), k), dtype=np.float32)
+    ids = np.empty((len(queries), k), dtype=np.int64)
+    centroid_scores = np.zeros(lists.shape, dtype=np.float32)  # needed for residuals only
+    given, *arrays = (faiss.swig_ptr(one) for one in (queries, lists, centroid_scores, scores, ids))
+    # Parameters of this call: nprobe set on the index would be shared by all threads.
+    parameters = faiss.SearchParametersIVF(nprobe=lists.shape[1], sel=selector)
+    index.search_preassigned_c(len(queries), given, k, *arrays, False, parameters)
+    scores[ids == NO_VECTOR] = -np.inf
+    return SearchResult(ids, scores)
+
+
+def selector_of(among: IdSet) -> faiss.IDSelector:
+    """Return what FAISS asks of each vector that it meets in a list."""
+    end = among.end if among.inverted else int(among.ids.max(initial=-1)) + 1
+    if end <= BITMAP_UP_TO:
+        bits: Bool = np.full(end, among.inverted)
+        bits[among.ids] = not among.inverted
+        return faiss.IDSelectorBitmap(np.packbits(bits, bitorder="little"))
+    listed = faiss.IDSelectorBatch(among.ids)
+    if not among.inverted:
+        return listed
+    return faiss.IDSelectorAnd(faiss.IDSelectorRange(0, among.end), faiss.IDSelectorNot(listed))
+
+
+@contextmanager
+def openmp_threads_for(added: int) -> Iterator[None]:
+    """Let FAISS use all cores inside the block if so many vectors are added, otherwise one."""
+    # OpenMP keeps this number for each calling thread, so callers do not disturb each other.
+    before = faiss.omp_get_max_threads()
+    if added < PARALLEL_FROM:
+        faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
