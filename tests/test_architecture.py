@@ -65,10 +65,10 @@ ORDER: Mapping[str, Sequence[str]] = {
         "fitting",
     ),
     "training": (
-        "batch errors progress sources",
+        "batch errors progress recipe_tables sources",
         "datasets losses recipe",
         "objectives run_files",
-        "optimiser pretraining",
+        "distillation optimiser pretraining",
         "data loop",
         "collate rerank_objective term_channel",
         "trained_checkpoint",
@@ -198,10 +198,12 @@ FACES: Mapping[str, str] = {
         "batch_specs corpus files labelled_pairs pair_files recipe_fit rerank_corpus rerank_pairs "
         "samplers sampling sections splits"
     ),
+    "training.distillation": "block_vectors layers",
     "training.datasets": "convert",
     "training.datasets.text_pairs": "alignment news",
     "training.jobs": "fit_search output train_encoder train_reranker",
     "training.pretraining": "recipes reordering",
+    "training.recipe_tables": "objectives settings",
     "training.sources": "corpus_folder feedback_corpus make_corpus selection",
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from encoder.alignment.checkpoint_space import open_space
 from encoder.arrays import Float32
 from encoder.block_archive import BlockArchive
 from encoder.checkpoint import Checkpoint
@@ -23,6 +24,7 @@ from training.data.batch_specs import (
     SimilarityBatch,
 )
 from training.data.recipe_fit import check_objective
+from training.distillation.block_vectors import AlignmentProjection, block_vectors_task
 from training.errors import TrainingRecipeError
 from training.losses import BlockHead, JointHead, WordHead
 from training.objectives import (
@@ -43,7 +45,12 @@ from training.objectives import (
     supervised_contrastive_task,
 )
 from training.pretraining.reordering import OrderHead, reorder_task
-from training.recipe import ALIGNMENT, JointRecipe, ObjectiveRecipe
+from training.recipe_tables.objectives import (
+    ALIGNMENT,
+    DISTIL_BLOCKS,
+    JointRecipe,
+    ObjectiveRecipe,
+)
 
 _DOCUMENTS_A_PASS = 64
 _RECURRENT_DOCUMENTS_A_PASS = 8  # whose segments are long, and padded to one length
@@ -122,7 +129,7 @@ def new_objective(
     """
     check_objective(recipe, config)
     torch.manual_seed(seed)
-    head = _head(recipe, config)
+    head = _head(recipe, config, reader.checkpoint)
 
     def sample_task(generator: torch.Generator) -> VectorTask | ModelTask[EncoderModel]:
         seed = int(torch.randint(2**62, (), generator=generator))
@@ -237,7 +244,7 @@ class _Making:
         return self.reader.batch([part for some in parts for part in some], self.generator)
 
 
-def _head(recipe: ObjectiveRecipe, config: EncoderConfig) -> nn.Module:
+def _head(recipe: ObjectiveRecipe, config: EncoderConfig, start: Checkpoint) -> nn.Module:
     if recipe.kind == "wp":
         return WordHead(config)
     if recipe.kind == "sp":
@@ -246,6 +253,8 @@ def _head(recipe: ObjectiveRecipe, config: EncoderConfig) -> nn.Module:
         return JointHead(config)
     if recipe.kind == "reorder":
         return OrderHead(config, recipe.parameters["chunks"])
+    if recipe.kind == DISTIL_BLOCKS:
+        return AlignmentProjection(open_space(start))
     if recipe.kind == "pairs":
         return nn.Module()
     return Temperature(recipe.parameters["temperature"])
@@ -296,6 +305,8 @@ def _pretraining_task(
     recipe: ObjectiveRecipe, spec: DocumentsBatch, making: _Making
 ) -> ModelTask[EncoderModel]:
     batch, head = making.batch(spec.documents), making.head
+    if isinstance(head, AlignmentProjection):
+        return block_vectors_task(batch, head)
     if isinstance(head, BlockHead):
         return masked_blocks_task(batch, recipe.parameters["masked_blocks"], head, making.generator)
     if isinstance(recipe, JointRecipe) and isinstance(head, JointHead):

@@ -30,7 +30,7 @@ from training.losses import (
     supervised_contrastive,
     word_loss,
 )
-from training.recipe import JointRecipe
+from training.recipe_tables.objectives import JointRecipe
 
 _BECOMES_MASK = 0.8
 _BECOMES_RANDOM = 0.1

@@ -10,7 +10,7 @@ from torch import nn
 from encoder.models.architecture import TrainableModel
 from training.errors import TrainingRecipeError
 from training.objectives import Objective
-from training.recipe import OptimiserRecipe, SentenceLevelRecipe
+from training.recipe_tables.settings import OptimiserRecipe, SentenceLevelRecipe
 
 _TERM_CHANNEL = "encoder.document_encoder.term"
 

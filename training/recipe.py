@@ -1,310 +1,23 @@
 """A training recipe: all that decides a run, except for its data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    model_validator,
-)
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from encoder.export.recipe_file import RecipeTable, parse_recipe, read_recipe_file
 from training.errors import TrainingRecipeError
+from training.recipe_tables.objectives import (
+    ALIGNMENT,
+    CLASSES,
+    DISTIL_BLOCKS,
+    AnyObjective,
+    Share,
+)
+from training.recipe_tables.settings import OptimiserRecipe, SentenceLevelRecipe, TermRecipe
 
 RECIPES = Path(__file__).parent / "recipes"  # those that ship
-
-ALIGNMENT = "alignment"  # of blocks, as the similarity of two documents
-CLASSES = "classes"  # of documents, as their labels
-
-Share = Annotated[float, Field(ge=0, lt=1)]
-PositiveShare = Annotated[float, Field(gt=0, lt=1)]
-Temperature = PositiveFloat | Literal["learned"]
-
-
-class ObjectiveRecipe(RecipeTable):
-    """One `[[objective]]` table; a subclass for each kind adds its parameters.
-
-    Attributes:
-        kind: what is learned from.
-        name: in curves and messages; the kind where the table gives none.
-        weight: of its loss in the sum.
-    """
-
-    kind: str
-    name: str = ""
-    weight: NonNegativeFloat = 1.0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_by_kind(cls, table: Any) -> Any:
-        return {"name": table.get("kind"), **table} if isinstance(table, dict) else table
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The parameters of its kind."""
-        return self.model_dump(exclude={"kind", "name", "weight"})
-
-
-class PairsRecipe(ObjectiveRecipe):
-    """Labelled pairs.
-
-    Attributes:
-        loss: "cross_entropy" (SMITH, section 4.3), or "cosine" (CoLDE's ablation 4.5.3).
-        amplifier: of the cosine, with "cross_entropy".
-    """
-
-    kind: Literal["pairs"] = "pairs"
-    loss: Literal["cross_entropy", "cosine"] = "cross_entropy"
-    amplifier: PositiveFloat = 6.0
-
-    @model_validator(mode="after")
-    def _check_amplifier(self) -> "PairsRecipe":
-        if "amplifier" in self.model_fields_set and self.loss == "cosine":
-            raise ValueError('amplifier goes with loss = "cross_entropy", and only then')
-        return self
-
-
-class ContrastiveRecipe(ObjectiveRecipe):
-    """Linked documents, or halves of a document.
-
-    Attributes:
-        temperature: of the similarities.
-        hard_negatives: lexical neighbours of each query that are candidates, too.
-        similarity: of two documents: the cosine of their vectors, or the alignment of their blocks,
-            which trains the sentence level alone.
-        lexical_weight: of the lexical similarity in half of the loss, with "alignment".
-    """
-
-    kind: Literal["links", "halves"]
-    temperature: Temperature = 0.05
-    hard_negatives: NonNegativeInt = 0
-    similarity: Literal["vector", "alignment"] = "vector"
-    lexical_weight: Share = 0.0
-
-    @model_validator(mode="after")
-    def _check_similarity(self) -> "ContrastiveRecipe":
-        if self.lexical_weight and self.similarity != ALIGNMENT:
-            raise ValueError('lexical_weight goes with similarity = "alignment", and only then')
-        return self
-
-
-class DropRecipe(ObjectiveRecipe):
-    """Two views of a document, each without a share of its blocks."""
-
-    kind: Literal["drop"] = "drop"
-    temperature: Temperature = 0.05
-    hard_negatives: NonNegativeInt = 0
-    share: PositiveShare = 0.5
-
-
-class SupervisedContrastiveRecipe(ObjectiveRecipe):
-    """Sections of documents that belong together, by links, by labelled pairs or by their class.
-
-    Attributes:
-        temperature: of the similarities.
-        parts: sections of a document.
-        groups: what gives two documents one label.
-        documents_per_class: with "classes", how many documents of a class a batch takes at a time.
-    """
-
-    kind: Literal["supcon"] = "supcon"
-    temperature: Temperature = 0.1
-    parts: PositiveInt = 2
-    groups: Literal["links", "pairs", "classes"] = "links"
-    documents_per_class: Annotated[int, Field(ge=2)] = 4
-
-    @model_validator(mode="after")
-    def _check_groups(self) -> "SupervisedContrastiveRecipe":
-        if "documents_per_class" in self.model_fields_set and self.groups != CLASSES:
-            raise ValueError('documents_per_class goes with groups = "classes", and only then')
-        return self
-
-
-class SectionsRecipe(ObjectiveRecipe):
-    """Sections of one document, each of which needs another."""
-
-    kind: Literal["sections"] = "sections"
-    temperature: Temperature = 0.1
-    parts: Annotated[int, Field(ge=2)] = 2
-
-
-class DistillationRecipe(ObjectiveRecipe):
-    """The similarities of a teacher."""
-
-    kind: Literal["distil"] = "distil"
-    teacher: Literal["lexical"] = "lexical"
-    teacher_temperature: PositiveFloat = 0.05
-    temperature: Temperature = 0.05
-
-
-class MaskedWordsRecipe(ObjectiveRecipe):
-    """Words of a block."""
-
-    kind: Literal["wp"] = "wp"
-    share: PositiveShare = 0.15
-
-
-class MaskedBlocksRecipe(ObjectiveRecipe):
-    """Sentence blocks of a document."""
-
-    kind: Literal["sp"] = "sp"
-    masked_blocks: PositiveInt = 2
-
-
-class JointRecipe(ObjectiveRecipe):
-    """Words of blocks and whole blocks of the same documents (SMITH, equation 7)."""
-
-    kind: Literal["wp+sp"] = "wp+sp"
-    share: PositiveShare = 0.15
-    masked_blocks: PositiveInt = 2
-
-
-class ReorderRecipe(ObjectiveRecipe):
-    """The order of the chunks of a document, and words of all of its segments.
-
-    Attributes:
-        chunks: of a document, at most (m); there are 1! + ... + m! classes.
-        share: of the words that are predicted; 0 for none.
-    """
-
-    kind: Literal["reorder"] = "reorder"
-    chunks: Annotated[int, Field(ge=2, le=6)] = 3
-    share: Share = 0.15
-
-
-class RerankRecipe(ObjectiveRecipe):
-    """Pairs of documents that a reranker reads together.
-
-    Attributes:
-        positives: share of matches among the pairs of a batch.
-        candidates: of a query, from which the other pairs are sampled.
-        random: share of random documents among the other pairs.
-        tokens: of a pair, at most.
-        pairs: "given" trains on the labelled pairs alone, and samples no other ones.
-    """
-
-    kind: Literal["rerank"] = "rerank"
-    pairs: Literal["sampled", "given"] = "sampled"
-    positives: PositiveShare = 0.5
-    candidates: PositiveInt = 30
-    random: Share = 0.5
-    tokens: PositiveInt = 256
-
-
-AnyObjective = Annotated[
-    PairsRecipe
-    | ContrastiveRecipe
-    | DropRecipe
-    | SupervisedContrastiveRecipe
-    | SectionsRecipe
-    | DistillationRecipe
-    | MaskedWordsRecipe
-    | MaskedBlocksRecipe
-    | JointRecipe
-    | ReorderRecipe
-    | RerankRecipe,
-    Field(discriminator="kind"),
-]
-
-
-class OptimiserRecipe(RecipeTable):
-    """The `[optimiser]` table: AdamW.
-
-    Attributes:
-        document_rate: learning rate of the document level and of the heads.
-        sentence_rate: learning rate of the sentence level where it is trained.
-        term_rate: learning rate of the term channel.
-        warm_up: steps in which the rates rise from 0.
-        decay: how they fall to 0 until the last step.
-        weight_decay: of the matrices of linear layers; nothing else decays. 0 is Adam.
-        betas: of the running means of the gradient and of its square.
-        epsilon: added to the root of the latter.
-        gradient_clip: largest norm of the gradient.
-    """
-
-    document_rate: NonNegativeFloat = 1e-3
-    sentence_rate: NonNegativeFloat = 2e-5
-    term_rate: NonNegativeFloat = 1e-3
-    warm_up: NonNegativeInt = 0
-    decay: Literal["linear", "cosine"] = "linear"
-    weight_decay: NonNegativeFloat = 0.01
-    betas: Annotated[tuple[Share, Share], Field(strict=False)] = (0.9, 0.999)
-    epsilon: PositiveFloat = 1e-8
-    gradient_clip: PositiveFloat = 1.0
-
-
-class SentenceLevelRecipe(RecipeTable):
-    """The `[sentence_level]` table.
-
-    Attributes:
-        trained: "frozen"; "last": the last layers; "all": token embedding and all layers.
-        layers: how many with "last"; not given otherwise.
-        blocks: random blocks of a document that a step computes from tokens; not given with
-            "frozen".
-    """
-
-    trained: Literal["frozen", "last", "all"] = "frozen"
-    layers: PositiveInt = Field(default=0)
-    blocks: PositiveInt = Field(default=0)
-
-    @model_validator(mode="after")
-    def _check_layers(self) -> "SentenceLevelRecipe":
-        if (self.trained == "last") != (self.layers > 0):
-            raise ValueError('layers goes with trained = "last", and only then')
-        return self
-
-
-class TermRecipe(RecipeTable):
-    """The `[terms]` table: the term channel of a model that starts without one.
-
-    Attributes:
-        dimension: dimensions of the document vector that it gets, beside those of the blocks;
-            0 for no channel.
-        residual_dimension: how many of them begin as a mix of the residual.
-        buckets: rows of the table that words of several WordPieces share.
-        span: dimensions of latent semantic analysis that training chooses from.
-        residual: random projections of what lies outside the span, likewise.
-        power: of the singular values by which the dimensions of the span are divided.
-        documents: that the span is fitted on, at most.
-        balance: the initial weight of the blocks beside the terms.
-        hashed_dimension: dimensions of hashed words beside these, not learned; 0 for none.
-        hashed_balance: the weight of the hashed words beside the terms; not trained.
-    """
-
-    dimension: NonNegativeInt = 0
-    residual_dimension: NonNegativeInt = 0
-    buckets: NonNegativeInt = 16_384
-    span: PositiveInt = 512
-    residual: NonNegativeInt = 512
-    power: NonNegativeFloat = 0.25
-    documents: PositiveInt = 6_000
-    balance: PositiveFloat = 0.6
-    hashed_dimension: NonNegativeInt = 0
-    hashed_balance: PositiveFloat = 1.0
-
-    @model_validator(mode="after")
-    def _check_dimensions(self) -> "TermRecipe":
-        """Check that every dimension has something to begin as."""
-        if not self.dimension:
-            if self.hashed_dimension:
-                raise ValueError("hashed_dimension takes a dimension, which is 0")
-            return self
-        if self.residual_dimension > self.dimension:
-            raise ValueError("residual_dimension is part of dimension, and must not be above it")
-        mixed = max(self.residual_dimension, self.dimension - self.span)
-        if mixed > self.residual:
-            raise ValueError(
-                f"{mixed} of {self.dimension} dimensions begin as a mix of the residual, "
-                f"which has {self.residual}: raise residual or span"
-            )
-        if self.documents <= self.span:
-            raise ValueError("documents must be above span, which is fitted on them")
-        return self
 
 
 class TrainingRecipe(RecipeTable):
@@ -360,20 +73,37 @@ class TrainingRecipe(RecipeTable):
             if len(self.objectives) > 1:
                 raise ValueError('objective "rerank" trains another model than the others do')
             return self  # a reranker reads whole texts, not blocks
-        frozen = self.sentence_level.trained == "frozen"
-        if frozen != (self.sentence_level.blocks == 0):
+        self._check_sentence_level(kinds)
+        return self
+
+    def _check_sentence_level(self, kinds: Set[str]) -> None:
+        level = self.sentence_level
+        frozen = level.trained == "frozen"
+        if frozen != (level.blocks == 0):
             raise ValueError("sentence_level.blocks goes with a trained sentence level alone")
-        for kind in ("wp", "wp+sp", "reorder"):
+        for kind in ("wp", "wp+sp", "reorder", DISTIL_BLOCKS):
             if kind in kinds and frozen:
                 raise ValueError(f'objective "{kind}" trains the sentence level, which is frozen')
         if self.aligns and frozen:
             raise ValueError('similarity = "alignment" trains the sentence level, which is frozen')
-        return self
+        if self.distils and len(kinds) > 1:
+            raise ValueError(
+                f'objective "{DISTIL_BLOCKS}" learns the vectors that the others would change'
+            )
+        if level.kept_layers and not self.distils:
+            raise ValueError(
+                f'sentence_level.kept_layers goes with the objective "{DISTIL_BLOCKS}" alone'
+            )
 
     @property
     def learns_from_classes(self) -> bool:
         """Whether an objective takes the class of a document as its label."""
         return any(one.parameters.get("groups") == CLASSES for one in self.objectives)
+
+    @property
+    def distils(self) -> bool:
+        """Whether it learns the block vectors of its start."""
+        return any(one.kind == DISTIL_BLOCKS for one in self.objectives)
 
     @property
     def aligns(self) -> bool:

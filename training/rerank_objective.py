@@ -14,7 +14,7 @@ from encoder.reranker.pair_tokenizer import SPECIAL_TOKENS, PairTokens, collate_
 from training.data.labelled_pairs import LabelledPairDataset
 from training.errors import TrainingRecipeError
 from training.objectives import ModelTask, Objective
-from training.recipe import RerankRecipe
+from training.recipe_tables.objectives import RerankRecipe
 
 _PAIRS_A_PASS = 32
 

@@ -7,13 +7,14 @@ residual. A linear layer over both is then trained (`term_projection`), and fina
 table of few dimensions (`fold_projection`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from encoder.arrays import Float16, Float32, Int64
 from encoder.atomic_files import replace_durably
@@ -42,8 +43,10 @@ from encoder.terms.term_table import (
 )
 from encoder.tokenizer import open_tokenizer
 from training.data.batch_specs import DocumentSlice
+from training.distillation.layers import config_with_layers, weights_of_layers
 from training.errors import TrainingRecipeError
-from training.recipe import TermRecipe, TrainingRecipe
+from training.recipe import TrainingRecipe
+from training.recipe_tables.settings import TermRecipe
 
 
 class TermReader:
@@ -143,13 +146,19 @@ def _read_or_fit_hashed_terms(
 def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> EncoderModel:
     """Load the model of the start, with a new term channel if there is one.
 
+    Of the sentence level it has the layers that the recipe keeps.
+
     Raises:
         CheckpointError: the start has no weights, or they do not fit its configuration.
-        TrainingRecipeError: the recipe gives a term channel to an architecture that takes none.
+        TrainingRecipeError: the recipe gives a term channel to an architecture that takes none,
+            or keeps layers that there are not.
     """
     model = load_model(start)
     terms = recipe.terms
     config = replace(model.config, dropout=recipe.dropout)
+    weights: Mapping[str, Tensor] = model.state_dict()
+    if layers := recipe.sentence_level.kept_layers:
+        config, weights = config_with_layers(config, layers), weights_of_layers(weights, layers)
     new = not _same(open_term_channel(start), channel)
     if new:
         config = _with_channel(start, config, terms, channel.table.width)
@@ -157,7 +166,7 @@ def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) 
     grown = ENCODERS[start.architecture].model(config)
     kept = {
         name: tensor
-        for name, tensor in model.state_dict().items()
+        for name, tensor in weights.items()
         if not new or name.removeprefix("document_encoder.") not in _OF_CHANNEL
     }
     grown.load_state_dict(kept, strict=not new)

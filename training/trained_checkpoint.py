@@ -57,6 +57,8 @@ def write_trained(
         }
         if channel.hashed.dimension:
             write_hashed_terms(directory / HASHED_TERMS, channel.hashed)
+    if "sentence_layers" in config["model"]:
+        config["model"]["sentence_layers"] = len(model.token_encoder.layers)
     save_weights(model, directory)
     write_config(directory, config | {"name": name})
     write_manifest(directory)

@@ -34,7 +34,7 @@ from training.objectives import (
     masked_words_task,
     step_generator,
 )
-from training.recipe import JointRecipe
+from training.recipe_tables.objectives import JointRecipe
 
 VOCABULARY = Vocabulary(size=50, mask_token=3, special_tokens=(0, 1, 2, 3))
 

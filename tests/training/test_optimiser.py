@@ -14,7 +14,7 @@ from training.optimiser import (
     set_rates,
     trained_parameters,
 )
-from training.recipe import OptimiserRecipe, SentenceLevelRecipe
+from training.recipe_tables.settings import OptimiserRecipe, SentenceLevelRecipe
 
 
 @pytest.mark.parametrize(

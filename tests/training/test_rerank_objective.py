@@ -13,7 +13,7 @@ from encoder.reranker.pair_tokenizer import join_pair
 from training.data.labelled_pairs import LabelledPair, LabelledPairDataset, make_pair_table
 from training.errors import TrainingRecipeError
 from training.objectives import ModelTask, step_generator
-from training.recipe import RerankRecipe
+from training.recipe_tables.objectives import RerankRecipe
 from training.rerank_objective import rerank_objective
 
 BATCH = 64

@@ -20,7 +20,8 @@ from pydantic import (
 from encoder.export.recipe_file import RecipeTable, read_recipe_file
 from training.errors import TrainingRecipeError
 from training.pretraining.recipes import pretrains, reads_tokens_only
-from training.recipe import PositiveShare, TrainingRecipe, parse_training_recipe
+from training.recipe import TrainingRecipe, parse_training_recipe
+from training.recipe_tables.objectives import PositiveShare
 
 DEFAULT_PLAN = Path(__file__).parent / "plans" / "encoders.toml"
 ENCODER_RECIPES = Path(__file__).parents[2] / "encoder" / "recipes"

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from training.errors import TrainingRecipeError
-from training.recipe import ObjectiveRecipe, TrainingRecipe
+from training.recipe import TrainingRecipe
+from training.recipe_tables.objectives import DISTIL_BLOCKS, ObjectiveRecipe
 
 if TYPE_CHECKING:
     from encoder.models.architecture import EncoderConfig
@@ -43,6 +44,7 @@ def check_recurrence(recipe: TrainingRecipe, *, recurrent: bool) -> None:
         TrainingRecipeError: it is for the other kind; the message says what cannot be.
     """
     kinds = {objective.kind for objective in recipe.objectives}
+    of_blocks = kinds & {"sp", "wp+sp", DISTIL_BLOCKS}
     level = recipe.sentence_level
     reason = None
     if not recurrent:
@@ -58,9 +60,8 @@ def check_recurrence(recipe: TrainingRecipe, *, recurrent: bool) -> None:
             f"sentence_level.blocks is {level.blocks}, under the {recipe.max_blocks} of "
             "max_blocks: a recurrent encoder reads every block of a document"
         )
-    elif recipe.aligns or kinds & {"sp", "wp+sp"}:
-        kind = "wp+sp" if "wp+sp" in kinds else "sp"
-        what = 'similarity = "alignment"' if recipe.aligns else f'objective "{kind}"'
+    elif recipe.aligns or of_blocks:
+        what = 'similarity = "alignment"' if recipe.aligns else f'objective "{max(of_blocks)}"'
         reason = f"{what} takes vectors of lone blocks, which a recurrent encoder has not"
     elif recipe.terms.dimension:
         reason = "terms.dimension: a recurrent encoder has no term channel"

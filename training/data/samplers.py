@@ -30,9 +30,10 @@ from training.data.sections import (
     sample_sections,
 )
 from training.data.splits import TRAIN
+from training.recipe_tables.objectives import DISTIL_BLOCKS
 
 if TYPE_CHECKING:
-    from training.recipe import ObjectiveRecipe
+    from training.recipe_tables.objectives import ObjectiveRecipe
 
 Sampler = Callable[[np.random.Generator], BatchSpec]
 _OF_WORDS = frozenset({"links", "halves", "drop", "distil"})  # kinds that know lexical neighbours
@@ -107,6 +108,7 @@ def sampler_of(
         "drop": lambda random: sample_views(sources, size, hard, share, random),
         "distil": lambda random: sample_neighbours(sources, size, random),
         "wp": lambda random: sample_documents(sources, size, random),
+        DISTIL_BLOCKS: lambda random: sample_documents(sources, size, random),
         "reorder": lambda random: sample_documents(sources, size, random),
         "sp": lambda random: sample_documents(sources, size, random),
         "wp+sp": lambda random: sample_documents(sources, size, random),

@@ -11,7 +11,14 @@ import numpy as np
 from encoder.alignment.checkpoint_space import write_checkpoint_space
 from encoder.alignment.space import MIN_SAMPLE, at_equal_distances, fit_space, sample_blocks
 from encoder.arrays import Int64
-from encoder.checkpoint import Checkpoint, load_checkpoint
+from encoder.checkpoint import (
+    ALIGNMENT,
+    FUSION,
+    Checkpoint,
+    load_checkpoint,
+    read_verified,
+    write_manifest,
+)
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus
 from evaluation.fitting.fusion import (
@@ -75,7 +82,8 @@ def fit_search(
 
     A run that reads whole documents from their tokens stores no block vectors: some documents are
     encoded for the fit. Nothing is fitted after pretraining, nor if the sentence level was trained
-    on some blocks of each document: training of the document level follows.
+    on some blocks of each document: training of the document level follows. A distilled sentence
+    level has the vectors of its teacher, nearly, and takes over what was fitted to those.
 
     Args:
         checkpoint: that was trained.
@@ -94,6 +102,9 @@ def fit_search(
         OSError: a file cannot be written.
     """
     recipe, precision = read_recipe(job), job.precisions[0]
+    if recipe.distils:
+        keep_fitted(job.start, checkpoint)
+        return None
     if recipe.sentence_level.trained == "frozen":
         fit_trained_space(checkpoint, [_training_part(one) for one in data])
         trained = OnnxEncoder(load_checkpoint(checkpoint.directory), precision=precision)
@@ -109,6 +120,20 @@ def fit_search(
     fit_trained_space(checkpoint, [encode(part, trained) for part in parts if part.ids])
     trained = OnnxEncoder(load_checkpoint(checkpoint.directory), precision=precision)
     return fit_fusion(trained, start, data, progress, encode)
+
+
+def keep_fitted(start: Checkpoint, checkpoint: Checkpoint) -> None:
+    """Copy the alignment space and the fusion of the start into a checkpoint.
+
+    Raises:
+        CheckpointError: one of them was changed.
+        OSError: a file cannot be written.
+    """
+    for name in (ALIGNMENT, FUSION):
+        if name in start.files:
+            data = read_verified(start.directory, start.files, name)
+            (checkpoint.directory / name).write_bytes(data)
+    write_manifest(checkpoint.directory)
 
 
 def _training_part(one: TrainingCorpus, most: int | None = None) -> EncodedCorpus:

@@ -219,11 +219,12 @@ def _reader(
     from training.term_channel import TermReader
 
     archives = [one.encoded.archive for one in data]
+    reads_terms = channel.table.width and not recipe.distils  # which looks at no document vector
     return Reader(
         archives=archives,
         checkpoint=start,
         max_blocks=recipe.max_blocks,
-        read_terms=TermReader(archives, channel) if channel.table.width else None,
+        read_terms=TermReader(archives, channel) if reads_terms else None,
         trained_blocks=recipe.sentence_level.blocks,
     )
 

@@ -44,7 +44,7 @@ def train_reranker(
     from encoder.export.create import load_reranker_model
     from training.collate import training_device
     from training.loop import TrainingPlan, Validated, train
-    from training.recipe import RerankRecipe
+    from training.recipe_tables.objectives import RerankRecipe
     from training.rerank_objective import rerank_objective, score_pairs
 
     recipe = read_recipe(job)

@@ -25,7 +25,8 @@ from training.jobs.pretraining_loss import LOSS, held_out_batches, held_out_loss
 from training.jobs.train_encoder import read_tokens
 from training.losses import JointHead
 from training.objectives import Objective, step_generator
-from training.recipe import JointRecipe, parse_training_recipe
+from training.recipe import parse_training_recipe
+from training.recipe_tables.objectives import JointRecipe
 from training.run_files import read_curve
 from training.trained_checkpoint import read_vocabulary
 

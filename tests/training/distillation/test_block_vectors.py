@@ -1,0 +1,152 @@
+"""The loss of distilled block vectors, and the command from a checkpoint to a smaller one."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from encoder.alignment.space import AlignmentSpace
+from encoder.checkpoint import load_checkpoint
+from encoder.models.smith import Smith
+from encoder.onnx_encoder import OnnxEncoder
+from tests.tools.command import Run
+from tests.tools.corpora import write_topics
+from training.batch import DocumentArrays, collate
+from training.distillation.block_vectors import (
+    AlignmentProjection,
+    block_vector_losses,
+    block_vectors_task,
+)
+from training.jobs.pretraining_loss import LOSS
+
+RECIPE = """
+name = "small"
+steps = 12
+documents = 8
+max_blocks = 4
+dropout = 0.0
+validation_interval = 6
+checkpoint_interval = 6
+[optimiser]
+sentence_rate = 3e-3
+document_rate = 0.0
+term_rate = 0.0
+weight_decay = 0.0
+[sentence_level]
+trained = "all"
+blocks = 3
+kept_layers = [{kept}]
+[[objective]]
+kind = "{kind}"
+"""
+
+
+def space_of(width: int, dimension: int) -> AlignmentSpace:
+    random = np.random.default_rng(4)
+    return AlignmentSpace(
+        mean=random.normal(size=width).astype(np.float32),
+        projection=random.normal(size=(width, dimension)).astype(np.float32),
+        background=np.empty((0, dimension), np.int8),
+        background_scales=np.empty(0, np.float32),
+    )
+
+
+def test_the_loss_is_one_less_the_cosines_in_both_spaces() -> None:
+    torch.manual_seed(0)
+    space = space_of(16, 5)
+    student, teacher = F.normalize(torch.randn(2, 7, 16), dim=-1)
+    found = block_vector_losses(student, teacher, AlignmentProjection(space))
+    plain, aligned = [], []
+    for mine, theirs in zip(student.numpy(), teacher.numpy(), strict=True):
+        plain.append(1 - mine @ theirs)
+        one, other = ((row - space.mean) @ space.projection for row in (mine, theirs))
+        aligned.append(1 - one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+    assert found["vectors"].item() == pytest.approx(np.mean(plain), rel=1e-5)
+    assert found["aligned"].item() == pytest.approx(np.mean(aligned), rel=1e-5)
+    same = block_vector_losses(teacher, teacher, AlignmentProjection(space))
+    assert [loss.item() for loss in same.values()] == pytest.approx([0, 0], abs=1e-6)
+
+
+def test_blocks_are_compared_with_their_own_stored_vectors(
+    tiny_model: Callable[..., Smith],
+) -> None:
+    """A model is its own teacher: the loss is 0 where vectors stand where they belong."""
+    model = tiny_model().eval()
+    random = np.random.default_rng(1)
+    documents, stored = [], []
+    for blocks in (4, 2, 3):
+        tokens = [random.integers(5, 50, random.integers(3, 8)) for _ in range(blocks)]
+        with torch.no_grad():
+            vectors = [
+                model.block_encoder(torch.tensor(t[None]), torch.ones(1, len(t)))[0].numpy()
+                for t in tokens
+            ]
+        chosen = sorted(random.permutation(blocks)[:2].tolist())
+        stored.append(np.array(vectors))
+        read = [tokens[place] for place in chosen]
+        documents.append(DocumentArrays(stored[-1], None, chosen, read))
+    projection = AlignmentProjection(space_of(16, 5))
+    losses = block_vectors_task(collate(documents), projection).losses(model)
+    assert [loss.item() for loss in losses.values()] == pytest.approx([0, 0], abs=1e-5)
+    turned = [
+        DocumentArrays(vectors[::-1].copy(), None, one.places, one.tokens)
+        for vectors, one in zip(stored, documents, strict=True)
+    ]
+    losses = block_vectors_task(collate(turned), projection).losses(model)
+    assert losses["vectors"].item() > 0.1
+
+
+def test_nothing_to_read_is_refused() -> None:
+    document = DocumentArrays(np.ones((2, 16), np.float32))
+    with pytest.raises(ValueError, match="token"):
+        block_vectors_task(collate([document]), AlignmentProjection(space_of(16, 5)))
+
+
+def test_a_checkpoint_is_made_smaller_from_texts_alone(
+    longmatch: Run, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    start = load_checkpoint(tiny_checkpoint)
+    corpus = write_topics(tmp_path / "corpus.jsonl", 40)
+    recipe = tmp_path / "small.toml"
+    recipe.write_text(RECIPE.format(kept="0", kind="distil-blocks"))
+    out = tmp_path / "out"
+    command = ("train", recipe, "--corpus", corpus, "-o", out, "--checkpoint", tiny_checkpoint)
+    answer = longmatch(*command, "--precision", "fp32")
+    assert answer.status == 0, answer.err
+    report = json.loads((out / "training" / "report.json").read_text())
+    assert report["figure"] == LOSS
+    assert report["best"] < 0.8 * report["before"]
+    made = load_checkpoint(out)
+    assert (start.model["sentence_layers"], made.model["sentence_layers"]) == (2, 1)
+    assert made.fingerprint != start.fingerprint
+    for name in ("terms.npz", "alignment.npz", "fusion.json"):
+        assert (name in made.files) == (name in start.files), name
+    blocks = [[7, 8, 9, 10], [20, 21, 22]]
+    one, other = (
+        OnnxEncoder(each, precision="fp32").encode_blocks(blocks) for each in (start, made)
+    )
+    assert (one * other).sum(1).min() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("kept", "kind", "message"),
+    [
+        ("0, 2", "distil-blocks", "kept_layers: 2 is no layer of the 2"),
+        ("1, 0", "distil-blocks", "kept_layers must ascend"),
+        ("0", "wp", 'kept_layers goes with the objective "distil-blocks" alone'),
+    ],
+)
+def test_layers_that_cannot_be_kept_are_refused_before_the_work(
+    longmatch: Run, tmp_path: Path, kept: str, kind: str, message: str
+) -> None:
+    corpus = write_topics(tmp_path / "corpus.jsonl", 40)
+    recipe = tmp_path / "small.toml"
+    recipe.write_text(RECIPE.format(kept=kept, kind=kind))
+    answer = longmatch("train", recipe, "--corpus", corpus, "-o", tmp_path / "out")
+    assert answer.status == 2
+    assert message in answer.err
+    assert not (tmp_path / "out.work").exists()

@@ -1,0 +1,46 @@
+"""The layers that a distilled sentence level is made of."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from encoder.models.baselines.arc_i import ArcIConfig
+from encoder.models.smith import Smith
+from training.distillation.layers import config_with_layers, weights_of_layers
+from training.errors import TrainingRecipeError
+
+
+def test_kept_layers_follow_one_another(tiny_model: Callable[..., Smith]) -> None:
+    torch.manual_seed(3)
+    start = Smith(replace(tiny_model().config, sentence_layers=4))
+    config = config_with_layers(start.config, (0, 3))
+    assert config == replace(start.config, sentence_layers=2)
+    student = Smith(config)
+    student.load_state_dict(weights_of_layers(start.state_dict(), (0, 3)))
+    for place, layer in enumerate((0, 3)):
+        given = start.block_encoder.layers[layer].state_dict()
+        kept = student.block_encoder.layers[place].state_dict()
+        assert all(tensor.equal(kept[name]) for name, tensor in given.items())
+    embeddings = start.block_encoder.token_embedding.weight
+    assert student.block_encoder.token_embedding.weight.equal(embeddings)
+    documents = student.document_encoder.state_dict()
+    assert all(t.equal(documents[n]) for n, t in start.document_encoder.state_dict().items())
+
+
+def test_all_layers_are_the_model_itself(tiny_model: Callable[..., Smith]) -> None:
+    start = tiny_model()
+    assert config_with_layers(start.config, (0, 1)) == start.config
+    weights = weights_of_layers(start.state_dict(), (0, 1))
+    assert weights.keys() == start.state_dict().keys()
+
+
+def test_a_layer_that_is_not_there_is_named(tiny_model: Callable[..., Smith]) -> None:
+    with pytest.raises(TrainingRecipeError, match=r"kept_layers: 2 is no layer of the 2"):
+        config_with_layers(tiny_model().config, (0, 2))
+
+
+def test_an_architecture_without_such_layers_is_refused() -> None:
+    with pytest.raises(TrainingRecipeError, match="has no Transformer layers"):
+        config_with_layers(ArcIConfig(), (0,))
