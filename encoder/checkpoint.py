@@ -28,7 +28,9 @@ from encoder.blocks import LongSentence
 from encoder.errors import CheckpointError
 
 FORMAT = 1
-DEFAULT_CHECKPOINT = Path(__file__).parent / "checkpoints" / "smith-minilm-l6"
+SHIPPED = Path(__file__).parent / "checkpoints"
+DEFAULT_CHECKPOINT = SHIPPED / "smith-minilm-l6"
+BY_NAME = {"best": DEFAULT_CHECKPOINT, "fast": SHIPPED / "smith-minilm-l2"}
 PRECISIONS = ("int8", "fp16", "fp32")
 BLOCK_GRAPH = "block_encoder.onnx"
 DOCUMENT_GRAPH = "document_encoder.onnx"
@@ -133,6 +135,23 @@ class Checkpoint:
         )
 
 
+def find_checkpoint(name: Path) -> Path:
+    """Return the directory of a checkpoint; a bare name is that of one that ships.
+
+    Args:
+        name: a directory; or "best", "fast", or the name of a folder of those that ship.
+    """
+    if name.exists() or len(name.parts) != 1:
+        return name
+    shipped = BY_NAME.get(str(name), SHIPPED / name)
+    return shipped if shipped.is_dir() else name
+
+
+def is_shipped(directory: Path) -> bool:
+    """Whether a checkpoint is one of those that ship, which every installation has."""
+    return directory.resolve().parent == SHIPPED.resolve()
+
+
 def load_checkpoint(directory: Path) -> Checkpoint:
     """Open a checkpoint directory and verify its configuration and tokenizer.
 
@@ -228,7 +247,7 @@ def read_weights(directory: Path) -> bytes:
     if not (directory / WEIGHTS).exists():
         raise CheckpointError(
             f"{directory} has no {WEIGHTS}: it can only be served, not trained or exported. Those "
-            "of the checkpoint that ships are in the repository and the Python package, not in "
+            "of the default checkpoint are in the repository and the Python package, not in "
             "the Docker image; `longmatch create-checkpoint` and `longmatch create-reranker` make "
             "checkpoints with weights"
         )

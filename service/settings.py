@@ -33,7 +33,9 @@ class Settings(VectorSettings, StoreSettings, AccessSettings, StandingSettings):
         description="The data directory: documents, vectors, index, snapshots. Created if missing.",
     )
     checkpoint: Path | None = Field(
-        default=None, description="The checkpoint directory; by default, the one that ships."
+        default=None,
+        description="The checkpoint directory, or the name of one that ships: best (the default) "
+        "or fast. Vectors of different checkpoints are never compared.",
     )
     precision: str | None = Field(
         default=None,

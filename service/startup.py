@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, find_checkpoint, load_checkpoint
 from encoder.onnx_encoder import GoldenRun, OnnxEncoder, usable_cores
 from encoder.selection.block_selection import open_document_tokenizer
 from service.collections.changes import close_collections, open_collections, stop_collections
@@ -39,7 +39,7 @@ def open_engine(settings: Settings) -> Engine:
         EncoderError: the checkpoint, the execution provider or the golden batch fails.
         IndexingError: the data directory is in use, damaged or of another checkpoint.
     """
-    checkpoint = load_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT)
+    checkpoint = load_checkpoint(find_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT))
     _check_queue(settings, checkpoint)
     encoder, golden = _warm_encoder(settings, checkpoint)
     metrics = create_metrics()

@@ -123,7 +123,7 @@ def _openings(cores: int) -> dict[str, Opening]:
 
     def on_ray(actors: int) -> Opening:
         order = EncoderOrder(
-            None, checkpoint.fingerprint, checkpoint.reading_share, None, None, threads=1
+            Path("best"), checkpoint.fingerprint, checkpoint.reading_share, None, None, threads=1
         )
         options = ClusterOptions(actors=actors, threads=max(1, cores // actors))
         return lambda: open_encoder_pool(order, None, options)

@@ -42,6 +42,7 @@ from benchmarks.common import (
     split_evenly,
     write_record,
 )
+from benchmarks.speed.block_variants import open_variants
 from benchmarks.speed.peers.process import open_peer
 from benchmarks.speed.timed_encoder import TimedEncoder, open_longmatch
 from encoder.arrays import Float32
@@ -100,6 +101,10 @@ def main(
         list[float] | None,
         typer.Option(help="Share of the blocks that Longmatch encodes; may be repeated; 1."),
     ] = None,
+    variants: Annotated[
+        Path | None,
+        typer.Option(help="A checkpoint with fp32 and int8 graphs, to run by other engines, too."),
+    ] = None,
     sentence_transformers: Annotated[
         Path | None, typer.Option(help="Folder of a model to compare with.")
     ] = None,
@@ -123,6 +128,9 @@ def main(
     warm_up = texts[:WARM_UP_DOCUMENTS]
     with ExitStack() as opened:
         models_in = work or Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        if variants:
+            opened_variants = open_variants(load_checkpoint(variants), threads, texts, models_in)
+            own += [warmed(one, warm_up) for one in opened_variants]
         others = open_sentence_transformers(sentence_transformers, threads, warm_up, models_in)
         models = {"fastembed": models_in, "infinity": sentence_transformers}
         peers, peer_versions = open_peers(peer or [], models, threads, warm_up, opened)
@@ -144,6 +152,7 @@ def main(
         "reference": reference,
     }
     name = "encoder-quality" if qrels else "encoder-shares" if reading_share else "encoder"
+    name = "encoder-variants" if variants else name
     record = make_record(name, source, settings, results)
     typer.echo(table(record))
     write_record(record)
@@ -205,6 +214,12 @@ def open_peers(
         encoder, versions[name] = opened.enter_context(peer)
         encoders.append(encoder)
     return encoders, versions
+
+
+def warmed(encoder: TimedEncoder, texts: Sequence[str]) -> TimedEncoder:
+    """Return an encoder after it has read something."""
+    encoder.encode(encoder.tokenise(texts))
+    return encoder
 
 
 def measure(

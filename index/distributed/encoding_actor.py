@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from encoder.adapter import Adapter
-from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
+from encoder.checkpoint import find_checkpoint, load_checkpoint
 from encoder.errors import CheckpointError, EncoderError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.selection.block_selection import open_document_tokenizer
@@ -30,7 +30,7 @@ class EncoderOrder:
     """Which encoder an actor is to open.
 
     Attributes:
-        checkpoint: its directory, the same on every machine; None for the one that ships.
+        checkpoint: its directory, the same on every machine, or the name of one that ships.
         fingerprint: that its document vectors must have.
         reading_share: of the sentence blocks, that are encoded.
         precision: of the graphs; None for the best one of the device.
@@ -38,7 +38,7 @@ class EncoderOrder:
         threads: of each encoder.
     """
 
-    checkpoint: Path | None
+    checkpoint: Path
     fingerprint: str
     reading_share: float
     precision: str | None
@@ -116,7 +116,7 @@ class EncodingActor:
         order = self._order
         adapter: Adapter | None = ray.get(self._adapter[0]) if self._adapter else None
         checkpoint = with_reading_share(
-            load_checkpoint(order.checkpoint or DEFAULT_CHECKPOINT), order.reading_share
+            load_checkpoint(find_checkpoint(order.checkpoint)), order.reading_share
         )
         encoder = OnnxEncoder(
             checkpoint,

@@ -18,6 +18,7 @@ from encoder.checkpoint import (
     DEFAULT_CHECKPOINT,
     PRECISIONS,
     Checkpoint,
+    find_checkpoint,
     load_checkpoint,
     read_weights,
 )
@@ -204,7 +205,7 @@ def open_checkpoint(
     """Open a checkpoint, which loads no graph, and check what is to be used of it.
 
     Args:
-        directory: the checkpoint; the one that ships when not given.
+        directory: the checkpoint, or the name of one that ships; the default when not given.
         precision: of the graphs, if chosen.
         providers: execution providers, if chosen.
         option: that names the directory.
@@ -212,7 +213,7 @@ def open_checkpoint(
     if directory is None:
         checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
     else:
-        checkpoint = read_option(option, load_checkpoint, directory)
+        checkpoint = read_option(option, _load_by_name, directory)
     if precision is not None and precision not in checkpoint.precisions:
         having = ", ".join(checkpoint.precisions) or "no graphs"
         raise OptionError(
@@ -223,6 +224,10 @@ def open_checkpoint(
     except ProviderError as error:
         raise OptionError("--provider", error) from error
     return checkpoint
+
+
+def _load_by_name(name: Path) -> Checkpoint:
+    return load_checkpoint(find_checkpoint(name))
 
 
 def open_reranker_checkpoint(name: Path, option: str = "--reranker") -> RerankerCheckpoint:

@@ -56,7 +56,8 @@ DataOption = Annotated[
 CheckpointOption = Annotated[
     Path | None,
     typer.Option(
-        envvar="LONGMATCH_CHECKPOINT", help="A checkpoint directory instead of the one that ships."
+        envvar="LONGMATCH_CHECKPOINT",
+        help="A checkpoint directory, or the name of one that ships: best (the default) or fast.",
     ),
 ]
 PrecisionOption = Annotated[

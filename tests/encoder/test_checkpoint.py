@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint, write_manifest
+from encoder.checkpoint import (
+    ALIGNMENT,
+    BY_NAME,
+    CALIBRATION,
+    DEFAULT_CHECKPOINT,
+    FUSION,
+    find_checkpoint,
+    is_shipped,
+    load_checkpoint,
+    write_manifest,
+)
 from encoder.errors import CheckpointError
 from encoder.onnx_encoder import OnnxEncoder
 
@@ -16,8 +26,9 @@ def copy(tiny_checkpoint: Path, tmp_path: Path) -> Path:
     return target
 
 
-def test_the_shipped_checkpoint_is_whole() -> None:
-    checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_checkpoint_that_ships_is_whole(name: str) -> None:
+    checkpoint = load_checkpoint(find_checkpoint(Path(name)))
     assert checkpoint.precisions == ("int8",)
     OnnxEncoder(checkpoint).warm_up()
 
@@ -106,3 +117,28 @@ def test_a_checkpoint_without_its_weights_keeps_its_fingerprint(copy: Path) -> N
     (copy / "weights.safetensors").unlink()
     write_manifest(copy)
     assert load_checkpoint(copy).fingerprint == before
+
+
+def test_a_bare_name_is_that_of_a_checkpoint_that_ships(
+    tiny_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_checkpoint(Path("best")) == DEFAULT_CHECKPOINT
+    assert find_checkpoint(Path(DEFAULT_CHECKPOINT.name)) == DEFAULT_CHECKPOINT
+    assert find_checkpoint(tiny_checkpoint) == tiny_checkpoint
+    for unknown in (Path("nothing-of-this-name"), Path("folder") / "best"):
+        assert find_checkpoint(unknown) == unknown
+    (tmp_path / "fast").mkdir()
+    monkeypatch.chdir(tmp_path)  # what a user has goes before what ships
+    assert find_checkpoint(Path("fast")) == Path("fast")
+    assert is_shipped(DEFAULT_CHECKPOINT)
+    assert not is_shipped(tiny_checkpoint)
+
+
+def test_checkpoints_that_ship_are_complete_and_their_vectors_apart() -> None:
+    shipped = {name: load_checkpoint(find_checkpoint(Path(name))) for name in BY_NAME}
+    assert len({one.fingerprint for one in shipped.values()}) == len(BY_NAME)
+    for one in shipped.values():
+        assert is_shipped(one.directory)
+        assert "int8" in one.precisions
+        assert {ALIGNMENT, CALIBRATION, FUSION} <= one.files.keys()
+        assert (one.directory / "MODEL_CARD.md").exists()

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from encoder.adapter import VectorSpace, vector_space
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint
+from encoder.checkpoint import Checkpoint, is_shipped
 from index.adapt import read_corpus_adapter
 from index.build import BatchEncoder, encode_here
 from index.distributed.cluster import ClusterOptions, check_cluster
@@ -156,9 +156,9 @@ def open_encoding(options: EncodingOptions, data: Path) -> Iterator[Encoding]:
     checkpoint = with_reading(open_encoding_checkpoint(options), data, options.reading_share)
     adapter = read_corpus_adapter(data, checkpoint)
     space = vector_space(checkpoint, adapter)
-    shipped = checkpoint.directory.resolve() == DEFAULT_CHECKPOINT.resolve()
+    directory = checkpoint.directory.resolve()
     order = EncoderOrder(
-        checkpoint=None if shipped else checkpoint.directory.absolute(),
+        checkpoint=Path(directory.name) if is_shipped(directory) else directory,
         fingerprint=space.fingerprint,
         reading_share=checkpoint.reading_share,
         precision=options.precision,
