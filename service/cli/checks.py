@@ -22,7 +22,7 @@ from encoder.checkpoint import (
     read_weights,
 )
 from encoder.errors import CheckpointError, ProviderError
-from encoder.onnx_session import usable_providers
+from encoder.device.providers import usable_providers
 from encoder.reranker.checkpoint import (
     RERANKER_PRECISIONS,
     RerankerCheckpoint,

@@ -79,19 +79,6 @@ def test_many_threads_get_their_own_answers(encoder: OnnxEncoder, checkpoint: Ch
     assert np.array_equal(np.stack(answers), np.concatenate([expected] * 3))
 
 
-def test_packing_never_passes_its_budget(checkpoint: Checkpoint) -> None:
-    encoder = OnnxEncoder(checkpoint)
-    encoder.batch_tokens = 128
-    blocks = [[7] * (1 + n % 14) for n in range(100)]
-    calls = list(encoder._calls(blocks))
-    assert sorted(row for rows in calls for row in rows) == list(range(100))
-    for rows in calls:
-        ids, mask = encoder._pad([blocks[row] for row in rows])
-        assert ids.size <= 128
-        assert ids.shape == mask.shape
-        assert ids.shape[0] & (ids.shape[0] - 1) == 0  # powers of two: few shapes
-
-
 def test_graphs_that_compute_something_else_are_refused_at_warm_up(
     checkpoint: Checkpoint, encoder: OnnxEncoder, tmp_path: Path
 ) -> None:
