@@ -107,7 +107,7 @@ ORDER: Mapping[str, Sequence[str]] = {
 FACES: Mapping[str, str] = {
     "encoder": (
         "adapter arrays atomic_files block_archive blocks calibration checkpoint errors golden "
-        "onnx_encoder onnx_session sentences tokenizer"
+        "onnx_encoder sentences tokenizer"
     ),
     "encoder.alignment": "checkpoint_space contributions scoring space",
     "encoder.comparison": "alignment compare result section_scores sections text words",
@@ -156,8 +156,10 @@ FACES: Mapping[str, str] = {
         "checksums damage document_store filter_sql filters listing metadata ports records rows "
         "schema statements"
     ),
-    "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
-    "index.vectors.faiss": "faiss_index",
+    "index.vectors": (
+        "backends bulk drift exact_index lists live_index recall snapshot vector_index"
+    ),
+    "index.vectors.faiss": "faiss_index gpu",
     "index.vectors.milvus": "connection engine word_collection word_follower word_index",
     "service.api": "app",
     "service.api.feedback": "routes",
@@ -178,7 +180,7 @@ FACES: Mapping[str, str] = {
     "service.cli.feedback": "judged replace tune",
     "service.cli.indexing": "place",
     "service.collections": "changes opening",
-    "service.configuration": "access names standing store vectors",
+    "service.configuration": "access device names standing store vectors",
     "service.feedback": "doctor store verdict",
     "service.files": "reading",
     "service.jobs": "doctor idempotency job runner uploads",

@@ -1,8 +1,8 @@
 """Packing: sentence blocks of many lengths become few large calls of a graph, of few shapes.
 
-A GPU is fast where a call has many tokens, and keeps memory for every shape that it has seen. Blocks
-are therefore sorted by length, padded to a multiple of `LENGTH_STEP` tokens, and a call is padded to
-a power of two of rows, of which the last ones are empty.
+A GPU is fast where a call has many tokens, and keeps memory for every shape that it has seen.
+Blocks are therefore sorted by length, padded to a multiple of `LENGTH_STEP` tokens, and a call is
+padded to a power of two of rows, of which the last ones are empty.
 """
 
 from collections.abc import Iterator, Sequence

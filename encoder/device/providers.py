@@ -1,6 +1,5 @@
 """Execution providers: which are there, and what each is told."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

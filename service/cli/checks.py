@@ -21,8 +21,8 @@ from encoder.checkpoint import (
     load_checkpoint,
     read_weights,
 )
-from encoder.errors import CheckpointError, ProviderError
 from encoder.device.providers import usable_providers
+from encoder.errors import CheckpointError, ProviderError
 from encoder.reranker.checkpoint import (
     RERANKER_PRECISIONS,
     RerankerCheckpoint,

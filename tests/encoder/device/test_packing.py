@@ -67,7 +67,8 @@ def test_a_block_over_the_budget_has_a_call_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "up", "down"), [(1, 1, 1), (2, 2, 2), (3, 4, 2), (1000, 1024, 512), (1025, 2048, 1024)]
+    ("number", "up", "down"),
+    [(1, 1, 1), (2, 2, 2), (3, 4, 2), (1000, 1024, 512), (1025, 2048, 1024)],
 )
 def test_powers_of_two(number: int, up: int, down: int) -> None:
     assert power_of_two_from(number) == up
