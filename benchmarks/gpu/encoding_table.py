@@ -93,9 +93,16 @@ def _parity(names: list[str], results: Mapping[str, Any]) -> str:
                 _percent(one["same_neighbours"]),
             ]
         )
-    columns = ["checkpoint", "documents", "largest difference, blocks", "documents "]
+    columns = ["checkpoint", "documents", "largest difference of block vectors"]
     return markdown_table(
-        [*columns, "least cosine", "same nearest document", "same 10 nearest"], rows
+        [
+            *columns,
+            "of document vectors",
+            "least cosine",
+            "same nearest document",
+            "same 10 nearest",
+        ],
+        rows,
     )
 
 

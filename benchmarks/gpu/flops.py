@@ -24,6 +24,7 @@ def document_flops(checkpoint: Checkpoint, lengths: Sequence[int]) -> int:
         raise ValueError(f"no count of operations for architecture {checkpoint.architecture}")
     model = checkpoint.model
     sentences = sum(_layers(model, model["sentence_layers"], length) for length in lengths)
+    sentences += 2 * len(lengths) * model["hidden_size"] ** 2  # of a block vector
     return sentences + _document_level(checkpoint, len(lengths))
 
 

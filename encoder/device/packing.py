@@ -60,6 +60,9 @@ class BlockPacking:
 
     def pad(self, blocks: Sequence[Sequence[int]]) -> tuple[Int64, Int64]:
         """Return token ids and mask, each Int64[rows, length]; at least one block is given."""
+        if len(blocks) == 1 and not self.batch_tokens:
+            ids = np.array([[self.start_token, *blocks[0], self.end_token]], dtype=np.int64)
+            return ids, np.ones_like(ids)
         lengths = np.fromiter(map(len, blocks), np.int64, len(blocks))
         length = self.padded_length(int(lengths.max()))
         rows = power_of_two_from(len(blocks)) if self.batch_tokens else len(blocks)
