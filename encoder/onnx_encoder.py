@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from encoder.adapter import Adapter, open_adaptation, vector_space
 from encoder.arrays import Float32
@@ -237,7 +239,7 @@ class OnnxEncoder:
 
         def combine(rows: Sequence[int]) -> None:
             packed, mask = pad_documents([block_vectors[row] for row in rows], most)
-            inputs = {"block_vectors": packed, "block_mask": mask}
+            inputs: dict[str, NDArray[Any]] = {"block_vectors": packed, "block_mask": mask}
             if len(term_features[rows[0]]):
                 inputs["term_features"] = pad_rows(np.array([term_features[row] for row in rows]))
             self._documents.run(inputs, vectors, rows)

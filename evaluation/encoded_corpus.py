@@ -22,12 +22,13 @@ from encoder.alignment.checkpoint_space import open_space
 from encoder.alignment.space import (
     MIN_DOCUMENTS,
     MIN_SAMPLE,
+    AlignedBlocks,
     AlignmentSpace,
     fit_space,
     join_aligned,
     sample_blocks,
 )
-from encoder.arrays import Int64
+from encoder.arrays import Float32, Int64
 from encoder.atomic_files import write_atomically
 from encoder.block_archive import (
     KEY,
@@ -311,7 +312,9 @@ def embed_encoded_corpus(
     """
     archive = encoded.archive
     limit = encoder.checkpoint.max_blocks
-    vectors, read, aligned = [], [], []
+    vectors: list[Float32] = []
+    read: list[int] = []
+    aligned: list[AlignedBlocks] = []
     rows = encoded.rows.tolist()
     selected = _select_blocks(encoded, encoder.checkpoint)
     space = space or _fit_space(encoded, encoder.checkpoint, selected)

@@ -51,7 +51,7 @@ class Settings(DeviceSettings, VectorSettings, StoreSettings, AccessSettings, St
     providers: Names = Field(
         default=(),
         description="ONNX Runtime execution providers in order of preference, separated by "
-        "commas; by default, CUDA if available, else CPU.",
+        "commas, of tensorrt, cuda and cpu; by default, CUDA if available, else CPU.",
     )
     reading_share: float | None = Field(
         default=None,
