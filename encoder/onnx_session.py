@@ -24,6 +24,7 @@ from encoder.device.providers import (
     engine_folder,
     engine_shapes,
     load_libraries,
+    messages_on_stderr,
     missing_providers,
     providers_for,
     usable_providers,
@@ -185,11 +186,12 @@ def _open_session(data: bytes, where: Path, providers: Sequence[Provider]) -> or
     options.enable_mem_pattern = False
     options.enable_cpu_mem_arena = False
     try:
-        return ort.InferenceSession(
-            data,
-            options,
-            providers=list(providers),
-            disabled_optimizers=_SLOW_ON_CPU if providers[0][0] == CPU else None,
-        )
+        with messages_on_stderr():
+            return ort.InferenceSession(
+                data,
+                options,
+                providers=list(providers),
+                disabled_optimizers=_SLOW_ON_CPU if providers[0][0] == CPU else None,
+            )
     except Exception as error:  # the library has no common base class of its own
         raise CheckpointError(f"{where} does not load: {error}") from error

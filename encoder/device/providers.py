@@ -1,6 +1,8 @@
 """Execution providers: which are there, and what each is told."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +80,15 @@ def device_of(provider: str) -> str:
 def load_libraries(provider: str) -> None:
     """Load the libraries of CUDA as pip installs them, where no loader looks."""
     if device_of(provider) == "cuda":
-        ort.preload_dlls()
+        with messages_on_stderr():
+            ort.preload_dlls()
+
+
+@contextmanager
+def messages_on_stderr() -> Iterator[None]:
+    """Keep ONNX Runtime from printing what it misses among the output of a command."""
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 def providers_for(

@@ -18,7 +18,10 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 
-WORTH_IT = 2**22  # inner products of a call: fewer take a CPU less than some 10 ms
+# What a call must have to be worth the copies: inner products, and vectors of either side, with each
+# of which a vector that was copied is compared.
+LEAST_PRODUCTS = 2**18
+LEAST_VECTORS = 128
 MOST_NEIGHBOURS = 2_048  # that FAISS finds on a GPU
 VECTOR_BYTES = 2**32  # of vectors that an exact search has on the GPU at a time
 QUERY_BYTES = 2**30  # of queries, with their results
@@ -154,4 +157,5 @@ def products(queries: Float32, vectors: Float32) -> Float32 | None:
 
 
 def _worth_it(queries: Float32, vectors: Float32) -> bool:
-    return len(queries) * len(vectors) >= WORTH_IT and gpu_is_used()
+    fewer, more = sorted((len(queries), len(vectors)))
+    return fewer >= LEAST_VECTORS and fewer * more >= LEAST_PRODUCTS and gpu_is_used()

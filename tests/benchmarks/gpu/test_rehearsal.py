@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,13 @@ def test_the_index_on_a_gpu_that_is_not_there_is_refused(tmp_path: Path) -> None
     done = CliRunner().invoke(app, ["--work", str(tmp_path)])
     assert done.exit_code == 2
     assert "no GPU" in done.output
+
+
+def test_encoding_takes_no_faiss() -> None:
+    """It is carried to machines without a network, and FAISS for a GPU is large."""
+    code = "import sys, benchmarks.gpu.encoding; print('faiss' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_both_have_a_table() -> None:
