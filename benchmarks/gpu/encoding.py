@@ -7,8 +7,8 @@ measures what is left within so many minutes, then stops with status 75 (EX_TEMP
 command goes on, on another machine too if the work folder is taken along. With `--device cpu` all
 of it runs on a CPU, on few documents, as a rehearsal: its record is not written.
 
-Documents are of full sentence blocks with random tokens, as many tokens as `--tokens`; time depends
-on the number of tokens alone. Those of "from text" are documents of a corpus, tokenising included.
+Documents are full sentence blocks of the tokens of a corpus, as many tokens as `--tokens`. Those of
+"from text" are its documents as they are, tokenising included.
 """
 
 import time
@@ -22,7 +22,6 @@ import numpy as np
 import typer
 
 from benchmarks.common import (
-    SEED,
     commit,
     corpus_name,
     make_record,
@@ -34,6 +33,7 @@ from benchmarks.gpu.encoding_table import BENCHMARK, table
 from benchmarks.gpu.flops import document_flops
 from benchmarks.gpu.hardware import describe_gpu, peak_flops
 from benchmarks.gpu.parts import Part, run_parts
+from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.device.bound_graph import BoundGraph
@@ -44,7 +44,6 @@ from encoder.onnx_session import open_graphs
 from encoder.selection.block_selection import open_document_tokenizer
 
 BATCH_TOKENS = [16_384, 65_536, 262_144, 524_288]
-_DISTINCT = 256  # documents; more are the same ones again
 _CALLS = 8  # of a round, at least
 _PARITY_NEIGHBOURS = 10
 
@@ -166,14 +165,20 @@ def full_documents(checkpoint: Checkpoint, plan: Plan, batch_tokens: int) -> lis
     """Return documents of full sentence blocks, enough for some calls of so many tokens."""
     blocks = min(plan.tokens // checkpoint.block_length, checkpoint.max_blocks)
     length = checkpoint.block_length - SPECIAL_TOKENS
-    chance = np.random.default_rng(SEED)
-    largest = checkpoint.model["vocabulary_size"]
+    tokenizer = open_document_tokenizer(checkpoint)
+    read = [token for text in plan.texts for block in tokenizer(text).blocks for token in block]
+    size = blocks * length
+    tokens = read * -(-size // len(read))  # a small corpus, again and again
+    receipt = Receipt(size, size, blocks, 0, size)
+    distinct = [
+        SentenceBlocks(
+            tuple(tokens[at : at + length] for at in range(start, start + size, length)),
+            ((0, 0),) * blocks,
+            receipt,
+        )
+        for start in range(0, len(tokens) - size + 1, size)
+    ]
     count = max(plan.documents, -(-_CALLS * batch_tokens // plan.tokens))
-    distinct = []
-    for _ in range(min(count, _DISTINCT)):
-        drawn = chance.integers(largest // 2, largest, (blocks, length)).tolist()
-        receipt = Receipt(blocks * length, blocks * length, blocks, 0, blocks * length)
-        distinct.append(SentenceBlocks(tuple(drawn), ((0, 0),) * blocks, receipt))
     return [distinct[number % len(distinct)] for number in range(count)]
 
 
@@ -287,13 +292,11 @@ def measure_parity(checkpoint: Checkpoint, plan: Plan, batch_tokens: int) -> dic
         "documents": len(documents),
         "precision": encoder.precision,
         "block_difference": float(np.abs(blocks[0] - blocks[1]).max()),
-        "block_cosine": float((blocks[0] * blocks[1]).sum(axis=1).min()),
+        "block_cosine": _least_cosine(*blocks),
         "document_difference": float(
             np.abs(found.document_vectors - expected.document_vectors).max()
         ),
-        "document_cosine": float(
-            (found.document_vectors * expected.document_vectors).sum(axis=1).min()
-        ),
+        "document_cosine": _least_cosine(found.document_vectors, expected.document_vectors),
         "same_nearest": float(np.mean([a[0] == b[0] for a, b in zip(*near, strict=True)])),
         "same_neighbours": float(np.mean(same)),
     }
@@ -313,7 +316,12 @@ class _Clock:
         self._last = now
 
 
-def _neighbours(vectors: np.ndarray, k: int) -> list[list[int]]:
+def _least_cosine(these: Float32, those: Float32) -> float:
+    norms = np.linalg.norm(these, axis=1) * np.linalg.norm(those, axis=1)
+    return float(((these * those).sum(axis=1) / norms).min())
+
+
+def _neighbours(vectors: Float32, k: int) -> list[list[int]]:
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -np.inf)
     nearest: list[list[int]] = np.argsort(-cosines, axis=1, kind="stable")[:, :k].tolist()

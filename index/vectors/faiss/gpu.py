@@ -18,8 +18,8 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 
-# What a call must have to be worth the copies: inner products, and vectors of either side, with each
-# of which a vector that was copied is compared.
+# What a call must have to be worth the copies: inner products, and vectors on either side, as each
+# vector that is copied is compared with all of the other side.
 LEAST_PRODUCTS = 2**18
 LEAST_VECTORS = 128
 MOST_NEIGHBOURS = 2_048  # that FAISS finds on a GPU
