@@ -33,7 +33,7 @@ SEED = 1
 _PAUSE_SECONDS = 0.3
 _PACKAGES = (
     "longmatch", "numpy", "onnxruntime", "onnxruntime-gpu", "tokenizers", "sentencex", "faiss-cpu",
-    "faiss-gpu-cu12", "fastapi", "uvicorn", "torch", "transformers", "sentence-transformers",
+    "faiss-gpu", "fastapi", "uvicorn", "torch", "transformers", "sentence-transformers",
     "optimum-onnx",
 )  # fmt: skip
 

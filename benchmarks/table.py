@@ -11,6 +11,8 @@ from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
 from benchmarks.comparison import record as models
 from benchmarks.engines import cluster, encoding_on_ray, latency, words
+from benchmarks.gpu import encoding_table as gpu_encoding
+from benchmarks.gpu import index as gpu_index
 from benchmarks.papers import match_ignition_rows
 from benchmarks.pretraining import order
 from benchmarks.pretraining import table as pretraining_table
@@ -63,6 +65,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "engines-server": latency.table,
     encoding_on_ray.BENCHMARK: encoding_on_ray.table,
     cluster.BENCHMARK: cluster.table,
+    gpu_encoding.BENCHMARK: gpu_encoding.table,
+    gpu_index.BENCHMARK: gpu_index.table,
     "engines-words": words.table,
     "engines-words-server": words.table,
     reliability.MODEL: reliability.table,

@@ -3,7 +3,9 @@
 On a CPU each sentence block is one call on one thread, and several threads call concurrently. This
 is as fast as batching, wastes nothing on padding, and is the only way to make dynamic int8
 independent of the rest of a batch, because its activations share one scale over the whole tensor.
-On a GPU the blocks of many documents are packed, sorted by length, into a few fixed shapes.
+On a GPU the blocks of many documents are packed, sorted by length, into a few fixed shapes
+(`encoder/device/`), and so are the block vectors of many documents. The thread that packs the next
+call, and takes the last one apart, runs beside the one that waits for the device.
 
 A recurrent encoder reads the blocks of a document in order, each by one call with a memory of those
 before, so it encodes whole documents: many at a time on a CPU, one on a GPU.
@@ -11,24 +13,29 @@ before, so it encodes whole documents: many at a time on a CPU, one on a GPU.
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from encoder.adapter import Adapter, open_adaptation, vector_space
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Float32
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import SECTION_GRAPH, Checkpoint
+from encoder.device.bound_graph import LANES, BoundGraph
+from encoder.device.packing import document_calls, pad_documents, pad_rows
+from encoder.device.providers import device_of
 from encoder.errors import CheckpointError
 from encoder.golden import check_parity, read_golden_batch
 from encoder.onnx_session import OpenedGraphs, open_graphs, open_section_graph
 from encoder.recurrent.document_reading import DocumentReading
 from encoder.terms.term_channel import open_term_channel
 
-GPU_BATCH_TOKENS = 65_536
-_LENGTH_STEP = 16  # padded block lengths are multiples of this, so that shapes are few
+DOCUMENT_BATCH_BLOCKS = 8_192  # of a packed call of the document level, padding included
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +73,8 @@ class OnnxEncoder:
         precision: of the graphs in use: "int8", "fp16" or "fp32".
         provider: the execution provider in use.
         threads: number of threads that can usefully call concurrently.
-        batch_tokens: tokens, padding included, that one call of `encode_blocks` should get;
-            0 means one block a call, and is always so of a recurrent encoder.
+        batch_tokens: tokens, padding included, of a packed call; 0 means one block a call, and is
+            always so of a recurrent encoder.
         recurrent: whether the vector of a block depends on the other blocks of its document.
     """
 
@@ -79,6 +86,8 @@ class OnnxEncoder:
         providers: Sequence[str] | None = None,
         threads: int | None = None,
         adapter: Adapter | None = None,
+        batch_tokens: int | None = None,
+        engine_cache: Path | None = None,
     ) -> None:
         """Open the graphs of a checkpoint.
 
@@ -90,14 +99,27 @@ class OnnxEncoder:
                 "CUDAExecutionProvider"; by default CUDA if available, else the CPU.
             threads: by default one for each core.
             adapter: fitted to the corpus; its document vectors are adapted.
+            batch_tokens: of a packed call; by default 65,536 on a GPU and 0, one block a call, on
+                a CPU.
+            engine_cache: folder where TensorRT keeps its engines; without it, it builds them anew.
 
         Raises:
             AdapterError: the adapter was fitted for another checkpoint.
             CheckpointError: a graph is missing or changed.
             ProviderError: none of the requested providers can be used.
         """
-        graphs = open_graphs(checkpoint, precision, providers)
+        graphs = open_graphs(
+            checkpoint,
+            precision,
+            providers,
+            batch_tokens=batch_tokens,
+            engine_cache=engine_cache,
+        )
         self._graphs: OpenedGraphs = graphs
+        self._packing = graphs.packing
+        device = device_of(graphs.provider)
+        self._blocks = BoundGraph(graphs.block, checkpoint.block_dimension, device)
+        self._documents = BoundGraph(graphs.document, checkpoint.dimension, device)
         self._sections = open_section_graph(checkpoint)
         self._terms = open_term_channel(checkpoint)
         self._adapt = None if adapter is None else open_adaptation(checkpoint, adapter)
@@ -108,7 +130,7 @@ class OnnxEncoder:
         self.provider = graphs.provider
         self.threads = threads or (usable_cores() if graphs.on_cpu else 1)
         self.recurrent = checkpoint.segment_memory is not None
-        self.batch_tokens = 0 if graphs.on_cpu or self.recurrent else GPU_BATCH_TOKENS
+        self.batch_tokens = graphs.packing.batch_tokens
 
     @property
     def dimension(self) -> int:
@@ -136,10 +158,16 @@ class OnnxEncoder:
         if self.recurrent:
             return self.begin_document(blocks).read()
         vectors = np.empty((len(blocks), self.checkpoint.block_dimension), dtype=np.float32)
-        for rows in self._calls(blocks):
-            ids, mask = self._pad([blocks[row] for row in rows])
+
+        def encode(rows: Sequence[int]) -> None:
+            ids, mask = self._packing.pad([blocks[row] for row in rows])
             inputs = {"input_ids": ids, "attention_mask": mask}
-            vectors[rows] = self._graphs.block.run(None, inputs)[0][: len(rows)]
+            if self.batch_tokens:
+                self._blocks.run(inputs, vectors, rows)
+            else:
+                vectors[rows] = self._graphs.block.run(None, inputs)[0]
+
+        self._run_calls(encode, self._packing.calls(blocks))
         return vectors
 
     def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
@@ -173,6 +201,64 @@ class OnnxEncoder:
             raise ValueError("a document with no block has no vector")
         vector = self.combine(block_vectors, self.term_features(blocks))
         return vector if self._adapt is None else self._adapt(vector, blocks)
+
+    def encode_documents(
+        self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
+    ) -> Float32:
+        """Encode many documents, with all threads or packed.
+
+        Args:
+            blocks: of each of D documents, as in `encode_document`.
+            block_vectors: of each.
+
+        Returns:
+            [D, dimension], unit norm.
+
+        Raises:
+            ValueError: a document has no block.
+        """
+        if not self.batch_tokens:
+            with ThreadPoolExecutor(self.threads) as pool:
+                each = list(pool.map(self.encode_document, blocks, block_vectors))
+            return np.array(each, dtype=np.float32).reshape(-1, self.dimension)
+        if not all(map(len, block_vectors)):
+            raise ValueError("a document with no block has no vector")
+        features = [self.term_features(one) for one in blocks]
+        vectors = self._combine_packed(block_vectors, features)
+        if self._adapt is None:
+            return vectors
+        adapted = [self._adapt(*pair) for pair in zip(vectors, blocks, strict=True)]
+        return np.array(adapted, dtype=np.float32).reshape(-1, self.dimension)
+
+    def _combine_packed(
+        self, block_vectors: Sequence[Float32], term_features: Sequence[Float32]
+    ) -> Float32:
+        """Run the document level on many documents: -> [D, dimension], before adaptation."""
+        vectors = np.empty((len(block_vectors), self.checkpoint.dimension), dtype=np.float32)
+        most = self.checkpoint.max_blocks
+
+        def combine(rows: Sequence[int]) -> None:
+            packed, mask = pad_documents([block_vectors[row] for row in rows], most)
+            inputs: dict[str, NDArray[Any]] = {"block_vectors": packed, "block_mask": mask}
+            if len(term_features[rows[0]]):
+                inputs["term_features"] = pad_rows(np.array([term_features[row] for row in rows]))
+            self._documents.run(inputs, vectors, rows)
+
+        sizes = [len(one) for one in block_vectors]
+        self._run_calls(combine, document_calls(sizes, most, DOCUMENT_BATCH_BLOCKS))
+        return vectors
+
+    def _run_calls(
+        self, run: Callable[[Sequence[int]], None], calls: Iterable[Sequence[int]]
+    ) -> None:
+        """Run calls of a graph, several packed ones at a time: one is filled, one computes."""
+        waiting = list(calls)
+        if self.batch_tokens and len(waiting) > 1:
+            with ThreadPoolExecutor(LANES) as pool:
+                list(pool.map(run, waiting))
+        else:
+            for rows in waiting:
+                run(rows)
 
     def term_features(self, blocks: Sequence[Sequence[int]]) -> Float32:
         """Return the term features [F] of a document; F is 0 without a term channel."""
@@ -245,11 +331,8 @@ class OnnxEncoder:
     def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
         """Encode many documents with all threads; for offline work."""
         split = self.encode_block_vectors(documents)
-        with ThreadPoolExecutor(self.threads) as pool:
-            blocks = [document.blocks for document in documents]
-            encoded = list(pool.map(self.encode_document, blocks, split))
         return EncodedBatch(
-            document_vectors=np.array(encoded, dtype=np.float32).reshape(-1, self.dimension),
+            document_vectors=self.encode_documents([one.blocks for one in documents], split),
             block_vectors=tuple(split),
         )
 
@@ -288,39 +371,6 @@ class OnnxEncoder:
 
     def _no_blocks(self) -> Float32:
         return np.empty((0, self.checkpoint.block_dimension), dtype=np.float32)
-
-    def _calls(self, blocks: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-        """Yield the rows of the blocks of each call of the graph."""
-        if not self.batch_tokens:
-            yield from ([row] for row in range(len(blocks)))
-            return
-        order = sorted(range(len(blocks)), key=lambda row: -len(blocks[row]))
-        start = 0
-        while start < len(order):
-            length = self._padded_length(len(blocks[order[start]]))
-            stop = start + max(1, self.batch_tokens // length)
-            yield order[start:stop]
-            start = stop
-
-    def _padded_length(self, tokens: int) -> int:
-        length = tokens + 2
-        if self.batch_tokens:
-            length = -(-length // _LENGTH_STEP) * _LENGTH_STEP
-        return min(length, self.checkpoint.block_length)
-
-    def _pad(self, blocks: Sequence[Sequence[int]]) -> tuple[Int64, Int64]:
-        """Return token ids and mask [N, T]; packed calls are padded to a power of two of rows."""
-        length = self._padded_length(max(len(block) for block in blocks))
-        rows = 1 << (len(blocks) - 1).bit_length() if self.batch_tokens else len(blocks)
-        ids = np.full((rows, length), self.checkpoint.padding_token, dtype=np.int64)
-        mask = np.zeros((rows, length), dtype=np.int64)
-        for row, block in enumerate(blocks):
-            end = len(block) + 1
-            ids[row, 0] = self.checkpoint.start_token
-            ids[row, 1:end] = block
-            ids[row, end] = self.checkpoint.end_token
-            mask[row, : end + 1] = 1
-        return ids, mask
 
 
 def usable_cores() -> int:

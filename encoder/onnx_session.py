@@ -1,7 +1,7 @@
 """Opening the graphs of a checkpoint: which precision, execution provider and memory."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,22 @@ from encoder.checkpoint import (
     Checkpoint,
     read_verified,
 )
+from encoder.device.packing import BlockPacking
+from encoder.device.providers import (
+    CPU,
+    TENSORRT,
+    Provider,
+    engine_folder,
+    engine_shapes,
+    load_libraries,
+    messages_on_stderr,
+    missing_providers,
+    providers_for,
+    usable_providers,
+)
 from encoder.errors import CheckpointError, ProviderError
 
-CPU = "CPUExecutionProvider"
-CUDA = "CUDAExecutionProvider"
-DEFAULT_PROVIDERS = (CUDA, CPU)
+GPU_BATCH_TOKENS = 65_536
 
 _LOG = logging.getLogger(__name__)
 _PREFERRED_ON_CPU = ("int8", "fp32", "fp16")
@@ -31,12 +42,13 @@ _SLOW_ON_CPU = ["SkipLayerNormFusion"]
 
 @dataclass(frozen=True, slots=True)
 class OpenedGraphs:
-    """The two sessions of an encoder, with the chosen precision and provider."""
+    """The two sessions of an encoder, with precision, provider and packing as chosen."""
 
     block: ort.InferenceSession
     document: ort.InferenceSession
     precision: str
     provider: str
+    packing: BlockPacking
 
     @property
     def on_cpu(self) -> bool:
@@ -45,49 +57,66 @@ class OpenedGraphs:
 
 
 def open_graphs(
-    checkpoint: Checkpoint, precision: str | None, providers: Sequence[str] | None
+    checkpoint: Checkpoint,
+    precision: str | None,
+    providers: Sequence[str] | None,
+    *,
+    batch_tokens: int | None = None,
+    engine_cache: Path | None = None,
 ) -> OpenedGraphs:
     """Open both graphs with the first provider that works.
+
+    Args:
+        checkpoint: with the graphs.
+        precision: of the graphs; None for the best one for the device.
+        providers: in the order of preference; None for CUDA, then the CPU.
+        batch_tokens: as in `OnnxEncoder`.
+        engine_cache: where TensorRT keeps its engines, of all checkpoints.
 
     Raises:
         CheckpointError: a graph is missing or changed, or not of the requested precision.
         ProviderError: none of the requested providers can be used.
     """
+    for name in missing_providers(providers):
+        _LOG.warning("execution provider %s is not installed", name)
     for provider in usable_providers(providers):
-        if provider == CUDA:
-            ort.preload_dlls()  # CUDA as pip installs it lies where no loader looks
+        load_libraries(provider)
         chosen = _choose_precision(checkpoint, precision, provider)
-        block = _open_graph(checkpoint, f"{chosen}/{BLOCK_GRAPH}", provider)
+        packing = _packing(checkpoint, provider, batch_tokens)
+        if provider == TENSORRT and checkpoint.segment_memory is not None:
+            _LOG.warning("%s does not run recurrent encoders", provider)
+            continue
+        name = f"{chosen}/{BLOCK_GRAPH}"
+        cache = None
+        if provider == TENSORRT:
+            cache = engine_folder(engine_cache, checkpoint.files.get(name, ""))
+        given = providers_for(provider, chosen, engine_shapes(packing), cache)
+        block = _open_graph(checkpoint, name, given)
         if block.get_providers()[0] != provider:
             # ONNX Runtime falls back to the CPU without an error when a GPU library is missing
             _LOG.warning("%s is installed but does not start", provider)
             continue
-        document = _open_graph(checkpoint, f"{chosen}/{DOCUMENT_GRAPH}", provider)
-        return OpenedGraphs(block, document, chosen, provider)
+        # A hundredth of the work, in shapes of any size: not worth an engine of its own.
+        given = providers_for(provider, chosen)
+        document = _open_graph(checkpoint, f"{chosen}/{DOCUMENT_GRAPH}", given)
+        return OpenedGraphs(block, document, chosen, provider, packing)
     raise ProviderError(f"none of the execution providers starts: {', '.join(providers or ())}")
 
 
-def usable_providers(requested: Sequence[str] | None) -> Iterator[str]:
-    """Yield those of the requested execution providers that are installed, in their order.
-
-    Raises:
-        ProviderError: none of them is installed.
-    """
-    installed = {_short(name): name for name in ort.get_available_providers()}
-    if requested is not None:
-        missing = [name for name in requested if _short(name) not in installed]
-        if len(missing) == len(requested):
-            raise ProviderError(
-                f"execution provider {', '.join(missing) or '(none given)'} is not installed; "
-                f"installed: {', '.join(installed)}"
-            )
-    for name in requested if requested is not None else DEFAULT_PROVIDERS:
-        if _short(name) in installed:
-            yield installed[_short(name)]
-
-
-def _short(provider: str) -> str:
-    return provider.lower().removesuffix("executionprovider")
+def _packing(checkpoint: Checkpoint, provider: str, batch_tokens: int | None) -> BlockPacking:
+    if checkpoint.segment_memory is not None:
+        tokens = 0
+    elif batch_tokens is None:
+        tokens = 0 if provider == CPU else GPU_BATCH_TOKENS
+    else:
+        tokens = batch_tokens
+    return BlockPacking(
+        batch_tokens=tokens,
+        block_length=checkpoint.block_length,
+        start_token=checkpoint.start_token,
+        end_token=checkpoint.end_token,
+        padding_token=checkpoint.padding_token,
+    )
 
 
 def _choose_precision(checkpoint: Checkpoint, requested: str | None, provider: str) -> str:
@@ -107,7 +136,7 @@ def open_pair_graph(directory: Path, files: Mapping[str, str], name: str) -> ort
     Raises:
         CheckpointError: it is missing, changed or does not load.
     """
-    return _open_session(read_verified(directory, files, name), directory / name, CPU)
+    return _open_session(read_verified(directory, files, name), directory / name, [(CPU, {})])
 
 
 class SectionGraph:
@@ -138,15 +167,17 @@ def open_section_graph(checkpoint: Checkpoint) -> SectionGraph | None:
     """
     if SECTION_GRAPH not in checkpoint.files:
         return None
-    return SectionGraph(_open_graph(checkpoint, SECTION_GRAPH, CPU))
+    return SectionGraph(_open_graph(checkpoint, SECTION_GRAPH, [(CPU, {})]))
 
 
-def _open_graph(checkpoint: Checkpoint, name: str, provider: str) -> ort.InferenceSession:
+def _open_graph(
+    checkpoint: Checkpoint, name: str, providers: Sequence[Provider]
+) -> ort.InferenceSession:
     data = read_verified(checkpoint.directory, checkpoint.files, name)
-    return _open_session(data, checkpoint.directory / name, provider)
+    return _open_session(data, checkpoint.directory / name, providers)
 
 
-def _open_session(data: bytes, where: Path, provider: str) -> ort.InferenceSession:
+def _open_session(data: bytes, where: Path, providers: Sequence[Provider]) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.log_severity_level = 3  # errors only: its warnings are about its own optimiser
     options.intra_op_num_threads = 1
@@ -155,17 +186,12 @@ def _open_session(data: bytes, where: Path, provider: str) -> ort.InferenceSessi
     options.enable_mem_pattern = False
     options.enable_cpu_mem_arena = False
     try:
-        return ort.InferenceSession(
-            data,
-            options,
-            providers=[(provider, _provider_options(provider))],
-            disabled_optimizers=_SLOW_ON_CPU if provider == CPU else None,
-        )
+        with messages_on_stderr():
+            return ort.InferenceSession(
+                data,
+                options,
+                providers=list(providers),
+                disabled_optimizers=_SLOW_ON_CPU if providers[0][0] == CPU else None,
+            )
     except Exception as error:  # the library has no common base class of its own
         raise CheckpointError(f"{where} does not load: {error}") from error
-
-
-def _provider_options(provider: str) -> dict[str, Any]:
-    if provider == CUDA:
-        return {"arena_extend_strategy": "kSameAsRequested"}  # bounded by the fixed shapes
-    return {}

@@ -22,12 +22,13 @@ from encoder.alignment.checkpoint_space import open_space
 from encoder.alignment.space import (
     MIN_DOCUMENTS,
     MIN_SAMPLE,
+    AlignedBlocks,
     AlignmentSpace,
     fit_space,
     join_aligned,
     sample_blocks,
 )
-from encoder.arrays import Int64
+from encoder.arrays import Float32, Int64
 from encoder.atomic_files import write_atomically
 from encoder.block_archive import (
     KEY,
@@ -54,6 +55,7 @@ from index.progress import Progress
 IDS = "ids.json"
 _TEXTS = "texts.jsonl"
 _LOCK = "writer.lock"
+_DOCUMENTS_PER_CALL = 256  # of the document level
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,19 +312,25 @@ def embed_encoded_corpus(
     """
     archive = encoded.archive
     limit = encoder.checkpoint.max_blocks
-    vectors, read, aligned = [], [], []
+    vectors: list[Float32] = []
+    read: list[int] = []
+    aligned: list[AlignedBlocks] = []
     rows = encoded.rows.tolist()
     selected = _select_blocks(encoded, encoder.checkpoint)
     space = space or _fit_space(encoded, encoder.checkpoint, selected)
-    for row, chosen in zip(rows, selected, strict=True):
-        blocks = archive.blocks(row)[:limit]
-        kept = archive.vectors(row)[chosen][:limit].astype(np.float32)
-        vectors.append(encoder.encode_document(blocks, kept))
-        aligned.append(space.project(kept))
-        read.append(sum(map(len, blocks)))
+    for start in range(0, len(rows), _DOCUMENTS_PER_CALL):
+        part = slice(start, start + _DOCUMENTS_PER_CALL)
+        blocks = [archive.blocks(row)[:limit] for row in rows[part]]
+        kept = [
+            archive.vectors(row)[chosen][:limit].astype(np.float32)
+            for row, chosen in zip(rows[part], selected[part], strict=True)
+        ]
+        vectors.append(encoder.encode_documents(blocks, kept))
+        aligned += map(space.project, kept)
+        read += [sum(map(len, one)) for one in blocks]
     return EmbeddedCorpus(
         ids=encoded.ids,
-        vectors=np.stack(vectors),
+        vectors=np.concatenate(vectors),
         tokens=encoded.tokens,
         tokens_read=np.array(read, dtype=np.int64),
         skipped=encoded.skipped,

@@ -9,6 +9,7 @@ from encoder.arrays import Float32, Int64
 from index.extras import require_extra
 from index.lexical.scoring import inverse_document_frequencies
 from index.lexical.terms import count_corpus
+from index.vectors.bulk import products
 from index.vectors.vector_index import NO_VECTOR
 
 DEPTH = 100  # of a run: no measure reads further
@@ -63,8 +64,7 @@ def vector_system(
     corpus = vectors[:documents]
 
     def score(rows: Int64) -> Float32:
-        cosines: Float32 = vectors[rows] @ corpus.T
-        return cosines
+        return products(vectors[rows], corpus)
 
     def score_pairs(sources: Int64, targets: Int64) -> Float32:
         cosines: Float32 = np.einsum("ph,ph->p", vectors[sources], vectors[targets])

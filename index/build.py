@@ -9,13 +9,15 @@ or by `index.distributed`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 from encoder.blocks import SentenceBlocks
 from encoder.errors import EmptyTextError
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.onnx_encoder import OnnxEncoder, usable_cores
 from encoder.tokenizer import BlockTokenizer
 from index.alignment.refresh import REFIT_DRIFT
 from index.corpus.reader import Corpus, count_documents, read_corpus
@@ -32,6 +34,9 @@ from index.store.records import EncodedDocument
 BATCH_CHARACTERS = 400_000
 BATCH_DOCUMENTS = 512
 NO_DOCUMENT = "has no document"
+
+T = TypeVar("T")
+_Read = Callable[[], SentenceBlocks]  # raises EmptyTextError
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +164,10 @@ def group(
 
 
 def encode_here(tokenizer: BlockTokenizer, encoder: OnnxEncoder) -> BatchEncoder:
-    """Return what encodes batches in this process, one after the other."""
+    """Return what encodes batches in this process, one after the other.
+
+    While a GPU encodes a batch, the threads of this process tokenise the next one.
+    """
 
     def encode(
         batches: Iterable[Batch], progress: Progress
@@ -167,7 +175,18 @@ def encode_here(tokenizer: BlockTokenizer, encoder: OnnxEncoder) -> BatchEncoder
         for batch in batches:
             yield batch, encode_documents(batch.new, tokenizer, encoder, progress)
 
-    return encode
+    def encode_ahead(
+        batches: Iterable[Batch], progress: Progress
+    ) -> Iterator[tuple[Batch, list[EncodedDocument]]]:
+        with ThreadPoolExecutor(usable_cores()) as pool:
+
+            def begin(batch: Batch) -> list[_Read]:
+                return [pool.submit(tokenizer, one.text).result for one in batch.new]
+
+            for batch, tokenised in _one_ahead((one, begin(one)) for one in batches):
+                yield batch, _encode(batch.new, tokenised, encoder, progress)
+
+    return encode_ahead if encoder.batch_tokens else encode
 
 
 def encode_documents(
@@ -177,11 +196,36 @@ def encode_documents(
     progress: Progress,
 ) -> list[EncodedDocument]:
     """Encode documents with all threads; documents without a token are skipped and reported."""
+    tokenised = [partial(tokenizer, document.text) for document in documents]
+    return _encode(documents, tokenised, encoder, progress)
+
+
+def _one_ahead(items: Iterable[T]) -> Iterator[T]:
+    """Yield each item once the next one has been made, or could not be."""
+    waiting: list[T] = []
+    try:
+        for item in items:
+            waiting.append(item)
+            if len(waiting) > 1:
+                yield waiting.pop(0)
+    except Exception:  # what was read before the failure is encoded and stored
+        yield from waiting
+        raise
+    yield from waiting
+
+
+def _encode(
+    documents: Sequence[Document],
+    tokenised: Sequence[_Read],
+    encoder: OnnxEncoder,
+    progress: Progress,
+) -> list[EncodedDocument]:
+    """Encode documents, each with what returns its sentence blocks."""
     readable: list[Document] = []
     blocks: list[SentenceBlocks] = []
-    for document in documents:
+    for document, read in zip(documents, tokenised, strict=True):
         try:
-            blocks.append(tokenizer(document.text))
+            blocks.append(read())
         except EmptyTextError as error:
             progress.skipped(SkippedInput(f"document {document.id}", str(error)))
         else:

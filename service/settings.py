@@ -9,6 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
 from service.configuration.access import AccessSettings
+from service.configuration.device import DeviceSettings
 from service.configuration.names import Names
 from service.configuration.standing import StandingSettings
 from service.configuration.store import SQLITE, StoreSettings
@@ -21,7 +22,7 @@ LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
 
-class Settings(VectorSettings, StoreSettings, AccessSettings, StandingSettings):
+class Settings(DeviceSettings, VectorSettings, StoreSettings, AccessSettings, StandingSettings):
     """Settings of the service, read from `LONGMATCH_*` variables or given by name."""
 
     model_config = SettingsConfigDict(
@@ -52,7 +53,7 @@ class Settings(VectorSettings, StoreSettings, AccessSettings, StandingSettings):
     providers: Names = Field(
         default=(),
         description="ONNX Runtime execution providers in order of preference, separated by "
-        "commas; by default, CUDA if available, else CPU.",
+        "commas, of tensorrt, cuda and cpu; by default, CUDA if available, else CPU.",
     )
     reading_share: float | None = Field(
         default=None,

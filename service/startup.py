@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, find_checkpoint, load_checkpoint
 from encoder.onnx_encoder import GoldenRun, OnnxEncoder, usable_cores
 from encoder.selection.block_selection import open_document_tokenizer
+from index.vectors.faiss.gpu import allow_gpu
 from service.collections.changes import close_collections, open_collections, stop_collections
 from service.collections.opening import close_collection
 from service.engine import Engine, installed_version
@@ -41,6 +42,7 @@ def open_engine(settings: Settings) -> Engine:
     """
     checkpoint = load_checkpoint(find_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT))
     _check_queue(settings, checkpoint)
+    allow_gpu(settings.index_gpu)
     encoder, golden = _warm_encoder(settings, checkpoint)
     metrics = create_metrics()
     with ExitStack() as opened:
@@ -122,6 +124,7 @@ def _warm_encoder(settings: Settings, checkpoint: Checkpoint) -> tuple[OnnxEncod
         precision=settings.precision,
         providers=settings.providers or None,
         threads=settings.threads,
+        engine_cache=settings.engine_cache,
     )
     return encoder, encoder.warm_up()
 

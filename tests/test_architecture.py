@@ -35,6 +35,7 @@ ORDER: Mapping[str, Sequence[str]] = {
     "encoder": (
         "arrays atomic_files blocks errors sentences",
         "checkpoint",
+        "device",
         "alignment block_archive calibration golden onnx_session tokenizer",
         "comparison recurrent terms",
         "selection",
@@ -106,10 +107,11 @@ ORDER: Mapping[str, Sequence[str]] = {
 FACES: Mapping[str, str] = {
     "encoder": (
         "adapter arrays atomic_files block_archive blocks calibration checkpoint errors golden "
-        "onnx_encoder onnx_session sentences tokenizer"
+        "onnx_encoder sentences tokenizer"
     ),
     "encoder.alignment": "checkpoint_space contributions scoring space",
     "encoder.comparison": "alignment compare result section_scores sections text words",
+    "encoder.device": "bound_graph packing providers",
     "encoder.export": "create export export_reranker quality recipe_file",
     "encoder.models": "architecture registry weights",
     "encoder.models.baselines": "arc_i dssm han",
@@ -154,8 +156,10 @@ FACES: Mapping[str, str] = {
         "checksums damage document_store filter_sql filters listing metadata ports records rows "
         "schema statements"
     ),
-    "index.vectors": "backends drift exact_index lists live_index recall snapshot vector_index",
-    "index.vectors.faiss": "faiss_index",
+    "index.vectors": (
+        "backends bulk drift exact_index lists live_index recall snapshot vector_index"
+    ),
+    "index.vectors.faiss": "faiss_index gpu",
     "index.vectors.milvus": "connection engine word_collection word_follower word_index",
     "service.api": "app",
     "service.api.feedback": "routes",
@@ -176,7 +180,7 @@ FACES: Mapping[str, str] = {
     "service.cli.feedback": "judged replace tune",
     "service.cli.indexing": "place",
     "service.collections": "changes opening",
-    "service.configuration": "access names standing store vectors",
+    "service.configuration": "access device names standing store vectors",
     "service.feedback": "doctor store verdict",
     "service.files": "reading",
     "service.jobs": "doctor idempotency job runner uploads",
@@ -213,7 +217,7 @@ OWNERS = {
     "onnx": ("encoder.export",),
     "onnxscript": ("encoder.export",),
     "safetensors": ("encoder.models", "encoder.export", "training"),
-    "onnxruntime": ("encoder.onnx_session", "encoder.export"),
+    "onnxruntime": ("encoder.device", "encoder.onnx_session", "encoder.export"),
     "faiss": ("index.vectors.faiss",),
     "fsspec": ("index.corpus.remote",),
     "grpc": ("index.vectors.milvus",),

@@ -15,6 +15,7 @@ from index.directory.data_directory import DataDirectory
 from index.search.calibrator import ScoreCalibrator, calibrate_scores, within
 from index.search.fusion import LinearFusion, semantic_scores
 from index.search.records import Bounds
+from index.vectors.bulk import products
 
 TILE = 2_048  # documents of a side: 16 MiB of cosines
 _BAND = 32  # rows of a tile whose pairs are given together
@@ -131,7 +132,7 @@ def _pairs_of_tile(
     least: float,
 ) -> Iterator[list[Pair]]:
     """Yield the pairs of a tile, a band of rows at a time."""
-    cosines = np.clip(rows[1] @ columns[1].T, -1.0, 1.0)
+    cosines = np.clip(products(rows[1], columns[1]), -1.0, 1.0)
     for start in range(0, len(cosines), _BAND):
         band = slice(start, start + _BAND)
         inside = cosines[band] >= least - _ROUNDING

@@ -5,7 +5,6 @@ arrays as a whole, so a search works on the arrays that it found and takes no lo
 """
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile
@@ -15,14 +14,13 @@ import numpy as np
 from encoder.arrays import Bool, Float32, Int64
 from index.errors import SnapshotError
 from index.id_set import IdSet
+from index.vectors.bulk import nearest
 from index.vectors.vector_index import (
     NO_VECTOR,
     SearchResult,
     check_additions,
     check_queries,
 )
-
-_SCORES_A_CALL = 2**24  # 64 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,18 +170,8 @@ def compare_all(
         sequence,
     )
     best = min(k, len(ids))
-    for rows in _parts(len(queries), len(ids)) if best else ():
-        scores = queries[rows] @ vectors.T
-        nearest = np.argpartition(-scores, best - 1, axis=1)[:, :best]
-        nearest_scores = np.take_along_axis(scores, nearest, axis=1)
-        order = np.argsort(-nearest_scores, axis=1)
-        found.ids[rows, :best] = ids[np.take_along_axis(nearest, order, axis=1)]
-        found.scores[rows, :best] = np.take_along_axis(nearest_scores, order, axis=1)
+    if best and len(queries):
+        scores, rows = nearest(queries, vectors, best)
+        found.ids[:, :best] = ids[rows]
+        found.scores[:, :best] = scores
     return found
-
-
-def _parts(queries: int, vectors: int) -> Iterator[slice]:
-    """Divide queries so that the scores of a part take bounded memory."""
-    size = max(1, _SCORES_A_CALL // max(1, vectors))
-    for start in range(0, queries, size):
-        yield slice(start, start + size)

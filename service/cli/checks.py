@@ -22,8 +22,8 @@ from encoder.checkpoint import (
     load_checkpoint,
     read_weights,
 )
+from encoder.device.providers import usable_providers
 from encoder.errors import CheckpointError, ProviderError
-from encoder.onnx_session import usable_providers
 from encoder.reranker.checkpoint import (
     RERANKER_PRECISIONS,
     RerankerCheckpoint,

@@ -23,8 +23,10 @@ from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import DataDirectory, open_data_directory, with_share_of
 from index.store.filters import Filter
+from index.vectors.faiss.gpu import allow_gpu
 from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
+from service.configuration.device import DeviceSettings
 from service.configuration.store import StoreSettings
 from service.configuration.vectors import VectorSettings
 
@@ -145,6 +147,8 @@ def load(
         OptionError: there is no such checkpoint, precision or provider.
         EncoderError: the checkpoint or the adapter is damaged, or a graph does not load.
     """
+    devices = DeviceSettings()
+    allow_gpu(devices.index_gpu)
     opened = with_reading(open_checkpoint(checkpoint, precision, providers), data, reading_share)
     encoder = OnnxEncoder(
         opened,
@@ -152,6 +156,7 @@ def load(
         providers=providers,
         threads=threads,
         adapter=read_corpus_adapter(data, opened) if data else None,
+        engine_cache=devices.engine_cache,
     )
     encoder.warm_up()
     return Loaded(opened, open_document_tokenizer(opened), encoder)
@@ -188,6 +193,7 @@ def opened(
 
     To write documents it takes an encoder, or a space and the checkpoint that it is of.
     """
+    allow_gpu(DeviceSettings().index_gpu)
     if isinstance(space, OnnxEncoder):
         checkpoint = space.checkpoint
     alignment = None

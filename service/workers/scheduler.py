@@ -221,9 +221,7 @@ class EncodeScheduler:
 
     def _compute(self, blocks: Sequence[Block]) -> int:
         """Encode the blocks of one call; return the tokens that were encoded."""
-        for block in blocks:
-            if block.row == DOCUMENT_ONLY:
-                self._finish(block.reservation, block.task)
+        self._finish_all([block for block in blocks if block.row == DOCUMENT_ONLY])
         blocks = [block for block in blocks if block.row != DOCUMENT_ONLY]
         return self._encode(blocks) if blocks else 0
 
@@ -236,9 +234,22 @@ class EncodeScheduler:
         tokens = sum(block.cost for block in blocks)
         self._metrics.encoded_blocks.inc(len(blocks))
         self._metrics.encoded_tokens.inc(tokens)
-        for block in self._queue.store_vectors(blocks, vectors):
-            self._finish(block.reservation, block.task)
+        self._finish_all(self._queue.store_vectors(blocks, vectors))
         return tokens
+
+    def _finish_all(self, last: Sequence[Block]) -> None:
+        """Encode and deliver the documents of these blocks, packed where the encoder packs."""
+        vectors: Sequence[Float32 | None] = [None] * len(last)
+        if self._encoder.batch_tokens and len(last) > 1:
+            tasks = [block.task for block in last]
+            try:
+                counted = [task.counted or task.blocks for task in tasks]
+                found = self._encoder.encode_documents(counted, [one.vectors for one in tasks])
+                vectors = list(found)
+            except Exception as error:  # one of them may be the cause: each is tried by itself
+                _LOG.warning("a packed call of the document level failed", exc_info=error)
+        for block, vector in zip(last, vectors, strict=True):
+            self._finish(block.reservation, block.task, vector)
 
     def _vectors_of(self, blocks: Sequence[Block]) -> Float32:
         reading = blocks[0].task.reading
@@ -253,10 +264,13 @@ class EncodeScheduler:
         self._queue.measure(tokens * len(self._threads), seconds)
         self._metrics.encoder_rate.set(self._queue.rate)
 
-    def _finish(self, reservation: Reservation, task: EncodeTask) -> None:
+    def _finish(
+        self, reservation: Reservation, task: EncodeTask, vector: Float32 | None = None
+    ) -> None:
         try:
             counted = task.counted or task.blocks
-            vector = self._encoder.encode_document(counted, task.vectors)
+            if vector is None:
+                vector = self._encoder.encode_document(counted, task.vectors)
             if task.adapt is not None:
                 vector = task.adapt(vector, counted)
         except Exception as error:

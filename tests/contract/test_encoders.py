@@ -82,8 +82,7 @@ def test_packed_calls_give_what_single_calls_give(
         tolerance = 0.2  # the shared scale of dynamic int8: why a CPU takes one block a call
     else:
         tolerance = 1e-4 if encoder.precision == "fp32" else 2e-3
-    packed = OnnxEncoder(encoder.checkpoint, precision=encoder.precision)
-    packed.batch_tokens = 256
+    packed = OnnxEncoder(encoder.checkpoint, precision=encoder.precision, batch_tokens=256)
     difference = (
         packed.encode(documents).document_vectors - encoder.encode(documents).document_vectors
     )

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -79,17 +80,34 @@ def test_many_threads_get_their_own_answers(encoder: OnnxEncoder, checkpoint: Ch
     assert np.array_equal(np.stack(answers), np.concatenate([expected] * 3))
 
 
-def test_packing_never_passes_its_budget(checkpoint: Checkpoint) -> None:
-    encoder = OnnxEncoder(checkpoint)
-    encoder.batch_tokens = 128
-    blocks = [[7] * (1 + n % 14) for n in range(100)]
-    calls = list(encoder._calls(blocks))
-    assert sorted(row for rows in calls for row in rows) == list(range(100))
-    for rows in calls:
-        ids, mask = encoder._pad([blocks[row] for row in rows])
-        assert ids.size <= 128
-        assert ids.shape == mask.shape
-        assert ids.shape[0] & (ids.shape[0] - 1) == 0  # powers of two: few shapes
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("fp16", 2e-3)])
+def test_packed_calls_never_mix_rows(
+    checkpoint: Checkpoint, precision: str, tolerance: float
+) -> None:
+    """Lengths in no order, texts that occur once: each row is of its own block and document."""
+    alone = OnnxEncoder(checkpoint, precision=precision, threads=1)
+    packed = OnnxEncoder(checkpoint, precision=precision, batch_tokens=256)
+    random = np.random.default_rng(1)
+    blocks = [random.integers(5, 900, 1 + number % 14).tolist() for number in range(150)]
+    expected = alone.encode_blocks(blocks)
+    assert np.abs(packed.encode_blocks(blocks) - expected).max() <= tolerance
+    ends = np.cumsum(1 + np.arange(16) % 7 * 3).tolist()
+    documents = list(pairwise([0, *ends]))
+    assert ends[-1] <= len(blocks)
+    texts = [blocks[start:end] for start, end in documents]
+    vectors = [expected[start:end] for start, end in documents]
+    together = packed.encode_documents(texts, vectors)
+    for text, rows, found in zip(texts, vectors, together, strict=True):
+        assert np.abs(found - alone.encode_document(text, rows)).max() <= tolerance
+    assert packed.encode_documents([], []).shape == (0, packed.dimension)
+
+
+def test_a_packed_document_without_a_block_is_refused(checkpoint: Checkpoint) -> None:
+    packed = OnnxEncoder(checkpoint, batch_tokens=256)
+    with pytest.raises(ValueError, match="no block"):
+        packed.encode_documents(
+            [[[7]], []], [packed.encode_blocks([[7]]), packed.encode_blocks([])]
+        )
 
 
 def test_graphs_that_compute_something_else_are_refused_at_warm_up(

@@ -1,5 +1,6 @@
 import json
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import pytest
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from index.build import BATCH_DOCUMENTS, BuildReport, build_index, encode_here
+from index.build import BATCH_DOCUMENTS, Batch, BuildReport, build_index, encode_here
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.document import SkippedInput
+from index.document import Document, SkippedInput
 from index.errors import CorpusError, FingerprintMismatchError
 from index.near_duplicates.tables import make_family_tables
 from index.progress import SilentProgress
@@ -110,6 +111,47 @@ def test_a_corpus_becomes_searchable(job: Job) -> None:
     assert best.document.metadata == {"year": 7}
     assert best.receipt == blocks.receipt
     assert found.scores[0][0] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_reading_ahead_stores_the_same(tmp_path: Path, encoder: OnnxEncoder) -> None:
+    """The way of a GPU: packed calls, the next batch tokenised meanwhile; some ids come twice."""
+    precise = OnnxEncoder(encoder.checkpoint, precision="fp32", threads=2)
+    packed = OnnxEncoder(encoder.checkpoint, precision="fp32", batch_tokens=512)
+    documents = [{"id": f"d{n}", "text": text(n % 37)} for n in range(BATCH_DOCUMENTS + 40)]
+    documents += [{"id": f"d{n}", "text": text(n + 50)} for n in range(20)]
+    documents += [{"id": "empty", "text": "\u200b"}]
+    stored, reports, skips = [], [], []
+    for name, one in (("plain", precise), ("ahead", packed)):
+        (tmp_path / name).mkdir()
+        job = Job(tmp_path / name, one)
+        job.write(*documents)
+        progress = RecordingProgress()
+        reports.append(job.run(progress))
+        skips.append([skip.where for skip in progress.skips])
+        found = job.stored(*(f"d{n}" for n in range(BATCH_DOCUMENTS + 40)))
+        with job.opened() as data:
+            ids = np.array([found[key].vector_id for key in sorted(found)], dtype=np.int64)
+            order = np.argsort(ids)
+            vectors = np.empty((len(ids), one.dimension), dtype=np.float32)
+            vectors[order] = data.store.vectors(np.sort(ids))[1]
+        stored.append(({key: value.document for key, value in found.items()}, vectors))
+    assert stored[0][0] == stored[1][0]
+    assert np.abs(stored[0][1] - stored[1][1]).max() < 1e-4
+    assert reports[0] == reports[1]
+    assert skips[0] == skips[1]
+
+
+def test_when_reading_fails_the_batch_before_is_stored(job: Job, encoder: OnnxEncoder) -> None:
+    def batches() -> Iterator[Batch]:
+        yield Batch([Document("a", text(1))], 0, 0)
+        raise CorpusError("the rest cannot be read")
+
+    packed = OnnxEncoder(encoder.checkpoint, batch_tokens=512)
+    done = encode_here(job.tokenizer, packed)(batches(), SilentProgress())
+    _, encoded = next(done)
+    assert [one.document.id for one in encoded] == ["a"]
+    with pytest.raises(CorpusError):
+        next(done)
 
 
 def test_unchanged_documents_are_not_encoded_again(job: Job) -> None:

@@ -49,6 +49,7 @@ class SteppedEncoder:
         self.batch_tokens = batch_tokens
         self.checkpoint = SimpleNamespace(block_dimension=2)
         self.calls: list[list[tuple[int, ...]]] = []
+        self.packed_documents: list[int] = []
         self.begun = threading.Semaphore(0)
         self._permits = threading.Semaphore(0)
         if opened:
@@ -77,6 +78,13 @@ class SteppedEncoder:
         if (block_vectors[:, 1] == self.fails_document).any():
             raise RuntimeError("out of memory")
         return block_vectors.mean(axis=0)
+
+    def encode_documents(
+        self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
+    ) -> Float32:
+        self.packed_documents.append(len(blocks))
+        each = [self.encode_document(*pair) for pair in zip(blocks, block_vectors, strict=True)]
+        return np.array(each)
 
     @staticmethod
     def expected(document: SentenceBlocks) -> list[float]:

@@ -11,7 +11,7 @@ Threads. FAISS spreads a call over OpenMP threads. A search here runs on the cal
 a second thread gains nothing for a single query, every thread that ever searched would keep a
 team of its own, and where cores are shared a team waits for its slowest member far longer than a
 query takes. Many queries come from many threads, which do not wait for each other. Training and
-large additions, which no request waits for, use all cores.
+large additions, which no request waits for, use all cores; training a GPU, where there is one.
 """
 
 import threading
@@ -27,7 +27,7 @@ from encoder.arrays import Bool, Float32, Int64
 from index.errors import SnapshotError
 from index.id_set import IdSet
 from index.vectors.exact_index import compare_all
-from index.vectors.faiss import ivf
+from index.vectors.faiss import gpu, ivf
 from index.vectors.lists import SAMPLE_PER_LIST, default_nprobe
 from index.vectors.rwlock import ReadersWriterLock
 from index.vectors.vector_index import (
@@ -271,7 +271,8 @@ def train_faiss_index(sample: Float32, nlist: int, precision: Precision = "fp32"
         index.cp.min_points_per_centroid = 1  # only silences a warning on stderr
         index.cp.max_points_per_centroid = max(SAMPLE_PER_LIST, -(-len(sample) // nlist))
         with ivf.openmp_threads_for(len(sample)):
-            index.train(sample)
+            if not gpu.train(index, sample):
+                index.train(sample)
     ivf.add_pending_list(index)
     return FaissIndex(index)
 

@@ -61,6 +61,30 @@ def test_a_failing_document_fails_its_whole_request_and_no_other(
     assert scheduler.queued_tokens == 0
 
 
+def test_a_document_that_fails_in_a_packed_call_fails_no_other(
+    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
+) -> None:
+    encoder = stepped_encoder(batch_tokens=1000, opened=False)
+    scheduler = schedule(encoder)
+    others = [make_document([5], [6]), make_document([7])]
+
+    async def run() -> None:
+        first = start(scheduler, make_document([1]))
+        await begun(encoder)  # while it is encoded, the others gather for one packed call
+        request = start(scheduler, make_document([encoder.fails_document]))
+        bystanders = [start(scheduler, one) for one in others]
+        await asyncio.sleep(0)
+        encoder.let()
+        await first
+        with pytest.raises(EncodingFailedError):
+            await request
+        for bystander, document in zip(bystanders, others, strict=True):
+            assert (await bystander)[0].vector.tolist() == encoder.expected(document)
+
+    within_time(run())
+    assert encoder.packed_documents == [3]
+
+
 def test_when_a_worker_dies_all_waiting_callers_get_an_error(
     schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
 ) -> None:

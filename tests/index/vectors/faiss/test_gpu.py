@@ -1,0 +1,97 @@
+"""What there is of FAISS on a GPU where there is none: it says so, and nothing is lost."""
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import faiss
+import numpy as np
+import pytest
+
+from encoder.arrays import Float32
+from index.vectors import bulk
+from index.vectors.faiss import gpu, ivf
+from index.vectors.vector_index import Precision
+
+DIMENSION = 16
+
+
+def unit_vectors(count: int, seed: int = 1) -> Float32:
+    vectors = np.random.default_rng(seed).standard_normal((count, DIMENSION)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_a_faiss_for_a_cpu_has_no_gpu() -> None:
+    large = unit_vectors(2_100)
+    assert gpu.number_of_gpus() == 0
+    assert not gpu.gpu_is_used()
+    assert gpu.nearest(large, large, 3) is None
+    assert gpu.products(large, large) is None
+    assert not gpu.train(ivf.untrained_index(DIMENSION, 4, "fp32"), large)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_an_index_that_assigns_for_it_trains_the_same_lists(precision: Precision) -> None:
+    """What a GPU does, with an index on the CPU in its place."""
+    sample = unit_vectors(600)
+    one, other = (ivf.untrained_index(DIMENSION, 8, precision) for _ in range(2))
+    one.train(sample)
+    gpu.train_with(other, sample, faiss.IndexFlatIP(DIMENSION))
+    assert other.is_trained
+    centroids = [index.quantizer.reconstruct_n(0, 8) for index in (one, other)]
+    assert np.allclose(*centroids, atol=1e-6)
+    del sample
+    ivf.add_pending_list(other)  # the index that assigned is gone, and is not used any more
+    vectors = unit_vectors(50, seed=2)
+    lists = ivf.nearest_lists(other, vectors)
+    ivf.add_to_lists(other, np.arange(50), vectors, lists)
+    found = ivf.search_nearest_lists(other, vectors, 1, 8)
+    assert found.ids[:, 0].tolist() == list(range(50))
+
+
+def test_one_thread_owns_what_is_made_once() -> None:
+    made: list[int] = []
+    users: set[int] = set()
+
+    def make() -> list[int]:
+        made.append(threading.get_ident())
+        return made
+
+    def work(resources: list[int]) -> int:
+        users.add(threading.get_ident())
+        return len(resources)
+
+    owner = gpu.ResourceThread(make)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: owner.run(work), range(20))) == [1] * 20
+    assert users == set(made)
+
+
+def test_a_failure_is_reported_and_the_next_call_works(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(resources: object) -> int:
+        raise RuntimeError("out of memory")
+
+    owner = gpu.ResourceThread(object)
+    with caplog.at_level(logging.WARNING):
+        assert owner.run(fail) is None
+    assert "out of memory" in caplog.text
+    assert owner.run(lambda resources: 7) == 7
+
+
+def test_it_can_be_turned_off_and_on() -> None:
+    try:
+        gpu.allow_gpu(False)
+        assert not gpu.gpu_is_used()
+    finally:
+        gpu.allow_gpu(True)
+
+
+@pytest.mark.parametrize("k", [1, 7, 300])
+def test_bulk_search_is_exact(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "_SCORES_A_CALL", 1_000)  # several parts
+    vectors, queries = unit_vectors(300), unit_vectors(20, seed=3)
+    scores, rows = bulk.nearest(queries, vectors, k)
+    every = queries @ vectors.T
+    assert np.allclose(scores, -np.sort(-every, axis=1)[:, :k], atol=1e-6)
+    assert np.allclose(np.take_along_axis(every, rows, axis=1), scores, atol=1e-6)
+    assert np.allclose(bulk.products(queries, vectors), every)
