@@ -1,4 +1,4 @@
-"""Rows of the store's tables as records, and the checks of what becomes rows."""
+"""Rows of the store's tables as records."""
 
 import json
 from collections.abc import Sequence
@@ -6,33 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Bool, Float32, Int64
 from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import DamagedDocumentError, DocumentError, StoreError
-from index.store.records import EncodedDocument, StoredDocument
+from index.store.records import StoredDocument
 
 UNIT_NORM_TOLERANCE = 1e-3
-
-
-def check_entries(entries: Sequence[EncodedDocument], dimension: int) -> None:
-    """Check documents that are to be stored.
-
-    Raises:
-        ValueError: an id twice, or a vector that is not Float32[dimension] of unit norm.
-    """
-    seen: set[str] = set()
-    for entry in entries:
-        name = f"document {entry.document.id!r}"
-        if entry.document.id in seen:
-            raise ValueError(f"{name} is there twice")
-        seen.add(entry.document.id)
-        if entry.vector.shape != (dimension,):
-            raise ValueError(
-                f"{name}: its vector has shape {entry.vector.shape}, not ({dimension},)"
-            )
-        if not _unit_norm(entry.vector):
-            raise ValueError(f"{name}: its vector has no unit norm")
 
 
 def stored_document(path: object, row: tuple[Any, ...]) -> StoredDocument:
@@ -73,12 +53,14 @@ def vector_arrays(
     if len(data) != len(rows) * dimension * 4:
         raise StoreError(f"{path}: a vector is damaged: its length is wrong")
     vectors = np.frombuffer(data, dtype="<f4").reshape(len(rows), dimension)
-    if not _unit_norm(vectors):
+    if not have_unit_norm(vectors).all():
         raise StoreError(f"{path}: a vector is damaged: it has no unit norm")
     ids = np.array([vector_id for vector_id, _ in rows], dtype=np.int64)
     return ids, vectors.astype(np.float32, copy=False)
 
 
-def _unit_norm(vectors: Float32) -> bool:
-    norms = np.linalg.norm(vectors, axis=-1)
-    return bool(np.all(np.abs(norms - 1.0) <= UNIT_NORM_TOLERANCE))  # False for NaN, too
+def have_unit_norm(vectors: Float32) -> Bool:
+    """Return for each of vectors [N, dimension] whether it has."""
+    norms = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
+    unit: Bool = np.abs(norms - 1.0) <= UNIT_NORM_TOLERANCE  # False for NaN, too
+    return unit
