@@ -109,8 +109,9 @@ class FaissIndex:
             return ivf.reconstruct(self._index, ids)
         vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
         vectors[listed] = ivf.reconstruct(self._index, ids[listed])
-        asked, waiting = np.nonzero(ids[:, np.newaxis] == content.waiting)
-        vectors[asked] = content.pending[waiting]
+        others = np.flatnonzero(~listed)
+        asked, waiting = np.nonzero(ids[others, np.newaxis] == content.waiting)
+        vectors[others[asked]] = content.pending[waiting]
         return vectors
 
     def change(
@@ -134,8 +135,8 @@ class FaissIndex:
             before = self._content
             if (known := before.contains(ids)).any():
                 raise ValueError(f"vector id {ids[known].min()} is already there")
-            kept = ~np.isin(ids, gone)
-            ids, vectors = ids[kept], vectors[kept]
+            if (dropped := np.isin(ids, gone)).any():
+                ids, vectors = ids[~dropped], vectors[~dropped]
             content = before.without(gone)
             if sequence is not None:
                 content = replace(content, sequence=sequence)
