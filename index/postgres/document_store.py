@@ -29,9 +29,8 @@ from index.store.checksums import (
 )
 from index.store.damage import DamageLog
 from index.store.filters import Filter
-from index.store.new_rows import check_entries
 from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
-from index.store.rows import stored_document, stored_metadata, vector_arrays
+from index.store.rows import check_entries, stored_document, stored_metadata, vector_arrays
 
 _REMEDY = "put it again, or delete it"
 _ADDED_SINCE = """

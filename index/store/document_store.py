@@ -39,10 +39,16 @@ from index.store.damage import DamageLog
 from index.store.filter_sql import Selections
 from index.store.filters import Filter
 from index.store.listing import DocumentPages
-from index.store.new_rows import check_entries, new_rows, signed_texts
 from index.store.ports import StoredWords
 from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
-from index.store.rows import stored_document, stored_metadata, vector_arrays
+from index.store.rows import (
+    check_entries,
+    new_rows,
+    signed_texts,
+    stored_document,
+    stored_metadata,
+    vector_arrays,
+)
 from index.store.schema import check_is_ours, create_if_missing
 
 
