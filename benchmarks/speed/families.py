@@ -38,7 +38,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.near_duplicates.families import Families
 from index.near_duplicates.signatures import band_keys, pack, sign
-from index.near_duplicates.tables import add_text
+from index.near_duplicates.tables import add_texts
 from index.sqlite.block_vectors import block_vectors_of
 from index.sqlite.connections import SQLiteConnections
 from index.store.document_store import SQLiteDocumentStore
@@ -156,7 +156,7 @@ def measure_candidates(texts: Sequence[str], count: int) -> dict[str, Any]:
             signature = sign(text)
             signed = time.process_time()
             with connections.writing() as connection:
-                add_text(connection, f"probe {number}".encode(), signature)
+                add_texts(connection, [(f"probe {number}".encode(), signature)])
             taking_up.append(1e3 * (time.process_time() - signed))
             signing.append(1e3 * (signed - started))
         size = path.stat().st_size

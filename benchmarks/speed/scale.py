@@ -98,6 +98,7 @@ def measure(folder: Path, checkpoint: Checkpoint, documents: int, plan: LoadPlan
         names = [f"d{row}" for row in range(DELETED + DELETED_TOGETHER)]
         results["delete"] = measure_deletes(data, names[:DELETED], names[DELETED:])
         data.index.publish()
+        data.store.lexical.publish()  # as the maintenance of a server does
     results["disk_bytes"] = _disk_bytes(path)
     results["starts"] = _starts(path, checkpoint.directory, "")
     with closing(backup.opened(path, checkpoint)) as data:

@@ -20,6 +20,7 @@ from index.errors import StoreError
 
 DIGEST_FILE = ".store-digest"
 _CHUNK = 2**24
+_PART = 2**19  # bytes of a chunk that are in memory at a time
 _THREADS = 4
 
 _log = logging.getLogger(__name__)
@@ -149,6 +150,10 @@ def _digest(path: Path) -> str:
 
 def _reader(descriptor: int) -> Callable[[int], bytes]:
     def read(start: int) -> bytes:
-        return hashlib.sha256(os.pread(descriptor, _CHUNK, start)).digest()
+        digest, end = hashlib.sha256(), start + _CHUNK
+        while start < end and (part := os.pread(descriptor, min(_PART, end - start), start)):
+            digest.update(part)
+            start += len(part)
+        return digest.digest()
 
     return read

@@ -30,7 +30,7 @@ def rebuild_metadata_values(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute(METADATA_SCHEMA)
     for vector_id, metadata in connection.execute("SELECT vector_id, metadata FROM documents"):
         try:
-            insert_metadata(connection, vector_id, dict(json.loads(metadata)))
+            insert_metadata(connection, [(vector_id, dict(json.loads(metadata)))])
         except (TypeError, ValueError) as error:
             raise StoreError(f"{path}: the metadata of a document is damaged") from error
 

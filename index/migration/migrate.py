@@ -42,9 +42,10 @@ from index.postgres.copies import (
 )
 from index.postgres.schema import read_space as read_postgresql_space
 from index.progress import Progress
-from index.replica.whole_rows import SQLiteRows, digest_of, finish, insert_rows
+from index.replica.whole_rows import SQLiteRows, digest_of, finish
 from index.sqlite.connections import SQLiteConnections
 from index.store.schema import create_if_missing, read_space
+from index.store.statements import insert_rows
 
 MIGRATING = ".migrating"
 _SOURCE_FILE = "source.json"

@@ -11,7 +11,7 @@ import numpy as np
 
 from encoder.arrays import Int64
 from index.near_duplicates.signatures import sign
-from index.near_duplicates.tables import add_text, follow_rule, make_family_tables
+from index.near_duplicates.tables import add_texts, follow_rule, make_family_tables
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections, document_id_list
 
@@ -218,8 +218,9 @@ class Families:
                 return
             signed = [(content_hash, sign(text)) for _, content_hash, text in rows]
             with self._connections.writing() as connection:
-                for content_hash, signature in signed:
-                    if connection.execute(_IS_STORED, (content_hash,)).fetchone():
-                        add_text(connection, content_hash, signature)
+                present = (
+                    one for one in signed if connection.execute(_IS_STORED, one[:1]).fetchone()
+                )
+                add_texts(connection, present)
             last = rows[-1][0]
             progress.advanced(len(rows))

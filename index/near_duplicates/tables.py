@@ -158,8 +158,10 @@ _DROP = (
 
 _TEXT_OF_CONTENT = """
 SELECT text_id FROM texts WHERE content_hash = ?"""
+# A family of its own.
 _INSERT_TEXT = """
-INSERT INTO texts (content_hash, family, signature) VALUES (?, 0, ?)"""
+INSERT OR IGNORE INTO texts (text_id, content_hash, family, signature)
+SELECT new, ?, new, ? FROM (SELECT coalesce(max(text_id), 0) + 1 AS new FROM texts)"""
 _SET_FAMILY = """
 UPDATE texts SET family = ? WHERE text_id = ?"""
 _INSERT_BAND = """
@@ -202,14 +204,23 @@ def follow_rule(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT rule FROM family_rule").fetchall() == [(signing_rule(),)]
 
 
-def add_text(connection: sqlite3.Connection, content_hash: bytes, signature: UInt32) -> None:
-    """Add the text of an inserted document; a known text stays as it is."""
+def add_texts(connection: sqlite3.Connection, signed: Iterable[tuple[bytes, UInt32]]) -> None:
+    """Add the texts of inserted documents: content hash, signature. Known ones stay as they are."""
+    short: list[tuple[bytes, bytes]] = []
+    for content_hash, signature in signed:
+        if len(signature):
+            _add_text(connection, content_hash, signature)
+        else:
+            short.append((content_hash, pack(signature)))  # it can have no near-duplicates
+    connection.executemany(_INSERT_TEXT, short)
+
+
+def _add_text(connection: sqlite3.Connection, content_hash: bytes, signature: UInt32) -> None:
     if connection.execute(_TEXT_OF_CONTENT, (content_hash,)).fetchone():
         return
     links = confirmed_links(connection, content_hash, signature)
     cursor = connection.execute(_INSERT_TEXT, (content_hash, pack(signature)))
     text_id = int(cursor.lastrowid or 0)
-    connection.execute(_SET_FAMILY, (text_id, text_id))
     connection.executemany(_INSERT_BAND, [(key, text_id) for key in band_keys(signature)])
     connection.executemany(_INSERT_LINK, [(text_id, other) for other in links])
     connection.executemany(_INSERT_LINK, [(other, text_id) for other in links])

@@ -27,13 +27,13 @@ from index.lexical.tables import insert_terms, replace_terms
 from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import MAX_DRIFT
 from index.near_duplicates.signatures import sign
-from index.near_duplicates.tables import add_text
+from index.near_duplicates.tables import add_texts
 from index.postgres.document_store import Check, PostgreSQLDocumentStore
 from index.postgres.history import Revision, peek_revision
 from index.progress import Progress, SilentProgress
 from index.replica.changes import Changes, Position
 from index.replica.copied_alignment import CopiedAlignment
-from index.replica.whole_rows import ALIGNMENT, insert_rows
+from index.replica.whole_rows import ALIGNMENT
 from index.sqlite.block_vectors import read_block_vectors
 from index.sqlite.connections import SQLiteConnections, vector_id_list
 from index.sqlite.task_state import read_state, write_state
@@ -235,14 +235,13 @@ class CopiedDocumentStore(SQLiteDocumentStore):
     def _insert(self, connection: sqlite3.Connection, rows: Sequence[DocumentRow]) -> None:
         """Insert documents with what is made of their texts and block vectors."""
         titles = self.lexical.titles(connection)
-        insert_rows(connection, rows)
+        sql.insert_rows(connection, rows)
         counted = [
             (one.vector_id, count_terms_and_titles(one.text, titles, one.title)) for one in rows
         ]
         insert_terms(connection, counted)
         if self.finds_families:
-            for one in rows:
-                add_text(connection, one.content_hash, sign(one.text))
+            add_texts(connection, [(one.content_hash, sign(one.text)) for one in rows])
         self._align(connection, rows)
         self.lexical.remember_titles([one.title for one in rows], len(rows))
 

@@ -13,8 +13,7 @@ from index.alignment.tables import FittedSpace, find_space, insert_space, load_s
 from index.errors import DamagedDocumentError
 from index.sqlite.connections import SQLiteConnections
 from index.sqlite.task_state import LOG_START, write_state
-from index.store.checksums import read_checksums, unsound_row, write_checksums
-from index.store.metadata import insert_metadata
+from index.store.checksums import read_checksums, unsound_row
 from index.store.records import DocumentRow, StoreCounters
 
 ALIGNMENT = "alignment-space"  # the attachment that holds the space that blocks are aligned in
@@ -28,14 +27,6 @@ WHERE d.vector_id > ? ORDER BY d.vector_id LIMIT ?"""
 _COUNTERS = """
 SELECT sequence, (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'documents'),
     (SELECT count(*) FROM documents) FROM meta"""
-_INSERT_DOCUMENT = """
-INSERT INTO documents (vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out,
-    tokens_encoded, indexed_at, title, metadata, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_INSERT_VECTOR = """
-INSERT INTO vectors (vector_id, sequence, vector) VALUES (?, ?, ?)"""
-_INSERT_BLOCKS = """
-INSERT INTO block_vectors (vector_id, offsets, vectors) VALUES (?, ?, ?)"""
 _LAST = """
 SELECT coalesce(max(vector_id), 0) FROM documents"""
 
@@ -84,20 +75,6 @@ class SQLiteRows:
             return {}
         space = load_space(self.connection, found.space_id)
         return {ALIGNMENT: FittedSpace(space, found.documents, found.sequence).pack()}
-
-
-def insert_rows(connection: sqlite3.Connection, rows: Sequence[DocumentRow]) -> None:
-    """Insert documents under their vector ids, without what is derived from their texts."""
-    for one in rows:
-        document = (one.vector_id, one.document_id, one.content_hash, *one.receipt)
-        connection.execute(
-            _INSERT_DOCUMENT, (*document, one.indexed_at, one.title, one.metadata, one.text)
-        )
-        connection.execute(_INSERT_VECTOR, (one.vector_id, one.sequence, one.vector))
-        if one.offsets is not None:
-            connection.execute(_INSERT_BLOCKS, (one.vector_id, one.offsets, one.block_vectors))
-        insert_metadata(connection, one.vector_id, json.loads(one.metadata))
-    write_checksums(connection, [one.vector_id for one in rows])
 
 
 def digest_of(

@@ -58,8 +58,12 @@ class Checksums:
 
 def write_checksums(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> None:
     """Compute the checksums of these documents from their rows, inside a transaction."""
-    for row in connection.execute(_ROWS, (_as_list(vector_ids),)).fetchall():
-        connection.execute(_WRITE, (row[0], *checksums_of(row)))
+    insert_checksums(connection, connection.execute(_ROWS, (_as_list(vector_ids),)).fetchall())
+
+
+def insert_checksums(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> None:
+    """Write the checksums of documents whose rows are as `checksums_of` takes them."""
+    connection.executemany(_WRITE, [(row[0], *checksums_of(row)) for row in rows])
 
 
 def read_checksums(

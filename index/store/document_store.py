@@ -11,7 +11,6 @@ import index.store.statements as sql
 from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64, UInt32
 from index.alignment.alignment_index import AlignmentIndex
-from index.document import Document
 from index.errors import StorageError, StoreError
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
@@ -20,12 +19,9 @@ from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import count_changes_since_refresh, refresh_titles
 from index.near_duplicates.families import Families
 from index.near_duplicates.signatures import sign
+from index.near_duplicates.tables import add_texts
 from index.progress import Progress
-from index.sqlite.block_vectors import (
-    BlockVectors,
-    as_stored,
-    read_block_vectors,
-)
+from index.sqlite.block_vectors import BlockVectors, as_stored, read_block_vectors
 from index.sqlite.connections import SQLiteConnections, document_id_list, vector_id_list
 from index.sqlite.free_space import Space, reclaim
 from index.sqlite.task_state import MaintenanceState
@@ -45,7 +41,14 @@ from index.store.filters import Filter
 from index.store.listing import DocumentPages
 from index.store.ports import StoredWords
 from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
-from index.store.rows import check_entries, stored_document, stored_metadata, vector_arrays
+from index.store.rows import (
+    check_entries,
+    new_rows,
+    signed_texts,
+    stored_document,
+    stored_metadata,
+    vector_arrays,
+)
 from index.store.schema import check_is_ours, create_if_missing
 
 
@@ -138,15 +141,17 @@ class SQLiteDocumentStore:
         """
         check_entries(entries, self.dimension)
         ids = document_id_list(entry.document.id for entry in entries)
-        signatures = self._signatures(entries)
+        hashes = {e.document.id: e.document.content_hash for e in entries}
+        signatures = self._signatures(entries, hashes)
         # As they are stored: a document that is aligned anew later must not get other scores.
         blocks = {e.document.id: e.blocks for e in entries if e.blocks is not None}
         projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
         with self._connections.writing() as connection, self._damaged_words():
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)
-            changed = [e for e in entries if not self._has_text(known, e.document)]
-            described = [e.document for e in entries if self._has_text(known, e.document)]
+            same = {one for one in known if self._has_text(known[one], hashes[one])}
+            changed = [e for e in entries if e.document.id not in same]
+            described = [e.document for e in entries if e.document.id in same]
             for document in described:
                 vector_id = known[document.id][0]
                 if sql.update_description(connection, vector_id, document):
@@ -155,15 +160,19 @@ class SQLiteDocumentStore:
             sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
             sql.remove_documents(connection, replaced, sequence)
-            signed = [(one, self._signature(one, signatures)) for one in changed]
-            added = [sql.insert_entry(connection, one, sequence, by) for one, by in signed]
+            added = sql.next_vector_ids(connection, len(changed))
+            rows = new_rows(changed, hashes, added, sequence)
+            sql.insert_rows(connection, rows)
+            if self.finds_families:
+                add_texts(connection, signed_texts(rows, signatures))
             documents = (entry.document for entry in changed)
             counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
             insert_terms(connection, list(zip(added, counted, strict=True)))
             if projected is not None:
                 names = (entry.document.id for entry in changed)
                 projected.insert(connection, dict(zip(names, added, strict=True)))
-            write_checksums(connection, [*added, *(known[one.id][0] for one in described)])
+            if described:
+                write_checksums(connection, [known[one.id][0] for one in described])
         self.lexical.changed()
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
@@ -359,25 +368,20 @@ class SQLiteDocumentStore:
         """Return rows that begin with a vector id, and their checksums."""
         return divided(self._connections.read_rows(statement, ids))
 
-    def _signatures(self, entries: Sequence[EncodedDocument]) -> dict[bytes, UInt32]:
+    def _signatures(
+        self, entries: Sequence[EncodedDocument], hashes: Mapping[str, bytes]
+    ) -> dict[bytes, UInt32]:
         """Sign new texts, by content hash, before the write transaction."""
         if not self.finds_families:
             return {}
-        known = self.content_hashes([entry.document.id for entry in entries])
-        hashed = [(entry.document, entry.document.content_hash) for entry in entries]
-        new = ((document, one) for document, one in hashed if known.get(document.id) != one)
-        return {one: sign(document.text) for document, one in new}
+        known = self.content_hashes(list(hashes))
+        new = (e.document for e in entries if known.get(e.document.id) != hashes[e.document.id])
+        return {hashes[one.id]: sign(one.text) for one in new}
 
-    def _signature(
-        self, entry: EncodedDocument, signatures: Mapping[bytes, UInt32]
-    ) -> UInt32 | None:
-        found = signatures.get(entry.document.content_hash)  # None: the text has changed since
-        return sign(entry.document.text) if found is None and self.finds_families else found
-
-    def _has_text(self, known: Mapping[str, tuple[int, bytes]], document: Document) -> bool:
-        """Return whether the text of a document is stored, and not known to be damaged."""
-        vector_id, content_hash = known.get(document.id, (0, b""))
-        return content_hash == document.content_hash and vector_id not in self.damage
+    def _has_text(self, known: tuple[int, bytes], content_hash: bytes) -> bool:
+        """Return whether a stored document has this text, and is not known to be damaged."""
+        vector_id, stored = known
+        return stored == content_hash and vector_id not in self.damage
 
     @contextmanager
     def _damaged_words(self) -> Iterator[None]:

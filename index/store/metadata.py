@@ -80,10 +80,14 @@ def metadata_values(metadata: Mapping[str, Any]) -> set[MetadataValue]:
 
 
 def insert_metadata(
-    connection: sqlite3.Connection, vector_id: int, metadata: Mapping[str, Any]
+    connection: sqlite3.Connection, documents: Iterable[tuple[int, Mapping[str, Any]]]
 ) -> None:
-    """Insert the values of a new document, or of one whose values were removed."""
-    rows = ((*value, vector_id) for value in sorted(metadata_values(metadata), key=_order))
+    """Insert the values of new documents, or of ones whose values were removed, by vector id."""
+    rows = (
+        (*value, vector_id)
+        for vector_id, metadata in documents
+        for value in sorted(metadata_values(metadata), key=_order)
+    )
     connection.executemany(_INSERT, rows)
 
 

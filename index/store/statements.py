@@ -1,18 +1,18 @@
 """The SQL statements of the store; every function runs inside a transaction."""
 
+import json
 import sqlite3
 from collections.abc import Sequence
 
-from encoder.arrays import Float32, UInt32
-from encoder.blocks import Receipt
+from encoder.arrays import Float32
 from index.document import Document, metadata_json
 from index.lexical.tables import remove_terms
-from index.near_duplicates.tables import add_text, contents_of, remove_texts
-from index.sqlite.block_vectors import insert_block_vectors
-from index.sqlite.connections import utc_now, vector_id_list
+from index.near_duplicates.tables import contents_of, remove_texts
+from index.sqlite.connections import vector_id_list
 from index.sqlite.task_state import LOG_START, read_count
+from index.store.checksums import insert_checksums
 from index.store.metadata import insert_metadata, remove_metadata
-from index.store.records import EncodedDocument
+from index.store.records import DocumentRow
 
 # A list of ids is passed as one JSON array: SQLite limits the variables of a statement. Checksums
 # come last, for `index.store.checksums.divided`.
@@ -46,11 +46,17 @@ REMOVED_SINCE = """
 SELECT vector_id FROM removals WHERE sequence > ?1 AND added <= ?1"""
 
 _INSERT_DOCUMENT = """
-INSERT INTO documents (id, content_hash, tokens, tokens_read, blocks, blocks_left_out,
+INSERT INTO documents (vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out,
     tokens_encoded, indexed_at, title, metadata, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _INSERT_VECTOR = """
 INSERT INTO vectors (vector_id, sequence, vector) VALUES (?, ?, ?)"""
+_INSERT_BLOCKS = """
+INSERT INTO block_vectors (vector_id, offsets, vectors) VALUES (?, ?, ?)"""
+# As AUTOINCREMENT gives the next one.
+_LAST_VECTOR_ID = """
+SELECT max(coalesce((SELECT max(vector_id) FROM documents), 0),
+    coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = 'documents'), 0))"""
 _INSERT_REMOVALS = """
 INSERT INTO removals (vector_id, added, sequence)
 SELECT vector_id, sequence, ? FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
@@ -75,46 +81,37 @@ def advance_sequence(connection: sqlite3.Connection) -> int:
     return read_sequence(connection)
 
 
-def insert_entry(
-    connection: sqlite3.Connection,
-    entry: EncodedDocument,
-    sequence: int,
-    signature: UInt32 | None,
-) -> int:
-    """Insert a new document, all but its terms, and return its vector id.
-
-    Near-duplicates of its text are looked for if it has a signature.
-    """
-    vector_id = insert_document(connection, entry.document, entry.receipt)
-    insert_vector(connection, vector_id, sequence, entry.vector)
-    if entry.blocks is not None:
-        insert_block_vectors(connection, vector_id, entry.blocks)
-    if signature is not None:
-        add_text(connection, entry.document.content_hash, signature)
-    return vector_id
+def next_vector_ids(connection: sqlite3.Connection, count: int) -> list[int]:
+    """Return the vector ids of the next documents; inserting these gives them away."""
+    (last,) = connection.execute(_LAST_VECTOR_ID).fetchone()
+    return list(range(last + 1, last + 1 + count))
 
 
-def insert_document(connection: sqlite3.Connection, document: Document, receipt: Receipt) -> int:
-    """Insert a document and return its new vector id."""
-    cursor = connection.execute(
+def insert_rows(connection: sqlite3.Connection, rows: Sequence[DocumentRow]) -> None:
+    """Insert new documents under their vector ids, without what is derived from their texts."""
+    connection.executemany(
         _INSERT_DOCUMENT,
-        (
-            document.id,
-            document.content_hash,
-            receipt.tokens,
-            receipt.tokens_read,
-            receipt.blocks,
-            receipt.blocks_left_out,
-            receipt.tokens_encoded,
-            utc_now(),
-            document.title,
-            metadata_json(document.metadata),
-            document.text,
-        ),
+        [
+            (
+                *(one.vector_id, one.document_id, one.content_hash, *one.receipt),
+                *(one.indexed_at, one.title, one.metadata, one.text),
+            )
+            for one in rows
+        ],
     )
-    vector_id = int(cursor.lastrowid or 0)
-    insert_metadata(connection, vector_id, document.metadata)
-    return vector_id
+    connection.executemany(
+        _INSERT_VECTOR, [(one.vector_id, one.sequence, one.vector) for one in rows]
+    )
+    connection.executemany(
+        _INSERT_BLOCKS,
+        [
+            (one.vector_id, one.offsets, one.block_vectors)
+            for one in rows
+            if one.offsets is not None
+        ],
+    )
+    insert_metadata(connection, [(one.vector_id, json.loads(one.metadata)) for one in rows])
+    insert_checksums(connection, [one.checked() for one in rows])
 
 
 def insert_vector(
@@ -127,7 +124,7 @@ def insert_vector(
 def update_description(connection: sqlite3.Connection, vector_id: int, document: Document) -> bool:
     """Replace title and metadata of a stored document; return whether the title changed."""
     remove_metadata(connection, [vector_id])
-    insert_metadata(connection, vector_id, document.metadata)
+    insert_metadata(connection, [(vector_id, document.metadata)])
     (before,) = connection.execute(
         "SELECT title FROM documents WHERE vector_id = ?", (vector_id,)
     ).fetchone()
@@ -142,6 +139,8 @@ def remove_documents(
     connection: sqlite3.Connection, vector_ids: Sequence[int], sequence: int
 ) -> None:
     """Delete documents with everything stored about them, and log their removal at `sequence`."""
+    if not vector_ids:
+        return
     id_list = vector_id_list(vector_ids)
     contents = contents_of(connection, id_list)
     remove_metadata(connection, vector_ids)

@@ -28,6 +28,7 @@ from index.errors import SnapshotError
 from index.id_set import IdSet
 from index.vectors.exact_index import compare_all
 from index.vectors.faiss import gpu, ivf
+from index.vectors.faiss.content import Content
 from index.vectors.lists import SAMPLE_PER_LIST, default_nprobe
 from index.vectors.rwlock import ReadersWriterLock
 from index.vectors.vector_index import (
@@ -55,8 +56,8 @@ class FaissIndex:
     def __init__(self, index: faiss.IndexIVF) -> None:
         """Wrap a trained index; use `train_faiss_index` or `load_faiss_index`."""
         self._index = index
-        self._ids = _ids_in_lists(index)
-        self._sequence = 0
+        none = np.empty((0, int(index.d)), dtype=np.float32)
+        self._content = Content(0, ivf.ids_in_lists(index), np.zeros(0, np.int64), none)
         self._changing = threading.Lock()  # held by one change; taken before the other
         self._lock = ReadersWriterLock()
 
@@ -73,50 +74,45 @@ class FaissIndex:
     @property
     def nlist(self) -> int:
         """How many lists, or cells, the vectors are divided into."""
-        return ivf.number_of_centroids(self._index)
+        return int(self._index.nlist)
 
     @property
     def sequence(self) -> int:
         """The sequence of the last `change` that gave one; 0 before the first."""
-        return self._sequence
+        return self._content.sequence
 
     def list_sizes(self) -> Int64:
         """Return how many vectors each list holds, Int64[nlist]; none is pending afterwards."""
         with self._changing:
-            self._assign_pending(self._pending())
-            return ivf.list_sizes(self._index)[: self.nlist]
+            self._assign_pending()
+            return ivf.list_sizes(self._index)
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._content)
 
     def contains(self, ids: Int64) -> Bool:
         """Return for each of ids Int64[N] whether its vector is there."""
-        with self._lock.reading():
-            return self._known(ids)
+        return self._content.contains(ids)
 
     def ids(self) -> Int64:
         """Return the ids of all vectors, ascending Int64[N]."""
-        with self._lock.reading():
-            return np.sort(np.fromiter(self._ids, np.int64, len(self._ids)))
+        return self._content.ids
 
     def vectors(self, ids: Int64) -> Float32:
         """Return the vectors Float32[N, dimension] of ids Int64[N]; see `VectorIndex.vectors`."""
         with ivf.openmp_threads_for(added=0), self._lock.reading():
-            if self._ids.issuperset(ids.tolist()):
-                return self._reconstruct(ids)
-            known = self._known(ids)
-            vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
-            vectors[known] = self._reconstruct(ids[known])
+            return self._vectors(self._content, ids)
+
+    def _vectors(self, content: Content, ids: Int64) -> Float32:
+        listed = content.is_listed(ids)
+        if listed.all():
+            return ivf.reconstruct(self._index, ids)
+        vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
+        vectors[listed] = ivf.reconstruct(self._index, ids[listed])
+        others = np.flatnonzero(~listed)
+        asked, waiting = np.nonzero(ids[others, np.newaxis] == content.waiting)
+        vectors[others[asked]] = content.pending[waiting]
         return vectors
-
-    def _known(self, ids: Int64) -> Bool:
-        return np.fromiter((one in self._ids for one in ids.tolist()), np.bool_, len(ids))
-
-    def _reconstruct(self, ids: Int64) -> Float32:
-        if not len(ids):
-            return np.empty((0, self.dimension), dtype=np.float32)
-        found: Float32 = self._index.reconstruct_batch(ids)
-        return found
 
     def change(
         self,
@@ -128,51 +124,48 @@ class FaissIndex:
     ) -> None:
         """Add and remove vectors at once; see `VectorIndex.change`.
 
+        Searches wait while lists change, not for a small addition.
+
         Raises:
             ValueError: as `VectorIndex.change`; nothing was changed.
         """
         ids, vectors = check_additions(ids, vectors, self.dimension)
-        new = set(ids.tolist())
+        gone = np.unique(ids[:0] if removed is None else removed)
         with self._changing, ivf.openmp_threads_for(len(ids)):
-            if known := self._ids & new:
-                raise ValueError(f"vector id {min(known)} is already there")
-            lists = self._lists_for(vectors)  # before searches have to wait
-            with self._lock.writing():
-                ivf.add_to_lists(self._index, ids, vectors, lists)
-                self._ids |= new
-                if removed is not None:
-                    self._remove(removed)
-                if sequence is not None:
-                    self._sequence = sequence
-            if len(pending := self._pending()) > PENDING:
-                self._assign_pending(pending)
+            before = self._content
+            if (known := before.contains(ids)).any():
+                raise ValueError(f"vector id {ids[known].min()} is already there")
+            if (dropped := np.isin(ids, gone)).any():
+                ids, vectors = ids[~dropped], vectors[~dropped]
+            content = before.without(gone)
+            if sequence is not None:
+                content = replace(content, sequence=sequence)
+            if self.nlist > 1 and len(ids) < PENDING:
+                content = content.with_pending(ids, ivf.as_held(self._index, vectors))
+                ids, vectors = ids[:0], vectors[:0]
+            self._replace(content, ids, vectors, gone[before.is_listed(gone)])
+            if len(content.waiting) > PENDING:
+                self._assign_pending()
 
-    def _lists_for(self, vectors: Float32) -> Int64:
-        pending = ivf.pending_list(self._index)
-        if pending is None or len(vectors) >= PENDING:
-            return ivf.nearest_lists(self._index, vectors)
-        return np.full(len(vectors), pending, dtype=np.int64)
-
-    def _pending(self) -> Int64:
-        """Return the ids of the vectors that wait for their lists; `_changing` is held."""
-        pending = ivf.pending_list(self._index)
-        return np.zeros(0, np.int64) if pending is None else ivf.ids_of_list(self._index, pending)
-
-    def _assign_pending(self, ids: Int64) -> None:
-        """Move the pending vectors, which have these ids, into their lists; `_changing` is held."""
-        if not len(ids):
+    def _replace(self, content: Content, ids: Int64, vectors: Float32, removed: Int64) -> None:
+        """Replace the content, and add to lists and remove from them; `_changing` is held."""
+        if not len(ids) and not len(removed):
+            self._content = content  # searches that have begun go on with the former
             return
-        with ivf.openmp_threads_for(len(ids)):
-            vectors = self._reconstruct(ids)
-            lists = ivf.nearest_lists(self._index, vectors)
-            with self._lock.writing():
-                ivf.remove_from_lists(self._index, ids)
-                ivf.add_to_lists(self._index, ids, vectors, lists)
+        lists = ivf.nearest_lists(self._index, vectors)  # before searches have to wait
+        content = content.with_listed(ids)
+        with self._lock.writing():
+            ivf.add_to_lists(self._index, ids, vectors, lists)
+            ivf.remove_from_lists(self._index, removed)
+            self._content = content
 
-    def _remove(self, ids: Int64) -> None:
-        known = self._ids.intersection(ids.tolist())
-        ivf.remove_from_lists(self._index, list(known))
-        self._ids -= known
+    def _assign_pending(self) -> None:
+        """Move the pending vectors into their lists; `_changing` is held."""
+        content = self._content
+        if len(content.waiting):
+            with ivf.openmp_threads_for(len(content.waiting)):
+                nothing = content.waiting[:0]
+                self._replace(content.without_pending(), content.waiting, content.pending, nothing)
 
     def search(
         self,
@@ -193,19 +186,23 @@ class FaissIndex:
         vectors = check_queries(vectors, self.dimension, k, nprobe)
         nprobe = default_nprobe(self.nlist) if nprobe is None else min(nprobe, self.nlist)
         with ivf.openmp_threads_for(added=0), self._lock.reading():
-            sequence = self._sequence
+            content = self._content
             if among is None:
                 found = ivf.search_nearest_lists(self._index, vectors, k, nprobe)
             else:
-                found = self._search_among(vectors, k, nprobe, among)
-        return replace(found, sequence=sequence)
+                found = self._search_among(content, vectors, k, nprobe, among)
+        # Pending vectors do not change, so changes need not wait.
+        return replace(content.best_of(found, vectors, among), sequence=content.sequence)
 
-    def _search_among(self, vectors: Float32, k: int, nprobe: int, among: IdSet) -> SearchResult:
-        most = among.most(len(self._ids))
+    def _search_among(
+        self, content: Content, vectors: Float32, k: int, nprobe: int, among: IdSet
+    ) -> SearchResult:
+        """Search the lists for vectors of `among`."""
+        most = among.most(len(content))
         if most <= (EXACT_UP_TO if self.exact else DECODED_UP_TO):
-            return self._compare(vectors, k, among)
+            return self._compare(content, vectors, k, among)
         selector = ivf.selector_of(among)
-        nprobe = min(self.nlist, -(-nprobe * len(self._ids) // most))
+        nprobe = min(self.nlist, -(-nprobe * len(content) // most))
         found = ivf.search_nearest_lists(self._index, vectors, k, nprobe, selector)
         if nprobe < self.nlist and (found.ids == NO_VECTOR).any():
             # The selected vectors lie in few lists, and not in those near a query.
@@ -219,22 +216,19 @@ class FaissIndex:
         """
         query = check_vectors(vector[np.newaxis], self.dimension)
         best = np.full(k, -np.inf, dtype=np.float32)
-        sequence = self._sequence
+        sequence = self.sequence
         for lists in _slices(self.list_sizes(), EXACT_SLICE):
             with ivf.openmp_threads_for(added=0), self._lock.reading():
-                sequence = self._sequence
+                sequence = self.sequence
                 found = ivf.search_lists(self._index, query, k, lists[np.newaxis])
             best = np.sort(np.concatenate([best, found.scores[0]]))[: -k - 1 : -1]
         return best, sequence
 
-    def _compare(self, queries: Float32, k: int, among: IdSet) -> SearchResult:
-        """Compare every selected vector with every query."""
-        if among.inverted:
-            known = np.fromiter(self._ids, np.int64, len(self._ids))
-            ids = np.sort(known[among.contains(known)])
-        else:
-            ids = among.ids[[one in self._ids for one in among.ids.tolist()]]
-        return compare_all(queries, ids, self._reconstruct(ids), k)
+    def _compare(self, content: Content, queries: Float32, k: int, among: IdSet) -> SearchResult:
+        """Compare every selected vector in the lists with every query."""
+        known = content.listed if among.inverted else among.ids
+        ids = known[among.contains(known) & content.is_listed(known)]
+        return compare_all(queries, ids, ivf.reconstruct(self._index, ids), k)
 
     def save(self, path: Path) -> None:
         """Write the index to one new file.
@@ -245,8 +239,10 @@ class FaissIndex:
             OSError: the file cannot be written whole.
         """
         # Through Python's file object: faiss's own writer does not report a failing close.
-        with path.open("xb") as file, self._lock.reading():
-            faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
+        with path.open("xb") as file, self._changing:
+            self._assign_pending()
+            with self._lock.reading():
+                faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
 
 
 def train_faiss_index(sample: Float32, nlist: int, precision: Precision = "fp32") -> FaissIndex:
@@ -273,7 +269,6 @@ def train_faiss_index(sample: Float32, nlist: int, precision: Precision = "fp32"
         with ivf.openmp_threads_for(len(sample)):
             if not gpu.train(index, sample):
                 index.train(sample)
-    ivf.add_pending_list(index)
     return FaissIndex(index)
 
 
@@ -305,14 +300,6 @@ def _slices(sizes: Int64, size: int) -> list[Int64]:
     run_of_list = (np.cumsum(sizes) - sizes) // size
     starts = np.flatnonzero(np.diff(run_of_list)) + 1
     return list(np.split(np.arange(len(sizes), dtype=np.int64), starts))
-
-
-def _ids_in_lists(index: faiss.IndexIVF) -> set[int]:
-    """Return the ids of all vectors."""
-    ids: set[int] = set()
-    for number in range(index.nlist):
-        ids.update(ivf.ids_of_list(index, number).tolist())
-    return ids
 
 
 @contextmanager

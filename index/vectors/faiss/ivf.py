@@ -1,12 +1,6 @@
-"""Steps on FAISS's own objects: the inverted lists of an index, their formats and selectors.
+"""Steps on FAISS's own objects: the inverted lists of an index, their formats and selectors."""
 
-Pending vectors. To find the list of a vector, FAISS reads all centroids, several megabytes, so ten
-vectors take almost as long as fifty. Small additions therefore wait in one more list, the last,
-which belongs to no centroid and which every search visits; when it is full, all of them are
-assigned together. They are in the same format there: their scores do not change on the way.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import faiss
@@ -48,12 +42,11 @@ def untrained_index(dimension: int, nlist: int, precision: Precision) -> faiss.I
 
 
 def is_ours(index: object) -> bool:
-    """Return whether this is an index as `untrained_index` and `add_pending_list` make them."""
+    """Return whether this is an index as `untrained_index` makes them."""
     return (
         isinstance(index, faiss.IndexIVF)
         and index.metric_type == faiss.METRIC_INNER_PRODUCT
         and index.direct_map.type == faiss.DirectMap.Hashtable
-        and index.nlist == number_of_centroids(index) + (index.nlist > 1)
     )
 
 
@@ -66,42 +59,45 @@ def precision_of(index: faiss.IndexIVF) -> Precision | None:
     return next((name for name, kind in _QUANTIZERS.items() if kind == index.sq.qtype), None)
 
 
-def number_of_centroids(index: faiss.IndexIVF) -> int:
-    """Return how many lists vectors are assigned to."""
-    return int(index.quantizer.ntotal)
-
-
-def add_pending_list(index: faiss.IndexIVF) -> None:
-    """Give an index that is trained for many lists, and still empty, one for pending vectors."""
-    if index.nlist > 1:
-        index.nlist += 1
-        lists = faiss.ArrayInvertedLists(index.nlist, index.code_size)
-        index.replace_invlists(lists, True)
-        lists.this.disown()
-
-
-def pending_list(index: faiss.IndexIVF) -> int | None:
-    """Return the number of the list of pending vectors; None where there is one list."""
-    return int(index.nlist) - 1 if index.nlist > 1 else None
-
-
 def list_sizes(index: faiss.IndexIVF) -> Int64:
-    """Return how many vectors each list keeps; the last are the pending ones, if any can be."""
+    """Return how many vectors each list keeps, Int64[nlist]."""
     sizes = (index.invlists.list_size(number) for number in range(index.nlist))
     return np.fromiter(sizes, np.int64, index.nlist)
 
 
-def ids_of_list(index: faiss.IndexIVF, number: int) -> Int64:
-    """Return the ids of the vectors of one list."""
-    size = index.invlists.list_size(number)
-    if not size:
-        return np.zeros(0, dtype=np.int64)
-    ids: Int64 = faiss.rev_swig_ptr(index.invlists.get_ids(number), size).copy()
-    return ids
+def ids_in_lists(index: faiss.IndexIVF) -> Int64:
+    """Return the ids of all vectors, ascending and different."""
+    ids = np.zeros(int(list_sizes(index).sum()), dtype=np.int64)
+    end = 0
+    for number in range(index.nlist):
+        if size := index.invlists.list_size(number):
+            end += size
+            ids[end - size : end] = faiss.rev_swig_ptr(index.invlists.get_ids(number), size)
+    ids.sort()
+    different: Int64 = ids[np.diff(ids, prepend=-1) > 0]  # np.unique makes a hash table
+    return different
+
+
+def as_held(index: faiss.IndexIVF, vectors: Float32) -> Float32:
+    """Return vectors Float32[N, dimension] as the lists of an index hold them."""
+    if not len(vectors) or isinstance(index, faiss.IndexIVFFlat):
+        return vectors
+    held: Float32 = index.sq.decode(index.sq.compute_codes(vectors))
+    return held
+
+
+def reconstruct(index: faiss.IndexIVF, ids: Int64) -> Float32:
+    """Return the vectors Float32[N, dimension] of ids Int64[N], which are in lists."""
+    if not len(ids):
+        return np.empty((0, int(index.d)), dtype=np.float32)
+    found: Float32 = index.reconstruct_batch(ids)
+    return found
 
 
 def nearest_lists(index: faiss.IndexIVF, vectors: Float32) -> Int64:
     """Return the list of each vector Float32[N, dimension], Int64[N]."""
+    if not len(vectors):
+        return np.zeros(0, dtype=np.int64)
     if gpu.gpu_is_used():
         centroids = index.quantizer.reconstruct_n(0, index.quantizer.ntotal)
         found = gpu.nearest(vectors, centroids, 1)
@@ -117,10 +113,11 @@ def add_to_lists(index: faiss.IndexIVF, ids: Int64, vectors: Float32, lists: Int
         index.add_core(len(ids), *(faiss.swig_ptr(one) for one in (vectors, ids, lists)))
 
 
-def remove_from_lists(index: faiss.IndexIVF, ids: Sequence[int] | Int64) -> None:
-    """Remove the vectors of these ids, all of which are there."""
-    # The hash table of the lists accepts this selector only.
-    index.remove_ids(faiss.IDSelectorArray(np.array(ids, dtype=np.int64)))
+def remove_from_lists(index: faiss.IndexIVF, ids: Int64) -> None:
+    """Remove the vectors of these ids Int64[N], all of which are there."""
+    if len(ids):
+        # The hash table of the lists accepts this selector only.
+        index.remove_ids(faiss.IDSelectorArray(ids))
 
 
 def search_nearest_lists(
@@ -130,7 +127,7 @@ def search_nearest_lists(
     nprobe: int,
     selector: faiss.IDSelector | None = None,
 ) -> SearchResult:
-    """Search the `nprobe` nearest lists of each query Float32[Q, dimension], and the pending ones.
+    """Search the `nprobe` nearest lists of each query Float32[Q, dimension].
 
     Args:
         index: to search.
@@ -139,31 +136,30 @@ def search_nearest_lists(
         nprobe: how many lists, all at most.
         selector: find no other vectors.
     """
-    _, lists = index.quantizer.search(queries, nprobe)
-    pending = pending_list(index)
-    if pending is not None and index.invlists.list_size(pending):
-        last = np.full((len(queries), 1), pending, dtype=np.int64)
-        lists = np.concatenate([lists, last], axis=1)
-    return search_lists(index, queries, k, lists, selector)
-
-
-def search_lists(
-    index: faiss.IndexIVF,
-    queries: Float32,
-    k: int,
-    lists: Int64,
-    selector: faiss.IDSelector | None = None,
-) -> SearchResult:
-    """Search these lists Int64[Q, P] of each query Float32[Q, dimension] for the k best."""
-    scores = np.empty((len(queries), k), dtype=np.float32)
-    ids = np.empty((len(queries), k), dtype=np.int64)
-    centroid_scores = np.zeros(lists.shape, dtype=np.float32)  # needed for residuals only
-    given, *arrays = (faiss.swig_ptr(one) for one in (queries, lists, centroid_scores, scores, ids))
+    found = _nothing(len(queries), k)
+    given, ids, scores = (faiss.swig_ptr(one) for one in (queries, found.ids, found.scores))
     # Parameters of this call: nprobe set on the index would be shared by all threads.
-    parameters = faiss.SearchParametersIVF(nprobe=lists.shape[1], sel=selector)
-    index.search_preassigned_c(len(queries), given, k, *arrays, False, parameters)
-    scores[ids == NO_VECTOR] = -np.inf
-    return SearchResult(ids, scores)
+    parameters = faiss.SearchParametersIVF(nprobe=nprobe, sel=selector)
+    index.search_c(len(queries), given, k, scores, ids, parameters)
+    found.scores[found.ids == NO_VECTOR] = -np.inf
+    return found
+
+
+def search_lists(index: faiss.IndexIVF, queries: Float32, k: int, lists: Int64) -> SearchResult:
+    """Search these lists Int64[Q, P] of each query Float32[Q, dimension] for the k best."""
+    found = _nothing(len(queries), k)
+    centroid_scores = np.zeros(lists.shape, dtype=np.float32)  # needed for residuals only
+    given = (faiss.swig_ptr(one) for one in (lists, centroid_scores, found.scores, found.ids))
+    parameters = faiss.SearchParametersIVF(nprobe=lists.shape[1])
+    index.search_preassigned_c(len(queries), faiss.swig_ptr(queries), k, *given, False, parameters)
+    found.scores[found.ids == NO_VECTOR] = -np.inf
+    return found
+
+
+def _nothing(queries: int, k: int) -> SearchResult:
+    return SearchResult(
+        np.empty((queries, k), dtype=np.int64), np.empty((queries, k), dtype=np.float32)
+    )
 
 
 def selector_of(among: IdSet) -> faiss.IDSelector:

@@ -14,7 +14,12 @@ from encoder.arrays import Float32
 from index.errors import SnapshotError
 from index.id_set import IdSet
 from index.vectors.faiss import faiss_index, ivf
-from index.vectors.faiss.faiss_index import FaissIndex, load_faiss_index, train_faiss_index
+from index.vectors.faiss.faiss_index import (
+    PENDING,
+    FaissIndex,
+    load_faiss_index,
+    train_faiss_index,
+)
 from index.vectors.lists import ONE_LIST_BELOW, choose_nlist, default_nprobe
 
 DIMENSION = 32
@@ -110,13 +115,14 @@ def test_a_search_changes_nothing_on_the_shared_index(index: FaissIndex) -> None
     assert index._index.nprobe == before
 
 
-def test_searches_and_changes_wait_for_each_other(index: FaissIndex) -> None:
-    one, ids = unit_vectors(1, seed=8), np.array([9_999_999])
+def test_searches_and_changes_of_lists_wait_for_each_other(index: FaissIndex) -> None:
+    many = unit_vectors(PENDING, seed=8)
+    ids = np.arange(9_000_000, 9_000_000 + PENDING)
     work: list[Callable[[], object]] = [
-        lambda: index.change(ids, one),
-        lambda: index.search(one, 1),
-        lambda: index.contains(ids),
-        lambda: index.change(ids[:0], one[:0], removed=ids),
+        lambda: index.change(ids, many),
+        lambda: index.search(many[:1], 1),
+        lambda: index.vectors(ids),
+        lambda: index.change(ids[:0], many[:0], removed=ids),
     ]
     for step in work:
         with index._lock.writing():
@@ -134,6 +140,17 @@ def test_searches_and_changes_wait_for_each_other(index: FaissIndex) -> None:
             while index._lock._waiting_writers == 0:
                 assert time.monotonic() < deadline
         waiting.join()
+
+
+def test_small_additions_and_searches_do_not_wait_for_each_other(index: FaissIndex) -> None:
+    one, ids = unit_vectors(1, seed=8), np.array([9_999_999])
+    with index._lock.reading():  # as a search does that has begun
+        index.change(ids, one, sequence=7)
+        assert index.contains(ids).all()
+        assert index.search(one, 1).ids.tolist() == [[9_999_999]]
+        index.change(ids[:0], one[:0], removed=ids, sequence=8)
+    assert index.search(one, 1).ids.tolist() != [[9_999_999]]
+    assert (index.sequence, index.contains(ids).any()) == (8, False)
 
 
 def test_training_twice_gives_the_same_index(vectors: Float32, tmp_path: Path) -> None:

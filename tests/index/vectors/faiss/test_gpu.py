@@ -40,8 +40,7 @@ def test_an_index_that_assigns_for_it_trains_the_same_lists(precision: Precision
     assert other.is_trained
     centroids = [index.quantizer.reconstruct_n(0, 8) for index in (one, other)]
     assert np.allclose(*centroids, atol=1e-6)
-    del sample
-    ivf.add_pending_list(other)  # the index that assigned is gone, and is not used any more
+    del sample  # the index that assigned is gone, and is not used any more
     vectors = unit_vectors(50, seed=2)
     lists = ivf.nearest_lists(other, vectors)
     ivf.add_to_lists(other, np.arange(50), vectors, lists)
