@@ -174,7 +174,7 @@ FACES: Mapping[str, str] = {
     "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
     "service.cli.feedback": "judged replace tune",
-    "service.cli.indexing": "place",
+    "service.cli.indexing": "checks place",
     "service.collections": "changes opening",
     "service.configuration": "access names standing store vectors",
     "service.feedback": "doctor store verdict",
@@ -190,7 +190,8 @@ FACES: Mapping[str, str] = {
     "service.telemetry": "logs stages",
     "service.web": "report search_page",
     "service.workers": (
-        "block_cache encode_cache redis_block_cache rerank_pool reservation scheduler work"
+        "block_cache encode_cache opening_encoder redis_block_cache rerank_pool reservation "
+        "scheduler work"
     ),
     "training": "errors recipe",
     "training.comparison": "compare job plan runs",
