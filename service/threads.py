@@ -1,4 +1,4 @@
-"""Blocking work off the event loop, the priority of its threads, memory: what is given back."""
+"""Blocking work off the event loop, the priority of its threads, and their memory."""
 
 import asyncio
 import ctypes
@@ -89,7 +89,7 @@ def begin_without_garbage() -> None:
 def keep_what_began() -> None:
     """Look for garbage again, but not among what was made before.
 
-    A search makes enough objects for a collection, which would examine some 300,000 of the start.
+    A search makes enough objects for a collection, which would examine the 200,000 of the imports.
     """
     gc.freeze()
     gc.enable()

@@ -175,6 +175,7 @@ FACES: Mapping[str, str] = {
     "service.cli.evaluation": "command",
     "service.cli.feedback": "judged replace tune",
     "service.cli.indexing": "checks place",
+    "service.cli.serving": "demo keys serve",
     "service.collections": "changes opening",
     "service.configuration": "access names standing store vectors",
     "service.feedback": "doctor store verdict",
