@@ -118,14 +118,11 @@ def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
 
 def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
     """Rank, read and check, widening until `top_k` documents are left or no more exist."""
-    options, k = run.options, run.options.top_k
+    k = run.options.top_k
     damaged: frozenset[int] = frozenset()  # whose vectors cannot be read
     while True:
         ranking = run.ranker.rank(k, among)
-        terms, found = SPARE_CORE.both(
-            partial(_terms_of_best, run, ranking, damaged),
-            partial(_read_exactly, run, ranking, damaged),
-        )
+        terms, found = _explain_and_read(run, ranking, damaged)
         if found is None:
             k = _WIDER * max(k, CANDIDATES)
             continue
@@ -141,6 +138,16 @@ def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
         seconds=dict(run.ranker.seconds),
         alignment=ranking.receipt,
     )
+
+
+def _explain_and_read(
+    run: _Search, ranking: Ranking, damaged: frozenset[int]
+) -> tuple[Explained, tuple[Ranking, dict[int, DocumentSummary], frozenset[int]] | None]:
+    """Return the terms of the best candidates, and what `_read_exactly` returns; at once."""
+    read = partial(_read_exactly, run, ranking, damaged)
+    if ranking.lexical is None:
+        return {}, read()
+    return SPARE_CORE.both(partial(_terms_of_best, run, ranking, damaged), read)
 
 
 def _terms_of_best(run: _Search, ranking: Ranking, damaged: frozenset[int]) -> Explained:
@@ -197,7 +204,7 @@ def _scored_exactly(
         # Without what was deleted since; what is damaged must not keep its rounded score.
         ids, vectors = run.data.store.vectors(kept.vector_ids, skip_damaged=True)
     order = np.argsort(kept.vector_ids)
-    rows = order[np.isin(kept.vector_ids[order], ids)]
+    rows = order if len(ids) == len(order) else order[np.isin(kept.vector_ids[order], ids)]
     exact = run.ranker.rescored(kept, rows, vectors)
     unread = by_id.keys() - set(ids.tolist())
     lost = frozenset(one for one in unread if one in run.data.store.damage)

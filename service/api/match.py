@@ -24,7 +24,7 @@ from service.api.http.problems import (
 from service.api.openapi.responses import json_example, problem_responses
 from service.api.openapi.router import Router
 from service.api.schemas.match import MatchRequest
-from service.api.schemas.matches import MatchesResponse, MatchResponse, match_response, matches_json
+from service.api.schemas.matches import MatchesResponse, MatchResponse, matches_json
 from service.matching.examples import match_examples
 from service.matching.match import match
 
@@ -167,6 +167,6 @@ async def post_match(
     else:
         found = await match(collection, request.to_queries(), options)
     name, calibration = collection.checkpoint.name, collection.calibrator.version
-    answers = [match_response(matches, name, calibration) for matches in found]
-    body = matches_json(answers, several=request.queries is not None)
+    several = request.queries is not None
+    body = matches_json(found, name, calibration, several=several)
     return Response(body, media_type="application/json")
