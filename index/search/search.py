@@ -7,7 +7,6 @@ computed from the vectors of the store.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from index.search.calibrator import CalibratedScore, ScoreCalibrator, calibrate_
 from index.search.collapse import collapse_families, list_collapsed
 from index.search.fusion import LinearFusion
 from index.search.modes import Ranking, timed
-from index.search.rankers import ExamplesRanker, Explained, QueryRanker, Ranker
+from index.search.rankers import ExamplesRanker, QueryRanker, Ranker
 from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions
 from index.search.spare_core import SPARE_CORE
 from index.store.filters import Filter, matches
@@ -118,58 +117,26 @@ def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
 
 def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
     """Rank, read and check, widening until `top_k` documents are left or no more exist."""
-    k = run.options.top_k
+    options, k = run.options, run.options.top_k
     damaged: frozenset[int] = frozenset()  # whose vectors cannot be read
     while True:
         ranking = run.ranker.rank(k, among)
-        terms, found = _explain_and_read(run, ranking, damaged)
-        if found is None:
+        documents = _read(run, ranking, damaged)
+        if len(documents) < options.top_k and not ranking.exhausted:
             k = _WIDER * max(k, CANDIDATES)
             continue
-        ranking, documents, lost = found
+        ranking, documents, lost = _scored_exactly(run, ranking, documents)
         if not lost:
             break
         damaged |= lost
     return SearchAnswer(
-        hits=_hits(run, ranking, documents, terms),
+        hits=_hits(run, ranking, documents),
         scored_as=ranking.scored_as,
         generation=ranking.generation,
         sequence=ranking.sequence,
         seconds=dict(run.ranker.seconds),
         alignment=ranking.receipt,
     )
-
-
-def _explain_and_read(
-    run: _Search, ranking: Ranking, damaged: frozenset[int]
-) -> tuple[Explained, tuple[Ranking, dict[int, DocumentSummary], frozenset[int]] | None]:
-    """Return the terms of the best candidates, and what `_read_exactly` returns; at once."""
-    read = partial(_read_exactly, run, ranking, damaged)
-    if ranking.lexical is None:
-        return {}, read()
-    return SPARE_CORE.both(partial(_terms_of_best, run, ranking, damaged), read)
-
-
-def _terms_of_best(run: _Search, ranking: Ranking, damaged: frozenset[int]) -> Explained:
-    """Return the terms of the documents that are most likely the hits, before they are read."""
-    left_out = run.ranker.left_out | damaged
-    most = ranking.vector_ids[: run.options.top_k + len(left_out)].tolist()
-    best = [one for one in most if one not in left_out][: run.options.top_k]
-    return run.ranker.terms(ranking, best)
-
-
-def _read_exactly(
-    run: _Search, ranking: Ranking, damaged: frozenset[int]
-) -> tuple[Ranking, dict[int, DocumentSummary], frozenset[int]] | None:
-    """Read the documents to return, and rank them exactly; None if too few of them can be used.
-
-    Returns:
-        What `_scored_exactly` returns.
-    """
-    documents = _read(run, ranking, damaged)
-    if len(documents) < run.options.top_k and not ranking.exhausted:
-        return None
-    return _scored_exactly(run, ranking, documents)
 
 
 def _read(run: _Search, ranking: Ranking, damaged: frozenset[int]) -> dict[int, DocumentSummary]:
@@ -216,17 +183,14 @@ def _passes(where: Filter | None, document: DocumentSummary) -> bool:
     return where is None or matches(where, document.metadata)
 
 
-def _hits(
-    run: _Search, ranking: Ranking, documents: dict[int, DocumentSummary], terms: Explained
-) -> tuple[Hit, ...]:
-    """Return the documents that are inside the bounds, with their scores and terms.
+def _hits(run: _Search, ranking: Ranking, documents: dict[int, DocumentSummary]) -> tuple[Hit, ...]:
+    """Return the documents that are inside the bounds, with their scores.
 
     Calibrated values are monotone in the score, so no lower candidate could be inside.
     """
     rows = list(documents)
     ids, scores = ranking.vector_ids[rows].tolist(), ranking.scores[rows].tolist()
-    if unexplained := [one for one in ids if one not in terms]:
-        terms = {**terms, **run.ranker.terms(ranking, unexplained)}
+    terms = run.ranker.terms(ranking, ids)
     calibrated = calibrate_scores(run.calibrator, ranking.scored_as, scores)
     if ranking.parts:  # no pair of documents has such a score
         calibrated = [CalibratedScore() for _ in rows]
