@@ -14,7 +14,7 @@ from service.settings import Settings
 from service.startup import close_engine, open_engine
 from service.telemetry.logs import configured_logs
 from service.telemetry.stages import require_exporter
-from service.threads import keep_what_began, limit_numpy_threads, set_switch_interval
+from service.threads import keep_what_began, limit_numpy_threads
 from service.workers.opening_encoder import OpeningEncoder
 
 
@@ -73,7 +73,6 @@ def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder
     tls = tls_options(settings)
     require_exporter()
     with configured_logs(settings.log_level, settings.log_format):
-        set_switch_interval()
         limit_numpy_threads()
         engine = open_engine(settings, opening)
         limits = SendLimits(

@@ -76,7 +76,8 @@ def limit_numpy_threads() -> None:
 def set_switch_interval() -> None:
     """Set the switch interval of the interpreter to half a millisecond instead of five.
 
-    The event loop waits for the interpreter lock many times in one request.
+    The event loop waits for the interpreter lock many times in one request, and at the start the
+    thread that opens the encoder waits for the one that imports.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
 
@@ -89,7 +90,7 @@ def begin_without_garbage() -> None:
 def keep_what_began() -> None:
     """Look for garbage again, but not among what was made before.
 
-    A search makes enough objects for a collection, which would examine the 200,000 of the imports.
+    The imports alone make 200,000 objects, which some collections beside searches would examine.
     """
     gc.freeze()
     gc.enable()
