@@ -118,7 +118,8 @@ class TimedH11Protocol(H11Protocol):
     @property
     def unsent(self) -> int:
         """Bytes of responses that the client has not taken."""
-        return self.transport.get_write_buffer_size()
+        unsent: int = self.transport.get_write_buffer_size()
+        return unsent
 
     def connection_made(self, transport: Any) -> None:
         """Start the timer for the first head."""

@@ -46,7 +46,7 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     opening = opening or begin_opening(settings)
     checkpoint = opening.checkpoint
     _check_queue(settings, checkpoint)
-    warm = opening.opened.result()
+    warm = opening.finish()
     encoder = warm.encoder
     metrics = create_metrics()
     with ExitStack() as opened:

@@ -31,11 +31,24 @@ class OpeningEncoder:
 
     Attributes:
         checkpoint: of the encoder.
-        opened: ends with the encoder, or with an `EncoderError`.
+        thread: which opens it.
+        opened: what it returns.
     """
 
     checkpoint: Checkpoint
+    thread: ThreadPoolExecutor
     opened: Future[WarmEncoder]
+
+    def finish(self) -> WarmEncoder:
+        """Wait for the encoder, and for the end of the thread.
+
+        Raises:
+            CheckpointError: a graph is missing or changed.
+            ProviderError: none of the requested providers can be used.
+            ParityError: on this machine the graphs do not compute what the model computes.
+        """
+        with self.thread:
+            return self.opened.result()
 
 
 def begin_opening(settings: Settings) -> OpeningEncoder:
@@ -46,9 +59,7 @@ def begin_opening(settings: Settings) -> OpeningEncoder:
     """
     checkpoint = load_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT)
     thread = ThreadPoolExecutor(1, "opens the encoder")
-    opened = thread.submit(_open_encoder, settings, checkpoint)
-    thread.shutdown(wait=False)  # it ends when that is done
-    return OpeningEncoder(checkpoint, opened)
+    return OpeningEncoder(checkpoint, thread, thread.submit(_open_encoder, settings, checkpoint))
 
 
 def _open_encoder(settings: Settings, checkpoint: Checkpoint) -> WarmEncoder:
