@@ -22,6 +22,7 @@ from service.api.http.problems import MALFORMED_REQUEST
 
 HEAD_SECONDS = 10.0
 _KERNEL_BYTES = 128 * 1024
+_HELD_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,57 @@ class SendLimits:
     unsent_bytes: int
     on_slow: Callable[[], None] = lambda: None
     on_stop: Callable[[], None] = lambda: None
+
+
+class JoiningTransport:
+    """A transport that sends at once what is written at once: the head of a response with its body.
+
+    Each is a write of uvicorn, and would be a call of the system, and a packet that wakes the
+    client.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Hold data until the next event, or until nothing is written; much data is not held.
+
+        Nothing is what uvicorn writes at the end of a response of known length.
+        """
+        if data and not self._held:
+            self._loop.call_soon(self.flush)
+        self._held.append(data)
+        self._size += len(data)
+        if not data or self._size >= _HELD_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what is held."""
+        held, self._held, self._size = self._held, [], 0
+        if held and len(held[-1]) >= _HELD_BYTES:  # not worth a copy
+            self._transport.write(b"".join(held[:-1]))
+            held = held[-1:]
+        self._transport.write(b"".join(held))
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes were written and not sent."""
+        return self._size + self._transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        """Close the connection when everything is sent."""
+        self.flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection, and drop what was not sent."""
+        self._held, self._size = [], 0
+        self._transport.abort()
 
 
 class TimedH11Protocol(H11Protocol):
@@ -66,11 +118,13 @@ class TimedH11Protocol(H11Protocol):
     @property
     def unsent(self) -> int:
         """Bytes of responses that the client has not taken."""
-        return self.transport.get_write_buffer_size()
+        unsent: int = self.transport.get_write_buffer_size()
+        return unsent
 
     def connection_made(self, transport: Any) -> None:
         """Start the timer for the first head."""
         super().connection_made(transport)
+        self.transport: Any = JoiningTransport(transport, self.loop)
         _limit_kernel_buffer(transport)
         self._check_head()
 

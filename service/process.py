@@ -2,7 +2,6 @@
 
 import signal
 import ssl
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +14,8 @@ from service.settings import Settings
 from service.startup import close_engine, open_engine
 from service.telemetry.logs import configured_logs
 from service.telemetry.stages import require_exporter
-from service.threads import limit_numpy_threads, set_switch_interval
+from service.threads import keep_what_began, limit_numpy_threads
+from service.workers.opening_encoder import OpeningEncoder
 
 
 def tls_options(settings: Settings) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def tls_options(settings: Settings) -> dict[str, Any]:
     }
 
 
-def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
+def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder) -> None:
     """Open the engine, then serve until SIGTERM or SIGINT; active requests are finished.
 
     The engine is opened before the server, so that an error of the checkpoint or the data is
@@ -62,21 +62,19 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
     Args:
         host: address to listen on.
         port: to listen on; 0 chooses a free one.
-        given: settings that the caller sets; the others come from the environment.
+        settings: of the service.
+        opening: the encoder of these settings, which is being opened.
 
     Raises:
-        ValidationError: a setting is invalid.
         SettingsError, KeyFileError: see `check_exposure` and `tls_options`.
         ServiceError, EncoderError, IndexingError: see `open_engine`.
     """
-    settings = Settings(**given)
     check_exposure(settings, host)
     tls = tls_options(settings)
     require_exporter()
     with configured_logs(settings.log_level, settings.log_format):
-        set_switch_interval()
         limit_numpy_threads()
-        engine = open_engine(settings)
+        engine = open_engine(settings, opening)
         limits = SendLimits(
             seconds=settings.download_seconds,
             bytes_per_second=settings.download_bytes_per_second,
@@ -88,9 +86,11 @@ def serve_http(host: str, port: int, given: Mapping[str, Any]) -> None:
         # process before the engine is closed.
         signal.signal(signal.SIGTERM, lambda *_: None)
         try:
+            app = create_app(settings, engine, bound_to=host)
+            keep_what_began()
             with suppress(KeyboardInterrupt):
                 uvicorn.run(
-                    create_app(settings, engine, bound_to=host),
+                    app,
                     host=host,
                     port=port,
                     http=limited_protocol(limits),

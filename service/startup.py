@@ -3,9 +3,8 @@
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, find_checkpoint, load_checkpoint
+from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import GoldenRun, OnnxEncoder, usable_cores
-from encoder.selection.block_selection import open_document_tokenizer
 from index.vectors.faiss.gpu import allow_gpu
 from service.collections.changes import close_collections, open_collections, stop_collections
 from service.collections.opening import close_collection
@@ -21,6 +20,7 @@ from service.settings import Settings
 from service.threads import lower_priority
 from service.workers.block_cache import LruBlockCache
 from service.workers.encode_cache import EncodeCache, probe_vector_space
+from service.workers.opening_encoder import OpeningEncoder, begin_opening
 from service.workers.redis_block_cache import RedisBlockCache
 from service.workers.rerank_pool import open_rerank_pool
 from service.workers.scheduler import EncodeScheduler
@@ -30,28 +30,34 @@ MAX_SEARCH_THREADS = 4
 _EXPORTS_SHARE = 8  # exports that begin may take an eighth of the places of active requests
 
 
-def open_engine(settings: Settings) -> Engine:
+def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> Engine:
     """Load and verify the checkpoint, start the workers, warm up and open the data.
 
     Jobs that an earlier process left unfinished continue.
+
+    Args:
+        settings: of the service.
+        opening: the encoder of these settings, if it is being opened.
 
     Raises:
         SettingsError: the queue could not hold the longest document, or the Redis URL is invalid.
         EncoderError: the checkpoint, the execution provider or the golden batch fails.
         IndexingError: the data directory is in use, damaged or of another checkpoint.
     """
-    checkpoint = load_checkpoint(find_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT))
+    opening = opening or begin_opening(settings)
+    checkpoint = opening.checkpoint
     _check_queue(settings, checkpoint)
     allow_gpu(settings.index_gpu)
-    encoder, golden = _warm_encoder(settings, checkpoint)
+    warm = opening.finish()
+    encoder = warm.encoder
     metrics = create_metrics()
     with ExitStack() as opened:
         redis = _open_redis(settings, metrics, opened)
-        scheduler, cache = _open_scheduler(settings, encoder, golden, redis, metrics, opened)
+        scheduler, cache = _open_scheduler(settings, encoder, warm.golden, redis, metrics, opened)
         engine = Engine(
             settings=settings,
             checkpoint=checkpoint,
-            tokenizer=open_document_tokenizer(checkpoint),
+            tokenizer=warm.tokenizer,
             encoder=encoder,
             scheduler=scheduler,
             reranking=open_rerank_pool(settings, metrics),
@@ -116,17 +122,6 @@ def search_threads(cores: int) -> int:
     save (measured: benchmarks/server/search.py, at 8 clients).
     """
     return max(1, min(MAX_SEARCH_THREADS, cores // 2))
-
-
-def _warm_encoder(settings: Settings, checkpoint: Checkpoint) -> tuple[OnnxEncoder, GoldenRun]:
-    encoder = OnnxEncoder(
-        checkpoint,
-        precision=settings.precision,
-        providers=settings.providers or None,
-        threads=settings.threads,
-        engine_cache=settings.engine_cache,
-    )
-    return encoder, encoder.warm_up()
 
 
 def _check_queue(settings: Settings, checkpoint: Checkpoint) -> None:

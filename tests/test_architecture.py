@@ -178,7 +178,8 @@ FACES: Mapping[str, str] = {
     "service.cli.comparison": "compare pairs",
     "service.cli.evaluation": "command",
     "service.cli.feedback": "judged replace tune",
-    "service.cli.indexing": "place",
+    "service.cli.indexing": "checks place",
+    "service.cli.serving": "demo keys serve",
     "service.collections": "changes opening",
     "service.configuration": "access device names standing store vectors",
     "service.feedback": "doctor store verdict",
@@ -194,7 +195,8 @@ FACES: Mapping[str, str] = {
     "service.telemetry": "logs stages",
     "service.web": "report search_page",
     "service.workers": (
-        "block_cache encode_cache redis_block_cache rerank_pool reservation scheduler work"
+        "block_cache encode_cache opening_encoder redis_block_cache rerank_pool reservation "
+        "scheduler work"
     ),
     "training": "errors recipe",
     "training.comparison": "compare job plan runs",

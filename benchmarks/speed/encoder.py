@@ -42,9 +42,9 @@ from benchmarks.common import (
     split_evenly,
     write_record,
 )
-from benchmarks.speed.block_variants import open_variants
+from benchmarks.speed.encoders.block_variants import open_variants
+from benchmarks.speed.encoders.timed_encoder import TimedEncoder, open_longmatch
 from benchmarks.speed.peers.process import open_peer
-from benchmarks.speed.timed_encoder import TimedEncoder, open_longmatch
 from encoder.arrays import Float32
 from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
 from encoder.onnx_encoder import usable_cores
@@ -184,7 +184,9 @@ def open_sentence_transformers(
     """
     if folder is None:
         return []
-    from benchmarks.speed.sentence_transformers_chunks import open_chunk_encoders  # needs torch
+    from benchmarks.speed.encoders.sentence_transformers_chunks import (
+        open_chunk_encoders,  # needs torch
+    )
 
     return list(open_chunk_encoders(folder, threads, texts, work))
 

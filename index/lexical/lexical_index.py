@@ -52,6 +52,7 @@ SELECT json_group_array(term_id), json_group_array(term)
 FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
 _NAMES_KEPT = 50_000  # some megabytes; then those not asked for are forgotten
 
+_VIEW = "view"  # in the memory of a query
 _log = logging.getLogger(__name__)
 
 
@@ -84,9 +85,8 @@ class TermNames:
         missing = sorted(one for one in asked if one not in known)
         if not missing:
             return known
-        with self._connections.reading() as connection:
-            # One row: a thread waits for the interpreter after each.
-            ids, words = connection.execute(_TERMS, (json.dumps(missing),)).fetchone()
+        # One row: a thread waits for the interpreter after each.
+        ((ids, words),) = self._connections.read_rows(_TERMS, json.dumps(missing))
         found = dict(zip(json.loads(ids), json.loads(words), strict=True))
         if len(known) + len(found) > _NAMES_KEPT:
             self._known = known = {one: known[one] for one in asked if one in known}
@@ -139,8 +139,7 @@ class LexicalIndex:
             titles = self.titles(connection)
         counts = count_terms_and_titles(text, titles, title)
         terms = sorted(counts)  # the order of the index on the terms
-        with self._connections.reading() as connection:
-            asked, found = connection.execute(_TERM_IDS, (json.dumps(terms),)).fetchone()
+        ((asked, found),) = self._connections.read_rows(_TERM_IDS, json.dumps(terms))
         view = self._view()
         term_ids = np.array(json.loads(found), dtype=np.int64)
         own = np.array([counts[terms[row]] for row in json.loads(asked)], dtype=np.int64)
@@ -157,7 +156,9 @@ class LexicalIndex:
         view = self._view()
         term_ids, counts = view.terms_of(vector_id)
         terms = _with_frequencies(view, term_ids.astype(np.int64), counts.astype(np.int64))
-        return weigh_query(terms, view.number, least=2)
+        query = weigh_query(terms, view.number, least=2)
+        query.memory[_VIEW] = view
+        return query
 
     def changed(self) -> None:
         """Let searches find a change of the store that was committed.
@@ -235,7 +236,7 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        return np.sort(self._view().best(query, max(k, CANDIDATES), among))
+        return np.sort(self._view_of(query).best(query, max(k, CANDIDATES), among))
 
     def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
         """Find the k documents of the highest score, best first; fewer if fewer share a term.
@@ -279,7 +280,8 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        return self._view().scores(query, vector_ids)
+        view = query.memory[_VIEW] = self._view()
+        return view.scores(query, vector_ids)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as `score` compares them when one is the query.
@@ -307,12 +309,20 @@ class LexicalIndex:
         Raises:
             StoreError: the file cannot be read.
         """
-        positions, documents = self._view().documents(np.array(vector_ids, dtype=np.int64))
+        positions, documents = self._view_of(query).documents(np.array(vector_ids, dtype=np.int64))
         found = [vector_ids[position] for position in positions.tolist()]
         return named_terms(self._names, query, found, documents, limit)
 
     def _view(self) -> View:
         return self._copy.view()
+
+    def _view_of(self, query: LexicalQuery) -> View:
+        """Return the view that the step before this one used, once; else the present one.
+
+        To look for changes takes a statement, and between two steps of a search there are few.
+        """
+        view: View | None = query.memory.pop(_VIEW, None)
+        return self._view() if view is None else view
 
 
 def named_terms(

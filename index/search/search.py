@@ -171,7 +171,7 @@ def _scored_exactly(
         # Without what was deleted since; what is damaged must not keep its rounded score.
         ids, vectors = run.data.store.vectors(kept.vector_ids, skip_damaged=True)
     order = np.argsort(kept.vector_ids)
-    rows = order[np.isin(kept.vector_ids[order], ids)]
+    rows = order if len(ids) == len(order) else order[np.isin(kept.vector_ids[order], ids)]
     exact = run.ranker.rescored(kept, rows, vectors)
     unread = by_id.keys() - set(ids.tolist())
     lost = frozenset(one for one in unread if one in run.data.store.damage)

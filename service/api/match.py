@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Body
+from fastapi import Body, Response
 
 from service.api.compare import EXPLANATION
 from service.api.deps import Admitted, CollectionDep
@@ -24,7 +24,7 @@ from service.api.http.problems import (
 from service.api.openapi.responses import json_example, problem_responses
 from service.api.openapi.router import Router
 from service.api.schemas.match import MatchRequest
-from service.api.schemas.matches import MatchesResponse, MatchResponse, match_response
+from service.api.schemas.matches import MatchesResponse, MatchResponse, matches_json
 from service.matching.examples import match_examples
 from service.matching.match import match
 
@@ -136,6 +136,7 @@ ANSWER = {
     "/match",
     summary="Find the documents that match a document",
     dependencies=[Admitted],
+    response_model=MatchResponse | MatchesResponse,
     responses={
         200: json_example(ANSWER, "The matches, best first; for `queries`, a list of `results`"),
         **problem_responses(
@@ -148,7 +149,7 @@ ANSWER = {
 )  # fmt: skip
 async def post_match(
     request: Annotated[MatchRequest, Body(openapi_examples=REQUESTS)], collection: CollectionDep
-) -> MatchResponse | MatchesResponse:
+) -> Response:
     """Match a text, a stored document, several of them, or documents like some examples.
 
     Semantic mode finds documents by the cosine of the document vectors, and ranks the best of them
@@ -166,5 +167,6 @@ async def post_match(
     else:
         found = await match(collection, request.to_queries(), options)
     name, calibration = collection.checkpoint.name, collection.calibrator.version
-    answers = [match_response(matches, name, calibration) for matches in found]
-    return answers[0] if request.queries is None else MatchesResponse(results=answers)
+    several = request.queries is not None
+    body = matches_json(found, name, calibration, several=several)
+    return Response(body, media_type="application/json")

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Query, Response
 from fastapi.exceptions import RequestValidationError
 
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
@@ -11,7 +11,7 @@ from service.api.documents import PROBLEMS, DocumentId, UnescapedRoute
 from service.api.match import ANSWER as MATCH_ANSWER
 from service.api.openapi.responses import json_example
 from service.api.openapi.router import Router
-from service.api.schemas.matches import MatchResponse, match_response
+from service.api.schemas.matches import MatchResponse, matches_json
 from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery
 
@@ -49,6 +49,7 @@ ANSWER: dict[str, Any] = {
 @router.get(
     "/{id:path}/similar",
     summary="Find the documents that are nearest to a stored one",
+    response_model=MatchResponse,
     responses={200: json_example(ANSWER, "The matches, best first"), **PROBLEMS},
 )
 async def get_similar(
@@ -72,7 +73,7 @@ async def get_similar(
             openapi_examples={"some": {"value": 0.5}},
         ),
     ] = -1.0,
-) -> MatchResponse:
+) -> Response:
     """Return the documents nearest to a stored one; nothing is encoded.
 
     The same as POST /match with this id in semantic mode.
@@ -90,5 +91,7 @@ async def get_similar(
         ),
     )
     query = StoredQuery(None, document_id)
-    (found,) = await match(collection, [query], MatchOptions(search=search))
-    return match_response(found, collection.checkpoint.name, collection.calibrator.version)
+    found = await match(collection, [query], MatchOptions(search=search))
+    name, calibration = collection.checkpoint.name, collection.calibrator.version
+    body = matches_json(found, name, calibration, several=False)
+    return Response(body, media_type="application/json")

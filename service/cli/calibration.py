@@ -51,13 +51,13 @@ from index.search.score_distribution import Channels, NullDistribution, check_ra
 from index.store.document_store import SQLiteDocumentStore
 from service.cli.checks import (
     OptionError,
-    check_corpus,
-    check_data_directory,
     check_output_folder,
     check_vectors,
     open_checkpoint,
     read_option,
 )
+from service.cli.indexing.checks import check_corpus, check_data_directory
+from service.cli.opening import load, opened, with_reading
 from service.cli.options import (
     DEFAULT_DATA,
     CheckpointOption,
@@ -66,10 +66,7 @@ from service.cli.options import (
     ProviderOption,
     ThreadsOption,
     console,
-    load,
-    opened,
     print_json,
-    with_reading,
 )
 from service.cli.progress import show_progress
 from service.configuration.store import StoreSettings

@@ -20,13 +20,13 @@ from evaluation.quality_gate import (
 from index.extras import require_extra
 from service.cli.checks import (
     OptionError,
-    check_corpus,
     check_output_folder,
     check_precisions,
     check_weights,
     open_checkpoint,
     read_option,
 )
+from service.cli.indexing.checks import check_corpus
 from service.cli.options import console
 from service.cli.progress import show_progress
 

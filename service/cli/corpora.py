@@ -33,14 +33,12 @@ from index.search.records import (
 )
 from index.search.search import search, select_documents
 from index.store.schema import read_space
-from service.cli.checks import (
-    OptionError,
+from service.cli.checks import OptionError, check_output_file, check_output_folder
+from service.cli.indexing.checks import (
     check_corpus,
     check_data_directory,
     check_document,
     check_enough_to_adapt,
-    check_output_file,
-    check_output_folder,
     check_own_documents,
     check_some_document,
 )
@@ -56,6 +54,7 @@ from service.cli.indexing.place import (
     open_encoding,
     open_encoding_checkpoint,
 )
+from service.cli.opening import load, opened, parse_filter
 from service.cli.options import (
     DEFAULT_DATA,
     FILTER_HELP,
@@ -73,9 +72,6 @@ from service.cli.options import (
     ReadingShareOption,
     ThreadsOption,
     console,
-    load,
-    opened,
-    parse_filter,
     print_json,
 )
 from service.cli.progress import printable, show_progress

@@ -20,14 +20,11 @@ from index.errors import StoreError
 from index.migration.migrate import migrate_from, migrate_to
 from index.postgres.address import DEFAULT_SCHEMA, Database, parse_postgresql_url
 from index.vectors.milvus.connection import MilvusAddress
-from service.cli.checks import (
-    OptionError,
+from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
+from service.cli.indexing.checks import (
     check_data_directory,
-    check_new_path,
-    check_output_folder,
     check_own_data_directory,
     check_own_documents,
-    open_checkpoint,
 )
 from service.cli.options import (
     INPUT_SKIPPED,

@@ -20,7 +20,7 @@ from service.threads import cap_malloc_threshold
 # with those of all, most commands take a third longer to start.
 _COMMANDS: Mapping[str, str] = {
     "index": "service.cli.corpora:index",
-    "serve": "service.cli.serving:serve",
+    "serve": "service.cli.serving.serve:serve",
     "match": "service.cli.corpora:match",
     "families": "service.cli.corpora:families",
     "pairs": "service.cli.comparison.pairs:pairs",
@@ -36,7 +36,7 @@ _COMMANDS: Mapping[str, str] = {
     "create-checkpoint": "service.cli.checkpoints:create_checkpoint",
     "export": "service.cli.checkpoints:export",
     "create-reranker": "service.cli.training:create_reranker",
-    "demo": "service.cli.serving:demo",
+    "demo": "service.cli.serving.demo:demo",
     "snapshot": "service.cli.data:snapshot",
     "restore": "service.cli.data:restore",
     "doctor": "service.cli.data:doctor",
@@ -44,7 +44,10 @@ _COMMANDS: Mapping[str, str] = {
     "reencode": "service.cli.reencoding:reencode",
     "train-reranker": "service.cli.training:train_reranker_command",
 }
-_GROUPS: Mapping[str, str] = {"bench": "service.cli.bench:app", "keys": "service.cli.serving:keys"}
+_GROUPS: Mapping[str, str] = {
+    "bench": "service.cli.bench:app",
+    "keys": "service.cli.serving.keys:keys",
+}
 
 
 def make_app(asked: str | None = None) -> typer.Typer:

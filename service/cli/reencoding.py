@@ -15,12 +15,7 @@ from index.reencode import (
     put_in_place,
     reencode_beside,
 )
-from service.cli.checks import (
-    OptionError,
-    check_own_data_directory,
-    check_own_documents,
-    open_checkpoint,
-)
+from service.cli.checks import OptionError, open_checkpoint
 from service.cli.feedback.replace import (
     check_trial,
     keep_report,
@@ -28,6 +23,8 @@ from service.cli.feedback.replace import (
     print_report,
     run_trial,
 )
+from service.cli.indexing.checks import check_own_data_directory, check_own_documents
+from service.cli.opening import with_reading
 from service.cli.options import (
     INTERRUPTED,
     RESUMABLE,
@@ -36,7 +33,6 @@ from service.cli.options import (
     PrecisionOption,
     console,
     print_json,
-    with_reading,
 )
 from service.cli.progress import printable, show_progress
 

@@ -16,10 +16,8 @@ from index.extras import require_extra
 from service.cli.checkpoints import GateDocumentsOption, PrecisionsOption, quality_gate
 from service.cli.checks import (
     OptionError,
-    check_corpus,
     check_new_path,
     check_output_folder,
-    check_own_data_directory,
     check_precisions,
     check_weights,
     open_checkpoint,
@@ -27,6 +25,8 @@ from service.cli.checks import (
     read_option,
 )
 from service.cli.feedback.judged import check_enough, open_store, read_judged
+from service.cli.indexing.checks import check_corpus, check_own_data_directory
+from service.cli.opening import load
 from service.cli.options import (
     INTERRUPTED,
     RESUMABLE,
@@ -35,7 +35,6 @@ from service.cli.options import (
     SharedOption,
     ThreadsOption,
     console,
-    load,
 )
 from service.cli.progress import show_progress, show_training
 from training.data.corpus import describe

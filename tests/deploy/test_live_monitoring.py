@@ -39,8 +39,8 @@ def fail(*arguments, **named):
     raise RuntimeError("the device is gone")
 import service.process as process
 opened = process.open_engine
-def open_then_fail(settings):
-    engine = opened(settings)
+def open_then_fail(*arguments):
+    engine = opened(*arguments)
     onnx.OnnxEncoder.encode_blocks = fail
     return engine
 process.open_engine = open_then_fail

@@ -131,7 +131,7 @@ def test_a_failure_half_way_lets_go_of_what_was_opened(
 
     before = threading.active_count()
     with monkeypatch.context() as patched:
-        patched.setattr("service.startup.open_document_tokenizer", broken)
+        patched.setattr("service.startup.open_rerank_pool", broken)
         with pytest.raises(MemoryError):
             open_engine(make_settings())
     assert threading.active_count() == before

@@ -23,3 +23,21 @@ assert after.get(False) == before.get(False), after
 
 def test_numpy_multiplies_in_the_calling_thread() -> None:
     subprocess.run([sys.executable, "-c", COUNT], check=True)
+
+
+GARBAGE = """
+import gc
+from service.threads import begin_without_garbage, keep_what_began
+
+begin_without_garbage()
+assert not gc.isenabled()
+made = [[]]
+keep_what_began()
+assert gc.isenabled()
+assert gc.get_freeze_count() > 0
+assert not any(one is made for one in gc.get_objects())
+"""
+
+
+def test_what_a_start_makes_is_not_searched_for_garbage() -> None:
+    subprocess.run([sys.executable, "-c", GARBAGE], check=True)

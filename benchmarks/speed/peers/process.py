@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from benchmarks.speed.timed_encoder import TimedEncoder
+from benchmarks.speed.encoders.timed_encoder import TimedEncoder
 from encoder.arrays import Float32, Int64
 
 CHUNK_TOKENS = 254  # and two special ones

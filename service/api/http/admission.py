@@ -109,16 +109,17 @@ class TimedBody:
 
     async def _next_part(self) -> Message:
         left = self._seconds + self.received / _BYTES_PER_SECOND - self._waited
-        part = asyncio.ensure_future(self._receive())
+        stalling = asyncio.get_running_loop().call_later(min(left, _STALL_SECONDS), self._stall)
+        timer = asyncio.timeout(left)
         try:
-            for seconds in (min(left, _STALL_SECONDS), left - _STALL_SECONDS):
-                await asyncio.wait({part}, timeout=max(0.0, seconds))
-                if part.done():
-                    return part.result()
-                self._stall()
-            raise UploadTooSlowError
+            async with timer:
+                return await self._receive()  # at once where the part is there: mostly
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            raise UploadTooSlowError from None
         finally:
-            part.cancel()
+            stalling.cancel()
 
     def _stall(self) -> None:
         """Reserve room for what has arrived, not for what was announced: others need it."""

@@ -1,8 +1,12 @@
 """Answers of POST /match."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, fields
+from operator import attrgetter
+from typing import Any
 
 from pydantic import BaseModel, Field, JsonValue
+from pydantic_core import to_json
 
 from index.lexical.scoring import TermWeight
 from index.search.records import AlignmentReceipt, Hit, Mode
@@ -13,6 +17,7 @@ from service.matching.compare import Explanation
 from service.matching.retrieve import Matches
 
 _HIT_FIELDS = tuple(one.name for one in fields(Hit))
+_values_of = attrgetter(*_HIT_FIELDS)
 
 
 class MatchBody(BaseModel):
@@ -37,7 +42,7 @@ class MatchBody(BaseModel):
     lexical_score: float | None = nullable(
         "Cosine of the words of the two documents; null in semantic mode."
     )
-    terms: tuple[TermWeight, ...] = Field(  # as they are: there are some eighty in an answer
+    terms: tuple[TermWeight, ...] = Field(
         description="The terms that give most to the lexical score, each with its share of it; "
         "empty in semantic mode."
     )
@@ -126,30 +131,44 @@ class MatchesResponse(BaseModel):
     results: list[MatchResponse]
 
 
-def match_response(matches: Matches, checkpoint: str, calibration: str | None) -> MatchResponse:
-    """Shape the answer to one query."""
+def matches_json(
+    found: Sequence[Matches], checkpoint: str, calibration: str | None, *, several: bool
+) -> bytes:
+    """Encode the answer to a query as a `MatchResponse`, or those to several.
+
+    From what was found, without a model of the response: to make and encode one takes three times
+    as long.
+    """
+    answers = [_answer(matches, checkpoint, calibration) for matches in found]
+    if several:
+        return to_json({"results": answers}, inf_nan_mode="null")
+    (answer,) = answers
+    return to_json(answer, inf_nan_mode="null")
+
+
+def _answer(matches: Matches, checkpoint: str, calibration: str | None) -> dict[str, Any]:
     stage = matches.rerank
     if stage is not None and stage.reranked:
         calibration = stage.calibration
-    return MatchResponse(
-        matches=[_match(hit, matches.explanations.get(hit.id)) for hit in matches.matches],
-        receipt=receipt_body(matches.receipt),
-        scored_as=matches.scored_as,
-        alignment=None if matches.alignment is None else _aligned(matches.alignment),
-        rerank=None if stage is None else RerankedBody.model_validate(stage),
-        calibration=calibration,
-        timings=milliseconds(matches.seconds),
-        checkpoint=checkpoint,
-        generation=matches.generation,
-        sequence=matches.sequence,
-    )
+    return {
+        "timings": milliseconds(matches.seconds),
+        "checkpoint": checkpoint,
+        "generation": matches.generation,
+        "matches": [_match(hit, matches.explanations.get(hit.id)) for hit in matches.matches],
+        "receipt": receipt_body(matches.receipt),
+        "scored_as": matches.scored_as,
+        "calibration": calibration,
+        "alignment": None if matches.alignment is None else _aligned(matches.alignment),
+        "rerank": None if stage is None else RerankedBody.model_validate(stage),
+        "sequence": matches.sequence,
+    }
 
 
-def _match(hit: Hit, explanation: Explanation | None) -> MatchBody:
-    return MatchBody(
-        explanation=None if explanation is None else comparison_body(explanation),
-        **{name: getattr(hit, name) for name in _HIT_FIELDS},  # `asdict` copies every value
-    )
+def _match(hit: Hit, explanation: Explanation | None) -> dict[str, Any]:
+    body = dict(zip(_HIT_FIELDS, _values_of(hit), strict=True))  # `asdict` copies every value
+    body["terms"] = [{"term": one.term, "weight": one.weight} for one in hit.terms]
+    body["explanation"] = None if explanation is None else comparison_body(explanation)
+    return body
 
 
 def _aligned(receipt: AlignmentReceipt) -> AlignedBody:

@@ -25,18 +25,17 @@ from index.search.calibrator import open_calibrator
 from index.search.corpus_fusion import fusion_of
 from index.sqlite.block_vectors import block_vectors_of
 from service.api.schemas.compare import comparison_body
-from service.cli.checks import check_data_directory, check_document, check_output_file
+from service.cli.checks import check_output_file
+from service.cli.indexing.checks import check_data_directory, check_document
+from service.cli.opening import Loaded, load, opened
 from service.cli.options import (
     DEFAULT_DATA,
     CheckpointOption,
     DataOption,
-    Loaded,
     PrecisionOption,
     ProviderOption,
     ThreadsOption,
     console,
-    load,
-    opened,
     print_json,
 )
 from service.cli.progress import printable

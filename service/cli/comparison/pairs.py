@@ -16,20 +16,10 @@ from index.search.calibrator import open_calibrator
 from index.search.corpus_fusion import fusion_of
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
 from index.search.records import Bounds
-from service.cli.checks import (
-    OptionError,
-    check_data_directory,
-    check_output_file,
-    open_checkpoint,
-)
-from service.cli.options import (
-    INTERRUPTED,
-    RESUMABLE,
-    CheckpointOption,
-    DataArgument,
-    console,
-    opened,
-)
+from service.cli.checks import OptionError, check_output_file, open_checkpoint
+from service.cli.indexing.checks import check_data_directory
+from service.cli.opening import opened
+from service.cli.options import INTERRUPTED, RESUMABLE, CheckpointOption, DataArgument, console
 from service.cli.progress import printable, show_progress
 from service.matching.pairs import pair_lines, validate_pair_bounds
 

@@ -33,28 +33,22 @@ from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpu
 from index.errors import CorpusError
 from index.search.fusion import read_fusion
 from index.search.records import DEFAULT_MODE, Mode
-from service.cli.checks import (
-    OptionError,
-    open_checkpoint,
-    read_option,
-    renamed,
-)
+from service.cli.checks import OptionError, open_checkpoint, read_option, renamed
 from service.cli.evaluation.options import EvaluationOptions, check_options
 from service.cli.evaluation.table import print_report
+from service.cli.opening import Loaded, load
 from service.cli.options import (
     INPUT_SKIPPED,
     OK,
     BlocksOption,
     CheckpointOption,
     CorpusArgument,
-    Loaded,
     PrecisionOption,
     ProviderOption,
     ReadingShareOption,
     RerankerOption,
     ThreadsOption,
     console,
-    load,
     print_json,
 )
 from service.cli.progress import show_progress

@@ -7,14 +7,8 @@ from evaluation.baselines import BLOCK_BASELINES
 from evaluation.judgements import PARTS
 from index.extras import require_extra
 from index.search.records import Mode
-from service.cli.checks import (
-    OptionError,
-    check_corpus,
-    check_enough_to_adapt,
-    check_output_folder,
-    check_reranker,
-    check_vectors,
-)
+from service.cli.checks import OptionError, check_output_folder, check_reranker, check_vectors
+from service.cli.indexing.checks import check_corpus, check_enough_to_adapt
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from index.document import Document
 from index.errors import StoreError
 from index.progress import Progress
 from index.search.records import EncodedQuery
-from service.cli.options import Loaded
+from service.cli.opening import Loaded
 from service.matching.queries import find_stored
 
 _PASSAGE_WORDS = 20  # so few that the weights decide whether their document is found

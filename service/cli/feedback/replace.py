@@ -43,7 +43,8 @@ from index.store.schema import read_space
 from service.cli.checks import OptionError, open_checkpoint
 from service.cli.feedback.judged import check_enough, keys_of_texts, open_store, read_judged
 from service.cli.feedback.questions import asked, described, look_for, passages
-from service.cli.options import Loaded, console, load, with_reading
+from service.cli.opening import Loaded, load, with_reading
+from service.cli.options import console
 from service.cli.progress import printable
 from training.jobs.output import TRAINING
 from training.sources.corpus_folder import read_learned

@@ -29,24 +29,18 @@ from index.search.corpus_fusion import CorpusFusion, fusion_of, write_corpus_fus
 from index.search.fusion import LinearFusion, changed_kinds, read_fusion
 from index.sqlite.connections import utc_now
 from service.cli.calibration import measure_calibration
-from service.cli.checks import (
-    OptionError,
-    check_output_folder,
-    check_own_data_directory,
-    check_own_documents,
-)
+from service.cli.checks import OptionError, check_output_folder
 from service.cli.feedback.judged import check_enough, read_judged
 from service.cli.feedback.questions import asked, described, look_for, passages
+from service.cli.indexing.checks import check_own_data_directory, check_own_documents
+from service.cli.opening import Loaded, load, opened
 from service.cli.options import (
     CheckpointOption,
     DataArgument,
-    Loaded,
     PrecisionOption,
     ProviderOption,
     ThreadsOption,
     console,
-    load,
-    opened,
     print_json,
 )
 from service.cli.progress import show_progress

@@ -18,7 +18,8 @@ from index.distributed.cluster import ClusterOptions, check_cluster
 from index.distributed.encoder_pool import open_encoder_pool
 from index.distributed.encoding_actor import EncoderOrder
 from service.cli.checks import OptionError, open_checkpoint
-from service.cli.options import console, load, with_reading
+from service.cli.opening import load, with_reading
+from service.cli.options import console
 
 RAY_ADDRESS = "RAY_ADDRESS"
 _CUDA = "cuda"
@@ -138,7 +139,7 @@ def open_encoding(options: EncodingOptions, data: Path) -> Iterator[Encoding]:
 
     Raises:
         ClusterError: Ray, or an encoder on it, cannot be used.
-        EncoderError, OptionError, StoreError: as `service.cli.options.load`.
+        EncoderError, OptionError, StoreError: as `service.cli.opening.load`.
     """
     if options.cluster is None:
         loaded = load(

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from benchmarks.speed.encoder import RoundResult, Task, fastest, measure_quality, summarise
-from benchmarks.speed.timed_encoder import TimedEncoder
+from benchmarks.speed.encoders.timed_encoder import TimedEncoder
 from encoder.arrays import Float32
 from index.document import Document
 

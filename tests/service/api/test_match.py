@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from service.api.schemas.matches import MatchResponse
+
 JSON = {"content-type": "application/json"}
 
 
@@ -99,6 +101,24 @@ def test_several_queries_have_several_results(library: Any) -> None:
         "results"
     ]
     assert single["matches"] == first["matches"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"id": "bees"},
+        {"id": "bees", "mode": "semantic", "collapse": True},
+        {"id": "bees", "explain": {"matches": 2}},
+        {"like": [{"id": "bees"}, {"id": "ants"}], "unlike": [{"text": "A tribunal."}]},
+    ],
+    ids=["plain", "semantic", "explained", "examples"],
+)
+def test_an_answer_has_the_fields_of_its_model_and_no_others(
+    library: Any, asked: dict[str, Any]
+) -> None:
+    answer = library.post("/match", json=asked).json()
+    assert answer["matches"]
+    assert MatchResponse.model_validate(answer).model_dump(mode="json") == answer
 
 
 def test_min_score_and_the_default_top_k(library: Any) -> None:

@@ -60,3 +60,10 @@ def test_a_command_is_the_only_one_of_its_process_and_any_other_word_brings_all(
     ):
         found = subprocess.run([sys.executable, "-c", code, asked], capture_output=True, text=True)
         assert found.stdout.split() == expected.split(), found.stderr
+
+
+def test_a_server_begins_to_load_its_graphs_before_it_imports_the_rest() -> None:
+    code = "import sys, service.cli.main, service.cli.serving.serve; print("
+    code += "*(name in sys.modules for name in ('fastapi', 'index.build', 'onnxruntime')))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.split() == ["False", "False", "True"], found.stderr

@@ -24,7 +24,7 @@ import numpy as np
 import onnxruntime as ort
 
 from benchmarks.common import cpu_flags
-from benchmarks.speed.timed_encoder import TimedEncoder
+from benchmarks.speed.encoders.timed_encoder import TimedEncoder
 from encoder.arrays import Float32, Int64
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import BLOCK_GRAPH, Checkpoint

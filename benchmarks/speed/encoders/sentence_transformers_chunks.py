@@ -25,7 +25,7 @@ from sentence_transformers import (
 )
 
 from benchmarks.common import cpu_flags, hardware, interleave
-from benchmarks.speed.timed_encoder import TimedEncoder
+from benchmarks.speed.encoders.timed_encoder import TimedEncoder
 from encoder.arrays import Float32, Int64
 from encoder.sentences import split_sentences
 

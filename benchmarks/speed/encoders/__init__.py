@@ -1,0 +1,1 @@
+"""Encoders under test, for `benchmarks.speed.encoder`."""

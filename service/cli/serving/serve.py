@@ -1,0 +1,92 @@
+"""`longmatch serve`. It imports little, so that the graphs are soon being loaded."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from encoder.checkpoint import Checkpoint
+from encoder.errors import CheckpointError
+from encoder.selection.reading_share import WHOLE, with_reading_share
+from service.cli.checks import (
+    OptionError,
+    check_address,
+    check_output_folder,
+    check_reranker,
+    open_checkpoint,
+)
+from service.cli.options import (
+    DEFAULT_DATA,
+    CheckpointOption,
+    DataOption,
+    PrecisionOption,
+    ProviderOption,
+    ReadingShareOption,
+    RerankerOption,
+    ThreadsOption,
+)
+from service.settings import Settings
+from service.threads import begin_without_garbage, set_switch_interval
+from service.workers.opening_encoder import begin_opening
+
+HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
+PortOption = Annotated[int, typer.Option(min=0, max=65_535, help="0 chooses a free port.")]
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8000
+
+
+def serve(
+    data: DataOption = DEFAULT_DATA,
+    host: HostOption = DEFAULT_HOST,
+    port: PortOption = DEFAULT_PORT,
+    checkpoint: CheckpointOption = None,
+    precision: PrecisionOption = None,
+    provider: ProviderOption = None,
+    threads: ThreadsOption = None,
+    reranker: RerankerOption = None,
+    reading_share: ReadingShareOption = None,
+) -> None:
+    """Serve an index over HTTP; all other settings are LONGMATCH_ variables."""
+    check_output_folder(data, "--data")
+    check_address(host, port)
+    _check_reading_share(open_checkpoint(checkpoint, precision, provider), reading_share)
+    if reranker:
+        check_reranker(reranker)
+    given = {
+        "data": data,
+        "checkpoint": checkpoint,
+        "precision": precision,
+        "providers": tuple(provider) if provider else None,
+        "threads": threads,
+        "reranker": reranker,
+        "reading_share": reading_share,
+    }
+    begin(host, port, {name: value for name, value in given.items() if value is not None})
+
+
+def begin(host: str, port: int, given: Mapping[str, Any]) -> None:
+    """Serve until SIGTERM or SIGINT; see `service.process.serve_http`.
+
+    Args:
+        host: address to listen on.
+        port: to listen on; 0 chooses a free one.
+        given: settings that the caller sets; the others come from the environment.
+
+    Raises:
+        ValidationError: a setting is invalid.
+        ServiceError, EncoderError, IndexingError: see `serve_http`.
+    """
+    settings = Settings(**given)
+    begin_without_garbage()
+    set_switch_interval()
+    opening = begin_opening(settings)
+    from service.process import serve_http  # takes as long as loading the graphs does
+
+    serve_http(host, port, settings, opening)
+
+
+def _check_reading_share(checkpoint: Checkpoint, share: float | None) -> None:
+    try:
+        with_reading_share(checkpoint, WHOLE if share is None else share)
+    except (CheckpointError, ValueError) as error:
+        raise OptionError("--reading-share", error) from error

@@ -1,0 +1,73 @@
+"""The encoder of a server, opened and verified in a thread, beside what else a start has to do."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, find_checkpoint, load_checkpoint
+from encoder.onnx_encoder import GoldenRun, OnnxEncoder
+from encoder.selection.block_selection import open_document_tokenizer
+from encoder.tokenizer import BlockTokenizer
+from service.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class WarmEncoder:
+    """An encoder that computes on this machine what its model computes.
+
+    Attributes:
+        encoder: sentence blocks -> vectors.
+        golden: its run of the golden batch.
+        tokenizer: text -> sentence blocks.
+    """
+
+    encoder: OnnxEncoder
+    golden: GoldenRun
+    tokenizer: BlockTokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningEncoder:
+    """An encoder that is being opened.
+
+    Attributes:
+        checkpoint: of the encoder.
+        thread: which opens it.
+        opened: what it returns.
+    """
+
+    checkpoint: Checkpoint
+    thread: ThreadPoolExecutor
+    opened: Future[WarmEncoder]
+
+    def finish(self) -> WarmEncoder:
+        """Wait for the encoder, and for the end of the thread.
+
+        Raises:
+            CheckpointError: a graph is missing or changed.
+            ProviderError: none of the requested providers can be used.
+            ParityError: on this machine the graphs do not compute what the model computes.
+        """
+        with self.thread:
+            return self.opened.result()
+
+
+def begin_opening(settings: Settings) -> OpeningEncoder:
+    """Read the checkpoint of the settings, and begin to open its encoder in a thread.
+
+    Raises:
+        CheckpointError: a file is missing, changed or invalid.
+    """
+    checkpoint = load_checkpoint(find_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT))
+    thread = ThreadPoolExecutor(1, "opens the encoder")
+    return OpeningEncoder(checkpoint, thread, thread.submit(_open_encoder, settings, checkpoint))
+
+
+def _open_encoder(settings: Settings, checkpoint: Checkpoint) -> WarmEncoder:
+    encoder = OnnxEncoder(
+        checkpoint,
+        precision=settings.precision,
+        providers=settings.providers or None,
+        threads=settings.threads,
+        engine_cache=settings.engine_cache,
+    )
+    return WarmEncoder(encoder, encoder.warm_up(), open_document_tokenizer(checkpoint))
