@@ -24,7 +24,7 @@ from benchmarks.reading.choosers import CHOOSERS, BlockWords, Chooser
 from benchmarks.reading.table import plot, table
 from encoder.alignment.space import fit_space, join_aligned, sample_blocks
 from encoder.arrays import Float32, Float64
-from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
+from encoder.checkpoint import DEFAULT_CHECKPOINT, find_checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.selection.block_selection import LEAST_BLOCKS, blocks_to_encode
 from encoder.terms.feature_hashing import HashedTerms
@@ -86,7 +86,7 @@ def main(
     corpus: Annotated[list[str] | None, typer.Option(help="Only these; may be repeated.")] = None,
 ) -> None:
     """Measure every way of choosing blocks at every share, on every corpus with judgements."""
-    source = commit()
+    source, checkpoint = commit(), find_checkpoint(checkpoint)
     encoder = OnnxEncoder(load_checkpoint(checkpoint))
     results = {}
     for one in find_corpora(data, split):
@@ -103,7 +103,8 @@ def main(
         "precision": encoder.precision,
         "least_blocks": LEAST_BLOCKS,
     }
-    record = make_record(f"reading-{split}", source, settings, results)
+    of_another = "" if checkpoint == DEFAULT_CHECKPOINT else f"-{checkpoint.name}"
+    record = make_record(f"reading-{split}{of_another}", source, settings, results)
     typer.echo(table(record))
     plot(record, write_record(record).with_suffix(".svg"))
 

@@ -46,7 +46,7 @@ from benchmarks.speed.encoders.block_variants import open_variants
 from benchmarks.speed.encoders.timed_encoder import TimedEncoder, open_longmatch
 from benchmarks.speed.peers.process import open_peer
 from encoder.arrays import Float32
-from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
+from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, find_checkpoint, load_checkpoint
 from encoder.onnx_encoder import usable_cores
 from encoder.selection.reading_share import WHOLE
 from encoder.tokenizer import BlockTokenizer
@@ -121,7 +121,8 @@ def main(
     """Measure documents/s and tokens/s, and nDCG@10 where there are judgements."""
     source, threads = commit(), usable_cores()
     set_threads(threads)
-    checkpoints = [load_checkpoint(path) for path in checkpoint or [DEFAULT_CHECKPOINT]]
+    named = map(find_checkpoint, checkpoint or [DEFAULT_CHECKPOINT])
+    checkpoints = [load_checkpoint(path) for path in named]
     task = prepare(read_documents(corpus, documents), BlockTokenizer(checkpoints[0]), rounds)
     texts = [document.text for document in task.documents]
     own = open_longmatch(checkpoints, threads, reading_share or [WHOLE])
