@@ -8,17 +8,10 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from encoder.alignment.checkpoint_space import write_checkpoint_space
+from encoder.alignment.checkpoint_space import open_space, write_checkpoint_space
 from encoder.alignment.space import MIN_SAMPLE, at_equal_distances, fit_space, sample_blocks
 from encoder.arrays import Int64
-from encoder.checkpoint import (
-    ALIGNMENT,
-    FUSION,
-    Checkpoint,
-    load_checkpoint,
-    read_verified,
-    write_manifest,
-)
+from encoder.checkpoint import ALIGNMENT, FUSION, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus
 from evaluation.fitting.fusion import (
@@ -129,11 +122,10 @@ def keep_fitted(start: Checkpoint, checkpoint: Checkpoint) -> None:
         CheckpointError: one of them was changed.
         OSError: a file cannot be written.
     """
-    for name in (ALIGNMENT, FUSION):
-        if name in start.files:
-            data = read_verified(start.directory, start.files, name)
-            (checkpoint.directory / name).write_bytes(data)
-    write_manifest(checkpoint.directory)
+    if ALIGNMENT in start.files:
+        write_checkpoint_space(checkpoint.directory, open_space(start))
+    if FUSION in start.files:
+        write_fusion(checkpoint, read_fusion(start))
 
 
 def _training_part(one: TrainingCorpus, most: int | None = None) -> EncodedCorpus:
