@@ -3,7 +3,7 @@
 Runs under the Python of the engine and imports nothing of Longmatch. The first line of the answer
 says the versions, the ways to ask and the seconds of indexing. After it, each line of standard
 input is {"by": a way, "queries": […]}, and each line of the answer {"seconds": […], "ids": [[…]]},
-of the ten best of each.
+of the eleven best of each: a stored document is among what its text finds.
 """
 
 import gc
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 K = 10
+MOST = K + 1  # of an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,6 @@ class Corpus:
     def text_of(self) -> dict[str, str]:
         """The texts by id."""
         return dict(zip(self.ids, self.texts, strict=True))
-
-
-def others(found: list[str], name: str) -> list[str]:
-    """Return the ten best without a stored document itself."""
-    return [one for one in found if one != name][:K]
 
 
 def serve(path: str, make: Callable[[Corpus], Mapping[str, Way]], packages: Sequence[str]) -> None:

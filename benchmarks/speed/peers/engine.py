@@ -76,7 +76,8 @@ def open_process(
                 stdin.write(json.dumps({"by": way, "queries": queries}) + "\n")
                 stdin.flush()
                 answer = read()
-                return answer["seconds"], answer["ids"]
+                both = zip(names, answer["ids"], strict=True)
+                return answer["seconds"], [[i for i in ids if i != one][:K] for one, ids in both]
 
             return ask
 

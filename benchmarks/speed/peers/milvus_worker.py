@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from pymilvus import (
     WeightedRanker,
 )
 
-from benchmarks.speed.peers.answers import Corpus, K, Way, others, serve
+from benchmarks.speed.peers.answers import MOST, Corpus, Way, serve
 
 NAME = "corpus"
 ROWS_A_REQUEST = 500
@@ -57,19 +58,18 @@ def open_vectors(client: Any, corpus: Corpus, kind: str) -> dict[str, Way]:
     def way(number: int) -> Way:
         tuned = {"metric_type": "COSINE", "params": {option: number}}
 
-        def find(query: tuple[str, list[float]]) -> list[str]:
-            name, vector = query
+        def find(vector: list[float]) -> list[str]:
             found = client.search(
                 NAME,
                 [vector],
                 anns_field="vector",
-                limit=K + 1,
+                limit=MOST,
                 output_fields=["id"],
                 search_params=tuned,
             )
-            return named(found, corpus, name)
+            return named(found, corpus)
 
-        return Way(find, lambda name: (name, corpus.vectors[row_of[name]]))
+        return Way(find, lambda name: corpus.vectors[row_of[name]])
 
     return {f"{option} {number}": way(number) for number in numbers}
 
@@ -84,13 +84,13 @@ def open_both(client: Any, corpus: Corpus) -> dict[str, Way]:
     read = QueryReader(corpus)
     ask_vector = {"metric_type": "COSINE", "params": {"ef": CANDIDATES}}
     ask_words = {"metric_type": "BM25"}
-    shown = {"limit": K + 1, "output_fields": ["id"]}
+    shown = {"limit": MOST, "output_fields": ["id"]}
 
     def by_words(query: "Query") -> list[str]:
         found = client.search(
             NAME, [query.text], anns_field="words", search_params=ask_words, **shown
         )
-        return named(found, corpus, query.name)
+        return named(found, corpus)
 
     def hybrid(ranker: Callable[["Query"], Any]) -> Callable[["Query"], list[str]]:
         def find(query: "Query") -> list[str]:
@@ -99,7 +99,7 @@ def open_both(client: Any, corpus: Corpus) -> dict[str, Way]:
                 AnnSearchRequest([query.text], "words", ask_words, limit=CANDIDATES),
             ]
             found = client.hybrid_search(NAME, halves, ranker=ranker(query), **shown)
-            return named(found, corpus, query.name)
+            return named(found, corpus)
 
         return find
 
@@ -118,11 +118,13 @@ def open_both(client: Any, corpus: Corpus) -> dict[str, Way]:
     }
 
 
+@dataclass(frozen=True, slots=True)
 class Query:
-    """A stored document as a query: its id, vector, text, and the sum of its words' weights."""
+    """A stored document as a query: its vector, a text, and the sum of the weights of its words."""
 
-    def __init__(self, name: str, vector: list[float], text: str, weight: float) -> None:
-        self.name, self.vector, self.text, self.weight = name, vector, text, weight
+    vector: list[float]
+    text: str
+    weight: float
 
 
 class QueryReader:
@@ -135,18 +137,18 @@ class QueryReader:
 
     def all(self, name: str) -> Query:
         """Return the whole text as a query."""
-        return self._query(name, self._corpus.texts[self._row_of[name]], self._weights(name))
+        return self._query(name, self._text(name), self._weights(name))
 
     def heaviest(self, name: str) -> Query:
         """Return the heaviest words, each as often as in the text."""
         weights = self._weights(name)
         best = sorted(weights, key=lambda word: -weights[word])[:HEAVIEST]
-        counts = Counter(_words(self._corpus.texts[self._row_of[name]]))
+        counts = Counter(_words(self._text(name)))
         text = " ".join(word for word in best for _ in range(counts[word]))
         return self._query(name, text, {word: weights[word] for word in best})
 
     def _query(self, name: str, text: str, weights: Mapping[str, float]) -> Query:
-        return Query(name, self._corpus.vectors[self._row_of[name]], text, sum(weights.values()))
+        return Query(self._corpus.vectors[self._row_of[name]], text, sum(weights.values()))
 
     def _weights(self, name: str) -> dict[str, float]:
         if self._documents is None:  # at the first query, which is not timed
@@ -168,9 +170,7 @@ def _words(text: str) -> list[str]:
     return [one for one in WORDS.findall(text.lower()) if one not in STOPPED]
 
 
-def fill(
-    client: Any, corpus: Corpus, indexes: Mapping[str, tuple[str, str, dict[str, Any]]]
-) -> None:
+def fill(client: Any, corpus: Corpus, indexes: Mapping[str, Index]) -> None:
     """Make the collection of a corpus, with the texts if there is an index of words, and load it.
 
     Args:
@@ -212,9 +212,9 @@ def fill(
     client.load_collection(NAME)
 
 
-def named(found: Any, corpus: Corpus, name: str) -> list[str]:
-    """Return the ids of the documents that one query found, without itself."""
-    return others([corpus.ids[hit["id"]] for hit in found[0]], name)
+def named(found: Any, corpus: Corpus) -> list[str]:
+    """Return the ids of the documents that one query found."""
+    return [corpus.ids[hit["id"]] for hit in found[0]]
 
 
 def main(kind: str, path: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from benchmarks.speed.peers.answers import Corpus, K, Way, others, serve
+from benchmarks.speed.peers.answers import MOST, Corpus, Way, serve
 
 MOST_TERMS = 64  # of a query of Tantivy's "more like this"
 WORDS = re.compile(r"\w+")
@@ -29,16 +29,13 @@ def open_bm25s(corpus: Corpus, backend: str) -> dict[str, Way]:
     index.index(tokenise(*corpus.texts), show_progress=False)
     text_of = corpus.text_of
 
-    def search(tokens: Any, k: int = K) -> list[str]:
-        found, _ = index.retrieve(tokens, k=k, show_progress=False, n_threads=1)
+    def search(tokens: Any) -> list[str]:
+        found, _ = index.retrieve(tokens, k=MOST, show_progress=False, n_threads=1)
         return [corpus.ids[row] for row in found[0].tolist()]
 
     return {
         "text": Way(lambda text: search(tokenise(text))),
-        "id": Way(
-            lambda query: others(search(query[1], K + 1), query[0]),
-            lambda name: (name, tokenise(text_of[name])),
-        ),
+        "id": Way(search, lambda name: tokenise(text_of[name])),
     }
 
 
@@ -60,8 +57,8 @@ def open_tantivy(corpus: Corpus, way: str) -> dict[str, Way]:
     searcher = index.searcher()
     text_of = corpus.text_of
 
-    def find(query: Any, k: int = K) -> list[str]:
-        hits = searcher.search(query, k).hits
+    def find(query: Any) -> list[str]:
+        hits = searcher.search(query, MOST).hits
         return [searcher.doc(address)["id"][0] for _, address in hits]
 
     def parse(text: str) -> Any:
@@ -72,16 +69,13 @@ def open_tantivy(corpus: Corpus, way: str) -> dict[str, Way]:
 
     def more_like(name: str) -> list[str]:
         ((_, address),) = searcher.search(tantivy.Query.term_query(schema, "id", name), 1).hits
-        return others(find(tantivy.Query.more_like_this_query(address, **limits), K + 1), name)
+        return find(tantivy.Query.more_like_this_query(address, **limits))
 
     if way == "more":
         return {"id": Way(more_like)}
     return {
         "text": Way(lambda text: find(parse(text))),
-        "id": Way(
-            lambda query: others(find(query[1], K + 1), query[0]),
-            lambda name: (name, parse(text_of[name])),
-        ),
+        "id": Way(find, lambda name: parse(text_of[name])),
     }
 
 
