@@ -48,7 +48,7 @@ from index.search.records import DEFAULT_ALIGNMENT, EncodedQuery, Mode
 from index.search.spare_core import SPARE_CORE
 
 BENCHMARK = "search-peers"  # and the name of the corpus
-CORPORA = ("proposals", "rfc", "wikispeedia")  # that there are results of
+CORPORA = ("proposals", "proposals-part", "rfc", "wikispeedia")  # that there are results of
 QUERIES, TO_CHOOSE_BY = 240, 60
 _HERE = "benchmarks.speed.peers"
 
