@@ -42,6 +42,8 @@ RRF = (10, 60)
 WEIGHTS = (0.125, 0.25, 0.5, 1.0, 2.0)  # of the words; the vector has 1
 WORDS = re.compile(r"\w+")  # as its standard analyzer
 STOPPED = frozenset(STOPWORDS_EN)
+# pymilvus pings every ten seconds; Milvus Lite hangs up on many, and what it is asked then fails.
+_WITHOUT_PINGS = {"grpc.keepalive_time_ms": 2**31 - 1}
 
 Index = tuple[str, str, dict[str, Any]]  # kind, metric, options
 
@@ -221,7 +223,8 @@ def main(kind: str, path: str) -> None:
     """Serve a corpus from a folder beside its file."""
 
     def make(corpus: Corpus) -> dict[str, Way]:
-        client = MilvusClient(str(Path(path).with_name(f"{kind}.db")))
+        folder = Path(path).with_name(f"{kind}.db")
+        client = MilvusClient(str(folder), dedicated=True, grpc_options=_WITHOUT_PINGS)
         return open_both(client, corpus) if kind == "both" else open_vectors(client, corpus, kind)
 
     serve(path, make, ["milvus-lite", "pymilvus"])
