@@ -38,8 +38,8 @@ GRAPH = {"M": 16, "efConstruction": 200}
 BM25 = {"bm25_k1": 3.0, "bm25_b": 1.0}  # the best of 1.5 or 3 and 0.75 or 1, validation queries
 HEAVIEST = 64  # words of a query
 CANDIDATES = 100  # of each half of a hybrid search
-RRF = (10, 60)
-WEIGHTS = (0.125, 0.25, 0.5, 1.0, 2.0)  # of the words; the vector has 1
+RRF = (2, 10, 60)
+WEIGHTS = (0.004, 0.008, 0.016, 0.03, 0.06, 0.125, 0.25)  # of the words; the vector has 1
 WORDS = re.compile(r"\w+")  # as its standard analyzer
 STOPPED = frozenset(STOPWORDS_EN)
 # pymilvus pings every ten seconds; Milvus Lite hangs up on many, and what it is asked then fails.

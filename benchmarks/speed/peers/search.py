@@ -49,7 +49,7 @@ from index.search.spare_core import SPARE_CORE
 
 BENCHMARK = "search-peers"  # and the name of the corpus
 CORPORA = ("proposals", "proposals-part", "rfc", "wikispeedia")  # that there are results of
-QUERIES, TO_CHOOSE_BY = 120, 40
+QUERIES, TO_CHOOSE_BY = 120, 60
 _HERE = "benchmarks.speed.peers"
 
 
@@ -90,7 +90,7 @@ OURS = {
     BOTH: Ours("hybrid"),
     "Longmatch, hybrid": Ours("hybrid", aligned=True),
 }
-_WEIGHTS = ("0.125", "0.25", "0.5", "1", "2")
+_WEIGHTS = ("0.004", "0.008", "0.016", "0.03", "0.06", "0.125", "0.25")
 PEERS = {
     name: Peer(("search_worker", name), WORDS)
     for name in ("bm25s", "bm25s, numba", "Tantivy, all words", "Tantivy, more like this")
@@ -105,7 +105,7 @@ PEERS_BY_VECTORS = {
         ("milvus_worker", "HNSW"), VECTORS, tuple(f"ef {n}" for n in (16, 32, 64, 128))
     ),
     "Milvus Lite, hybrid, RRF, heaviest": Peer(
-        ("milvus_worker", "both"), BOTH, ("64 words, RRF, k 10", "64 words, RRF, k 60")
+        ("milvus_worker", "both"), BOTH, tuple(f"64 words, RRF, k {k}" for k in (2, 10, 60))
     ),
     "Milvus Lite, hybrid, weighted, heaviest": Peer(
         ("milvus_worker", "both"), BOTH, tuple(f"64 words, weight {w}" for w in _WEIGHTS)

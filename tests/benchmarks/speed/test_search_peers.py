@@ -147,7 +147,7 @@ def test_milvus_lite_finds_by_words_and_by_both(tmp_path: Path) -> None:
             _, words = engine.ways[which](names)
             same = [{f"d{(row + step) % 60}" for step in (20, 40)} for row in range(10)]
             assert [set(ids[:2]) for ids in words] == same
-            _, both = engine.ways[f"{which}, weight 2"](names)
+            _, both = engine.ways[f"{which}, weight 0.25"](names)
             assert [set(ids[:2]) for ids in both] == same
             _, both = engine.ways[f"{which}, RRF, k 60"](names)
             for row, ids in enumerate(both):
