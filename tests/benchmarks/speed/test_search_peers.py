@@ -147,11 +147,18 @@ def test_milvus_lite_finds_by_words_and_by_both(tmp_path: Path) -> None:
             _, words = engine.ways[which](names)
             same = [{f"d{(row + step) % 60}" for step in (20, 40)} for row in range(10)]
             assert [set(ids[:2]) for ids in words] == same
-            _, both = engine.ways[f"{which}, weight 0.25"](names)
-            assert [set(ids[:2]) for ids in both] == same
-            _, both = engine.ways[f"{which}, RRF, k 60"](names)
+            light, heavy = (
+                engine.ways[f"{which}, weight {weight}"](names)[1] for weight in ("0.004", "0.25")
+            )
+            assert [ids[0] for ids in light] == [f"d{row}" for row in nearest[:10]]
+            shares = [
+                np.mean([len(own & set(ids[:4])) for own, ids in zip(same, some, strict=True)])
+                for some in (light, heavy)
+            ]
+            assert shares[0] < shares[1]
+            _, both = engine.ways[f"{which}, RRF, k 2"](names)
             for row, ids in enumerate(both):
-                assert f"d{nearest[row]}" in ids or same[row] & set(ids)
+                assert {f"d{nearest[row]}", *same[row]} <= set(ids[:6])
 
 
 def test_a_worker_that_cannot_start_is_an_error(tmp_path: Path) -> None:
