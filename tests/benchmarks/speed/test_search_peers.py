@@ -3,6 +3,7 @@
 import gzip
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -185,21 +186,30 @@ def test_the_cheapest_of_equally_good_settings_is_chosen() -> None:
     assert choose(ways, ["some"], ["a", "c"], qrels) == ("some", {})
 
 
-def test_times_are_divided_round_by_round_and_the_first_part_is_asked_twice() -> None:
-    asked: list[tuple[str, ...]] = []
+def test_times_are_divided_round_by_round_after_all_were_asked_once() -> None:
+    asked: list[tuple[str, tuple[str, ...]]] = []
 
-    def taking(seconds: float) -> Any:
-        def ask(names: list[str]) -> Any:
-            asked.append(tuple(names))
+    def taking(name: str, seconds: float) -> Any:
+        def ask(names: Sequence[str]) -> Any:
+            asked.append((name, tuple(names)))
             return [seconds * (1 + names[0].count("x"))] * len(names), [["right"] for _ in names]
 
         return ask
 
     queries = [f"q{'x' * n}" for n in range(12)]
     qrels = {name: {"right": 1} for name in queries}
-    both = [Asked("ours", "id", "ours", taking(1)), Asked("other", "id", "ours", taking(3))]
-    results = in_turns(both, queries, qrels)
-    assert asked[0] == asked[1] == asked[2] == tuple(queries[:2])
-    assert len(asked) == 2 * 7
+    results = in_turns(
+        [
+            Asked("ours", "text", "ours", taking("ours, text", 2)),
+            Asked("ours", "id", "ours", taking("ours", 1)),
+            Asked("other", "id", "ours", taking("other", 3)),
+        ],
+        queries,
+        qrels,
+    )
+    first, rounds = asked[:3], asked[3:]
+    assert first == [(name, tuple(queries)) for name in ("ours, text", "ours", "other")]
+    assert [name for name, _ in rounds] == ["ours", "other", "ours, text"] * 6
+    assert rounds[0][1] == rounds[2][1] == tuple(queries[:2])
     assert results["other", "id"]["times_ours"] == {"median": 3.0, "low": 3.0, "high": 3.0}
     assert results["other", "id"]["ndcg"] == 1.0
