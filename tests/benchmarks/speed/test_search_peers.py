@@ -123,7 +123,7 @@ def found_of_exact(engine: Engine, way: str, vectors: np.ndarray) -> float:
 def test_milvus_lite_searches_its_lists_and_its_graph(tmp_path: Path) -> None:
     """Of random vectors few lists hold few neighbours: an index that is not used finds all."""
     path, texts, vectors = random_corpus(tmp_path, 1500)
-    shares = {}
+    shares: dict[str, float] = {}
     for kind in ("IVF_FLAT", "HNSW"):
         command = (sys.executable, f"{HERE}.milvus_worker", kind, path)
         with open_process(command, texts, {}) as engine:
