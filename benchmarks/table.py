@@ -60,7 +60,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "load-patient": load.table,
     "overload": overload.table,
     "search": search.table,
-    "search-peers": search_peers.table,
+    **{f"{search_peers.BENCHMARK}-{name}": search_peers.table for name in search_peers.CORPORA},
     "index": index.table,
     "precision": precision.table,
     "engines": latency.table,
