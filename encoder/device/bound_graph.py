@@ -79,7 +79,7 @@ class BoundGraph:
             inputs: by name, of the same number of rows each.
             into: [N, width], where the output is written to.
             rows: of `into`, for the first rows of the output; those that follow are padding.
-            watch: told what was done, after each step: "upload", "compute", "download".
+            watch: called after each step, with its name: "upload", "compute", "download".
         """
         with self._lane() as lane:
             buffers = self._buffers(lane, inputs)

@@ -1,4 +1,4 @@
-"""Execution providers: which are there, and what each is told."""
+"""Execution providers: which are there, and the options of each."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,7 +3,7 @@
 Started as a module: `python -m benchmarks.speed.peers.milvus_worker COLLECTION CORPUS`. It is asked
 as its users ask it, by pymilvus, which talks to it over a TCP port of this process. A collection is
 searched only once it was written to the disk, has its index, and was loaded: Milvus Lite compares
-all vectors of what it has in memory, whatever index it was told to make. An option of an index is
+all vectors of what it has in memory, whatever index was asked for. An option of an index is
 passed as `params` within `params`: alone, pymilvus flattens it, and Milvus Lite does not read it.
 """
 

@@ -1,4 +1,4 @@
-"""What execution providers are told; that a GPU obeys takes one."""
+"""The options of execution providers; that a GPU follows them can be tested on one alone."""
 
 import logging
 from pathlib import Path
