@@ -90,9 +90,10 @@ class TrainingRecipe(RecipeTable):
             raise ValueError(
                 f'objective "{DISTIL_BLOCKS}" learns the vectors that the others would change'
             )
-        if level.kept_layers and not self.distils:
+        if level.changes_layers and not self.distils:
+            name = "kept_layers" if level.kept_layers else "pooled_layers"
             raise ValueError(
-                f'sentence_level.kept_layers goes with the objective "{DISTIL_BLOCKS}" alone'
+                f'sentence_level.{name} goes with the objective "{DISTIL_BLOCKS}" alone'
             )
 
     @property

@@ -43,7 +43,7 @@ from encoder.terms.term_table import (
 )
 from encoder.tokenizer import open_tokenizer
 from training.data.batch_specs import DocumentSlice
-from training.distillation.layers import config_with_layers, weights_of_layers
+from training.distillation.layers import smaller_config, weights_of_layers
 from training.errors import TrainingRecipeError
 from training.recipe import TrainingRecipe
 from training.recipe_tables.settings import TermRecipe
@@ -157,8 +157,11 @@ def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) 
     terms = recipe.terms
     config = replace(model.config, dropout=recipe.dropout)
     weights: Mapping[str, Tensor] = model.state_dict()
-    if layers := recipe.sentence_level.kept_layers:
-        config, weights = config_with_layers(config, layers), weights_of_layers(weights, layers)
+    level = recipe.sentence_level
+    if level.changes_layers:
+        config = smaller_config(config, level)
+    if level.kept_layers:
+        weights = weights_of_layers(weights, level.kept_layers)
     new = not _same(open_term_channel(start), channel)
     if new:
         config = _with_channel(start, config, terms, channel.table.width)

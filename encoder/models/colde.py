@@ -96,6 +96,8 @@ class ColdeConfig:
 
     term_width: ClassVar[int] = 0  # CoLDE has no term channel
     predicts_blocks: ClassVar[bool] = False
+    pooled_layers: ClassVar[int] = 0  # every layer of the chunk level reads tokens
+    pooled_tokens: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         check_pooling(self.pooling)

@@ -21,13 +21,24 @@ class SelfAttention(nn.Module):
         self.query_key_value = nn.Linear(hidden_size, 3 * hidden_size)
         self.output = nn.Linear(hidden_size, hidden_size)
 
-    def forward(self, states: Tensor, bias: Tensor) -> Tensor:
-        """Attend within each row: states [N, T, H], bias [N, 1, 1, T] -> [N, T, H]."""
+    def forward(self, states: Tensor, bias: Tensor, groups: Tensor | None = None) -> Tensor:
+        """Attend within each row.
+
+        Args:
+            states: [N, T, H].
+            bias: [N, 1, 1, T].
+            groups: [N, G, T], averages of states that attend instead of the states themselves.
+
+        Returns:
+            [N, T, H], or [N, G, H] of groups.
+        """
         projected = self.query_key_value(states).unflatten(-1, (3, self.heads, -1))
         query, key, value = projected.permute(2, 0, 3, 1, 4).unbind(0)  # each [N, A, T, H/A]
+        if groups is not None:
+            query = groups[:, None] @ query  # [N, A, G, H/A]
         context = F.scaled_dot_product_attention(
             query, key, value, attn_mask=bias, dropout_p=self.dropout if self.training else 0.0
-        )  # [N, A, T, H/A]
+        )  # [N, A, T or G, H/A]
         output: Tensor = self.output(context.transpose(1, 2).flatten(-2))
         return output
 
@@ -46,10 +57,13 @@ class TransformerLayer(nn.Module):
         self.output_norm = nn.LayerNorm(hidden_size, eps=epsilon)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, states: Tensor, bias: Tensor) -> Tensor:
-        """Transform states [N, T, H] under an attention bias [N, 1, 1, T]."""
-        attended = self.dropout(self.attention(states, bias))
-        states = self.attention_norm(states + attended)
+    def forward(self, states: Tensor, bias: Tensor, groups: Tensor | None = None) -> Tensor:
+        """Transform states [N, T, H] under an attention bias [N, 1, 1, T].
+
+        With averages of states, `groups` [N, G, T], into [N, G, H].
+        """
+        attended = self.dropout(self.attention(states, bias, groups))
+        states = self.attention_norm((states if groups is None else groups @ states) + attended)
         transformed = self.dropout(self.output(F.gelu(self.intermediate(states))))
         result: Tensor = self.output_norm(states + transformed)
         return result
@@ -69,6 +83,26 @@ def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
 def masked_sum(states: Tensor, mask: Tensor) -> Tensor:
     """Sum states [N, T, H] over the places where mask [N, T] is 1 -> [N, H]."""
     return (states * mask[:, :, None].to(states.dtype)).sum(1)
+
+
+def group_tokens(mask: Tensor, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Divide tokens into groups of neighbours (as Funnel-Transformer does, Dai et al. 2020).
+
+    Args:
+        mask: [N, T], 1 for a token and 0 for padding.
+        size: tokens of a group; the last one may have fewer.
+        dtype: of the results.
+
+    Returns:
+        [N, G, T], each row the weights that average the tokens of a group, and [N, G], how many
+        tokens it has: 0 where all are padding.
+    """
+    places = torch.arange(mask.shape[1], device=mask.device)  # [T]
+    starts = torch.arange(0, mask.shape[1], size, device=mask.device)[:, None]  # [G, 1]
+    members = ((places >= starts) & (places < starts + size)).to(dtype)  # [G, T]
+    weights = members * mask[:, None, :].to(dtype)  # [N, G, T]
+    counts = weights.sum(-1)  # [N, G]
+    return weights / counts[:, :, None].clamp(min=1.0), counts
 
 
 def initialise_as_bert(module: nn.Module) -> None:
@@ -98,6 +132,10 @@ class BlockEncoderConfig(Protocol):
     @property
     def sentence_layers(self) -> int: ...  # noqa: D102
     @property
+    def pooled_layers(self) -> int: ...  # noqa: D102
+    @property
+    def pooled_tokens(self) -> int: ...  # noqa: D102
+    @property
     def pooling(self) -> Pooling: ...  # noqa: D102
     @property
     def dropout(self) -> float: ...  # noqa: D102
@@ -113,6 +151,27 @@ def check_pooling(pooling: str) -> None:
     """
     if pooling not in get_args(Pooling):
         raise ValueError(f"pooling must be 'cls' or 'mean', not {pooling!r}")
+
+
+def check_pooled_layers(config: BlockEncoderConfig) -> None:
+    """Check how many layers of a sentence level read groups of tokens, and how large these are.
+
+    Raises:
+        ValueError: there are not so many layers, no token before them has a state, or groups have
+            a size where no layer reads them.
+    """
+    if not 0 <= config.pooled_layers <= config.sentence_layers:
+        raise ValueError(
+            f"pooled_layers must be from 0 to the {config.sentence_layers} sentence_layers, not "
+            f"{config.pooled_layers}"
+        )
+    if config.pooled_tokens < 1 or (config.pooled_tokens > 1) != (config.pooled_layers > 0):
+        raise ValueError(
+            f"pooled_tokens must be above 1 with pooled_layers, and 1 without, not "
+            f"{config.pooled_tokens}"
+        )
+    if config.pooled_layers and config.pooling != "mean":
+        raise ValueError(f'pooled_layers take pooling = "mean", not {config.pooling!r}')
 
 
 class TokenEncoder(nn.Module):
@@ -149,12 +208,15 @@ class BlockEncoder(TokenEncoder):
         return [*super().last_layers(count), self.projection]
 
     def token_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the contextual token representations T_j: [N, T], [N, T] -> [N, T, H]."""
+        """Return the contextual token representations T_j: [N, T], [N, T] -> [N, T, H].
+
+        Those that the layers before the pooled ones give, where there are pooled ones.
+        """
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
         embedded = self.token_embedding(input_ids) + self.position_embedding(positions)  # eq. 1
         states: Tensor = self.dropout(self.embedding_norm(embedded))  # [N, T, H]
         bias = attention_bias(attention_mask, states.dtype)
-        for layer in self.layers:
+        for layer in self.layers[: len(self.layers) - self.config.pooled_layers]:
             states = layer(states, bias)
         return states
 
@@ -172,10 +234,26 @@ class BlockEncoder(TokenEncoder):
 
     def pool(self, states: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the block vectors of token states: [N, T, H], [N, T] -> [N, H] of unit norm."""
-        pooled = (
-            states[:, 0] if self.config.pooling == "cls" else masked_mean(states, attention_mask)
-        )  # [N, H]
+        if self.config.pooled_layers:
+            pooled = masked_mean(*self._read_pooled(states, attention_mask))
+        elif self.config.pooling == "cls":
+            pooled = states[:, 0]
+        else:
+            pooled = masked_mean(states, attention_mask)  # [N, H]
         return F.normalize(self.projection(pooled), dim=-1)
+
+    def _read_pooled(self, states: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Go on with groups of tokens: [N, T, H], [N, T] -> [N, G, H] and their tokens [N, G].
+
+        In the first pooled layer groups attend to tokens, in the others to groups.
+        """
+        averages, counts = group_tokens(attention_mask, self.config.pooled_tokens, states.dtype)
+        first, *others = self.layers[len(self.layers) - self.config.pooled_layers :]
+        groups = first(states, attention_bias(attention_mask, states.dtype), averages)
+        bias = attention_bias(counts.clamp(max=1.0), states.dtype)
+        for layer in others:
+            groups = layer(groups, bias)
+        return groups, counts
 
 
 def transformer(config: BlockEncoderConfig, layers: int) -> nn.ModuleList:

@@ -23,6 +23,7 @@ from encoder.models.layers import (
     BlockEncoder,
     Pooling,
     attention_bias,
+    check_pooled_layers,
     check_pooling,
     initialise_as_bert,
     masked_mean,
@@ -46,6 +47,9 @@ class SmithConfig:
         intermediate_size: width of the feed-forward layers.
         attention_heads: heads of both levels (A).
         sentence_layers: layers of the sentence level (L1).
+        pooled_layers: how many of these, the last ones, read averages of neighbouring tokens
+            instead of tokens, which costs a fraction; 0 in the paper.
+        pooled_tokens: tokens of an average; 1 without such layers.
         document_layers: layers of the document level (L2).
         dimension: width of the document vector.
         term_features: width of what the term table gives (`encoder/terms/term_table.py`); 0 for a
@@ -70,6 +74,8 @@ class SmithConfig:
     intermediate_size: int = 1_024
     attention_heads: int = 4
     sentence_layers: int = 6
+    pooled_layers: int = 0
+    pooled_tokens: int = 1
     document_layers: int = 3
     dimension: int = 256
     term_features: int = 0
@@ -87,6 +93,7 @@ class SmithConfig:
 
     def __post_init__(self) -> None:
         check_pooling(self.pooling)
+        check_pooled_layers(self)
         if self.combine not in ("normal", "sum_concat", "mean_concat", "attention"):
             raise ValueError(f"combine: {self.combine!r} is none of section 4.1.4")
         if (self.term_features == 0) != (self.term_dimension == 0):

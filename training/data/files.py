@@ -99,7 +99,7 @@ def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
     """
     from encoder.export.create import model_config
     from training.data.recipe_fit import check_objective, check_recurrence
-    from training.distillation.layers import config_with_layers
+    from training.distillation.layers import smaller_config
     from training.errors import TrainingRecipeError
     from training.recipe import read_training_recipe
 
@@ -114,8 +114,8 @@ def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
         config = model_config(job.start)
         for objective in recipe.objectives:
             check_objective(objective, config)
-        if layers := recipe.sentence_level.kept_layers:
-            config_with_layers(config, layers)
+        if recipe.sentence_level.changes_layers:
+            smaller_config(config, recipe.sentence_level)
     return recipe if job.steps is None else recipe.model_copy(update={"steps": job.steps})
 
 

@@ -9,33 +9,44 @@ from torch import Tensor
 
 from encoder.models.architecture import EncoderConfig
 from training.errors import TrainingRecipeError
+from training.recipe_tables.settings import SentenceLevelRecipe
 
 _LAYER = re.compile(r"^block_encoder\.layers\.(\d+)\.")
 
 
-def config_with_layers(config: EncoderConfig, kept: Sequence[int]) -> EncoderConfig:
-    """Return a configuration whose sentence level has as many layers as are kept.
+def smaller_config(config: EncoderConfig, level: SentenceLevelRecipe) -> EncoderConfig:
+    """Return the configuration of a student.
 
     Args:
-        config: of the model that they are taken from.
-        kept: numbers of layers, from 0, ascending.
+        config: of the model that its layers are taken from.
+        level: says which layers it keeps, and how many of these read groups of tokens.
 
     Raises:
-        TrainingRecipeError: the sentence level has no such layer, or none at all.
+        TrainingRecipeError: the sentence level has no such layers, or none that read groups.
     """
-    if "sentence_layers" not in {field.name for field in fields(config)}:
+    changed: dict[str, int] = {}
+    if level.kept_layers:
+        changed["sentence_layers"] = len(level.kept_layers)
+    if level.pooled_layers:
+        changed |= {"pooled_layers": level.pooled_layers, "pooled_tokens": level.pooled_tokens}
+    missing = changed.keys() - {field.name for field in fields(config)}
+    if missing:
+        names = {"sentence_layers": "kept_layers"}
         raise TrainingRecipeError(
-            "sentence_level.kept_layers: this architecture has no Transformer layers to choose from"
+            f"sentence_level.{names.get(min(missing), min(missing))}: this architecture has no "
+            "such Transformer layers"
         )
-    changed: Any = config
-    layers = changed.sentence_layers
-    if kept[-1] >= layers:
+    start: Any = config
+    if level.kept_layers and level.kept_layers[-1] >= start.sentence_layers:
         raise TrainingRecipeError(
-            f"sentence_level.kept_layers: {kept[-1]} is no layer of the {layers}, which are "
-            f"numbered from 0"
+            f"sentence_level.kept_layers: {level.kept_layers[-1]} is no layer of the "
+            f"{start.sentence_layers}, which are numbered from 0"
         )
-    with_fewer: EncoderConfig = replace(changed, sentence_layers=len(kept))
-    return with_fewer
+    try:
+        smaller: EncoderConfig = replace(start, **changed)
+    except ValueError as error:
+        raise TrainingRecipeError(f"sentence_level: {error}") from error
+    return smaller
 
 
 def weights_of_layers(weights: Mapping[str, Tensor], kept: Sequence[int]) -> dict[str, Tensor]:
@@ -43,7 +54,7 @@ def weights_of_layers(weights: Mapping[str, Tensor], kept: Sequence[int]) -> dic
 
     Args:
         weights: by the name of each parameter.
-        kept: as in `config_with_layers`.
+        kept: numbers of layers, from 0, ascending.
     """
     place_of = {layer: place for place, layer in enumerate(kept)}
     chosen = {}

@@ -50,16 +50,27 @@ class SentenceLevelRecipe(RecipeTable):
         blocks: random blocks of a document that a step computes from tokens; not given with
             "frozen".
         kept_layers: numbers of the layers of the start, from 0, that the model has; by default
-            all. For the objective "distil-blocks".
+            all. For the objective "distil-blocks", as the next two are.
+        pooled_layers: how many of these, the last ones, read averages of neighbouring tokens.
+        pooled_tokens: tokens of an average; given with `pooled_layers` alone.
     """
 
     trained: Literal["frozen", "last", "all"] = "frozen"
     layers: PositiveInt = Field(default=0)
     blocks: PositiveInt = Field(default=0)
     kept_layers: Annotated[tuple[NonNegativeInt, ...], Field(strict=False)] = ()
+    pooled_layers: NonNegativeInt = 0
+    pooled_tokens: PositiveInt = 1
+
+    @property
+    def changes_layers(self) -> bool:
+        """Whether the model has other layers than the start, or layers that read otherwise."""
+        return bool(self.kept_layers or self.pooled_layers)
 
     @model_validator(mode="after")
     def _check_layers(self) -> "SentenceLevelRecipe":
+        if (self.pooled_layers > 0) != (self.pooled_tokens > 1):
+            raise ValueError("pooled_tokens is above 1 with pooled_layers, and only then")
         if list(self.kept_layers) != sorted(set(self.kept_layers)):
             raise ValueError("kept_layers must ascend, each number once")
         if (self.trained == "last") != (self.layers > 0):

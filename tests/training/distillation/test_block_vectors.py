@@ -148,6 +148,12 @@ def test_a_checkpoint_is_made_smaller_from_texts_alone(
         ("0, 2", "distil-blocks", "kept_layers: 2 is no layer of the 2"),
         ("1, 0", "distil-blocks", "kept_layers must ascend"),
         ("0", "wp", 'kept_layers goes with the objective "distil-blocks" alone'),
+        ("0]\npooled_layers = [1", "distil-blocks", "pooled_layers"),
+        (
+            "0]\npooled_tokens = 1\npooled_layers = 1 #[",
+            "distil-blocks",
+            "pooled_tokens is above 1",
+        ),
     ],
 )
 def test_layers_that_cannot_be_kept_are_refused_before_the_work(

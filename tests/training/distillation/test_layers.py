@@ -8,14 +8,19 @@ import torch
 
 from encoder.models.baselines.arc_i import ArcIConfig
 from encoder.models.smith import Smith
-from training.distillation.layers import config_with_layers, weights_of_layers
+from training.distillation.layers import smaller_config, weights_of_layers
 from training.errors import TrainingRecipeError
+from training.recipe_tables.settings import SentenceLevelRecipe
+
+
+def level(kept: tuple[int, ...] = (), **fields: int) -> SentenceLevelRecipe:
+    return SentenceLevelRecipe(trained="all", blocks=2, kept_layers=kept, **fields)
 
 
 def test_kept_layers_follow_one_another(tiny_model: Callable[..., Smith]) -> None:
     torch.manual_seed(3)
     start = Smith(replace(tiny_model().config, sentence_layers=4))
-    config = config_with_layers(start.config, (0, 3))
+    config = smaller_config(start.config, level((0, 3)))
     assert config == replace(start.config, sentence_layers=2)
     student = Smith(config)
     student.load_state_dict(weights_of_layers(start.state_dict(), (0, 3)))
@@ -31,16 +36,28 @@ def test_kept_layers_follow_one_another(tiny_model: Callable[..., Smith]) -> Non
 
 def test_all_layers_are_the_model_itself(tiny_model: Callable[..., Smith]) -> None:
     start = tiny_model()
-    assert config_with_layers(start.config, (0, 1)) == start.config
+    assert smaller_config(start.config, level((0, 1))) == start.config
     weights = weights_of_layers(start.state_dict(), (0, 1))
     assert weights.keys() == start.state_dict().keys()
 
 
 def test_a_layer_that_is_not_there_is_named(tiny_model: Callable[..., Smith]) -> None:
     with pytest.raises(TrainingRecipeError, match=r"kept_layers: 2 is no layer of the 2"):
-        config_with_layers(tiny_model().config, (0, 2))
+        smaller_config(tiny_model().config, level((0, 2)))
 
 
 def test_an_architecture_without_such_layers_is_refused() -> None:
-    with pytest.raises(TrainingRecipeError, match="has no Transformer layers"):
-        config_with_layers(ArcIConfig(), (0,))
+    with pytest.raises(TrainingRecipeError, match="kept_layers: this architecture has no such"):
+        smaller_config(ArcIConfig(), level((0,)))
+
+
+def test_pooled_layers_go_into_the_configuration(tiny_model: Callable[..., Smith]) -> None:
+    start = replace(tiny_model().config, pooling="mean")
+    made = smaller_config(start, level((1,), pooled_layers=1, pooled_tokens=4))
+    assert made == replace(start, sentence_layers=1, pooled_layers=1, pooled_tokens=4)
+    with pytest.raises(TrainingRecipeError, match="pooled_layers must be from 0 to the 2"):
+        smaller_config(start, level(pooled_layers=3, pooled_tokens=4))
+    with pytest.raises(TrainingRecipeError, match="pooled_layers take pooling"):
+        smaller_config(replace(start, pooling="cls"), level(pooled_layers=1, pooled_tokens=4))
+    with pytest.raises(TrainingRecipeError, match="pooled_layers: this architecture has no such"):
+        smaller_config(ArcIConfig(), level(pooled_layers=1, pooled_tokens=4))

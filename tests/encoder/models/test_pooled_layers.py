@@ -1,0 +1,134 @@
+"""Layers of the sentence level that read averages of neighbouring tokens."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from encoder.export.onnx_graph import export_graph
+from encoder.export.quantise import arrays_of, quantise
+from encoder.models.layers import group_tokens
+from encoder.models.smith import Smith
+from tests.encoder.models.test_smith import SMALL, documents, small
+
+POOLED = {"pooling": "mean", "sentence_layers": 3, "pooled_tokens": 4}
+
+
+def test_a_group_is_the_average_of_its_tokens() -> None:
+    torch.manual_seed(0)
+    states = torch.randn(2, 7, 3)
+    mask = torch.tensor([[1] * 7, [1] * 5 + [0] * 2])
+    averages, counts = group_tokens(mask, 3, states.dtype)
+    assert counts.tolist() == [[3, 3, 1], [3, 2, 0]]
+    groups = averages @ states
+    assert torch.allclose(groups[0, 2], states[0, 6])
+    assert torch.allclose(groups[1, 1], states[1, 3:5].mean(0))
+    assert groups[1, 2].tolist() == [0, 0, 0]
+
+
+def test_averages_attend_to_tokens() -> None:
+    """By PyTorch's own attention, which projects the averages instead of averaging projections."""
+    model = small(**POOLED, pooled_layers=1).block_encoder
+    ids, _ = documents(count=1, blocks=4, tokens=6)
+    ids, mask = ids[0], torch.tensor([[1] * 6, [1] * 6, [1] * 5 + [0], [1] * 3 + [0] * 3])
+    states = model.token_states(ids, mask)
+    layer = model.layers[2]
+    attention = nn.MultiheadAttention(16, 2, batch_first=True)
+    attention.in_proj_weight, attention.in_proj_bias = (
+        layer.attention.query_key_value.weight,
+        layer.attention.query_key_value.bias,
+    )
+    attention.out_proj = layer.attention.output
+    expected = []
+    for row, tokens in zip(states, mask.sum(1).tolist(), strict=True):
+        kept = row[None, :tokens]
+        groups = [part.mean(1) for part in kept.split(4, dim=1)]
+        group = torch.stack(groups, dim=1)
+        attended, _ = attention(group, kept, kept)
+        group = layer.attention_norm(group + attended)
+        group = layer.output_norm(group + layer.output(F.gelu(layer.intermediate(group))))
+        sizes = torch.tensor([part.shape[1] for part in kept.split(4, dim=1)])
+        pooled = (group[0] * sizes[:, None]).sum(0) / tokens
+        expected.append(F.normalize(model.projection(pooled), dim=-1))
+    assert torch.allclose(model(ids, mask), torch.stack(expected), atol=1e-5)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_padding_and_batch_mates_never_count(layers: int) -> None:
+    model = small(**POOLED, pooled_layers=layers)
+    ids, mask = documents()
+    padded = F.pad(ids, (0, 2, 0, 2), value=7), F.pad(mask, (0, 2, 0, 2), value=0)
+    assert torch.allclose(model(ids, mask), model(*padded), atol=1e-5)
+    alone = torch.cat([model(ids[row : row + 1], mask[row : row + 1]) for row in range(3)])
+    assert torch.allclose(model(ids, mask), alone, atol=1e-5)
+
+
+def test_every_token_counts() -> None:
+    model = small(**POOLED, pooled_layers=2).block_encoder
+    ids = documents()[0][0]
+    before = model(ids, torch.ones_like(ids))
+    for place in range(ids.shape[1]):
+        changed = ids.clone()
+        changed[:, place] = changed[:, place] % 49 + 1
+        after = model(changed, torch.ones_like(ids))
+        assert (after - before).abs().amax(1).min() > 1e-4
+
+
+def test_gradients_reach_every_layer() -> None:
+    model = small(**POOLED, pooled_layers=2).train()
+    ids, mask = documents()
+    model(ids, mask)[:, 0].sum().backward()
+    for name, parameter in model.block_encoder.layers.named_parameters():
+        if not name.endswith("query_key_value.bias"):  # a bias of keys changes no softmax
+            assert parameter.grad is not None
+            assert parameter.grad.abs().max() > 0, name
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pooled_layers": 3}, "pooled_layers must be from 0 to the 2"),
+        ({"pooled_layers": 1, "pooled_tokens": 1}, "pooled_tokens must be above 1"),
+        ({"pooled_tokens": 4}, "pooled_tokens must be above 1"),
+        ({"pooled_layers": 1, "pooling": "cls"}, "pooled_layers take"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, object], message: str) -> None:
+    given = {"pooling": "mean", "pooled_tokens": 4} | changes
+    if "pooled_layers" not in given:
+        given["pooled_layers"] = 0
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SMALL, **given)
+
+
+def test_graphs_compute_it_for_every_length(tmp_path: Path) -> None:
+    model: Smith = small(**POOLED, pooled_layers=2)
+    length = {0: torch.export.Dim("blocks"), 1: torch.export.Dim("tokens", min=2, max=8)}
+    ids = torch.ones(2, 8, dtype=torch.int64)
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    graph = tmp_path / "graph.onnx"
+    export_graph(model.block_encoder, inputs, dict.fromkeys(inputs, length), ["vectors"], graph)
+    samples = [_inputs(torch.randint(1, 50, (1, 8)))]
+    quantise(graph, tmp_path / "int8.onnx", samples)
+    with torch.no_grad():
+        for tokens in (2, 3, 4, 5, 8):
+            ids = torch.randint(1, 50, (3, tokens))
+            expected = model.block_encoder(ids, torch.ones_like(ids)).numpy()
+            for file, error in ((graph, 1e-5), (tmp_path / "int8.onnx", 0.1)):
+                session = ort.InferenceSession(file, providers=["CPUExecutionProvider"])
+                found = session.run(None, _inputs(ids))[0]
+                assert np.abs(found - expected).max() < error
+    linear = [
+        name for name in arrays_of(onnx.load(tmp_path / "int8.onnx").graph) if "_int8" in name
+    ]
+    assert len(linear) == 4 * 3  # of every layer
+
+
+def _inputs(ids: Tensor) -> dict[str, np.ndarray]:
+    return {"input_ids": ids.numpy(), "attention_mask": np.ones(ids.shape, np.int64)}
