@@ -41,6 +41,11 @@ class Content:
         """The waiting vectors as the index holds them, Float32[P, dimension]."""
         return self.rows[: len(self.waiting)]
 
+    @property
+    def _last(self) -> int:
+        """The highest id; -1 where there is none."""
+        return int(max(self.waiting.max(initial=-1), self.listed[-1] if len(self.listed) else -1))
+
     def __len__(self) -> int:
         return len(self.listed) + len(self.waiting)
 
@@ -51,6 +56,8 @@ class Content:
 
     def contains(self, ids: Int64) -> Bool:
         """Return for each of ids Int64[M] whether its vector is there."""
+        if len(ids) and ids.min() > self._last:  # as new ones are
+            return np.zeros(len(ids), dtype=np.bool_)
         found: Bool = self.is_listed(ids) | np.isin(ids, self.waiting)
         return found
 
@@ -86,6 +93,8 @@ class Content:
 
     def without(self, ids: Int64) -> "Content":
         """Return the content without the vectors of ids Int64[M]; unknown ones are ignored."""
+        if not len(ids):
+            return self
         kept = ~np.isin(self.waiting, ids)
         places = np.searchsorted(self.listed, ids[self.is_listed(ids)])
         return replace(

@@ -135,7 +135,7 @@ class FaissIndex:
             before = self._content
             if (known := before.contains(ids)).any():
                 raise ValueError(f"vector id {ids[known].min()} is already there")
-            if (dropped := np.isin(ids, gone)).any():
+            if len(gone) and (dropped := np.isin(ids, gone)).any():
                 ids, vectors = ids[~dropped], vectors[~dropped]
             content = before.without(gone)
             if sequence is not None:
