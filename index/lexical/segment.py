@@ -142,7 +142,10 @@ def join_documents(parts: Iterable[tuple[JoinedTerms, Int64]]) -> JoinedTerms:
     for documents, rows in parts:
         ends = documents.ends[rows]
         starts = np.where(rows > 0, documents.ends[rows - 1], 0)
-        bounds = list(map(slice, starts.tolist(), ends.tolist()))
+        if len(rows) and (np.diff(rows) == 1).all():  # as when none was removed
+            bounds = [slice(starts[0], ends[-1])]
+        else:
+            bounds = list(map(slice, starts.tolist(), ends.tolist()))
         term_ids += [documents.term_ids[own] for own in bounds]
         counts += [documents.counts[own] for own in bounds]
         vector_ids.append(documents.vector_ids[rows])
