@@ -17,6 +17,8 @@ MAX_METADATA_BYTES = 65_536
 # one limit: what reads metadata, some of it recursively, need not expect more.
 MAX_METADATA_LEVELS = 64
 
+# `json.dumps` would make another each time.
+_encode = json.JSONEncoder(sort_keys=True, allow_nan=False, ensure_ascii=False).encode
 _CONTAINERS = (Mapping, list, tuple)
 _CONTROL_OR_SURROGATE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -90,7 +92,7 @@ def metadata_json(metadata: Mapping[str, Any]) -> str:
         DocumentError: a value that JSON cannot hold.
     """
     try:
-        text = json.dumps(dict(metadata), sort_keys=True, allow_nan=False, ensure_ascii=False)
+        text = _encode(dict(metadata))
     except (TypeError, ValueError, RecursionError) as error:
         raise DocumentError("metadata", f"is not JSON: {error}") from error
     return replace_lone_surrogates(text)

@@ -64,6 +64,9 @@ def find_frequent(
         entries: UInt32[M], where in `documents` each term is, one term after another.
         ends: Int64[U], where those of each term end.
     """
+    if len(documents.vector_ids) <= FREQUENT:  # as most segments of a single change
+        none, nowhere = np.zeros(0, dtype=np.uint16), np.zeros(len(documents.ends), dtype=np.int64)
+        return FrequentTerms(term_ids[:0], none, none, nowhere)
     numbers = np.diff(ends, prepend=0)
     chosen = np.flatnonzero(numbers > FREQUENT)
     if len(chosen) > MOST_FREQUENT:

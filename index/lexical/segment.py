@@ -111,9 +111,9 @@ def make_segment(documents: JoinedTerms) -> Segment:
     keys |= np.arange(len(keys), dtype=np.uint64)
     keys.sort()
     term_ids, entries = (keys >> np.uint64(32)).astype(np.uint32), keys.astype(np.uint32)
-    last = np.flatnonzero(np.diff(term_ids, append=np.uint32(0)) != 0)
-    if len(keys):
-        last = np.union1d(last, [len(keys) - 1])
+    is_last = np.ones(len(keys), dtype=np.bool_)
+    is_last[:-1] = term_ids[1:] != term_ids[:-1]
+    last = np.flatnonzero(is_last)
     lengths = np.diff(documents.ends, prepend=0)
     rows = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)
     different = term_ids[last]
@@ -142,7 +142,10 @@ def join_documents(parts: Iterable[tuple[JoinedTerms, Int64]]) -> JoinedTerms:
     for documents, rows in parts:
         ends = documents.ends[rows]
         starts = np.where(rows > 0, documents.ends[rows - 1], 0)
-        bounds = list(map(slice, starts.tolist(), ends.tolist()))
+        if len(rows) and (np.diff(rows) == 1).all():  # as when none was removed
+            bounds = [slice(starts[0], ends[-1])]
+        else:
+            bounds = list(map(slice, starts.tolist(), ends.tolist()))
         term_ids += [documents.term_ids[own] for own in bounds]
         counts += [documents.counts[own] for own in bounds]
         vector_ids.append(documents.vector_ids[rows])

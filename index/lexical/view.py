@@ -16,6 +16,7 @@ from index.lexical.term_counts import TermCounts
 
 _DOCUMENTS_A_CALL = 500
 _LEAST_SQUARE = 1e-24  # of a norm
+_NO_DOCUMENTS = join_documents([])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,6 +179,8 @@ def without_documents(
     """Return segments in which these documents are not living, and the terms that they had."""
     left: list[LiveSegment] = []
     removed = []
+    if not len(vector_ids):
+        return list(segments), _NO_DOCUMENTS
     for one in segments:
         _, rows = one.segment.find(vector_ids)
         rows = rows[one.living[rows]]
@@ -188,7 +191,7 @@ def without_documents(
             left.append(replace(one, living=living))
         else:
             left.append(one)
-    return left, join_documents(removed)
+    return left, join_documents(removed) if removed else _NO_DOCUMENTS
 
 
 def _greatest(ids: Int64, sums: Float64, k: int) -> Int64:

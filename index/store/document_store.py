@@ -47,6 +47,7 @@ from index.store.rows import (
     signed_texts,
     stored_document,
     stored_metadata,
+    stored_vectors,
     vector_arrays,
 )
 from index.store.schema import check_is_ours, create_if_missing
@@ -177,7 +178,7 @@ class SQLiteDocumentStore:
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         self.damage.forget(replaced)
-        return Change(sequence, _int64(added), _int64(replaced))
+        return Change(sequence, _int64(added), _int64(replaced), stored_vectors(changed))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
         """Delete documents in one transaction that is durable at return; unknown ids are ignored.

@@ -44,11 +44,20 @@ class DocumentSummary:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an index must do to reach `sequence`: vector ids added Int64[N], removed Int64[M]."""
+    """What an index must do to reach `sequence`.
+
+    Attributes:
+        sequence: of the store, after it.
+        added: vector ids Int64[N].
+        removed: vector ids Int64[M].
+        vectors: of the added ones, Float32[N, dimension], where this is the one change between
+            the sequence before and this one; otherwise they are to be read from the store.
+    """
 
     sequence: int
     added: Int64
     removed: Int64
+    vectors: Float32 | None = None
 
 
 @dataclass(frozen=True, slots=True)

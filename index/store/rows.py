@@ -63,6 +63,13 @@ def new_rows(
     ]
 
 
+def stored_vectors(entries: Sequence[EncodedDocument]) -> Float32 | None:
+    """Return the vectors Float32[N, dimension] of documents, as they are stored; None for none."""
+    if not entries:
+        return None
+    return np.stack([entry.vector for entry in entries]).astype(np.float32, copy=False)
+
+
 def signed_texts(
     rows: Sequence[DocumentRow], signatures: Mapping[bytes, UInt32]
 ) -> list[tuple[bytes, UInt32]]:

@@ -11,6 +11,7 @@ import numpy as np
 from encoder.arrays import Int64
 from index.errors import RetrainingStoppedError, SnapshotError, VectorEngineError
 from index.store.ports import VectorSource
+from index.store.records import Change
 from index.vectors.backends import Backend
 from index.vectors.drift import Training
 from index.vectors.lists import SAMPLE_PER_LIST, choose_nprobe, nprobe_bounds
@@ -149,6 +150,23 @@ def catch_up(index: VectorIndex, store: VectorSource, sequence: int) -> int:
     new = ~index.contains(ids)
     index.change(ids[new], vectors[new], removed=change.removed, sequence=change.sequence)
     return change.sequence
+
+
+def follow(index: VectorIndex, change: Change) -> bool:
+    """Apply a small change that has its vectors, if the index is of the sequence before it.
+
+    It need not be read back from the store. A longer change that failed may have added some of the
+    vectors early, as `catch_up` does.
+
+    Returns:
+        Whether it did; otherwise the changes in between are to be read from the store.
+    """
+    vectors, ids = change.vectors, change.added
+    if vectors is None or change.sequence != index.sequence + 1 or len(ids) > ADD_CHUNK:
+        return False
+    new = ~index.contains(ids)
+    index.change(ids[new], vectors[new], removed=change.removed, sequence=change.sequence)
+    return True
 
 
 def load_generation(

@@ -25,6 +25,7 @@ from index.vectors.generation import (
     build_candidate,
     catch_up,
     drop_others,
+    follow,
     load_generation,
     never,
     publish_generation,
@@ -210,7 +211,11 @@ class LiveIndex:
         Raises:
             StoreError: the store cannot be read; a later call makes up for it.
         """
-        if change.sequence > self.sequence:
+        if change.sequence <= self.sequence:
+            return
+        with self._updates:
+            followed = follow(self._live.index, change)
+        if not followed:
             self.catch_up()
 
     def catch_up(self) -> None:

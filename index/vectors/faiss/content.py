@@ -1,7 +1,8 @@
 """What an index of lists holds besides its lists: their ids, and the vectors that wait for a list.
 
-Both are replaced, never changed: a search that has begun goes on with what it has. Ids are a sorted
-array, eight bytes each, as a set of Python's takes ten times as much.
+Both are replaced, never changed: a search that has begun goes on with what it has. New pending
+vectors may be written behind those that it has. Ids are a sorted array, eight bytes each, as a set
+of Python's takes ten times as much.
 
 Pending vectors. To find the list of a vector, FAISS reads all centroids, several megabytes, so ten
 vectors take almost as long as fifty; and searches wait while lists change. Small additions
@@ -27,13 +28,23 @@ class Content:
         sequence: of the store.
         listed: ids of the vectors in lists, ascending Int64[N].
         waiting: ids of the others, Int64[P].
-        pending: these vectors as the index holds them, Float32[P, dimension].
+        rows: Float32[R, dimension], R >= P; the first are those vectors, the rest is room.
     """
 
     sequence: int
     listed: Int64
     waiting: Int64
-    pending: Float32
+    rows: Float32
+
+    @property
+    def pending(self) -> Float32:
+        """The waiting vectors as the index holds them, Float32[P, dimension]."""
+        return self.rows[: len(self.waiting)]
+
+    @property
+    def _last(self) -> int:
+        """The highest id; -1 where there is none."""
+        return int(max(self.waiting.max(initial=-1), self.listed[-1] if len(self.listed) else -1))
 
     def __len__(self) -> int:
         return len(self.listed) + len(self.waiting)
@@ -45,6 +56,8 @@ class Content:
 
     def contains(self, ids: Int64) -> Bool:
         """Return for each of ids Int64[M] whether its vector is there."""
+        if len(ids) and ids.min() > self._last:  # as new ones are
+            return np.zeros(len(ids), dtype=np.bool_)
         found: Bool = self.is_listed(ids) | np.isin(ids, self.waiting)
         return found
 
@@ -57,14 +70,18 @@ class Content:
         return found
 
     def with_pending(self, ids: Int64, vectors: Float32) -> "Content":
-        """Return the content with more pending vectors, as the index holds them."""
+        """Return the content with more pending vectors, as the index holds them.
+
+        Of the contents made of one, only the last may be used: they share the room behind its rows.
+        """
         if not len(ids):
             return self
-        return replace(
-            self,
-            waiting=np.concatenate([self.waiting, ids]),
-            pending=np.concatenate([self.pending, vectors]),
-        )
+        rows, size = self.rows, len(self.waiting)
+        if size + len(ids) > len(rows):
+            rows = np.empty((2 * (size + len(ids)), rows.shape[1]), dtype=np.float32)
+            rows[:size] = self.pending
+        rows[size : size + len(ids)] = vectors
+        return replace(self, waiting=np.concatenate([self.waiting, ids]), rows=rows)
 
     def with_listed(self, ids: Int64) -> "Content":
         """Return the content with the ids Int64[M] of vectors that come into lists."""
@@ -76,18 +93,20 @@ class Content:
 
     def without(self, ids: Int64) -> "Content":
         """Return the content without the vectors of ids Int64[M]; unknown ones are ignored."""
+        if not len(ids):
+            return self
         kept = ~np.isin(self.waiting, ids)
         places = np.searchsorted(self.listed, ids[self.is_listed(ids)])
         return replace(
             self,
             listed=np.delete(self.listed, places) if len(places) else self.listed,
             waiting=self.waiting if kept.all() else self.waiting[kept],
-            pending=self.pending if kept.all() else self.pending[kept],
+            rows=self.rows if kept.all() else self.pending[kept],
         )
 
     def without_pending(self) -> "Content":
         """Return the content without its pending vectors."""
-        return replace(self, waiting=self.waiting[:0], pending=self.pending[:0].copy())
+        return replace(self, waiting=self.waiting[:0], rows=self.rows[:0].copy())
 
     def best_of(
         self, found: SearchResult, queries: Float32, among: IdSet | None = None
@@ -97,9 +116,10 @@ class Content:
             return found
         k = found.ids.shape[1]
         kept = slice(None) if among is None else among.contains(self.waiting)
-        pending = compare_all(queries, self.waiting[kept], self.pending[kept], k)
-        if not (pending.scores[:, 0] > found.scores[:, -1]).any():
+        vectors = self.pending[kept]
+        if not (queries @ vectors.T > found.scores[:, -1:]).any():  # mostly
             return found
+        pending = compare_all(queries, self.waiting[kept], vectors, k)
         ids = np.concatenate([found.ids, pending.ids], axis=1)
         scores = np.concatenate([found.scores, pending.scores], axis=1)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]

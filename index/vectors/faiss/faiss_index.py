@@ -45,7 +45,7 @@ TRAINING_ITERATIONS = 10
 TRAINING_SEED = 1
 EXACT_UP_TO = 2_000  # selected vectors that are compared one by one, without their lists
 DECODED_UP_TO = 100  # as many take as long where each must be decoded
-PENDING = 256  # vectors that may wait for their lists: some per cent of what a search compares
+PENDING = 128  # vectors that may wait for their lists: a few per cent of what a search compares
 
 _DESERIALISATION_LIMITS = threading.Lock()
 
@@ -135,7 +135,7 @@ class FaissIndex:
             before = self._content
             if (known := before.contains(ids)).any():
                 raise ValueError(f"vector id {ids[known].min()} is already there")
-            if (dropped := np.isin(ids, gone)).any():
+            if len(gone) and (dropped := np.isin(ids, gone)).any():
                 ids, vectors = ids[~dropped], vectors[~dropped]
             content = before.without(gone)
             if sequence is not None:

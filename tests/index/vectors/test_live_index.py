@@ -9,9 +9,10 @@ import pytest
 
 import index.vectors.generation
 import index.vectors.live_index
+from encoder.arrays import Float32, Int64
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
+from index.store.records import Change, EncodedDocument
 from index.vectors.drift import needs_training
 from index.vectors.lists import choose_nlist
 from index.vectors.live_index import LiveIndex, open_live_index
@@ -89,6 +90,36 @@ def test_changes_may_arrive_in_any_order_and_twice(
     for change in [changes[2], changes[0], changes[3], changes[1], changes[3], *changes]:
         live.apply(change)
         assert live.sequence >= change.sequence
+    assert_equals_store(live, store)
+
+
+def test_the_next_change_is_not_read_back_and_one_after_a_gap_is(
+    open_live: OpenLive,
+    store: SQLiteDocumentStore,
+    root: Path,
+    entry: MakeEntry,
+    monkeypatch: pytest.MonkeyPatch,
+    assert_equals_store: Check,
+) -> None:
+    live = open_live(store, root)
+    read: list[int] = []
+
+    def read_changes(sequence: int, last: int) -> tuple[Change, Int64, Float32]:
+        read.append(sequence)
+        return SQLiteDocumentStore.read_changes(store, sequence, last)
+
+    monkeypatch.setattr(store, "read_changes", read_changes)
+    live.apply(store.put([entry("a", "one"), entry("b", "two")]))
+    live.apply(store.put([entry("a", "one"), entry("b", "three")]))  # one stays, one is replaced
+    assert (read, live.sequence, len(live)) == ([], 2, 2)
+    late = store.put([entry("c", "four")])
+    live.apply(store.put([entry("a", "five"), entry("d", "six")]))
+    assert (read, live.sequence, len(live)) == ([2], 4, 4)
+    live.apply(late)
+    # It changes no vector, and has the sequence of a change that was not applied.
+    store.put([entry("e", "seven")])
+    live.apply(store.put([entry("a", "five")]))
+    assert (read, live.sequence, len(live)) == ([2, 4], 5, 5)
     assert_equals_store(live, store)
 
 
@@ -230,15 +261,15 @@ def test_a_store_that_fails_half_way_is_caught_up_with_later(
     store = open_store()
     live = open_live(store, root)
     monkeypatch.setattr(index.vectors.generation, "ADD_CHUNK", 10)
-    change = fill(store, vectors(35, seed=1))
+    fill(store, vectors(35, seed=1))
     with store._connections.writing() as connection:
         connection.execute("UPDATE vectors SET vector = zeroblob(3) WHERE vector_id = 25")
 
     with pytest.raises(StoreError, match="document 'd24' is damaged in its vector"):
-        live.apply(change)
+        live.catch_up()
     assert live.sequence == 0
     with store._connections.writing() as connection:
         connection.execute("DELETE FROM documents WHERE vector_id = 25")
-    live.apply(change)
+    live.catch_up()
 
     assert_equals_store(live, store)

@@ -104,6 +104,20 @@ def test_those_that_are_removed_while_they_wait_stay_away(tmp_path: Path) -> Non
         assert one.exact_scores(new[1], 1)[0][0] == pytest.approx(1.0, abs=0.02)
 
 
+def test_what_a_search_began_with_stays_as_it_is() -> None:
+    index, new = filled("fp32"), unit_vectors(PENDING + 1, seed=2)
+    contents = []
+    for number in range(PENDING + 1):
+        index.change(np.array([STORED + number]), new[number : number + 1])
+        contents.append(index._content)
+    assert pending(index) == 0  # assigned together
+    index.change(np.array([9_000, 9_001]), unit_vectors(2, seed=3))
+    index.change(np.array([9_002]), unit_vectors(1, seed=4), removed=np.array([9_000]))
+    for number, content in enumerate(contents[:PENDING], 1):
+        assert content.waiting.tolist() == list(range(STORED, STORED + number))
+        assert (content.pending == new[:number]).all()
+
+
 def test_an_index_of_one_list_has_none_that_wait() -> None:
     index, new = train_faiss_index(unit_vectors(10, seed=1), 1), unit_vectors(10, seed=1)
     add(index, new, together=3, first=0)
