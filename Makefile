@@ -88,8 +88,9 @@ checkpoint: $(VENV)/testing
 # Make the smaller checkpoint that ships, `fast`, of the other one: DATA as above, with wiki_long.
 fast-checkpoint: $(VENV)/testing
 	mkdir -p build
-	gzip -dc $(DATA)/wiki_long/corpus-00.jsonl.gz | head -n 1100 >build/wiki.jsonl
-	$(BIN)/longmatch train distil-layers --checkpoint encoder/checkpoints/smith-minilm-l6 \
+	gzip -dc $(DATA)/wiki_long/corpus-00.jsonl.gz | head -n 6000 >build/wiki.jsonl
+	sed 's/^name = .*/name = "fast"/' training/recipes/distil-layers.toml >build/fast.toml
+	$(BIN)/longmatch train build/fast.toml --checkpoint encoder/checkpoints/smith-minilm-l6 \
 		--corpus $(DATA)/proposals --corpus $(DATA)/wikispeedia --corpus build/wiki.jsonl \
 		--output build/smith-minilm-l2 --work build/fast
 
