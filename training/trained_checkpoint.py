@@ -2,8 +2,9 @@
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from tokenizers import Tokenizer
 
@@ -26,6 +27,9 @@ from encoder.terms.term_channel import TermChannel
 from encoder.terms.term_table import write_term_table
 from training.objectives import Vocabulary
 from training.term_channel import fold_projection
+
+# What training may change of the configuration of a start, besides its term channel.
+_OF_SENTENCE_LEVEL = ("sentence_layers", "pooled_layers", "pooled_tokens")
 
 
 def write_trained(
@@ -57,8 +61,8 @@ def write_trained(
         }
         if channel.hashed.dimension:
             write_hashed_terms(directory / HASHED_TERMS, channel.hashed)
-    if "sentence_layers" in config["model"]:
-        config["model"]["sentence_layers"] = len(model.token_encoder.layers)
+    sizes: dict[str, Any] = asdict(model.config)
+    config["model"] |= {name: sizes[name] for name in _OF_SENTENCE_LEVEL if name in sizes}
     save_weights(model, directory)
     write_config(directory, config | {"name": name})
     write_manifest(directory)

@@ -48,6 +48,8 @@ kept_layers = [{kept}]
 kind = "{kind}"
 """
 
+POOLED = "0, 1]\npooled_layers = 1\npooled_tokens = 4 # ["
+
 
 def space_of(width: int, dimension: int) -> AlignmentSpace:
     random = np.random.default_rng(4)
@@ -110,8 +112,9 @@ def test_nothing_to_read_is_refused() -> None:
         block_vectors_task(collate([document]), AlignmentProjection(space_of(16, 5)))
 
 
+@pytest.mark.parametrize(("kept", "layers", "pooled"), [("0", 1, 0), (POOLED, 2, 1)])
 def test_a_checkpoint_is_made_smaller_from_texts_alone(
-    longmatch: Run, tiny_checkpoint: Path, tmp_path: Path
+    longmatch: Run, tiny_checkpoint: Path, tmp_path: Path, kept: str, layers: int, pooled: int
 ) -> None:
     shutil.copytree(tiny_checkpoint, tmp_path / "start")
     start = load_checkpoint(tmp_path / "start")
@@ -121,7 +124,7 @@ def test_a_checkpoint_is_made_smaller_from_texts_alone(
     write_fusion(load_checkpoint(start.directory), rule)
     corpus = write_topics(tmp_path / "corpus.jsonl", 40)
     recipe = tmp_path / "small.toml"
-    recipe.write_text(RECIPE.format(kept="0", kind="distil-blocks"))
+    recipe.write_text(RECIPE.format(kept=kept, kind="distil-blocks"))
     out = tmp_path / "out"
     command = ("train", recipe, "--corpus", corpus, "-o", out, "--checkpoint", start.directory)
     answer = longmatch(*command, "--precision", "fp32")
@@ -130,7 +133,8 @@ def test_a_checkpoint_is_made_smaller_from_texts_alone(
     assert report["figure"] == LOSS
     assert report["best"] < 0.8 * report["before"]
     made = load_checkpoint(out)
-    assert (start.model["sentence_layers"], made.model["sentence_layers"]) == (2, 1)
+    assert (start.model["sentence_layers"], made.model["sentence_layers"]) == (2, layers)
+    assert made.model["pooled_layers"] == pooled
     assert made.fingerprint != start.fingerprint
     assert ("terms.npz" in made.files) == ("terms.npz" in start.files)
     assert read_fusion(made) == rule
