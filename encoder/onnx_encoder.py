@@ -35,6 +35,7 @@ from encoder.onnx_session import OpenedGraphs, open_graphs, open_section_graph
 from encoder.recurrent.document_reading import DocumentReading
 from encoder.terms.term_channel import open_term_channel
 
+BLOCKS_A_TASK = 16  # of a thread: to hand over each block by itself costs a tenth of encoding it
 DOCUMENT_BATCH_BLOCKS = 8_192  # of a packed call of the document level, padding included
 
 
@@ -351,8 +352,10 @@ class OnnxEncoder:
             if self.batch_tokens:
                 vectors = self.encode_blocks(flat)
             else:
-                calls = pool.map(lambda block: self.encode_blocks([block]), flat)
-                vectors = np.concatenate([self._no_blocks(), *calls])
+                size = max(1, min(BLOCKS_A_TASK, len(flat) // (4 * self.threads)))
+                tasks = [flat[start : start + size] for start in range(0, len(flat), size)]
+                each = pool.map(self.encode_blocks, tasks)
+                vectors = np.concatenate([self._no_blocks(), *each])
         return np.split(vectors, np.cumsum([len(blocks) for blocks in of_each])[:-1])
 
     def warm_up(self) -> GoldenRun:
