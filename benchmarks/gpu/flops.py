@@ -23,9 +23,30 @@ def document_flops(checkpoint: Checkpoint, lengths: Sequence[int]) -> int:
     if checkpoint.architecture != "smith":
         raise ValueError(f"no count of operations for architecture {checkpoint.architecture}")
     model = checkpoint.model
-    sentences = sum(_layers(model, model["sentence_layers"], length) for length in lengths)
+    sentences = sum(_sentence_level(model, length) for length in lengths)
     sentences += 2 * len(lengths) * model["hidden_size"] ** 2  # of a block vector
     return sentences + _document_level(checkpoint, len(lengths))
+
+
+def _sentence_level(model: Any, length: int) -> int:
+    """Return the operations of the Transformer layers on the tokens of one sentence block."""
+    pooled = model.get("pooled_layers", 0)
+    operations = _layers(model, model["sentence_layers"] - pooled, length)
+    if pooled:
+        groups = -(-length // model["pooled_tokens"])
+        operations += _first_pooled_layer(model, length, groups)
+        operations += _layers(model, pooled - 1, groups)
+    return operations
+
+
+def _first_pooled_layer(model: Any, length: int, groups: int) -> int:
+    """Return the operations of the layer in which averages of tokens attend to the tokens."""
+    hidden, inner = model["hidden_size"], model["intermediate_size"]
+    tokens = 3 * hidden * hidden  # query, key, value
+    averages = hidden * hidden + 2 * hidden * inner  # output, feed-forward layer
+    # Of queries and of states, their products with all keys, and of all values.
+    between = 4 * groups * length * hidden
+    return int(2 * (length * tokens + groups * averages + between))
 
 
 def _layers(model: Any, layers: int, length: int) -> int:

@@ -33,6 +33,16 @@ def test_it_is_what_pytorch_counts(name: str, request: pytest.FixtureRequest) ->
     assert found == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.parametrize("pooled", [1, 3])
+def test_pooled_layers_count_as_pytorch_counts_them(tiny_checkpoint: Path, pooled: int) -> None:
+    sizes = {"pooling": "mean", "pooled_layers": pooled, "pooled_tokens": 5}
+    config = replace(SmithConfig(), **sizes)
+    checkpoint = of_the_paper(load_checkpoint(tiny_checkpoint))
+    checkpoint = replace(checkpoint, model={**checkpoint.model, **sizes})
+    expected = counted(Smith(config).eval(), 64, 32, 0)
+    assert document_flops(checkpoint, [32] * 64) == expected
+
+
 def of_the_paper(tiny: Checkpoint) -> Checkpoint:
     config = SmithConfig()
     names = {one: getattr(config, one) for one in tiny.model if hasattr(config, one)}
