@@ -59,7 +59,8 @@ class FingerprintMismatchError(StoreError):
         else:
             message = (
                 f"the data directory was made with checkpoint {found[:12]}, not with "
-                f"{expected[:12]}: use that checkpoint or another data directory"
+                f"{expected[:12]}: use that checkpoint (`--checkpoint best`, `fast` or a folder), "
+                "another data directory, or `longmatch reencode`"
             )
         super().__init__(message)
         self.found = found
