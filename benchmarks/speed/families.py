@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
@@ -33,12 +34,14 @@ from benchmarks.common import (
     write_record,
 )
 from benchmarks.synthetic.planted_families import PLANTED, PlantedDocument, plant
+from encoder.blocks import Receipt
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
+from index.document import Document
 from index.near_duplicates.families import Families
 from index.near_duplicates.signatures import band_keys, pack, sign
-from index.near_duplicates.tables import add_texts
+from index.near_duplicates.tables import SignedText, add_texts
 from index.sqlite.block_vectors import block_vectors_of
 from index.sqlite.connections import SQLiteConnections
 from index.store.document_store import SQLiteDocumentStore
@@ -142,21 +145,22 @@ def compare_families(
 def measure_candidates(texts: Sequence[str], count: int) -> dict[str, Any]:
     """Add texts to `count` random signatures; return the milliseconds for each."""
     chance = np.random.default_rng(SEED)
+    probes = [Document(f"probe{number}", text) for number, text in enumerate(texts[:_PROBES])]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "store.sqlite3")
-        SQLiteDocumentStore(path, fingerprint="0" * 64, dimension=8).close()
+        vector_ids = _put_unsigned(path, probes)
         connections = SQLiteConnections(path, read_only=False)
         for first in range(0, count, _TEXTS_A_TRANSACTION):
             _insert_random(
                 connections, range(first, min(count, first + _TEXTS_A_TRANSACTION)), chance
             )
         signing, taking_up = [], []
-        for number, text in enumerate(texts[:_PROBES]):
+        for vector_id, document in zip(vector_ids, probes, strict=True):
             started = time.process_time()
-            signature = sign(text)
+            text = SignedText(vector_id, document.content_hash, sign(document.text))
             signed = time.process_time()
             with connections.writing() as connection:
-                add_texts(connection, [(f"probe {number}".encode(), signature)])
+                add_texts(connection, [text])
             taking_up.append(1e3 * (time.process_time() - signed))
             signing.append(1e3 * (signed - started))
         size = path.stat().st_size
@@ -164,7 +168,7 @@ def measure_candidates(texts: Sequence[str], count: int) -> dict[str, Any]:
         connections.close()
     return {
         "texts": count,
-        "words": float(np.median([len(text.split()) for text in texts[:_PROBES]])),
+        "words": float(np.median([len(one.text.split()) for one in probes])),
         "sign_ms": asdict(spread(signing)),
         "take_up_ms": asdict(spread(taking_up)),
         "bytes_a_text": size / max(1, count),
@@ -199,6 +203,17 @@ def _encode(
             planted, blocks, encoded.document_vectors, encoded.block_vectors, strict=True
         )
     ]
+
+
+def _put_unsigned(path: Path, documents: Sequence[Document]) -> list[int]:
+    """Put documents in a new store without looking for near-duplicates; return vector ids."""
+    vector = np.eye(1, 8, dtype=np.float32)[0]
+    receipt = Receipt(1, 1, 1, 0, 1)
+    with closing(
+        SQLiteDocumentStore(path, fingerprint="0" * 64, dimension=8, find_families=False)
+    ) as store:
+        added = store.put([EncodedDocument(one, vector, receipt) for one in documents]).added
+    return [int(one) for one in added]
 
 
 def _insert_random(

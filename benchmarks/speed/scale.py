@@ -223,6 +223,7 @@ def _rows(settings: dict[str, Any], results: dict[str, Any]) -> list[list[object
             for kind in (ALONE, BESIDE)
         ),
         ["searches a second, ratio", Spread(**load["searches_a_second_ratio"])],
+        ["the same to the round before alone", Spread(**load["searches_a_second_ratio_to_before"])],
         ["search p99, ratio", Spread(**load["search_p99_ratio"])],
         ["inserts a second", load["inserts_a_second"]],
         ["insert p50, p99 ms", _milliseconds(load["insert"]["seconds"])],

@@ -123,7 +123,12 @@ class _RoundResult:
 def measure_load(
     data: DataDirectory, queries: Float32, vectors: Float32, plan: LoadPlan
 ) -> dict[str, object]:
-    """Search alone and beside inserts, in turns.
+    """Search alone and beside inserts, in turns, and alone once more at the end.
+
+    The inserts of a round make the collection larger, and with it every search after them slower.
+    So a rate beside inserts is divided by the mean of the rates alone before and after it, which
+    have half of the round's documents less and more. The ratio to the round before alone counts
+    the growth as a cost of inserting; it is recorded, too.
 
     Args:
         data: an open data directory.
@@ -147,18 +152,22 @@ def measure_load(
     measured = interleave(
         {ALONE: runner(inserting=False), BESIDE: runner(inserting=True)}, plan.rounds
     )
+    measured[ALONE].append(runner(inserting=False)(plan.rounds))
     rates = {kind: [len(one.searches) / one.seconds for one in measured[kind]] for kind in measured}
+    before, after = rates[ALONE][:-1], rates[ALONE][1:]
+    around = [(one + other) / 2 for one, other in zip(before, after, strict=True)]
     slowest = {
         kind: [percentiles(one.searches)["p99"] for one in measured[kind]] for kind in measured
     }
     return {
         "searches_a_second": {kind: asdict(spread(some)) for kind, some in rates.items()},
-        "searches_a_second_ratio": asdict(ratios(rates[BESIDE], rates[ALONE])),
+        "searches_a_second_ratio": asdict(ratios(rates[BESIDE], around)),
+        "searches_a_second_ratio_to_before": asdict(ratios(rates[BESIDE], before)),
         "search_seconds": {
             kind: percentiles([s for one in measured[kind] for s in one.searches])
             for kind in measured
         },
-        "search_p99_ratio": asdict(ratios(slowest[BESIDE], slowest[ALONE])),
+        "search_p99_ratio": asdict(ratios(slowest[BESIDE], slowest[ALONE][:-1])),
         "inserts_a_second": sum(one.inserted for one in measured[BESIDE])
         / sum(one.seconds for one in measured[BESIDE]),
         "insert": _figures([insert for one in measured[BESIDE] for insert in one.inserts]),

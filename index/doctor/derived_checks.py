@@ -97,8 +97,13 @@ def _hash(row: tuple[Any, ...]) -> int:
 
 _SIGNED_TEXTS = """
 SELECT t.text_id, t.signature, (
-    SELECT d.text FROM documents d WHERE d.content_hash = t.content_hash LIMIT 1
+    SELECT d.text FROM document_texts JOIN documents d USING (vector_id)
+    WHERE text_id = t.text_id LIMIT 1
 ) FROM texts t WHERE t.text_id > ? ORDER BY t.text_id LIMIT 256"""
+_OTHER_TEXT = """
+SELECT d.id FROM document_texts x JOIN documents d USING (vector_id)
+LEFT JOIN texts t USING (text_id)
+WHERE t.content_hash IS NOT d.content_hash ORDER BY d.vector_id LIMIT 1"""
 _BANDS = """
 SELECT text_id, band FROM text_bands ORDER BY text_id"""
 _ONE_WAY = """
@@ -131,6 +136,8 @@ def _first_family_problem(connection: sqlite3.Connection) -> str | None:
     connection.execute("BEGIN")  # everything is compared in one state
     if not follow_rule(connection):
         return None
+    for (document_id,) in connection.execute(_OTHER_TEXT):
+        return f"document {document_id!r} is under another text than its own"
     held: dict[int, set[int]] = {}
     for text_id, band in connection.execute(_BANDS):
         held.setdefault(text_id, set()).add(band)

@@ -11,51 +11,58 @@ import numpy as np
 
 from encoder.arrays import Int64
 from index.near_duplicates.signatures import sign
-from index.near_duplicates.tables import add_texts, follow_rule, make_family_tables
+from index.near_duplicates.tables import (
+    SignedText,
+    add_texts,
+    follow_rule,
+    make_family_tables,
+)
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections, document_id_list
 
 _DOCUMENTS_A_TRANSACTION = 64
 _OF_DOCUMENTS = """
-SELECT d.vector_id, t.family FROM documents d JOIN texts t USING (content_hash)
+SELECT d.vector_id, t.family FROM document_texts d JOIN texts t USING (text_id)
 WHERE d.vector_id IN (SELECT value FROM json_each(?)) AND EXISTS (
-    SELECT 1 FROM texts o JOIN documents m USING (content_hash)
+    SELECT 1 FROM texts o JOIN document_texts m USING (text_id)
     WHERE o.family = t.family AND m.vector_id != d.vector_id
 )"""
 _OF_IDS = """
 SELECT d.id, d.vector_id FROM documents d WHERE d.id IN (SELECT value FROM json_each(?))"""
 _VECTOR_IDS = """
-SELECT d.vector_id FROM texts t JOIN documents d USING (content_hash)
+SELECT d.vector_id FROM texts t JOIN document_texts d USING (text_id)
 WHERE t.family IN (SELECT value FROM json_each(?)) ORDER BY d.vector_id"""
 _PAGE = """
-SELECT d.id, d.title, d.content_hash = ?2 FROM texts t JOIN documents d USING (content_hash)
+SELECT d.id, d.title, t.text_id = ?2
+FROM texts t JOIN document_texts USING (text_id) JOIN documents d USING (vector_id)
 WHERE t.family = ?1 AND d.id > ?3 ORDER BY d.id LIMIT ?4"""
 _TEXT_OF = """
-SELECT t.family, d.content_hash FROM documents d JOIN texts t USING (content_hash)
+SELECT t.family, t.text_id
+FROM documents d JOIN document_texts USING (vector_id) JOIN texts t USING (text_id)
 WHERE d.id IN (SELECT value FROM json_each(?))"""
 _TWO_OF = """
 SELECT count(*) FROM (
-    SELECT 1 FROM texts JOIN documents USING (content_hash) WHERE family = ? LIMIT 2
+    SELECT 1 FROM texts JOIN document_texts USING (text_id) WHERE family = ? LIMIT 2
 )"""
 _LARGEST = """
 SELECT t.family, count(*), count(DISTINCT t.text_id), min(d.id)
-FROM texts t JOIN documents d USING (content_hash)
+FROM texts t JOIN document_texts USING (text_id) JOIN documents d USING (vector_id)
 GROUP BY t.family HAVING count(*) > 1 ORDER BY count(*) DESC, t.family LIMIT ?"""
 _TOTALS = """
 SELECT count(*), coalesce(sum(members), 0) FROM (
-    SELECT count(*) AS members FROM texts t JOIN documents d USING (content_hash)
+    SELECT count(*) AS members FROM texts t JOIN document_texts USING (text_id)
     GROUP BY t.family HAVING count(*) > 1
 )"""
 _NUMBER_PENDING = """
 SELECT count(*) FROM documents d
-WHERE NOT EXISTS (SELECT 1 FROM texts t WHERE t.content_hash = d.content_hash)"""
+WHERE NOT EXISTS (SELECT 1 FROM document_texts t WHERE t.vector_id = d.vector_id)"""
 _NEXT_PENDING = """
 SELECT d.vector_id, d.content_hash, d.text FROM documents d
 WHERE d.vector_id > ? AND NOT EXISTS (
-    SELECT 1 FROM texts t WHERE t.content_hash = d.content_hash
+    SELECT 1 FROM document_texts t WHERE t.vector_id = d.vector_id
 ) ORDER BY d.vector_id LIMIT ?"""
 _IS_STORED = """
-SELECT 1 FROM documents WHERE content_hash = ?"""
+SELECT 1 FROM documents WHERE vector_id = ?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +223,15 @@ class Families:
                 ).fetchall()
             if not rows:
                 return
-            signed = [(content_hash, sign(text)) for _, content_hash, text in rows]
+            signed = [
+                SignedText(vector_id, content_hash, sign(text))
+                for vector_id, content_hash, text in rows
+            ]
             with self._connections.writing() as connection:
                 present = (
-                    one for one in signed if connection.execute(_IS_STORED, one[:1]).fetchone()
+                    one
+                    for one in signed
+                    if connection.execute(_IS_STORED, (one.vector_id,)).fetchone()
                 )
                 add_texts(connection, present)
             last = rows[-1][0]

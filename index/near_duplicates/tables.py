@@ -1,9 +1,10 @@
 """The tables of near-duplicates; each function works inside a transaction of the store.
 
-texts        every different text that is stored: its content hash, its signature, its family
-text_bands   the bands of the signatures, by which near-duplicates are found
-text_links   pairs of texts that were confirmed to be near-duplicates, in both directions
-family_rule  one row: how the signatures were made
+texts           every different text that is stored: its content hash, its signature, its family
+document_texts  the text of each document that was looked at
+text_bands      the bands of the signatures, by which near-duplicates are found
+text_links      pairs of texts that were confirmed to be near-duplicates, in both directions
+family_rule     one row: how the signatures were made
 
 Copies have one text, so that they are a family at once, and thousands of them cost no more than
 one. A family is a connected component of the links; its number is the least text id in it.
@@ -13,6 +14,7 @@ import logging
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from encoder.arrays import Float32, UInt32
 from index.errors import StoreError
@@ -32,30 +34,39 @@ _CONFIRMED = 16
 _TEXTS_OF_BAND = """
 SELECT text_id FROM text_bands WHERE band = ? ORDER BY text_id LIMIT ?"""
 _SIGNATURE = """
-SELECT signature, content_hash FROM texts WHERE text_id = ?"""
-_BLOCKS_OF_CONTENT = """
-SELECT vector_id, offsets, vectors FROM documents JOIN block_vectors USING (vector_id)
-WHERE content_hash = ? ORDER BY vector_id LIMIT 1"""
+SELECT signature FROM texts WHERE text_id = ?"""
+_BLOCKS_OF_DOCUMENT = """
+SELECT vector_id, offsets, vectors FROM block_vectors WHERE vector_id = ?"""
+_BLOCKS_OF_TEXT = """
+SELECT vector_id, offsets, vectors FROM document_texts JOIN block_vectors USING (vector_id)
+WHERE text_id = ? ORDER BY vector_id LIMIT 1"""
 
 
-def confirmed_links(
-    connection: sqlite3.Connection, content_hash: bytes, signature: UInt32
-) -> list[int]:
+@dataclass(frozen=True, slots=True)
+class SignedText:
+    """The text of a stored document: its content hash and its signature."""
+
+    vector_id: int
+    content_hash: bytes
+    signature: UInt32
+
+
+def confirmed_links(connection: sqlite3.Connection, vector_id: int, signature: UInt32) -> list[int]:
     """Return the ids of the texts that are near-duplicates of a text.
 
     Args:
         connection: inside a transaction.
-        content_hash: of a stored document of this text, whose block vectors are read.
+        vector_id: of a stored document of this text, whose block vectors are read.
         signature: of the text; an empty one has no near-duplicates.
     """
     candidates = _candidates(connection, signature)
     if not candidates:
         return []
-    blocks = _blocks(connection, content_hash)
+    blocks = _blocks(connection, _BLOCKS_OF_DOCUMENT, vector_id)
     return sorted(
         text_id
-        for text_id, resemblance, other in candidates
-        if _confirms(resemblance, blocks, _blocks(connection, other))
+        for text_id, resemblance in candidates
+        if _confirms(resemblance, blocks, _blocks(connection, _BLOCKS_OF_TEXT, text_id))
     )
 
 
@@ -77,28 +88,26 @@ def _confirms(resemblance: float, blocks: Float32 | None, others: Float32 | None
     return shared_share(blocks, others) > LEAST_SHARE
 
 
-def _candidates(
-    connection: sqlite3.Connection, signature: UInt32
-) -> list[tuple[int, float, bytes]]:
-    """Return id, estimated resemblance and content hash of candidate texts, best first."""
+def _candidates(connection: sqlite3.Connection, signature: UInt32) -> list[tuple[int, float]]:
+    """Return id and estimated resemblance of candidate texts, best first."""
     shared = Counter[int]()
     for key in band_keys(signature):
         shared.update(row[0] for row in connection.execute(_TEXTS_OF_BAND, (key, _FROM_BAND)))
     first = sorted(shared, key=lambda one: (-shared[one], one))[:_COMPARED]
     if not first:
         return []
-    known: list[tuple[int, UInt32, bytes]] = []
+    known: list[tuple[int, UInt32]] = []
     for text_id in first:
         row = connection.execute(_SIGNATURE, (text_id,)).fetchone()
         other = None if row is None else _readable(text_id, row[0])
         if other is not None and len(other):
-            known.append((text_id, other, row[1]))
+            known.append((text_id, other))
     if not known:
         return []
-    estimated = resemblances(signature, [other for _, other, _ in known]).tolist()
+    estimated = resemblances(signature, [other for _, other in known]).tolist()
     found = [
-        (text_id, resemblance, content_hash)
-        for (text_id, _, content_hash), resemblance in zip(known, estimated, strict=True)
+        (text_id, resemblance)
+        for (text_id, _), resemblance in zip(known, estimated, strict=True)
         if resemblance >= _LEAST_RESEMBLANCE
     ]
     return sorted(found, key=lambda one: (-one[1], one[0]))[:_CONFIRMED]
@@ -116,9 +125,9 @@ def _readable(text_id: int, content: bytes) -> UInt32 | None:
         return None
 
 
-def _blocks(connection: sqlite3.Connection, content_hash: bytes) -> Float32 | None:
+def _blocks(connection: sqlite3.Connection, statement: str, number: int) -> Float32 | None:
     """Return the block vectors of a text; None where none are stored, or they are damaged."""
-    rows = connection.execute(_BLOCKS_OF_CONTENT, (content_hash,)).fetchall()
+    rows = connection.execute(statement, (number,)).fetchall()
     try:
         found = list(read_block_vectors(rows).values())
     except (TypeError, ValueError):
@@ -136,6 +145,12 @@ CREATE TABLE texts (
 )""",
     "CREATE INDEX texts_by_family ON texts (family)",
     """
+CREATE TABLE document_texts (
+    vector_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+    text_id INTEGER NOT NULL
+)""",
+    "CREATE INDEX document_texts_by_text ON document_texts (text_id)",
+    """
 CREATE TABLE text_bands (
     band INTEGER NOT NULL,
     text_id INTEGER NOT NULL,
@@ -148,13 +163,8 @@ CREATE TABLE text_links (
     PRIMARY KEY (text_id, other)
 ) WITHOUT ROWID""",
     "CREATE TABLE family_rule (rule TEXT NOT NULL)",
-    "CREATE INDEX documents_by_content ON documents (content_hash)",
 )
-_DROP = (
-    *(f"DROP TABLE IF EXISTS {name}" for name in ("texts", "text_bands", "text_links")),
-    "DROP TABLE IF EXISTS family_rule",
-    "DROP INDEX IF EXISTS documents_by_content",
-)
+_TABLES = ("document_texts", "texts", "text_bands", "text_links", "family_rule")
 
 _TEXT_OF_CONTENT = """
 SELECT text_id FROM texts WHERE content_hash = ?"""
@@ -162,6 +172,9 @@ SELECT text_id FROM texts WHERE content_hash = ?"""
 _INSERT_TEXT = """
 INSERT OR IGNORE INTO texts (text_id, content_hash, family, signature)
 SELECT new, ?, new, ? FROM (SELECT coalesce(max(text_id), 0) + 1 AS new FROM texts)"""
+_INSERT_DOCUMENT_TEXT = """
+INSERT OR IGNORE INTO document_texts (vector_id, text_id)
+SELECT ?, text_id FROM texts WHERE content_hash = ?"""
 _SET_FAMILY = """
 UPDATE texts SET family = ? WHERE text_id = ?"""
 _INSERT_BAND = """
@@ -172,12 +185,12 @@ _FAMILY_OF = """
 SELECT family FROM texts WHERE text_id = ?"""
 _JOIN_FAMILY = """
 UPDATE texts SET family = ? WHERE family = ?"""
-_CONTENTS = """
-SELECT DISTINCT content_hash FROM documents
+_TEXTS_OF_DOCUMENTS = """
+SELECT DISTINCT text_id FROM document_texts
 WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _WITHOUT_DOCUMENT = """
-SELECT text_id, family, signature FROM texts WHERE content_hash = ?1
-AND NOT EXISTS (SELECT 1 FROM documents WHERE content_hash = ?1)"""
+SELECT family, signature FROM texts WHERE text_id = ?1
+AND NOT EXISTS (SELECT 1 FROM document_texts WHERE text_id = ?1)"""
 _LINKED = """
 SELECT other FROM text_links WHERE text_id = ?"""
 _REMOVE_LINK = """
@@ -194,7 +207,9 @@ SELECT text_id FROM texts WHERE family = ?"""
 
 def make_family_tables(connection: sqlite3.Connection) -> None:
     """Create the tables empty, replacing existing ones: no text is signed then."""
-    for statement in (*_DROP, *FAMILY_SCHEMA):
+    for name in _TABLES:
+        connection.execute(f"DROP TABLE IF EXISTS {name}")
+    for statement in FAMILY_SCHEMA:
         connection.execute(statement)
     connection.execute("INSERT INTO family_rule VALUES (?)", (signing_rule(),))
 
@@ -204,22 +219,27 @@ def follow_rule(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT rule FROM family_rule").fetchall() == [(signing_rule(),)]
 
 
-def add_texts(connection: sqlite3.Connection, signed: Iterable[tuple[bytes, UInt32]]) -> None:
-    """Add the texts of inserted documents: content hash, signature. Known ones stay as they are."""
-    short: list[tuple[bytes, bytes]] = []
-    for content_hash, signature in signed:
-        if len(signature):
-            _add_text(connection, content_hash, signature)
+def add_texts(connection: sqlite3.Connection, signed: Iterable[SignedText]) -> None:
+    """Add the texts of inserted documents. Known ones stay as they are."""
+    short: list[SignedText] = []  # they can have no near-duplicates
+    for one in signed:
+        if len(one.signature):
+            _add_text(connection, one)
+            connection.execute(_INSERT_DOCUMENT_TEXT, (one.vector_id, one.content_hash))
         else:
-            short.append((content_hash, pack(signature)))  # it can have no near-duplicates
-    connection.executemany(_INSERT_TEXT, short)
+            short.append(one)
+    connection.executemany(_INSERT_TEXT, [(one.content_hash, pack(one.signature)) for one in short])
+    connection.executemany(
+        _INSERT_DOCUMENT_TEXT, [(one.vector_id, one.content_hash) for one in short]
+    )
 
 
-def _add_text(connection: sqlite3.Connection, content_hash: bytes, signature: UInt32) -> None:
-    if connection.execute(_TEXT_OF_CONTENT, (content_hash,)).fetchone():
+def _add_text(connection: sqlite3.Connection, text: SignedText) -> None:
+    signature = text.signature
+    if connection.execute(_TEXT_OF_CONTENT, (text.content_hash,)).fetchone():
         return
-    links = confirmed_links(connection, content_hash, signature)
-    cursor = connection.execute(_INSERT_TEXT, (content_hash, pack(signature)))
+    links = confirmed_links(connection, text.vector_id, signature)
+    cursor = connection.execute(_INSERT_TEXT, (text.content_hash, pack(signature)))
     text_id = int(cursor.lastrowid or 0)
     connection.executemany(_INSERT_BAND, [(key, text_id) for key in band_keys(signature)])
     connection.executemany(_INSERT_LINK, [(text_id, other) for other in links])
@@ -229,17 +249,17 @@ def _add_text(connection: sqlite3.Connection, content_hash: bytes, signature: UI
         connection.execute(_JOIN_FAMILY, (min(families), joined))
 
 
-def contents_of(connection: sqlite3.Connection, vector_ids: str) -> list[bytes]:
-    """Return the different content hashes of documents, given as a JSON array of vector ids."""
-    return [row[0] for row in connection.execute(_CONTENTS, (vector_ids,))]
+def texts_of_documents(connection: sqlite3.Connection, vector_ids: str) -> list[int]:
+    """Return the ids of the texts of documents, given as a JSON array of vector ids."""
+    return [row[0] for row in connection.execute(_TEXTS_OF_DOCUMENTS, (vector_ids,))]
 
 
-def remove_texts(connection: sqlite3.Connection, content_hashes: Iterable[bytes]) -> None:
+def remove_texts(connection: sqlite3.Connection, text_ids: Iterable[int]) -> None:
     """Remove those of these texts that no document has any more; families may split."""
-    for content_hash in content_hashes:
-        found = connection.execute(_WITHOUT_DOCUMENT, (content_hash,)).fetchone()
+    for text_id in text_ids:
+        found = connection.execute(_WITHOUT_DOCUMENT, (text_id,)).fetchone()
         if found is not None:
-            _remove_text(connection, *found)
+            _remove_text(connection, text_id, *found)
 
 
 def _remove_text(

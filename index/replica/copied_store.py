@@ -26,7 +26,6 @@ from index.lexical.lexical_index import LexicalIndex
 from index.lexical.tables import insert_terms, replace_terms
 from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import MAX_DRIFT
-from index.near_duplicates.signatures import sign
 from index.near_duplicates.tables import add_texts
 from index.postgres.document_store import Check, PostgreSQLDocumentStore
 from index.postgres.history import Revision, peek_revision
@@ -41,6 +40,7 @@ from index.store.checksums import write_checksums
 from index.store.document_store import SQLiteDocumentStore
 from index.store.ports import StoredWords
 from index.store.records import Change, DocumentRow, EncodedDocument
+from index.store.rows import signed_texts
 
 _STATE = "copy"
 _log = logging.getLogger(__name__)
@@ -241,7 +241,7 @@ class CopiedDocumentStore(SQLiteDocumentStore):
         ]
         insert_terms(connection, counted)
         if self.finds_families:
-            add_texts(connection, [(one.content_hash, sign(one.text)) for one in rows])
+            add_texts(connection, signed_texts(rows, {}))
         self._align(connection, rows)
         self.lexical.remember_titles([one.title for one in rows], len(rows))
 

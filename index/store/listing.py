@@ -22,8 +22,9 @@ BEFORE_ALL = ""  # no document has this id
 _LISTED = """
 SELECT d.vector_id, id, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
     tokens_encoded, indexed_at, (
-    SELECT t.family FROM texts t WHERE t.content_hash = d.content_hash AND EXISTS (
-        SELECT 1 FROM texts o JOIN documents m USING (content_hash)
+    SELECT t.family FROM document_texts x JOIN texts t USING (text_id)
+    WHERE x.vector_id = d.vector_id AND EXISTS (
+        SELECT 1 FROM texts o JOIN document_texts m USING (text_id)
         WHERE o.family = t.family AND m.vector_id != d.vector_id
     )
 ), CAST(id AS BLOB) FROM documents d WHERE id > CAST(? AS TEXT) ORDER BY id LIMIT ?"""

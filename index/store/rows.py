@@ -11,6 +11,7 @@ from encoder.blocks import Receipt
 from index.document import Document, metadata_json
 from index.errors import DamagedDocumentError, DocumentError, StoreError
 from index.near_duplicates.signatures import sign
+from index.near_duplicates.tables import SignedText
 from index.sqlite.block_vectors import pack_block_vectors
 from index.sqlite.connections import utc_now
 from index.store.records import DocumentRow, EncodedDocument, StoredDocument
@@ -72,11 +73,14 @@ def stored_vectors(entries: Sequence[EncodedDocument]) -> Float32 | None:
 
 def signed_texts(
     rows: Sequence[DocumentRow], signatures: Mapping[bytes, UInt32]
-) -> list[tuple[bytes, UInt32]]:
-    """Return hash and signature of each text; those are signed now that have no signature yet."""
+) -> list[SignedText]:
+    """Return the signed text of each; those are signed now that have no signature yet."""
     known = ((one, signatures.get(one.content_hash)) for one in rows)
     return [
-        (one.content_hash, sign(one.text) if signature is None else signature)
+        SignedText(
+            *(one.vector_id, one.content_hash),
+            sign(one.text) if signature is None else signature,
+        )
         for one, signature in known
     ]
 

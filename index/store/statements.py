@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from encoder.arrays import Float32
 from index.document import Document, metadata_json
 from index.lexical.tables import remove_terms
-from index.near_duplicates.tables import contents_of, remove_texts
+from index.near_duplicates.tables import remove_texts, texts_of_documents
 from index.sqlite.connections import vector_id_list
 from index.sqlite.task_state import LOG_START, read_count
 from index.store.checksums import insert_checksums
@@ -142,9 +142,9 @@ def remove_documents(
     if not vector_ids:
         return
     id_list = vector_id_list(vector_ids)
-    contents = contents_of(connection, id_list)
+    texts = texts_of_documents(connection, id_list)
     remove_metadata(connection, vector_ids)
     remove_terms(connection, vector_ids)
     connection.execute(_INSERT_REMOVALS, (sequence, id_list))
     connection.execute(_DELETE_DOCUMENTS, (id_list,))
-    remove_texts(connection, contents)
+    remove_texts(connection, texts)

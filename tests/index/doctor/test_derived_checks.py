@@ -54,8 +54,17 @@ def test_nothing_is_wrong_with_a_sound_store(filled: Path) -> None:
         ("UPDATE texts SET signature = 'abc' WHERE text_id = 2", "signature of a text is damaged"),
         (
             "UPDATE texts SET content_hash = x'00' WHERE text_id = 3",
-            "text 3 belongs to no document",
+            "document 'other' is under another text than its own",
         ),
+        (
+            "UPDATE document_texts SET text_id = 3 WHERE vector_id = 1",
+            "document 'first' is under another text than its own",
+        ),
+        (
+            "UPDATE document_texts SET text_id = 9 WHERE vector_id = 1",
+            "document 'first' is under another text than its own",
+        ),
+        ("DELETE FROM document_texts WHERE vector_id = 4", "text 3 belongs to no document"),
         ("DELETE FROM text_bands WHERE text_id = 2", "bands of text 2"),
         ("UPDATE text_bands SET text_id = 9 WHERE text_id = 3", "bands of text 3"),
         ("INSERT INTO text_bands VALUES (5, 9)", "bands of 1 missing texts, 9 first"),

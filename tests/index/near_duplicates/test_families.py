@@ -160,8 +160,10 @@ def rows_left_over(path: Path) -> int:
         return sum(
             connection.execute(statement).fetchone()[0]
             for statement in (
-                "SELECT count(*) FROM texts WHERE content_hash NOT IN "
-                "(SELECT content_hash FROM documents)",
+                "SELECT count(*) FROM texts WHERE text_id NOT IN "
+                "(SELECT text_id FROM document_texts)",
+                "SELECT count(*) FROM document_texts WHERE vector_id NOT IN "
+                "(SELECT vector_id FROM documents)",
                 "SELECT count(*) FROM text_bands WHERE text_id NOT IN (SELECT text_id FROM texts)",
                 "SELECT count(*) FROM text_links WHERE text_id NOT IN (SELECT text_id FROM texts)",
                 "SELECT count(*) FROM text_links WHERE other NOT IN (SELECT text_id FROM texts)",
@@ -199,6 +201,9 @@ def test_switched_off_it_still_forgets_what_is_deleted(open_store: OpenStore) ->
     store = open_store(find_families=False)
     store.delete(["c"])
     put(store, f=CHAIN["a"])
+    assert families_in(store) == {frozenset({"a", "b"}), frozenset({"d", "e"})}
+    assert store.families.pending() == 1
+    store.families.find(SilentProgress())
     assert families_in(store) == {frozenset({"a", "b", "f"}), frozenset({"d", "e"})}
 
 
