@@ -192,10 +192,11 @@ def unpack(path: Path, manifest: BackupManifest, folder: Path) -> None:
     """
     with _open_archive(path) as archive:
         for name in manifest.files:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            create_file(folder / name, archive.getmember(name).mode)
-            with _member(path, archive, name) as file, (folder / name).open("wb") as copy:
-                shutil.copyfileobj(file, copy, _BUFFER)
+            with _member(path, archive, name) as file:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                create_file(folder / name, archive.getmember(name).mode)
+                with (folder / name).open("wb") as copy:
+                    shutil.copyfileobj(file, copy, _BUFFER)
 
 
 def create_file(path: Path, mode: int) -> None:
