@@ -31,7 +31,7 @@ from index.lexical.scoring import (
     weigh_rows,
 )
 from index.lexical.segmented_index import SegmentedIndex
-from index.lexical.tables import JoinedTerms, read_statistics
+from index.lexical.tables import InsertedTerms, JoinedTerms, read_statistics
 from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import KnownTitles
 from index.lexical.view import View
@@ -160,16 +160,22 @@ class LexicalIndex:
         query.memory[_VIEW] = view
         return query
 
-    def changed(self) -> None:
+    def changed(self, inserted: InsertedTerms | None = None) -> None:
         """Let searches find a change of the store that was committed.
 
         A failure is only logged: the next search tries again. While the copy is made in the
         background, the first search after that reads the change.
+
+        Args:
+            inserted: what `insert_terms` returned, if that was the last of the change.
         """
         if self._copy.making:
             return
         try:
-            self._copy.catch_up()
+            if inserted is None:
+                self._copy.catch_up()
+            else:
+                self._copy.follow(inserted)
         except StoreError as error:
             _log.warning("the lexical index does not follow the store: %s", error)
 

@@ -21,13 +21,15 @@ from index.lexical.segment import MOST_TERMS, divide, make_segment, merge_segmen
 from index.lexical.segment_files import CURRENT, delete_others, load_view, save_view
 from index.lexical.tables import (
     STATISTICS,
+    InsertedTerms,
+    JoinedTerms,
     TermStatistics,
     forget_removed,
     read_added,
     read_removed,
     read_statistics,
 )
-from index.lexical.term_counts import no_terms
+from index.lexical.term_counts import TermCounts, no_terms
 from index.lexical.view import (
     LiveSegment,
     View,
@@ -111,6 +113,22 @@ class SegmentedIndex:
         """Bring the copy to the present state of the tables, as `view` does, but wait for it."""
         with self._updating:
             self._catch_up()
+
+    def follow(self, inserted: InsertedTerms) -> None:
+        """Bring the copy to the state after an insert that was committed, or to a later one.
+
+        Raises:
+            StoreError: the tables cannot be read.
+        """
+        with self._updating:
+            if not self._is(inserted.before):
+                self._catch_up()
+            elif len(inserted.documents.vector_ids):
+                try:
+                    self._view = _with_inserted(self._view, inserted)
+                except BaseException:
+                    self._opened = False  # the term counts were changed in part
+                    raise
 
     @property
     def frequencies(self) -> Frequencies:
@@ -219,7 +237,7 @@ def _follow(connection: sqlite3.Connection, view: View) -> View:
     """Return a view of what the tables hold now; the term counts are changed in place."""
     now = read_statistics(connection)
     terms = view.terms
-    terms.learn(connection)
+    terms.read_new(connection)
     removed = read_removed(connection, view.changes)
     damaged = view.damaged.difference(removed.tolist())
     segments, gone = without_documents(view.segments, removed)
@@ -227,9 +245,7 @@ def _follow(connection: sqlite3.Connection, view: View) -> View:
     for added in read_added(connection, view.changes, terms.last, MOST_TERMS):
         segments, gone = without_documents(segments, added.documents.vector_ids)
         terms.count(gone, -1)
-        terms.count(added.documents, 1)
-        segments.append(fresh_segment(make_segment(added.documents)))
-        segments = _merge_small(segments)
+        segments = _with_documents(segments, terms, added.documents)
         damaged = damaged.union(added.damaged)
     if damaged - view.damaged:
         _log.error(
@@ -237,13 +253,37 @@ def _follow(connection: sqlite3.Connection, view: View) -> View:
             "run longmatch doctor --repair",
             *(min(damaged), len(damaged) - 1),
         )
+    return _view_of(view, segments, now, damaged)
+
+
+def _with_inserted(view: View, inserted: InsertedTerms) -> View:
+    """Return a view with new documents, without reading; the term counts are changed in place."""
+    before, number = inserted.before, len(inserted.documents.vector_ids)
+    if inserted.new:
+        view.terms.learn(max(inserted.new.values()), inserted.pairs())
+    segments = _with_documents(view.segments, view.terms, inserted.documents)
+    now = TermStatistics(before.documents + number, before.changes + number, before.identity)
+    return _view_of(view, segments, now, view.damaged)
+
+
+def _with_documents(
+    segments: Sequence[LiveSegment], terms: TermCounts, documents: JoinedTerms
+) -> list[LiveSegment]:
+    terms.count(documents, 1)
+    return _merge_small([*segments, fresh_segment(make_segment(documents))])
+
+
+def _view_of(
+    view: View, segments: list[LiveSegment], now: TermStatistics, damaged: frozenset[int]
+) -> View:
+    """Return the view after a change; frequencies that no longer serve are renewed."""
     frequencies = view.frequencies
     if not frequencies.serve(now.documents, now.changes):
-        frequencies = Frequencies(terms.copy().frequencies, now.documents, now.changes)
+        frequencies = Frequencies(view.terms.copy().frequencies, now.documents, now.changes)
         segments = _outdated(segments)
     return View(
         tuple(segments),
-        terms,
+        view.terms,
         frequencies,
         now.documents,
         now.changes,

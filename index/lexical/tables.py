@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Bool, Int32, Int64, UInt32
-from index.lexical.terms import QUOTE
+from index.lexical.terms import QUOTE, is_pair
 
 DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
 """Term ids [U], ascending, and how often the document has each of them [U]."""
@@ -131,7 +131,7 @@ UPDATE term_statistics SET documents = documents + ?, changes = changes + ?"""
 
 def insert_terms(
     connection: sqlite3.Connection, counted: Sequence[tuple[int, Mapping[str, int]]]
-) -> None:
+) -> "InsertedTerms":
     """Insert the terms of new documents, given as vector ids and counts of terms."""
     documents = Counter(term for _, counts in counted for term in counts)
     term_ids = find_term_ids(connection, documents)
@@ -139,12 +139,17 @@ def insert_terms(
     known = [(documents[term], term_id) for term, term_id in term_ids.items()]
     connection.executemany(_COUNT_TERM, known)
     connection.executemany(_INSERT_TERM, new)
-    term_ids |= find_term_ids(connection, (term for term, _ in new))
-    change = read_statistics(connection).changes + len(counted)
-    for vector_id, counts in counted:
-        rows = sorted((term_ids[term], min(n, MAX_COUNT)) for term, n in counts.items())
-        connection.execute(_INSERT_DOCUMENT_TERMS, (vector_id, change, _pack(rows)))
+    new_ids = find_term_ids(connection, (term for term, _ in new))
+    term_ids |= new_ids
+    before = read_statistics(connection)
+    change = before.changes + len(counted)
+    packed = [
+        (n, _pack(sorted((term_ids[term], min(own, MAX_COUNT)) for term, own in counts.items())))
+        for n, counts in counted
+    ]
+    connection.executemany(_INSERT_DOCUMENT_TERMS, [(n, change, terms) for n, terms in packed])
     connection.execute(_COUNT_CHANGE, (len(counted), len(counted)))
+    return InsertedTerms(before, _join(sorted(packed)), new_ids)
 
 
 def replace_terms(
@@ -204,6 +209,27 @@ class TermStatistics:
 def read_statistics(connection: sqlite3.Connection) -> TermStatistics:
     """Return the state of the tables."""
     return TermStatistics(*connection.execute(STATISTICS).fetchone())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InsertedTerms:
+    """What one call of `insert_terms` inserted: all that changed since `before`.
+
+    A copy of the state before it need not read that again.
+
+    Attributes:
+        before: the state of the tables before it.
+        documents: the terms of the documents, ascending by vector id.
+        new: the ids of the terms that no document had.
+    """
+
+    before: TermStatistics
+    documents: JoinedTerms
+    new: Mapping[str, int]
+
+    def pairs(self) -> Int64:
+        """Return the ids Int64[N] of the pairs of words among the new terms, as `read_pairs`."""
+        return np.array([n for term, n in self.new.items() if is_pair(term)], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import sqlite3
 
 import numpy as np
 
-from encoder.arrays import Bool, Int32
+from encoder.arrays import Bool, Int32, Int64
 from index.lexical.tables import JoinedTerms, read_last_term, read_pairs
 
 
@@ -31,18 +31,20 @@ class TermCounts:
         size = self.last + 1
         return TermCounts(self.frequencies[:size].copy(), self.pairs[:size].copy(), self.last)
 
-    def learn(self, connection: sqlite3.Connection) -> None:
+    def read_new(self, connection: sqlite3.Connection) -> None:
         """Read which terms are new, and which of them are pairs."""
         last = read_last_term(connection)
-        if last <= self.last:
-            return
-        new = read_pairs(connection, self.last)
+        if last > self.last:
+            self.learn(last, read_pairs(connection, self.last))
+
+    def learn(self, last: int, pairs: Int64) -> None:
+        """Take new terms up to the id `last`, of which the ids Int64[N] are pairs."""
         if last >= len(self.pairs):
             size = last + 1 + last // 8  # more than needed, as most changes bring new terms
             self.pairs = np.append(self.pairs, np.zeros(size - len(self.pairs), dtype=np.bool_))
             missing = np.zeros(size - len(self.frequencies), dtype=np.int32)
             self.frequencies = np.append(self.frequencies, missing)
-        self.pairs[new] = True
+        self.pairs[pairs] = True
         self.last = last
 
     def count(self, documents: JoinedTerms, by: int) -> None:

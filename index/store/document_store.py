@@ -168,13 +168,13 @@ class SQLiteDocumentStore:
                 add_texts(connection, signed_texts(rows, signatures))
             documents = (entry.document for entry in changed)
             counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
-            insert_terms(connection, list(zip(added, counted, strict=True)))
+            inserted = insert_terms(connection, list(zip(added, counted, strict=True)))
             if projected is not None:
                 names = (entry.document.id for entry in changed)
                 projected.insert(connection, dict(zip(names, added, strict=True)))
             if described:
                 write_checksums(connection, [known[one.id][0] for one in described])
-        self.lexical.changed()
+        self.lexical.changed(inserted)
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         self.damage.forget(replaced)

@@ -21,6 +21,7 @@ from encoder.terms.title_matcher import TitleMatcher
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalMatches
 from index.lexical.scoring import LexicalQuery, TermRows, TermWeight
+from index.lexical.tables import InsertedTerms
 from index.progress import Progress
 from index.sqlite.block_vectors import BlockVectors
 from index.store.filters import Filter
@@ -226,8 +227,12 @@ class StoredWords(WordIndex, Protocol):
         """Return these documents Int64[N] as `score` compares them when one is the query."""
         ...
 
-    def changed(self) -> None:
-        """Let searches find a change of the store that was committed; a failure is logged."""
+    def changed(self, inserted: InsertedTerms | None = None) -> None:
+        """Let searches find a change of the store that was committed; a failure is logged.
+
+        Args:
+            inserted: what `insert_terms` returned, if that was the last of the change.
+        """
         ...
 
     def make_in_background(self) -> None:

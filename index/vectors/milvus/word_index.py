@@ -42,6 +42,7 @@ from index.lexical.scoring import (
 )
 from index.lexical.tables import (
     NO_TERMS,
+    InsertedTerms,
     JoinedTerms,
     TermStatistics,
     find_term_ids,
@@ -192,7 +193,7 @@ class MilvusWordIndex:
         own = self._documents(np.array(vector_ids, dtype=np.int64))
         return named_terms(self._names, query, own.vector_ids.tolist(), own, limit)
 
-    def changed(self) -> None:
+    def changed(self, inserted: InsertedTerms | None = None) -> None:
         """Let searches find a change of the store; see `StoredWords`."""
         if self.making or self._read_only:
             return

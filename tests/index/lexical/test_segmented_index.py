@@ -21,7 +21,7 @@ from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.lexical.scoring import LexicalQuery
 from index.lexical.segment import note_bits
 from index.lexical.segment_files import CURRENT, load_view
-from index.lexical.tables import read_document_terms
+from index.lexical.tables import InsertedTerms, read_document_terms
 from index.lexical.terms import is_pair
 from index.lexical.view import View
 from index.progress import SilentProgress
@@ -140,6 +140,39 @@ def assert_finds_the_best(store: SQLiteDocumentStore, chance: random.Random) -> 
         assert len(set(best.tolist())) == len(best)
         found = np.sort(scores[np.isin(own, best)])
         assert found == pytest.approx(np.sort(scores)[len(own) - len(best) :], abs=1e-6)
+
+
+def test_inserts_are_followed_without_reading_them(
+    store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put([entry("first", "one two three")])
+    with monkeypatch.context() as patch:
+        patch.delattr(index.lexical.segmented_index, "_follow")
+        store.put([entry("second", "two three four"), entry("third", "five")])
+        store.put([entry("fourth", "six seven six")])
+        assert view_of(store).number == 4
+    assert_is_a_copy(store)
+    store.put([entry("second", "four five six"), entry("fifth", "five")])  # replaces one
+    assert_is_a_copy(store)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2)])
+def test_inserts_of_several_threads_are_followed_in_any_order(
+    store: SQLiteDocumentStore,
+    entry: MakeEntry,
+    monkeypatch: pytest.MonkeyPatch,
+    order: tuple[int, ...],
+) -> None:
+    store.put([entry("first", "one two three")])
+    view_of(store)
+    inserted: list[InsertedTerms] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(store.lexical, "changed", inserted.append)
+        for name in ("second", "third", "fourth"):
+            store.put([entry(name, f"two {name} {name}")])
+    for number in order:
+        store.lexical.changed(inserted[number])
+        assert_is_a_copy(store)
 
 
 @pytest.mark.parametrize("seed", range(4))
