@@ -25,6 +25,7 @@ from benchmarks.quality import (
     rerank,
     retrieval,
 )
+from benchmarks.reading import checkpoints
 from benchmarks.reading import table as reading_table
 from benchmarks.reliability import cluster_kills
 from benchmarks.reliability import run as reliability
@@ -49,6 +50,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "reading-valid": reading_table.table,
     "reading-test": reading_table.table,
     "reading-test-smith-minilm-l2": reading_table.table,
+    "checkpoints": checkpoints.table,
     "calibration": calibration.table,
     "examples-lexical": examples.table,
     "examples-hybrid": examples.table,

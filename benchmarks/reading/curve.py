@@ -151,13 +151,13 @@ def measure(
 ) -> dict[str, Any]:
     """Measure all ways on one corpus, each compared with reading all blocks."""
     task = documents.task
-    _, whole = _measure_one(documents, encoder, CHOOSERS["first"], 1.0)
+    _, whole = measure_share(documents, encoder, CHOOSERS["first"], 1.0)
     (lexical,) = _ndcg([documents.lexical], task).values()
     reading: list[dict[str, Any]] = []
     for name in choosers:
         for share in shares:
             typer.echo(f"  {name} {share}", err=True)
-            tokens, found = _measure_one(documents, encoder, CHOOSERS[name], share)
+            tokens, found = measure_share(documents, encoder, CHOOSERS[name], share)
             figures = {
                 system: asdict(compare_paired(values, whole[system]))
                 for system, values in found.items()
@@ -174,7 +174,7 @@ def measure(
     }
 
 
-def _measure_one(
+def measure_share(
     documents: Documents, encoder: OnnxEncoder, chooser: Chooser, share: float
 ) -> tuple[float, dict[str, Float64]]:
     """Return the share of the tokens that is read, and nDCG@10 of each query by system."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.reading import checkpoints
 from benchmarks.reading.choosers import CHOOSERS, BlockWords
 from benchmarks.reading.parts import write_part
 from benchmarks.reading.table import plot, table
@@ -70,3 +71,23 @@ def test_table_and_plot_have_every_share(tmp_path: Path) -> None:
     assert "-0.0021 (-0.0100 to +0.0050) p 0.5000" in text
     plot(record, tmp_path / "curve.svg")
     assert (tmp_path / "curve.svg").read_text().count("share of the blocks") >= 1
+
+
+def test_two_checkpoints_are_compared_query_by_query() -> None:
+    draw = np.random.default_rng(2)
+    reference = {
+        name: draw.random(40) for name in ("vector", "semantic", "unaligned hybrid", "hybrid")
+    }
+    smaller = {name: values - 0.01 for name, values in reference.items()}
+    same = {"checkpoint": reference, "reference": reference}
+    results = checkpoints.compare(
+        {"one": {"checkpoint": smaller, "reference": reference}, "other": same}
+    )
+    assert [one["queries"] for one in results.values()] == [40, 40, 80]
+    lower, equal, together = (one["systems"]["hybrid"]["difference"] for one in results.values())
+    assert lower["difference"] == pytest.approx(-0.01)
+    assert lower["p"] < 0.001
+    assert (equal["difference"], equal["p"]) == (0, 1)
+    assert together["difference"] == pytest.approx(-0.005)
+    record = {"settings": {"checkpoint": "small", "reference": "large"}, "results": results}
+    assert checkpoints.table(record).count("| all queries, 80 queries |") == 4
