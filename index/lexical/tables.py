@@ -55,6 +55,42 @@ class JoinedTerms:
     ends: Int64
 
 
+@dataclass(frozen=True, slots=True)
+class TermStatistics:
+    """The state of the tables.
+
+    Attributes:
+        documents: how many there are.
+        changes: how often a document was added, removed or counted again.
+        identity: drawn when the tables were made, so that no copy of others is taken for theirs.
+    """
+
+    documents: int
+    changes: int
+    identity: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InsertedTerms:
+    """What one call of `insert_terms` inserted: all that changed since `before`.
+
+    A copy of the state before it need not read that again.
+
+    Attributes:
+        before: the state of the tables before it.
+        documents: the terms of the documents, ascending by vector id.
+        new: the ids of the terms that no document had.
+    """
+
+    before: TermStatistics
+    documents: JoinedTerms
+    new: Mapping[str, int]
+
+    def pairs(self) -> Int64:
+        """Return the ids Int64[N] of the pairs of words among the new terms, as `read_pairs`."""
+        return np.array([n for term, n in self.new.items() if is_pair(term)], dtype=np.int64)
+
+
 LEXICAL_SCHEMA = (
     """
 CREATE TABLE terms (
@@ -131,7 +167,7 @@ UPDATE term_statistics SET documents = documents + ?, changes = changes + ?"""
 
 def insert_terms(
     connection: sqlite3.Connection, counted: Sequence[tuple[int, Mapping[str, int]]]
-) -> "InsertedTerms":
+) -> InsertedTerms:
     """Insert the terms of new documents, given as vector ids and counts of terms."""
     documents = Counter(term for _, counts in counted for term in counts)
     term_ids = find_term_ids(connection, documents)
@@ -191,45 +227,9 @@ def read_document_terms(
     return {vector_id: _unpack(vector_id, terms) for vector_id, terms in rows}
 
 
-@dataclass(frozen=True, slots=True)
-class TermStatistics:
-    """The state of the tables.
-
-    Attributes:
-        documents: how many there are.
-        changes: how often a document was added, removed or counted again.
-        identity: drawn when the tables were made, so that no copy of others is taken for theirs.
-    """
-
-    documents: int
-    changes: int
-    identity: str
-
-
 def read_statistics(connection: sqlite3.Connection) -> TermStatistics:
     """Return the state of the tables."""
     return TermStatistics(*connection.execute(STATISTICS).fetchone())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InsertedTerms:
-    """What one call of `insert_terms` inserted: all that changed since `before`.
-
-    A copy of the state before it need not read that again.
-
-    Attributes:
-        before: the state of the tables before it.
-        documents: the terms of the documents, ascending by vector id.
-        new: the ids of the terms that no document had.
-    """
-
-    before: TermStatistics
-    documents: JoinedTerms
-    new: Mapping[str, int]
-
-    def pairs(self) -> Int64:
-        """Return the ids Int64[N] of the pairs of words among the new terms, as `read_pairs`."""
-        return np.array([n for term, n in self.new.items() if is_pair(term)], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)

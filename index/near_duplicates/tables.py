@@ -126,7 +126,7 @@ def _readable(text_id: int, content: bytes) -> UInt32 | None:
 
 
 def _blocks(connection: sqlite3.Connection, statement: str, number: int) -> Float32 | None:
-    """Return the block vectors of a text; None where none are stored, or they are damaged."""
+    """Return the block vectors of a document or text; None where none are stored, or damaged."""
     rows = connection.execute(statement, (number,)).fetchall()
     try:
         found = list(read_block_vectors(rows).values())
