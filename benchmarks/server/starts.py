@@ -1,13 +1,18 @@
 """How long until a server answers: after a stop, after a kill, and without its lexical files?
 
+From a warm page cache, and from a cold one, as after a restart of the machine.
+
     python -m benchmarks.server.starts
     python -m benchmarks.server.starts --size 1000 --keep FOLDER
 
 Data directories of articles of real length, as `benchmarks.server.search` makes and keeps them.
 "Ready" is the first 200 of `GET /readyz`, "whole" the first answer without degraded parts: until
-then the lexical index is being made from the store.
+then the lexical index is being made from the store. Cold: the system has dropped the files of the
+data directory and of the checkpoint from its page cache; not those of Python and its packages.
+Works on Linux alone.
 """
 
+import os
 import shutil
 import signal
 import tempfile
@@ -70,7 +75,7 @@ def main(
 
 
 def measure(folder: Path, size: int, checkpoint: Checkpoint) -> dict[str, Any]:
-    """Start a server on articles in turns: after a stop, after a kill, without lexical files."""
+    """Start a server on articles in turns, after what `kinds` names."""
     data = articles_directory(folder, size, checkpoint)
     lexical = data / LEXICAL_DIRECTORY
     _start(data, checkpoint, signal.SIGTERM)  # later ones find what it read in the page cache
@@ -90,10 +95,16 @@ def measure(folder: Path, size: int, checkpoint: Checkpoint) -> dict[str, Any]:
             shutil.rmtree(lexical, ignore_errors=True)
             aside.rename(lexical)
 
+    def from_a_cold_disk(_: int) -> Start:
+        evict(data)
+        evict(checkpoint.directory)
+        return _start(data, checkpoint, signal.SIGTERM)
+
     kinds: dict[str, Callable[[int], Start]] = {
         "after a stop": after_a_stop,
         "after a kill": after_a_kill,
         "without the lexical files": without_lexical_files,
+        "after a stop, from a cold disk": from_a_cold_disk,
     }
     measured = interleave(kinds, ROUNDS)
     names = list(Start.__dataclass_fields__)
@@ -101,6 +112,15 @@ def measure(folder: Path, size: int, checkpoint: Checkpoint) -> dict[str, Any]:
         kind: {name: asdict(spread([getattr(one, name) for one in some])) for name in names}
         for kind, some in measured.items()
     }
+
+
+def evict(folder: Path) -> None:
+    """Let the system drop the files in a folder from its page cache."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())  # what is not on the disk cannot be dropped
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _start(data: Path, checkpoint: Checkpoint, end: signal.Signals) -> Start:
