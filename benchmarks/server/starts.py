@@ -62,20 +62,35 @@ def main(
         Path | None,
         typer.Option(help="Folder where data directories are kept, and used again by later runs."),
     ] = None,
+    without_lexical_files: Annotated[
+        bool, typer.Option(help="Also without them; making them takes minutes at 100,000.")
+    ] = True,
 ) -> None:
     """Measure starts of the real server."""
     source, checkpoint = commit(), load_checkpoint(DEFAULT_CHECKPOINT)
     sizes = size or SIZES
     with tempfile.TemporaryDirectory() as folder:
-        results = {str(one): measure(keep or Path(folder), one, checkpoint) for one in sizes}
+        results = {
+            str(one): measure(keep or Path(folder), one, checkpoint, without_lexical_files)
+            for one in sizes
+        }
     settings = {"sizes": sizes, "rounds": ROUNDS, "checkpoint": checkpoint.name}
     record = make_record("starts", source, settings, results)
     typer.echo(table(record))
     write_record(record)
 
 
-def measure(folder: Path, size: int, checkpoint: Checkpoint) -> dict[str, Any]:
-    """Start a server on articles in turns, after what `kinds` names."""
+def measure(
+    folder: Path, size: int, checkpoint: Checkpoint, remaking: bool = True
+) -> dict[str, Any]:
+    """Start a server on articles in turns, in several ways.
+
+    Args:
+        folder: of data directories.
+        size: number of articles.
+        checkpoint: that the server opens.
+        remaking: whether one of the ways is without the lexical files.
+    """
     data = articles_directory(folder, size, checkpoint)
     lexical = data / LEXICAL_DIRECTORY
     _start(data, checkpoint, signal.SIGTERM)  # later ones find what it read in the page cache
@@ -103,7 +118,7 @@ def measure(folder: Path, size: int, checkpoint: Checkpoint) -> dict[str, Any]:
     kinds: dict[str, Callable[[int], Start]] = {
         "after a stop": after_a_stop,
         "after a kill": after_a_kill,
-        "without the lexical files": without_lexical_files,
+        **({"without the lexical files": without_lexical_files} if remaking else {}),
         "after a stop, from a cold disk": from_a_cold_disk,
     }
     measured = interleave(kinds, ROUNDS)
