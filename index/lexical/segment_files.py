@@ -12,8 +12,10 @@ import hashlib
 import json
 import mmap
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from index.lexical.view import LiveSegment, View
 
 FORMAT = 2
 CURRENT = "CURRENT"
+_THREADS = 4  # that compare files with their checksums
 
 _Array = NDArray[Any]
 
@@ -113,9 +116,11 @@ def load_view(directory: Path) -> View:
         number, changes = int(manifest["number"]), int(manifest["changes"])
         files = [_file(one) for one in manifest["segments"]]
         terms, squares = _load_terms(directory, _file(manifest["terms"]))
-        own = np.split(squares, np.cumsum([one.sizes[0] for one in files]))
+        own = np.split(squares, np.cumsum([one.sizes[0] for one in files]))[: len(files)]
+        with ThreadPoolExecutor(_THREADS, "lexical files") as threads:
+            segments = tuple(threads.map(partial(_load_segment, directory), files, own))
         return View(
-            tuple(_load_segment(directory, *both) for both in zip(files, own, strict=False)),
+            segments,
             terms,
             Frequencies(terms.frequencies.copy(), number, changes),
             number,
