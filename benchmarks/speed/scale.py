@@ -59,14 +59,15 @@ REPLAYED_SHARE = 0.1  # largest share that maintenance leaves unpublished
 def main(
     documents: Annotated[int, typer.Option(min=5_000, help="Number of documents.")] = DOCUMENTS,
     searchers: Annotated[int, typer.Option(min=1, help="Threads that search.")] = usable_cores(),
-    seconds: Annotated[float, typer.Option(help="Of each round of searches.")] = 10.0,
+    seconds: Annotated[float, typer.Option(help="Of each round of searches.")] = 6.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Of searches beside inserts.")] = 7,
     inserts: Annotated[float, typer.Option(help="Documents a second.")] = 500.0,
     together: Annotated[int, typer.Option(min=1, help="Documents of one insert.")] = 10,
 ) -> None:
     """Fill a data directory, measure, and write the result."""
     source = commit()
     checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
-    plan = LoadPlan(searchers, seconds, 3, inserts, together)
+    plan = LoadPlan(searchers, seconds, rounds, inserts, together)
     set_switch_interval()  # as in the process of the server
     limit_numpy_threads()
     with tempfile.TemporaryDirectory() as folder:
