@@ -99,9 +99,14 @@ class LoadPlan:
     together: int
 
     @property
+    def calls(self) -> int:
+        """Number of inserts of a round."""
+        return int(self.seconds * self.inserts_a_second / self.together)
+
+    @property
     def inserts(self) -> int:
         """Total number of inserted documents."""
-        return int(self.rounds * self.seconds * self.inserts_a_second)
+        return self.rounds * self.calls * self.together
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +145,10 @@ def measure_load(
 
     def runner(*, inserting: bool) -> Callable[[int], _RoundResult]:
         def run(_: int) -> _RoundResult:
+            made = [_entries(vectors, next(left), plan) for _ in range(plan.calls * inserting)]
             with _searching(data, queries, plan.searchers) as searches:
                 started = time.perf_counter()
-                inserts = _insert(data, vectors, left, plan) if inserting else []
+                inserts = _insert(data, made, plan)
                 time.sleep(max(0.0, started + plan.seconds - time.perf_counter()))
                 seconds = time.perf_counter() - started
             return _RoundResult(searches, inserts, len(inserts) * plan.together, seconds)
@@ -234,20 +240,22 @@ def _searching(data: DataDirectory, queries: Float32, threads: int) -> Iterator[
             one.join()
 
 
+def _entries(vectors: Float32, first: int, plan: LoadPlan) -> list[EncodedDocument]:
+    rows = range(first, first + plan.together)
+    return [one_word_entry(f"new{row}", vectors[row]) for row in rows]
+
+
 def _insert(
-    data: DataDirectory, vectors: Float32, left: Iterator[int], plan: LoadPlan
+    data: DataDirectory, made: Sequence[Sequence[EncodedDocument]], plan: LoadPlan
 ) -> list[Timing]:
     """Insert at the times of the plan, or later; return the time of each insert."""
     timed: list[Timing] = []
     began = time.perf_counter()
-    for number in range(int(plan.seconds * plan.inserts_a_second / plan.together)):
+    for number, entries in enumerate(made):
         due = began + number * plan.together / plan.inserts_a_second
         time.sleep(max(0.0, due - time.perf_counter()))
         if time.perf_counter() >= began + plan.seconds:  # too slow for the rate
             break
-        start = next(left)
-        rows = range(start, start + plan.together)
-        entries = [one_word_entry(f"new{row}", vectors[row]) for row in rows]
         timed.append(_measure(partial(_put, data, entries)))
     return timed
 

@@ -78,7 +78,8 @@ class KnownTitles:
         """
         with self._reading:
             if self._as_of >= 0:
-                self._titles = with_titles(self._titles, titles)
+                if any(titles):
+                    self._titles = with_titles(self._titles, titles)
                 self._as_of += inserted
 
 

@@ -5,7 +5,7 @@ vectors may be written behind those that it has. Ids are a sorted array, eight b
 of Python's takes ten times as much.
 
 Pending vectors. To find the list of a vector, FAISS reads all centroids, several megabytes, so ten
-vectors take almost as long as fifty; and searches wait while lists change. Small additions
+vectors take half as long as fifty; and searches wait while lists change. Small additions
 therefore wait beside the lists, where every search compares them, and are assigned together. They
 are rounded as in the lists.
 """

@@ -45,7 +45,7 @@ TRAINING_ITERATIONS = 10
 TRAINING_SEED = 1
 EXACT_UP_TO = 2_000  # selected vectors that are compared one by one, without their lists
 DECODED_UP_TO = 100  # as many take as long where each must be decoded
-PENDING = 128  # vectors that may wait for their lists: a few per cent of what a search compares
+PENDING = 64  # vectors that may wait for their lists: a few per cent of what a search compares
 
 _DESERIALISATION_LIMITS = threading.Lock()
 

@@ -23,6 +23,9 @@ _QUANTIZERS: Mapping[Precision, int] = {
 # Ranges are wider than those of the sample by this share of them, at both ends: vectors that come
 # later may lie outside, and are clipped there.
 _RANGE_MARGIN = 0.1
+# Numbers in a batch of vectors from which FAISS compares it with the centroids by a matrix product.
+# By default from eight times as many: 64 vectors of 1,536 dimensions then took 5.4 ms, not 2.2.
+faiss.cvar.distance_compute_blas_threshold = 16_384
 
 
 def untrained_index(dimension: int, nlist: int, precision: Precision) -> faiss.IndexIVF:
