@@ -145,7 +145,8 @@ def measure_load(
 
     def runner(*, inserting: bool) -> Callable[[int], _RoundResult]:
         def run(_: int) -> _RoundResult:
-            made = [_entries(vectors, next(left), plan) for _ in range(plan.calls * inserting)]
+            calls = range(plan.calls if inserting else 0)
+            made = [_entries(vectors, next(left), plan) for _ in calls]
             with _searching(data, queries, plan.searchers) as searches:
                 started = time.perf_counter()
                 inserts = _insert(data, made, plan)
