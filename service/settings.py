@@ -89,7 +89,7 @@ class Settings(DeviceSettings, VectorSettings, StoreSettings, AccessSettings, St
         gt=0,
         allow_inf_nan=False,
         description="Seconds of work, at the measured speed of the encoder, that may be queued "
-        "ahead of a new request; with more, it is rejected with 503. The limit falls to a quarter "
+        "ahead of a new request; with more, it is rejected with 503. The limit falls to a tenth "
         "while most requests are rejected. A lower value shortens waiting, a higher one rejects "
         "fewer requests.",
     )

@@ -16,7 +16,7 @@ from service.workers.work import Block, EncodeTask, Reservation
 
 _RATE_DECAY = 0.95  # weight of earlier measurements after one more call
 _REJECTION_WEIGHT = 0.05  # weight of the newest request in the share of rejected ones
-_MIN_BOUND = 0.25  # of `max_seconds`, when nearly all requests are rejected
+_MIN_BOUND = 0.1  # of `max_seconds`, when nearly all requests are rejected
 _SPECIAL_TOKENS = 2
 _FOREGROUND: tuple[TrafficClass, ...] = ("short", "long")
 
@@ -40,7 +40,7 @@ class BlockQueue:
             batch_tokens: tokens of one call, padding included; 0 for one block a call.
             on_change: called with the number of queued tokens whenever it changes.
             max_seconds: work that may be queued ahead of a new request, at the measured rate; down
-                to a quarter of it, the more requests are rejected.
+                to a tenth of it, the more requests are rejected.
             on_expired: called with the documents that were dropped because their deadline passed;
                 must not block.
         """
