@@ -19,7 +19,7 @@ TrafficClass = Literal["short", "long", "background"]
 # Requests of more tokens are long: a paper is long, a page or a news article is not.
 LONG_TOKENS = 4096
 # Shares of the encoder when all classes have work; most tokens arrive in long requests.
-WEIGHTS: dict[TrafficClass, int] = {"short": 15, "long": 30, "background": 1}
+WEIGHTS: dict[TrafficClass, int] = {"short": 15, "long": 45, "background": 1}
 _COST: dict[TrafficClass, int] = {
     name: max(WEIGHTS.values()) // weight for name, weight in WEIGHTS.items()
 }
