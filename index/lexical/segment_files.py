@@ -3,12 +3,12 @@
     lexical/
       0000000001.segment ...   arrays of a segment, one after another
       0000000003.terms         the frequencies of all terms, and the norms of all documents
-      CURRENT                  a manifest that names them, and its SHA-256
+      CURRENT                  a manifest that names them, and its CRC-32
 
-The manifest has the checksum of every file, so any changed byte is found.
+The manifest has the CRC-32 of every file, so any changed byte is found. At a start all of them are
+read and compared; a cryptographic digest would take several times as long.
 """
 
-import hashlib
 import json
 import mmap
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ from index.lexical.tables import JoinedTerms
 from index.lexical.term_counts import TermCounts, no_terms
 from index.lexical.view import LiveSegment, View
 
-FORMAT = 2
+FORMAT = 3
 CURRENT = "CURRENT"
 _THREADS = 4  # that compare files with their checksums
 
@@ -46,13 +47,13 @@ class _File:
     Attributes:
         name: of the file.
         sizes: of its arrays.
-        sha256: of its content.
+        checksum: CRC-32 of its content.
         removed: rows of a segment whose documents are not living.
     """
 
     name: str
     sizes: tuple[int, ...]
-    sha256: str
+    checksum: int
     removed: tuple[int, ...] = ()
 
 
@@ -97,7 +98,7 @@ def save_view(directory: Path, view: View) -> SavedView:
     }
     sync(directory)
     content = json.dumps(manifest)
-    write_atomically(directory / CURRENT, f"{_sha256(content.encode())}\n{content}")
+    write_atomically(directory / CURRENT, f"{crc32(content.encode())}\n{content}")
     segments = [
         _load_segment(directory, file, one.squares)
         for file, one in zip(files, view.segments, strict=True)
@@ -148,7 +149,7 @@ def _files(directory: Path) -> list[_File]:
 
 def _file(fields: dict[str, Any]) -> _File:
     sizes, removed = tuple(map(int, fields["sizes"])), tuple(map(int, fields["removed"]))
-    return _File(str(fields["name"]), sizes, str(fields["sha256"]), removed)
+    return _File(str(fields["name"]), sizes, int(fields["checksum"]), removed)
 
 
 def _read_manifest(directory: Path) -> dict[str, Any]:
@@ -157,7 +158,7 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
         checksum, _, content = path.read_text(encoding="utf-8").partition("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise SnapshotError(f"{path}: cannot be read: {error}") from error
-    if _sha256(content.encode()) != checksum:
+    if str(crc32(content.encode())) != checksum:
         raise SnapshotError(f"{path}: is damaged")
     manifest: dict[str, Any] = json.loads(content)  # what has this checksum was written here
     if manifest["format"] != FORMAT:
@@ -208,7 +209,7 @@ def _load(directory: Path, file: _File, types: Sequence[str], access: int) -> li
     """
     path = directory / file.name
     mapped = _map(path, access)
-    if _sha256(mapped) != file.sha256:
+    if crc32(mapped) != file.checksum:
         raise SnapshotError(f"{path}: is damaged")
     arrays, offset = [], 0
     for size, one in zip(file.sizes, types, strict=True):
@@ -226,19 +227,15 @@ def _map(path: Path, access: int) -> mmap.mmap:
 
 
 def _write(path: Path, arrays: Sequence[_Array]) -> _File:
-    digest = hashlib.sha256()
+    checksum = 0
     with path.open("xb") as file:
         for one in arrays:
             data = np.ascontiguousarray(one).view(np.uint8).data
             file.write(data)
-            digest.update(data)
+            checksum = crc32(data, checksum)
     sync(path)
-    return _File(path.name, tuple(len(one) for one in arrays), digest.hexdigest())
+    return _File(path.name, tuple(len(one) for one in arrays), checksum)
 
 
 def _removed(one: LiveSegment) -> tuple[int, ...]:
     return tuple(np.flatnonzero(~one.living).tolist())
-
-
-def _sha256(data: bytes | mmap.mmap) -> str:
-    return hashlib.sha256(data).hexdigest()
