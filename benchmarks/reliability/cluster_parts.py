@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.tools.milvus import MilvusServer
+
 from tests.tools.postgresql import PostgreSQLServer, run_postgresql
 from tests.tools.process_fixtures import COMMAND, Server, environment, free_port
 from tests.tools.ray_processes import encoders

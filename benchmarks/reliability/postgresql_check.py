@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.reliability.documents import DIMENSION, FINGERPRINT, contents, entry_of
-from benchmarks.reliability.model_check import ModelCheck, WrongAnswerError, require_equal
-from index.errors import DatabaseUnavailableError
 from index.postgres.address import parse_postgresql_url
 from index.postgres.document_store import PostgreSQLDocumentStore
 from index.vectors.backends import FAISS_BACKENDS
+
+from benchmarks.reliability.documents import DIMENSION, FINGERPRINT, contents, entry_of
+from benchmarks.reliability.model_check import ModelCheck, WrongAnswerError, require_equal
+from index.errors import DatabaseUnavailableError
 from index.vectors.live_index import LiveIndex, open_live_index
 
 _LATEST_KILL = 0.02  # seconds after a write has begun; most writes take less

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from index.directory.data_directory import SNAPSHOTS_DIRECTORY, STORE_FILE, DataDirectory
-from index.directory.engines import choose_backend
 from index.errors import SnapshotError
 from index.lexical.frequencies import Frequencies
-from index.lexical.lexical_index import LexicalIndex
 from index.store.document_store import SQLiteDocumentStore
-from index.vectors.drift import Training
+from index.vectors.lists import Training
 from index.vectors.live_index import open_live_index
 from index.vectors.vector_index import Precision
 
@@ -48,12 +46,8 @@ def position_of(data: DataDirectory) -> Position:
 
 
 def frequencies_of(data: DataDirectory) -> Frequencies:
-    """Return the frequencies by which norms of words are computed.
-
-    Raises:
-        TypeError: the words are in an engine outside of this process.
-    """
-    return _words(data).frequencies
+    """Return the frequencies by which norms of words are computed."""
+    return data.store.lexical.frequencies
 
 
 def open_beside_writer(
@@ -79,9 +73,8 @@ def open_beside_writer(
         )
         opened.callback(store.close)
         store.lexical.changed()  # reads its published copy
-        backend = choose_backend(index_precision, None, None)
         root = path / SNAPSHOTS_DIRECTORY
-        index = open_live_index(store, root, read_only=True, backend=backend)
+        index = open_live_index(store, root, read_only=True, precision=index_precision)
         return DataDirectory(path, store, index, opened.pop_all())
 
 
@@ -96,7 +89,7 @@ def follow_words(data: DataDirectory, position: Position, frequencies: Frequenci
     Returns:
         Whether norms are as the writer has them; if not, it has to give its frequencies.
     """
-    words = _words(data)
+    words = data.store.lexical
     words.changed()
     if not position.counted:
         return True  # the writer has no copy of the words, or there are none
@@ -129,10 +122,3 @@ def follow_vectors(data: DataDirectory, position: Position) -> bool:
     if index.nprobe != position.nprobe:
         index.set_nprobe(position.nprobe, generation=position.generation)
     return (index.generation, index.training) == (position.generation, position.training)
-
-
-def _words(data: DataDirectory) -> LexicalIndex:
-    words = data.store.lexical
-    if not isinstance(words, LexicalIndex):
-        raise TypeError(f"{data.path}: the words are in an engine outside of this process")
-    return words

@@ -107,16 +107,12 @@ def make_collection(data: Path, name: str, fill: Callable[[Path], None]) -> None
         raise StoreError(f"{path}: cannot be created: {error}") from error
 
 
-def remove_collection(
-    data: Path, name: str, forget: Callable[[Path], None] = lambda folder: None
-) -> None:
+def remove_collection(data: Path, name: str) -> None:
     """Remove a collection that no process has open; gone, durably, before its files are deleted.
 
     Args:
         data: the data directory of the server.
         name: of the collection, not the default one.
-        forget: removes what is kept for a folder elsewhere; called before its files are deleted,
-            so that they tell what that is.
 
     Raises:
         StoreError: it could not be renamed, and is unchanged; or its files could not all be
@@ -125,23 +121,16 @@ def remove_collection(
     path = collection_path(data, name)
     removed = path.with_name(f".{name}.removed")
     try:
-        if removed.exists():
-            forget(removed)
         _delete(removed)
         if path.exists():
             replace_durably(path, removed)
-            forget(removed)
             _delete(removed)
     except OSError as error:
         raise StoreError(f"{path}: cannot be removed: {error}") from error
 
 
-def delete_remains(data: Path, forget: Callable[[Path], None] = lambda folder: None) -> None:
+def delete_remains(data: Path) -> None:
     """Delete what a kill left of collections that were being made or removed.
-
-    Args:
-        data: the data directory of the server.
-        forget: as of `remove_collection`.
 
     Raises:
         StoreError: something could not be deleted.
@@ -150,7 +139,6 @@ def delete_remains(data: Path, forget: Callable[[Path], None] = lambda folder: N
     try:
         for entry in folder.iterdir() if folder.is_dir() else ():
             if entry.name.startswith(".") and entry.suffix in (".new", ".removed"):
-                forget(entry)
                 _delete(entry)
     except OSError as error:
         raise StoreError(f"{folder}: cannot be cleared: {error}") from error

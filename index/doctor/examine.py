@@ -5,7 +5,7 @@ rows of a broken database, vectors of a store of another checkpoint.
 """
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,6 @@ from index.doctor.derived_checks import examine_families, examine_metadata, exam
 from index.doctor.findings import Finding, Remedy, require_damage
 from index.doctor.store_checks import examine_database, examine_rows
 from index.doctor.vector_checks import examine_index, examine_vectors
-from index.doctor.word_checks import examine_milvus_words
 from index.errors import FingerprintMismatchError, SnapshotError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.lexical.segment_files import load_view
@@ -39,10 +38,6 @@ from index.search.corpus_fusion import fusion_of
 from index.search.fusion import read_fusion
 from index.sqlite.connections import DATABASE_ERRORS
 from index.store.document_store import SQLiteDocumentStore
-from index.vectors.backends import DEFAULT_PRECISION, FAISS_BACKENDS, Backend
-from index.vectors.milvus.connection import MilvusAddress
-from index.vectors.milvus.engine import open_milvus
-from index.vectors.snapshot import current_backend
 
 SAMPLE = 16  # documents to encode, which takes some seconds
 
@@ -62,25 +57,21 @@ class Sampling:
     progress: Progress
 
 
-def examine(
-    data: Path, checkpoint: Checkpoint, sampling: Sampling, milvus: MilvusAddress | None = None
-) -> tuple[Finding, ...]:
+def examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> tuple[Finding, ...]:
     """Examine a data directory with the checkpoint of its vectors.
 
     Args:
         data: the directory.
         checkpoint: of its vectors.
         sampling: how to compare vectors.
-        milvus: that keeps the vectors to search; None for FAISS.
 
     Raises:
         StorageError: a file cannot be read for another reason than damage.
         StoreError: there is no data directory.
-        VectorEngineError: the Milvus cannot be used.
     """
     if not (data / STORE_FILE).is_file():
         raise StoreError(f"{data}: there is no data directory here")
-    return tuple(_examine(data, share_if_readable(data, checkpoint), sampling, milvus))
+    return tuple(_examine(data, share_if_readable(data, checkpoint), sampling))
 
 
 def share_if_readable(data: Path, checkpoint: Checkpoint) -> Checkpoint:
@@ -91,9 +82,7 @@ def share_if_readable(data: Path, checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint
 
 
-def _examine(
-    data: Path, checkpoint: Checkpoint, sampling: Sampling, milvus: MilvusAddress | None
-) -> Iterator[Finding]:
+def _examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> Iterator[Finding]:
     broken = list(examine_checkpoint(checkpoint))
     yield from broken
     try:
@@ -109,29 +98,14 @@ def _examine(
     if any(one.what == STORE_FILE and one.remedy != Remedy.REBUILD_CHECKSUMS for one in found):
         return  # comparing other data with the store would repeat the same finding
     with closing(_open_store(data, space)) as store:
-        with _backend(data, milvus) as backend:
-            yield from examine_index(data / SNAPSHOTS_DIRECTORY, store, backend)
-        if milvus is not None and milvus.words:
-            yield from examine_milvus_words(data / STORE_FILE, milvus)
-        else:
-            yield from _examine_lexical_copy(data / LEXICAL_DIRECTORY)
+        yield from examine_index(data / SNAPSHOTS_DIRECTORY, store)
+        yield from _examine_lexical_copy(data / LEXICAL_DIRECTORY)
         if not broken and sampling.documents:
             encoder = OnnxEncoder(checkpoint, precision=sampling.precision, adapter=adapter)
             tokenizer = open_document_tokenizer(checkpoint)
             yield from examine_vectors(
                 store, tokenizer, encoder, sampling.documents, sampling.progress
             )
-
-
-@contextmanager
-def _backend(data: Path, milvus: MilvusAddress | None) -> Iterator[Backend]:
-    """Open what holds the vectors."""
-    if milvus is None:
-        written = current_backend(data / SNAPSHOTS_DIRECTORY)
-        yield written or FAISS_BACKENDS[DEFAULT_PRECISION]
-        return
-    with closing(open_milvus(milvus, data, read_only=True)) as engine:
-        yield engine.backend
 
 
 def _examine_lexical_copy(directory: Path) -> Iterator[Finding]:

@@ -13,7 +13,6 @@ class Remedy(Enum):
     REBUILD_INDEX = "rebuild the index"
     REBUILD_LEXICAL_INDEX = "rebuild the lexical index"
     PUBLISH_LEXICAL_INDEX = "write the copy of the lexical index again"
-    FILL_WORDS = "write the words to Milvus again"
     ALIGN = "align the documents again"
     FIND_FAMILIES = "find the families again"
     REBUILD_METADATA_VALUES = "rebuild the metadata values"
@@ -27,15 +26,13 @@ class Remedy(Enum):
     DELETE = "delete it"
     REBUILD_CHECKSUMS = "compute the checksums again"
     WRITE_DIGEST = "write the digest again"
-    COPY_AGAIN = "copy the database again"
-    PUT_AGAIN = "put it again, or delete it"
     RESTORE_BACKUP = "restore a backup"
     REINSTALL = "install it again"
 
     @property
     def repairable(self) -> bool:
         """Whether `repair` can do it: it needs nothing but the data directory and checkpoint."""
-        return self not in (Remedy.PUT_AGAIN, Remedy.RESTORE_BACKUP, Remedy.REINSTALL)
+        return self not in (Remedy.RESTORE_BACKUP, Remedy.REINSTALL)
 
 
 def require_damage(path: Path, error: Exception) -> None:

@@ -37,7 +37,6 @@ from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
 from index.sqlite.connections import SQLiteConnections, translated_errors, vector_id_list
 from index.store.checksums import write_checksums
 from index.store.statements import advance_sequence, insert_vector
-from index.vectors.milvus.connection import MilvusAddress
 
 _TEXTS = """
 SELECT vector_id, content_hash, text FROM documents
@@ -84,7 +83,6 @@ def repair(
     findings: Sequence[Finding],
     precision: str | None,
     progress: Progress,
-    milvus: MilvusAddress | None = None,
 ) -> None:
     """Apply the remedies of the repairable findings; `examine` again afterwards.
 
@@ -93,7 +91,6 @@ def repair(
         EncoderError: the checkpoint cannot encode.
         SnapshotError: the index could not be published.
         StoreError: something cannot be written.
-        VectorEngineError: the Milvus that keeps the vectors to search cannot be used.
     """
     remedies: set[Remedy] = {one.remedy for one in findings if one.remedy.repairable}
     if not remedies:
@@ -117,7 +114,6 @@ def repair(
             fingerprint=space.fingerprint,
             dimension=space.dimension,
             alignment=open_space(checkpoint),
-            milvus=milvus,
         )
     ) as directory:
         if again or Remedy.REBUILD_INDEX in remedies:
@@ -125,9 +121,6 @@ def repair(
             directory.index.rebuild()
         if remedies & {Remedy.REBUILD_LEXICAL_INDEX, Remedy.PUBLISH_LEXICAL_INDEX}:
             directory.store.lexical.publish()
-        if Remedy.FILL_WORDS in remedies:
-            progress.started("writing words to Milvus", None)
-            directory.store.lexical.rebuild()
         if directory.store.alignment.pending():
             refit_alignment(directory.store, progress)
         if Remedy.FIND_FAMILIES in remedies:

@@ -13,9 +13,9 @@ from index.doctor.findings import Finding, Remedy, require_damage
 from index.errors import SnapshotError
 from index.progress import Progress
 from index.store.document_store import SQLiteDocumentStore
-from index.vectors.backends import Backend
-from index.vectors.snapshot import read_current_snapshot
-from index.vectors.vector_index import VectorIndex
+from index.vectors.faiss.faiss_index import FaissIndex
+from index.vectors.snapshot import current_precision, read_current_snapshot
+from index.vectors.vector_index import DEFAULT_PRECISION
 
 # Precisions and machines round differently: int8 keeps 0.99 of fp32, see quality.json.
 LEAST_COSINE = 0.97
@@ -64,19 +64,18 @@ def examine_vectors(
 _VECTORS_A_READ = 1_024
 
 
-def examine_index(root: Path, store: SQLiteDocumentStore, backend: Backend) -> Iterator[Finding]:
+def examine_index(root: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
     """Compare the current generation with the store, id by id and vector by vector.
 
     Exactly where the index holds vectors in fp32, otherwise by their cosine.
 
     Raises:
         StoreError: the store cannot be read.
-        VectorEngineError: the engine failed.
     """
     try:
         manifest, index = read_current_snapshot(
             root,
-            backend,
+            current_precision(root) or DEFAULT_PRECISION,
             fingerprint=store.fingerprint,
             dimension=store.dimension,
         )
@@ -95,8 +94,6 @@ def examine_index(root: Path, store: SQLiteDocumentStore, backend: Backend) -> I
     present = store.changes_since(0).added
     expected = np.setdiff1d(present, since.added)
     held = np.setdiff1d(index.ids(), since.removed)
-    if backend.keeps_changes:
-        held = np.setdiff1d(held, since.added)
     yield from _compared_ids(held, expected)
     both = np.intersect1d(held, expected)
     wrong = 0
@@ -107,7 +104,7 @@ def examine_index(root: Path, store: SQLiteDocumentStore, backend: Backend) -> I
         yield Finding("index", f"{wrong} vectors differ from the store", Remedy.REBUILD_INDEX)
 
 
-def _count_different(index: VectorIndex, ids: Int64, vectors: Float32) -> int:
+def _count_different(index: FaissIndex, ids: Int64, vectors: Float32) -> int:
     """Count the ids Int64[N] under which an index holds other vectors than Float32[N, D]."""
     held = index.vectors(ids)
     if index.exact:

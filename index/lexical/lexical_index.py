@@ -95,9 +95,7 @@ class TermNames:
 
 
 class LexicalIndex:
-    """The lexical index of an open store, `index.store.ports.StoredWords`; safe for threads."""
-
-    problem = None
+    """The lexical index of an open store. Safe to use from many threads."""
 
     def __init__(self, connections: SQLiteConnections, path: Path) -> None:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.lexical` is one."""
@@ -220,14 +218,6 @@ class LexicalIndex:
             self._copy.publish()
         except OSError as error:
             raise SnapshotError(f"{self._path}: no lexical index was written: {error}") from error
-
-    def check(self) -> None:
-        """Follow the store; nothing else can fail."""
-        self.changed()
-
-    def rebuild(self) -> None:
-        """Write the searchable copy to files again; see `publish`."""
-        self.publish()
 
     def candidates(self, query: LexicalQuery, k: int, among: IdSet | None = None) -> Int64:
         """Return k or more documents that share the heaviest terms of a query, Int64[N], ascending.

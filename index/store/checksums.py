@@ -18,8 +18,6 @@ from hashlib import sha256
 from typing import Any
 from zlib import crc32
 
-from index.store.records import DocumentRow
-
 Rows = Sequence[Sequence[Any]]
 
 CHECKSUMS_SCHEMA = """
@@ -158,15 +156,6 @@ def unsound_blocks(rows: Rows, checksums: Mapping[int, Checksums]) -> set[int]:
         for row in rows
         if (known := checksums.get(row[0])) and known.blocks != blocks_checksum(*row)
     }
-
-
-def unsound_row(row: DocumentRow, checksums: Mapping[int, Checksums]) -> bool:
-    """Return whether anything that is stored of a document is damaged."""
-    known = checksums.get(row.vector_id)
-    content_hash = sha256(str(row.text).encode("utf-8", "replace")).digest()
-    return content_hash != row.content_hash or (
-        known is not None and known != Checksums(*checksums_of(row.checked()))
-    )
 
 
 def _of_values(values: Sequence[Any]) -> int:

@@ -7,6 +7,7 @@ gets an error that names it. It is remembered, for the operator, until it is rem
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from index.errors import DOCTOR, DamagedDocumentError
@@ -18,17 +19,15 @@ _log = logging.getLogger(__name__)
 class DamageLog:
     """The damaged documents of an open store. Safe to use from many threads."""
 
-    def __init__(self, ids_of: IdsOf, path: object, remedy: str = f"{DOCTOR} --repair") -> None:
+    def __init__(self, ids_of: IdsOf, path: Path) -> None:
         """Log damage of the store at `path`; `SQLiteDocumentStore.damage` is one.
 
         Args:
             ids_of: returns the ids of the documents of these vector ids; unknown ones are absent.
-            path: what messages call the store.
-            remedy: what a message advises the operator to do.
+            path: of the store.
         """
         self._ids_of = ids_of
         self._path = path
-        self._remedy = remedy
         self._lock = threading.Lock()
         self._known: dict[int, set[str]] = {}
 
@@ -77,11 +76,10 @@ class DamageLog:
                 self._known.setdefault(one, set()).add(part)
         for one in new:
             _log.error(
-                "%s: document %r is damaged in its %s: %s",
-                *(self._path, names[one], part, self._remedy),
+                "%s: document %r is damaged in its %s: %s --repair",
+                *(self._path, names[one], part, DOCTOR),
             )
-        remedy = self._remedy.removesuffix(" --repair")  # it is to examine first
-        return DamagedDocumentError(self._path, names[found[0]], part, remedy)
+        return DamagedDocumentError(self._path, names[found[0]], part)
 
     def forget(self, vector_ids: Iterable[int]) -> None:
         """Forget documents that were removed."""

@@ -39,7 +39,6 @@ from index.store.damage import DamageLog
 from index.store.filter_sql import Selections
 from index.store.filters import Filter
 from index.store.listing import DocumentPages
-from index.store.ports import StoredWords
 from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
 from index.store.rows import (
     check_entries,
@@ -54,7 +53,7 @@ from index.store.schema import check_is_ours, create_if_missing
 
 
 class SQLiteDocumentStore:
-    """Documents and vectors of one checkpoint; all roles of `index.store.ports`.
+    """Documents and vectors of one checkpoint.
 
     Safe to use from many threads. The sequence counts the changes of the set of vectors: a put that
     only changes titles or metadata, and a delete of unknown ids, leave it as it is.
@@ -70,7 +69,7 @@ class SQLiteDocumentStore:
         maintenance: what the maintenance of the store needs to know after a restart.
     """
 
-    def __init__(  # noqa: PLR0913  its parameters are options
+    def __init__(
         self,
         path: Path,
         *,
@@ -80,13 +79,12 @@ class SQLiteDocumentStore:
         find_families: bool = True,
         space: AlignmentSpace | None = None,
         checkpoints: bool = True,
-        make_words: Callable[[SQLiteConnections, Path], StoredWords] = LexicalIndex,
     ) -> None:
         """Open the store at `path`; create it when it is missing, unless `read_only`.
 
         Without `find_families` near-duplicates of documents that are put are not looked for. A
         store without an alignment space gets `space`, if it is given. Without `checkpoints` the
-        file does not change before `allow_checkpoints`, but its log. `make_words` makes `lexical`.
+        file does not change before `allow_checkpoints`, but its log.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -98,7 +96,7 @@ class SQLiteDocumentStore:
         if not read_only:
             create_if_missing(path, fingerprint, dimension)
         self._connections = SQLiteConnections(path, read_only=read_only, checkpoints=checkpoints)
-        self.lexical = make_words(self._connections, path)
+        self.lexical = LexicalIndex(self._connections, path)
         self.alignment = AlignmentIndex(self._connections, path)
         self.families = Families(self._connections)
         self.finds_families = find_families

@@ -23,8 +23,6 @@ from index.vectors.faiss.gpu import allow_gpu
 from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
 from service.configuration.device import DeviceSettings
-from service.configuration.store import StoreSettings
-from service.configuration.vectors import VectorSettings
 
 _FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 
@@ -95,7 +93,7 @@ def with_reading(checkpoint: Checkpoint, data: Path | None, share: float | None)
     try:
         if data is None:
             return with_reading_share(checkpoint, WHOLE if share is None else share)
-        return with_share_of(data, checkpoint, share, StoreSettings().database)
+        return with_share_of(data, checkpoint, share)
     except (CheckpointError, ValueError) as error:
         raise OptionError("--reading-share", error) from error
 
@@ -124,8 +122,6 @@ def opened(
         dimension=space.dimension,
         read_only=read_only,
         alignment=alignment,
-        milvus=VectorSettings().milvus,
-        database=StoreSettings().database,
     )
     try:
         yield directory

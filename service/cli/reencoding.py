@@ -23,7 +23,7 @@ from service.cli.feedback.replace import (
     print_report,
     run_trial,
 )
-from service.cli.indexing.checks import check_own_data_directory, check_own_documents
+from service.cli.indexing.checks import check_data_directory
 from service.cli.opening import with_reading
 from service.cli.options import (
     INTERRUPTED,
@@ -83,8 +83,7 @@ def reencode(
     for option, given in (("--dry-run", dry_run), ("--json", as_json)):
         if given and not only_if_better:
             raise OptionError(option, "is for --only-if-better")
-    check_own_documents("reencode")
-    check_own_data_directory(data, "DATA")
+    check_data_directory(data, "DATA")
     if only_if_better:
         check_trial(data)
     opened = with_reading(open_checkpoint(checkpoint, precision), data, reading_share)

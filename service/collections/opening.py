@@ -40,8 +40,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         IndexingError: it is in use, damaged or of another checkpoint.
     """
     settings = engine.settings
-    database = settings.database
-    checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share, database)
+    checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share)
     fitted = read_corpus_adapter(path, checkpoint)
     space = vector_space(checkpoint, fitted)
     with ExitStack() as opened:
@@ -52,8 +51,6 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             find_families=settings.find_families,
             alignment=open_space(checkpoint),
             index_precision=settings.index_precision,
-            milvus=settings.milvus,
-            database=database,
             in_background=True,
         )
         opened.callback(data.close)

@@ -16,7 +16,6 @@ from index.search.fusion import LinearFusion
 from index.search.records import Bounds, EncodedQuery, Hit, Mode, SearchOptions
 from index.search.search import search
 from index.store.records import EncodedDocument
-from index.vectors.backends import FAISS_BACKENDS
 from index.vectors.vector_index import Precision
 
 DIMENSION = 64
@@ -41,8 +40,7 @@ def data(
 ) -> Iterator[DataDirectory]:
     """An index of two lists, both of which a search visits by default."""
     precision: Precision = request.param
-    backend = replace(FAISS_BACKENDS[precision], choose_nlist=lambda count: 2 if count else 1)
-    monkeypatch.setitem(FAISS_BACKENDS, precision, backend)
+    monkeypatch.setattr("index.vectors.live_index.choose_nlist", lambda count: 2 if count else 1)
     opened = open_data_directory(
         tmp_path / "data", fingerprint="a" * 64, dimension=DIMENSION, index_precision=precision
     )

@@ -16,7 +16,6 @@ from index.doctor.vector_checks import examine_index
 from index.errors import StoreError
 from index.sqlite.task_state import LOG_START, read_count
 from index.store.document_store import SQLiteDocumentStore
-from index.vectors.backends import DEFAULT_PRECISION, FAISS_BACKENDS
 from index.vectors.live_index import open_live_index
 from index.vectors.snapshot import oldest_sequence
 from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors
@@ -95,7 +94,7 @@ def test_a_snapshot_older_than_the_log_is_not_used(
     with pytest.raises(StoreError, match="the changes since 1 are forgotten"):
         store.changes_since(1)
     assert store.changes_since(0).added.size == 1
-    (found,) = examine_index(root, store, FAISS_BACKENDS[DEFAULT_PRECISION])
+    (found,) = examine_index(root, store)
     assert (found.remedy, "older than the changes" in found.problem) == (Remedy.REBUILD_INDEX, True)
     opened = open_live_index(store, root)
     assert opened.generation == live.generation + 1

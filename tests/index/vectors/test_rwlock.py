@@ -3,7 +3,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from index.vectors.rwlock import ReadersWriterLock
+from index.vectors.faiss.faiss_index import ReadersWriterLock
 
 PATIENCE = 30.0  # seconds until a thread counts as stuck; nothing is measured
 

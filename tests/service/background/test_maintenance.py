@@ -19,8 +19,7 @@ from index.document import Document
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.task_state import REJECTED_RETRAINING
 from index.store.records import EncodedDocument
-from index.vectors.drift import read_rejected_retraining
-from index.vectors.lists import ONE_LIST_BELOW
+from index.vectors.lists import ONE_LIST_BELOW, read_rejected_retraining
 from service.background.maintenance import PUBLISH_FROM, Maintenance
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings

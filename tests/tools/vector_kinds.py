@@ -1,7 +1,7 @@
-"""The vector engines under test, and brute force over the same vectors.
+"""The kinds of vector indexes under test, and brute force over the same vectors.
 
 Those of an index that rounds vectors are rounded in two steps: what is read back is near what was
-added, as near as the format allows (`Engine.rounding`), and every search equals brute force over
+added, as near as the format allows (`IndexKind.rounding`), and every search equals brute force over
 what can be read back, as exactly as in an index that does not round.
 """
 
@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from encoder.arrays import Float32, Int64
-from index.vectors.backends import EXACT, FAISS_BACKENDS, Backend
-from index.vectors.vector_index import NO_VECTOR, SearchResult, VectorIndex
-from tests.tools.milvus import MILVUS_SERVER
+from index.vectors.faiss.faiss_index import FaissIndex, load_faiss_index, train_faiss_index
+from index.vectors.vector_index import NO_VECTOR, Precision, SearchResult
 
 DIMENSION = 8
 ALL_LISTS = 1_000_000
@@ -28,31 +26,31 @@ def unit_vectors(count: int, seed: int) -> Float32:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
-    """An engine under test, with the lists that its indexes have.
+class IndexKind:
+    """A precision of FAISS under test, with the lists that its indexes have.
 
     `rounding` is the largest difference of a value of a vector, from -1 to 1, to what is held:
     fp16 has 11 significant bits. The range of an int8 dimension is 1.2 times that of the 400
     vectors of `make`, so at most 2.4, in 255 steps; hardly any vector lies outside of it.
     """
 
-    backend: Backend
+    precision: Precision
     nlist: int = 1
     rounding: float = 0.0
-    rounds: int = 60  # of changes beside searches; those of Milvus Lite take seconds
 
     @property
     def score_rounding(self) -> float:
         """The largest difference of a cosine: the values of a query sum up to sqrt(D) at most."""
         return self.rounding * DIMENSION**0.5
 
-    def make(self) -> VectorIndex:
-        return self.backend.train(unit_vectors(400 if self.nlist > 1 else 0, seed=99), self.nlist)
+    def make(self) -> FaissIndex:
+        sample = unit_vectors(400 if self.nlist > 1 else 0, seed=99)
+        return train_faiss_index(sample, self.nlist, self.precision)
 
-    def load(self, path: Path) -> VectorIndex:
-        return self.backend.load(path)
+    def load(self, path: Path) -> FaissIndex:
+        return load_faiss_index(path, self.precision)
 
-    def add(self, index: VectorIndex, oracle: "BruteForce", ids: Int64, vectors: Float32) -> None:
+    def add(self, index: FaissIndex, oracle: "BruteForce", ids: Int64, vectors: Float32) -> None:
         """Add vectors to an index, and what it holds of them to its oracle."""
         index.change(ids, vectors)
         held = index.vectors(ids)
@@ -60,24 +58,15 @@ class Engine:
         oracle.add(ids, held)
 
 
-ENGINES = {
-    "exact": Engine(EXACT),
-    "faiss-one-list": Engine(FAISS_BACKENDS["fp32"]),
-    "faiss-many-lists": Engine(FAISS_BACKENDS["fp32"], 20),
-    "faiss-fp16-one-list": Engine(FAISS_BACKENDS["fp16"]),
-    "faiss-fp16-many-lists": Engine(FAISS_BACKENDS["fp16"], 20, rounding=2**-12),
-    "faiss-int8-one-list": Engine(FAISS_BACKENDS["int8"]),
-    "faiss-int8-many-lists": Engine(FAISS_BACKENDS["int8"], 20, rounding=1.2 / 255),
+KINDS = {
+    "one-list": IndexKind("int8"),
+    "fp32-many-lists": IndexKind("fp32", 20),
+    "fp16-many-lists": IndexKind("fp16", 20, rounding=2**-12),
+    "int8-many-lists": IndexKind("int8", 20, rounding=1.2 / 255),
 }
 
-MILVUS = {"milvus-one-list": 1, **({"milvus-many-lists": 20} if MILVUS_SERVER else {})}
 
-# Between the other two in every way: their tests find what would be wrong with it.
-FP16 = [pytest.param(name, marks=pytest.mark.slow) for name in ENGINES if "fp16" in name]
-OTHERS = [name for name in ENGINES if "fp16" not in name]
-
-
-def remove(index: VectorIndex, ids: Int64) -> int:
+def remove(index: FaissIndex, ids: Int64) -> int:
     """Remove ids and return how many of them were there."""
     before = len(index)
     index.change(NO_IDS, unit_vectors(0, seed=0), removed=ids)
@@ -105,7 +94,7 @@ class BruteForce:
         return SearchResult(ids, scores)
 
 
-def assert_same(index: VectorIndex, oracle: BruteForce, queries: Float32, k: int) -> None:
+def assert_same(index: FaissIndex, oracle: BruteForce, queries: Float32, k: int) -> None:
     found = index.search(queries, k, nprobe=ALL_LISTS)
     expected = oracle.search(queries, k)
     assert found.ids.shape == found.scores.shape == (len(queries), k)
