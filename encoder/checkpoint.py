@@ -2,7 +2,8 @@
 
 config.json           what the encoder reads, and its sizes
 tokenizer.json        the WordPiece tokenizer
-manifest.json         SHA-256 of each file, and of the weights that the graphs were made from
+manifest.json         SHA-256 of each file, and of the weights that the graphs were made from; which
+                      files lie in the folder of another checkpoint instead, in the same parent folder
 alignment.npz         optional: the space that blocks are aligned in, see encoder/alignment/space.py
 calibration.json      optional: maps from score to match probability, see encoder/calibration.py
 fusion.json           optional: how vector and word scores are joined, see index/search/fusion.py
@@ -179,10 +180,13 @@ class Manifest:
     Attributes:
         files: SHA-256, in hex, of each file by its name relative to the directory.
         weights: SHA-256, in hex, of the weights that the graphs were made from.
+        shared: the folder that a file lies in, by the name of the file, where that is the folder of
+            another checkpoint in the same parent folder.
     """
 
     files: Mapping[str, str]
     weights: str
+    shared: Mapping[str, str]
 
     def has(self, precision: str, graph: str) -> bool:
         """Whether a graph of this precision is present."""
@@ -207,9 +211,14 @@ def read_manifest(directory: Path) -> Manifest:
         raise CheckpointError(f"{path}: format {content.get('format')!r} is not {FORMAT}")
     try:
         files = {str(name): str(digest) for name, digest in content["files"].items()}
-        return Manifest(files, str(content["weights"]))
+        shared = {str(name): str(folder) for name, folder in content.get("shared", {}).items()}
+        manifest = Manifest(files, str(content["weights"]), shared)
     except (AttributeError, KeyError) as error:
         raise CheckpointError(f"{directory}: not understood: {error!r}") from error
+    for folder in shared.values():
+        if Path(folder).name != folder:
+            raise CheckpointError(f"{path}: shared: {folder!r} is not the name of a folder")
+    return manifest
 
 
 def read_config(directory: Path, manifest: Manifest) -> dict[str, Any]:
@@ -229,13 +238,32 @@ def read_verified(directory: Path, files: Mapping[str, str], name: str) -> bytes
     Raises:
         CheckpointError: it is not in the manifest, missing, or not what the manifest says.
     """
-    path = directory / name
     if name not in files:
-        raise CheckpointError(f"{path} is not part of this checkpoint")
+        raise CheckpointError(f"{directory / name} is not part of this checkpoint")
+    path = locate_file(directory, name)
     data = _read(path)
     if hashlib.sha256(data).hexdigest() != files[name]:
         raise CheckpointError(f"{path} is not the file that {MANIFEST} names: it was changed")
     return data
+
+
+def locate_file(directory: Path, name: str) -> Path:
+    """Return the path of a file of a checkpoint, also of one that it shares with another.
+
+    Raises:
+        CheckpointError: the other checkpoint is missing, or does not have the file.
+    """
+    path = directory / name
+    folder = None if path.exists() else read_manifest(directory).shared.get(name)
+    if folder is None:
+        return path
+    found = directory.resolve().parent / folder / name
+    if not found.exists():
+        raise CheckpointError(
+            f"{path} is missing: this checkpoint shares it with {folder!r}, and there is no "
+            f"{found}: copy the folder {folder!r} next to {directory.resolve().name!r}"
+        )
+    return found
 
 
 def read_weights(directory: Path) -> bytes:
@@ -260,15 +288,27 @@ def write_config(directory: Path, config: Mapping[str, Any]) -> None:
 
 
 def write_manifest(directory: Path) -> None:
-    """Write `manifest.json` over the files that are present.
+    """Write `manifest.json` over the files that are present, and over those that are shared.
 
-    Where the weights are not beside the graphs, their digest is taken from the former manifest.
+    Where the weights are not present, their digest is taken from the former manifest.
     """
+    former = read_manifest(directory) if (directory / MANIFEST).exists() else None
+    shared = {
+        name: folder
+        for name, folder in (former.shared if former else {}).items()
+        if not (directory / name).exists()
+    }
+    names = [*_FILES, *(f"{precision}/{graph}" for precision in PRECISIONS for graph in _GRAPHS)]
+    files = {
+        name: file_digest(locate_file(directory, name))
+        for name in names
+        if name in shared or (directory / name).exists()
+    }
     weights = directory / WEIGHTS
     digest = file_digest(weights) if weights.exists() else read_manifest(directory).weights
-    names = [*_FILES, *(f"{precision}/{graph}" for precision in PRECISIONS for graph in _GRAPHS)]
-    files = {name: file_digest(directory / name) for name in names if (directory / name).exists()}
-    manifest = {"format": FORMAT, "weights": digest, "files": files}
+    manifest: dict[str, Any] = {"format": FORMAT, "weights": digest, "files": files}
+    if shared:
+        manifest["shared"] = shared
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 

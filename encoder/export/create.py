@@ -1,7 +1,6 @@
 """Make a new checkpoint from a recipe: weights, configuration and tokenizer, no graphs yet."""
 
 import json
-import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from inspect import signature
@@ -18,6 +17,7 @@ from encoder.checkpoint import (
     TOKENIZER,
     Checkpoint,
     load_checkpoint,
+    read_verified,
     write_config,
     write_manifest,
 )
@@ -254,8 +254,9 @@ def write_trained_reranker(
 ) -> RerankerCheckpoint:
     """Write a trained reranker, no graph yet: all but its weights is of the one it began as."""
     directory.mkdir(parents=True, exist_ok=True)
-    config = json.loads((start.directory / CONFIG).read_text(encoding="utf-8"))
-    shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
+    config = json.loads(read_verified(start.directory, start.files, CONFIG))
+    tokenizer = read_verified(start.directory, start.files, TOKENIZER)
+    (directory / TOKENIZER).write_bytes(tokenizer)
     save_weights(model, directory)
     write_config(directory, config | {"name": name})
     write_manifest(directory)

@@ -29,6 +29,7 @@ from encoder.checkpoint import (
     TOKENIZER,
     Checkpoint,
     load_checkpoint,
+    locate_file,
     write_manifest,
 )
 from encoder.errors import CheckpointError
@@ -115,8 +116,8 @@ def staged_graphs(directory: Path, precisions: Sequence[str]) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=directory) as name:
         staging = Path(name)
         for file in (CONFIG, TOKENIZER, MANIFEST, TERMS, HASHED_TERMS):
-            if (directory / file).exists():
-                shutil.copy(directory / file, staging / file)
+            if locate_file(directory, file).exists():
+                shutil.copy(locate_file(directory, file), staging / file)
         yield staging
         for precision in precisions:
             shutil.copytree(staging / precision, directory / precision, dirs_exist_ok=True)

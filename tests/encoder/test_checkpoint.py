@@ -10,6 +10,8 @@ from encoder.checkpoint import (
     CALIBRATION,
     DEFAULT_CHECKPOINT,
     FUSION,
+    SHIPPED,
+    file_digest,
     find_checkpoint,
     is_shipped,
     load_checkpoint,
@@ -142,3 +144,54 @@ def test_checkpoints_that_ship_are_complete_and_their_vectors_apart() -> None:
         assert "int8" in one.precisions
         assert {ALIGNMENT, CALIBRATION, FUSION} <= one.files.keys()
         assert (one.directory / "MODEL_CARD.md").exists()
+
+
+@pytest.fixture
+def sharing(copy: Path) -> Path:
+    """A checkpoint that shares its tokenizer and a graph with the one in the folder next to it."""
+    directory = Path(shutil.copytree(copy, copy.parent / "sharing"))
+    manifest = json.loads((directory / "manifest.json").read_text())
+    names = ("tokenizer.json", "int8/document_encoder.onnx")
+    for name in names:
+        (directory / name).unlink()
+    manifest["shared"] = dict.fromkeys(names, copy.name)
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    return directory
+
+
+def test_a_shared_file_is_read_from_the_other_checkpoint(copy: Path, sharing: Path) -> None:
+    found = load_checkpoint(sharing)
+    assert found.fingerprint == load_checkpoint(copy).fingerprint
+    OnnxEncoder(found, precision="int8").warm_up()
+    (sharing / "quality.json").unlink(missing_ok=True)
+    write_manifest(sharing)  # what is shared stays shared
+    assert "int8/document_encoder.onnx" in load_checkpoint(sharing).files
+    shutil.copy(copy / "tokenizer.json", sharing)
+    write_manifest(sharing)
+    shared = json.loads((sharing / "manifest.json").read_text())["shared"]
+    assert list(shared) == ["int8/document_encoder.onnx"]
+
+
+def test_a_shared_file_is_verified(copy: Path, sharing: Path) -> None:
+    with (copy / "int8" / "document_encoder.onnx").open("ab") as file:
+        file.write(b"\0")
+    with pytest.raises(CheckpointError, match=r"checkpoint/int8/document_encoder\.onnx is not"):
+        OnnxEncoder(load_checkpoint(sharing), precision="int8")
+
+
+def test_a_checkpoint_copied_without_the_one_it_shares_with(sharing: Path, tmp_path: Path) -> None:
+    alone = Path(shutil.copytree(sharing, tmp_path / "elsewhere" / "alone"))
+    with pytest.raises(CheckpointError, match="copy the folder 'checkpoint' next to 'alone'"):
+        load_checkpoint(alone)
+
+
+def test_a_shared_file_is_in_a_folder_of_the_same_parent(sharing: Path) -> None:
+    text = (sharing / "manifest.json").read_text()
+    (sharing / "manifest.json").write_text(text.replace('"checkpoint"', '"../checkpoint"'))
+    with pytest.raises(CheckpointError, match="shared: '../checkpoint' is not the name"):
+        load_checkpoint(sharing)
+
+
+def test_shipped_files_are_stored_once() -> None:
+    found = [path for path in SHIPPED.rglob("*") if path.is_file()]
+    assert len({file_digest(path) for path in found}) == len(found)
