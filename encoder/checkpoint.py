@@ -3,7 +3,7 @@
 config.json           what the encoder reads, and its sizes
 tokenizer.json        the WordPiece tokenizer
 manifest.json         SHA-256 of each file, and of the weights that the graphs were made from; which
-                      files lie in the folder of another checkpoint instead, in the same parent folder
+                      files it shares with the checkpoint of another folder, which has them
 alignment.npz         optional: the space that blocks are aligned in, see encoder/alignment/space.py
 calibration.json      optional: maps from score to match probability, see encoder/calibration.py
 fusion.json           optional: how vector and word scores are joined, see index/search/fusion.py
@@ -11,7 +11,7 @@ golden.npz            a golden batch with the vectors that the model gives for i
 parity.json           how far each graph is from the model on the golden batch
 section_reader.onnx   of a model with sections: one section beside the next, in fp32
 terms.npz             the term table, if there is a term channel, see encoder/terms/term_table.py
-sketch.npz            weights of hashed terms, if it has them, see encoder/terms/feature_hashing.py
+sketch.npz            weights of hashed terms, if it has them, see encoder/terms/term_channel.py
 quality.json          optional: how int8 and fp16 compare with fp32, see encoder/export/quality.py
 <precision>/          block_encoder.onnx and document_encoder.onnx
 weights.safetensors   the weights in half precision, for training and export; serving does not
@@ -21,7 +21,7 @@ weights.safetensors   the weights in half precision, for training and export; se
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,7 @@ class Checkpoint:
         precisions: of the graphs that are present.
         files: SHA-256, in hex, of each file by its name relative to the directory.
         reading_share: share of the sentence blocks of a document that the Transformer encodes, from
-            over 0 to 1; the words of all are counted. See `encoder.selection.block_selection`.
+            over 0 to 1; the words of all are counted. See `encoder.block_selection`.
     """
 
     directory: Path
@@ -222,11 +222,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def read_config(directory: Path, manifest: Manifest) -> dict[str, Any]:
-    """Read the verified configuration of a checkpoint, and verify its tokenizer.
-
-    Raises:
-        CheckpointError: either is missing or changed, or the configuration is no JSON object.
-    """
+    """Read the verified configuration of a checkpoint, and verify its tokenizer."""
     config = _parse_object(directory / CONFIG, read_verified(directory, manifest.files, CONFIG))
     read_verified(directory, manifest.files, TOKENIZER)
     return config
@@ -333,3 +329,56 @@ def _parse_object(path: Path, data: bytes) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is not a JSON object")
     return content
+
+
+METHOD = "coverage"  # another way to select blocks needs another name
+WHOLE = 1.0
+_DECIMALS = 2
+
+
+def check_share(share: float) -> float:
+    """Return a share if it is one.
+
+    Raises:
+        ValueError: it is not over 0 and at most 1, or has more than two decimals.
+    """
+    if not 0.0 < share <= 1.0 or round(share, _DECIMALS) != share:
+        raise ValueError(f"{share} is not from 0.01 to 1, with two decimals")
+    return share
+
+
+def with_reading_share(checkpoint: Checkpoint, share: float) -> Checkpoint:
+    """Return a checkpoint that encodes this share of the blocks.
+
+    Raises:
+        CheckpointError: the vectors of its blocks, or of its sections, depend on the others, so
+            that all must be encoded.
+        ValueError: it is no share.
+    """
+    check_share(share)
+    if share < WHOLE and not can_select(checkpoint):
+        raise CheckpointError(
+            f"{checkpoint.name}: a {checkpoint.architecture} encodes every sentence block of a "
+            f"document: a reading share of {share:g} is not possible"
+        )
+    return replace(checkpoint, reading_share=share)
+
+
+def can_select(checkpoint: Checkpoint) -> bool:
+    """Whether some blocks of a document can be encoded without the others."""
+    return checkpoint.segment_memory is None and not checkpoint.has_sections
+
+
+def mark_fingerprint(fingerprint: str, share: float) -> str:
+    """Return the fingerprint of vectors for which this share of the blocks was encoded."""
+    return fingerprint if share == WHOLE else f"{fingerprint}-{METHOD}-{share:g}"
+
+
+def split_fingerprint(marked: str) -> tuple[str, float]:
+    """Return what `mark_fingerprint` was given; of vectors of another method, the whole and 1."""
+    fingerprint, _, marks = marked.partition("-")
+    method, _, share = marks.partition("-")
+    try:
+        return (fingerprint, check_share(float(share))) if method == METHOD else (marked, WHOLE)
+    except ValueError:
+        return marked, WHOLE

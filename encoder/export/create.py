@@ -99,20 +99,12 @@ class RerankerRecipe(RecipeTable):
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read the recipe of an encoder.
-
-    Raises:
-        CheckpointError: the file is missing or a field is unknown, missing or wrong.
-    """
+    """Read the recipe of an encoder."""
     return read_recipe_file(path, Recipe, CheckpointError)
 
 
 def read_reranker_recipe(path: Path) -> RerankerRecipe:
-    """Read the recipe of a reranker.
-
-    Raises:
-        CheckpointError: as `read_recipe`.
-    """
+    """Read the recipe of a reranker."""
     return read_recipe_file(path, RerankerRecipe, CheckpointError)
 
 
@@ -125,9 +117,6 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
             recipe says so the weights of the sentence level.
         directory: made where it is missing.
         seed: of the random weights; equal seeds give equal fingerprints.
-
-    Raises:
-        CheckpointError: the recipe and the BERT checkpoint do not fit.
     """
     folder = find_bert(bert)
     tokenizer = tokenizer_of(folder)
@@ -141,21 +130,13 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
 
 
 def load_model(checkpoint: Checkpoint) -> EncoderModel:
-    """Load the model of a checkpoint with its weights, ready to encode (evaluation mode).
-
-    Raises:
-        CheckpointError: the weights are missing or do not fit the configuration.
-    """
+    """Load the model of a checkpoint with its weights, ready to encode (evaluation mode)."""
     architecture = _architecture(checkpoint)
     return load_weights(lambda: architecture.model(model_config(checkpoint)), checkpoint.directory)
 
 
 def model_config(checkpoint: Checkpoint) -> EncoderConfig:
-    """Return the architecture's configuration of a checkpoint.
-
-    Raises:
-        CheckpointError: an unknown architecture.
-    """
+    """Return the architecture's configuration of a checkpoint."""
     return _architecture(checkpoint).config(
         block_length=checkpoint.block_length,
         max_blocks=checkpoint.max_blocks,
@@ -271,9 +252,6 @@ def load_reranker_model(
     Args:
         checkpoint: one that has its weights.
         changes: of its configuration, for comparisons: another `importance`, say.
-
-    Raises:
-        CheckpointError: the weights are missing or do not fit the configuration.
     """
     sizes = {"length": checkpoint.pair.length, **checkpoint.model, **(changes or {})}
     architecture = RERANKERS[checkpoint.architecture]

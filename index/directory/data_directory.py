@@ -29,8 +29,7 @@ from filelock import FileLock, Timeout
 
 from encoder.adapter import VectorSpace
 from encoder.alignment.space import AlignmentSpace
-from encoder.checkpoint import Checkpoint
-from encoder.selection.reading_share import split_fingerprint, with_reading_share
+from encoder.checkpoint import Checkpoint, split_fingerprint, with_reading_share
 from index.directory.content_swap import finish_swap, swap_is_pending
 from index.directory.engines import choose_backend, open_engine
 from index.directory.file_digest import (

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from encoder.adapter import vector_space
 from encoder.checkpoint import (
     ALIGNMENT,
     BY_NAME,
@@ -15,6 +16,9 @@ from encoder.checkpoint import (
     find_checkpoint,
     is_shipped,
     load_checkpoint,
+    mark_fingerprint,
+    split_fingerprint,
+    with_reading_share,
     write_manifest,
 )
 from encoder.errors import CheckpointError
@@ -188,10 +192,46 @@ def test_a_checkpoint_copied_without_the_one_it_shares_with(sharing: Path, tmp_p
 def test_a_shared_file_is_in_a_folder_of_the_same_parent(sharing: Path) -> None:
     text = (sharing / "manifest.json").read_text()
     (sharing / "manifest.json").write_text(text.replace('"checkpoint"', '"../checkpoint"'))
-    with pytest.raises(CheckpointError, match="shared: '../checkpoint' is not the name"):
+    with pytest.raises(CheckpointError, match=r"shared: '../checkpoint' is not the name"):
         load_checkpoint(sharing)
 
 
 def test_shipped_files_are_stored_once() -> None:
     found = [path for path in SHIPPED.rglob("*") if path.is_file()]
     assert len({file_digest(path) for path in found}) == len(found)
+
+
+def test_a_fingerprint_names_the_share(tiny_checkpoint: Path) -> None:
+    whole = load_checkpoint(tiny_checkpoint)
+    some = with_reading_share(whole, 0.35)
+    assert vector_space(whole, None).fingerprint == whole.fingerprint == some.fingerprint
+    marked = vector_space(some, None).fingerprint
+    assert marked != whole.fingerprint
+    assert split_fingerprint(marked) == (whole.fingerprint, 0.35)
+    assert split_fingerprint(whole.fingerprint) == (whole.fingerprint, 1.0)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.29, 0.35, 0.99, 1.0])
+def test_shares_come_back(share: float) -> None:
+    assert split_fingerprint(mark_fingerprint("abc", share)) == ("abc", share)
+
+
+@pytest.mark.parametrize("marked", ["abc-other-0.35", "abc-coverage-x", "abc-coverage-7", "abc-"])
+def test_another_method_is_another_fingerprint(marked: str) -> None:
+    assert split_fingerprint(marked) == (marked, 1.0)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.01, 0.123, float("nan"), float("inf")])
+def test_what_is_no_share_is_refused(tiny_checkpoint: Path, share: float) -> None:
+    with pytest.raises(ValueError, match=r"is not from 0\.01 to 1"):
+        with_reading_share(load_checkpoint(tiny_checkpoint), share)
+
+
+def test_models_whose_blocks_depend_on_others_encode_all(
+    tiny_ernie_doc: Path, tiny_colde: Path
+) -> None:
+    for directory in (tiny_ernie_doc, tiny_colde):
+        checkpoint = load_checkpoint(directory)
+        with pytest.raises(CheckpointError, match="encodes every sentence block"):
+            with_reading_share(checkpoint, 0.5)
+        assert with_reading_share(checkpoint, 1.0) == checkpoint
