@@ -106,11 +106,7 @@ def archive_key(
 
 
 def require_same(directory: Path, found: ArchiveKey, expected: ArchiveKey) -> None:
-    """Check that an archive was made by the expected encoder.
-
-    Raises:
-        ArchiveError: it was not; the message names what differs.
-    """
+    """Check that an archive was made by the expected encoder."""
     here, there = asdict(found), asdict(expected)
     differing = [
         f"{name} {str(here[name])[:12]}, not {str(there[name])[:12]}"
@@ -140,11 +136,7 @@ def read_key(directory: Path) -> ArchiveKey:
 
 
 def write_key(directory: Path, key: ArchiveKey) -> None:
-    """Write the key of an archive.
-
-    Raises:
-        OSError: it could not be written.
-    """
+    """Write the key of an archive."""
     replace_json(directory / KEY, {"format": FORMAT, **asdict(key)})
 
 
@@ -166,11 +158,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def replace_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file atomically.
-
-    Raises:
-        OSError: it could not be written.
-    """
+    """Write a JSON file atomically."""
     write_atomically(path, json.dumps(content))
 
 
@@ -240,9 +228,6 @@ def read_block_archive(directory: Path, key: ArchiveKey | None = None) -> BlockA
     Args:
         directory: where it lies.
         key: expected key; not checked when not given.
-
-    Raises:
-        ArchiveError: there is none, it is damaged, or something else made it.
     """
     found = read_key(directory)
     if key is not None:
@@ -266,9 +251,6 @@ class BlockArchiveWriter:
         """Open an archive for writing: a new one, or one to continue.
 
         What a killed writer left beyond the last commit is truncated.
-
-        Raises:
-            ArchiveError: the archive there is damaged, or something else made it.
         """
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
@@ -292,10 +274,6 @@ class BlockArchiveWriter:
         Args:
             documents: D documents of at most `max_blocks` blocks each.
             vectors: for each the block vectors [S, H].
-
-        Raises:
-            ArchiveError: blocks and vectors do not fit each other or the key.
-            OSError: it could not be written; then none of it is committed.
         """
         for document, of_document in zip(documents, vectors, strict=True):
             self._check(document, of_document)

@@ -149,11 +149,7 @@ def log_odds(false_positive_rates: Float64) -> Float64:
 
 
 def write_calibration(checkpoint: Checkpoint, calibration: Calibration) -> None:
-    """Write `calibration.json` into a checkpoint, and the manifest with it.
-
-    Raises:
-        OSError: it could not be written.
-    """
+    """Write `calibration.json` into a checkpoint, and the manifest with it."""
     path = checkpoint.directory / CALIBRATION
     content = {"version": calibration.version, **_to_json(calibration)}
     write_atomically(path, json.dumps(content, indent=2) + "\n")
@@ -232,11 +228,7 @@ def _kind(content: Mapping[str, Any]) -> KindCalibration:
 
 
 def parse_fitted_map(content: Mapping[str, Any]) -> FittedMap:
-    """Make a map of JSON.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is none.
-    """
+    """Make a map of JSON."""
     errors = {str(name): MapError(**error) for name, error in content["errors"].items()}
     return FittedMap(_map(content), errors)
 

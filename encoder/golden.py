@@ -121,11 +121,7 @@ class GoldenBatch:
 
 
 def check_parity(parity: Parity, precision: str) -> None:
-    """Check that graphs are close to the model.
-
-    Raises:
-        ParityError: they are not; the message names the figure and its limit.
-    """
+    """Check that graphs are close to the model."""
     for level in ("block", "document"):
         figures = asdict(parity)
         cosine, difference = figures[f"{level}_cosine"], figures[f"{level}_difference"]
@@ -139,21 +135,13 @@ def check_parity(parity: Parity, precision: str) -> None:
 
 
 def check_difference(difference: float, limit: float, graph: str) -> None:
-    """Check that a graph differs little from the model.
-
-    Raises:
-        ParityError: it does not; the message names the graph, the difference and its limit.
-    """
+    """Check that a graph differs little from the model."""
     if not difference <= limit:  # also refuses NaN
         raise ParityError(f"{graph}: differs from the model by {difference:.2g}, over {limit}")
 
 
 def read_golden_batch(checkpoint: Checkpoint) -> GoldenBatch:
-    """Read the golden batch of a checkpoint.
-
-    Raises:
-        CheckpointError: it is missing, changed or invalid.
-    """
+    """Read the golden batch of a checkpoint."""
     with golden_arrays(checkpoint.directory, checkpoint.files) as arrays:
         blocks = np.split(arrays["tokens"], np.cumsum(arrays["lengths"])[:-1])
         return GoldenBatch(

@@ -29,10 +29,10 @@ from encoder.checkpoint import SECTION_GRAPH, Checkpoint
 from encoder.device.bound_graph import LANES, BoundGraph
 from encoder.device.packing import document_calls, pad_documents, pad_rows
 from encoder.device.providers import device_of
+from encoder.document_reading import DocumentReading
 from encoder.errors import CheckpointError
 from encoder.golden import check_parity, read_golden_batch
 from encoder.onnx_session import OpenedGraphs, open_graphs, open_section_graph
-from encoder.recurrent.document_reading import DocumentReading
 from encoder.terms.term_channel import open_term_channel
 
 BLOCKS_A_TASK = 16  # of a thread: to hand over each block by itself costs a tenth of encoding it
@@ -103,11 +103,6 @@ class OnnxEncoder:
             batch_tokens: of a packed call; by default 65,536 on a GPU and 0, one block a call, on
                 a CPU.
             engine_cache: folder where TensorRT keeps its engines; without it, it builds them anew.
-
-        Raises:
-            AdapterError: the adapter was fitted for another checkpoint.
-            CheckpointError: a graph is missing or changed.
-            ProviderError: none of the requested providers can be used.
         """
         graphs = open_graphs(
             checkpoint,
@@ -152,9 +147,6 @@ class OnnxEncoder:
 
         Returns:
             [N, block_dimension] block vectors.
-
-        Raises:
-            ValueError: the encoder is recurrent, and a block is longer than it reads.
         """
         if self.recurrent:
             return self.begin_document(blocks).read()
@@ -176,10 +168,6 @@ class OnnxEncoder:
 
         Args:
             blocks: as in `encode_blocks`.
-
-        Raises:
-            CheckpointError: the encoder is not recurrent.
-            ValueError: a block is longer than it reads.
         """
         return DocumentReading(
             self.checkpoint, lambda inputs: self._graphs.block.run(None, dict(inputs)), blocks
@@ -293,9 +281,6 @@ class OnnxEncoder:
 
         Returns:
             [dimension], unit norm, before any adaptation to a corpus.
-
-        Raises:
-            CheckpointError: the checkpoint has no vectors of sections.
         """
         return self._read_section("section_vector", blocks, number, next_blocks, next_number)
 
@@ -308,9 +293,6 @@ class OnnxEncoder:
 
         Returns:
             [S, T], rows sum to 1, the mean over the heads; None where the model has no attention.
-
-        Raises:
-            CheckpointError: the checkpoint has no vectors of sections.
         """
         if self._sections is not None and "chunk_attention" not in self._sections.outputs:
             return None
@@ -359,12 +341,7 @@ class OnnxEncoder:
         return np.split(vectors, np.cumsum([len(blocks) for blocks in of_each])[:-1])
 
     def warm_up(self) -> GoldenRun:
-        """Run the golden batch, so that the first request is not slow.
-
-        Raises:
-            ParityError: on this machine the graphs do not compute what the model computes (an
-                int8 kernel that saturates on an old processor, say).
-        """
+        """Run the golden batch, so that the first request is not slow."""
         golden = read_golden_batch(self.checkpoint)
         started = time.perf_counter()
         blocks = golden.encode(self.encode_blocks)

@@ -131,11 +131,7 @@ def _choose_precision(checkpoint: Checkpoint, requested: str | None, provider: s
 
 
 def open_pair_graph(directory: Path, files: Mapping[str, str], name: str) -> ort.InferenceSession:
-    """Open the graph of a reranker, for the CPU.
-
-    Raises:
-        CheckpointError: it is missing, changed or does not load.
-    """
+    """Open the graph of a reranker, for the CPU."""
     return _open_session(read_verified(directory, files, name), directory / name, [(CPU, {})])
 
 
@@ -160,11 +156,7 @@ class SectionGraph:
 
 
 def open_section_graph(checkpoint: Checkpoint) -> SectionGraph | None:
-    """Open the graph of sections; None of a checkpoint that has none.
-
-    Raises:
-        CheckpointError: it is missing, changed or does not load.
-    """
+    """Open the graph of sections; None of a checkpoint that has none."""
     if SECTION_GRAPH not in checkpoint.files:
         return None
     return SectionGraph(_open_graph(checkpoint, SECTION_GRAPH, [(CPU, {})]))

@@ -27,10 +27,7 @@ class BlockTokenizer:
 
         Args:
             checkpoint: whose tokenizer it is.
-            select: chooses the blocks to encode; all when not given. See `encoder.selection`.
-
-        Raises:
-            CheckpointError: the tokenizer is missing, changed or invalid.
+            select: chooses the blocks to encode; all when not given. See `encoder.block_selection`.
         """
         self._checkpoint = checkpoint
         self._select = select

@@ -17,7 +17,7 @@
                            checkpoint
 """
 
-from encoder.selection.reading_share import split_fingerprint
+from encoder.checkpoint import split_fingerprint
 
 DOCTOR = "run longmatch doctor"
 

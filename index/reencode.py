@@ -19,12 +19,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from encoder.adapter import VectorSpace
-from encoder.alignment.checkpoint_space import open_space
-from encoder.checkpoint import Checkpoint
+from encoder.alignment.space import open_space
+from encoder.block_selection import open_document_tokenizer
+from encoder.checkpoint import Checkpoint, split_fingerprint
 from encoder.errors import AdapterError
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.selection.block_selection import open_document_tokenizer
-from encoder.selection.reading_share import split_fingerprint
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import adapt_data_directory, read_corpus_adapter, write_corpus_adapter
 from index.build import encode_documents, publish, refit_alignment, update_unchanged

@@ -219,8 +219,7 @@ class Settings(DeviceSettings, AccessSettings, StandingSettings):
     )
     reranker: Path | None = Field(
         default=None,
-        description="The directory of a reranker, or the name of one that ships; without one, "
-        "`rerank` in POST /match is invalid.",
+        description="The directory of a reranker; without one, `rerank` in POST /match is invalid.",
     )
     max_rerank_candidates: int = Field(
         default=200, ge=1, description="Candidates of one query that may be reranked."

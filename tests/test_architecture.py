@@ -36,10 +36,9 @@ ORDER: Mapping[str, Sequence[str]] = {
         "arrays atomic_files blocks errors sentences",
         "checkpoint",
         "device",
-        "alignment block_archive calibration golden onnx_session tokenizer",
-        "comparison recurrent terms",
-        "selection",
-        "adapter reranker",
+        "alignment block_archive calibration document_reading golden onnx_session tokenizer",
+        "comparison terms",
+        "adapter block_selection reranker",
         "onnx_encoder",
         "models",
         "export",
@@ -106,23 +105,16 @@ ORDER: Mapping[str, Sequence[str]] = {
 # What code outside of a folder may import of it. Folders inside of it may use all.
 FACES: Mapping[str, str] = {
     "encoder": (
-        "adapter arrays atomic_files block_archive blocks calibration checkpoint errors golden "
-        "onnx_encoder sentences tokenizer"
+        "adapter arrays atomic_files block_archive block_selection blocks calibration checkpoint "
+        "document_reading errors golden onnx_encoder sentences tokenizer"
     ),
-    "encoder.alignment": "checkpoint_space contributions scoring space",
-    "encoder.comparison": "alignment compare result section_scores sections text words",
+    "encoder.alignment": "scoring space",
+    "encoder.comparison": "alignment compare result sections text words",
     "encoder.device": "bound_graph packing providers",
     "encoder.export": "create export export_reranker quality recipe_file",
     "encoder.models": "architecture registry weights",
-    "encoder.models.baselines": "arc_i dssm han",
-    "encoder.recurrent": "document_reading",
-    "encoder.reranker": (
-        "checkpoint golden onnx_reranker pair_tokenizer score_fusion sentence_ranking"
-    ),
-    "encoder.selection": "block_selection reading_share",
-    "encoder.terms": (
-        "feature_hashing segmentation stop_words term_channel term_table title_matcher"
-    ),
+    "encoder.reranker": "checkpoint onnx_reranker pair_tokenizer score_fusion sentence_ranking",
+    "encoder.terms": "segmentation term_channel term_table title_matcher",
     "evaluation": (
         "baselines block_baselines encoded_corpus experiment judgements markdown metrics plots "
         "quality_gate report significance systems"

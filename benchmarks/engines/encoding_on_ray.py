@@ -30,10 +30,10 @@ from benchmarks.common import (
     spread,
     write_record,
 )
-from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import open_space
+from encoder.block_selection import open_document_tokenizer
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder, usable_cores
-from encoder.selection.block_selection import open_document_tokenizer
 from index.build import BatchEncoder, build_index, encode_here
 from index.directory.data_directory import open_data_directory
 from index.distributed.cluster import ClusterOptions

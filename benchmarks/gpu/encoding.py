@@ -34,6 +34,7 @@ from benchmarks.gpu.flops import document_flops
 from benchmarks.gpu.hardware import describe_gpu, peak_flops
 from benchmarks.gpu.parts import Part, run_parts
 from encoder.arrays import Float32
+from encoder.block_selection import open_document_tokenizer
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.device.bound_graph import BoundGraph
@@ -41,7 +42,6 @@ from encoder.device.packing import SPECIAL_TOKENS
 from encoder.device.providers import device_of
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.onnx_session import open_graphs
-from encoder.selection.block_selection import open_document_tokenizer
 
 BATCH_TOKENS = [16_384, 65_536, 262_144, 524_288]
 _CALLS = 8  # of a round, at least

@@ -32,7 +32,7 @@ from benchmarks.quality.explanation_pairs import (
 from benchmarks.quality.planted_pairs import LEAST_WORDS, make_pairs
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.comparison.alignment import ALIGNMENT_RULE, AlignmentThresholds
-from encoder.comparison.block_matches import Background, measure_background
+from encoder.comparison.matches import Background, measure_background
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.document import Document

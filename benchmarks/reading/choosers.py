@@ -12,8 +12,8 @@ import numpy as np
 
 from encoder.alignment.space import at_equal_distances
 from encoder.arrays import Float32, Int64
+from encoder.block_selection import cover
 from encoder.reranker.sentence_ranking import page_rank
-from encoder.selection.block_selection import cover
 
 RELEVANCE = 0.5  # of maximal marginal relevance, against the similarity with chosen blocks
 

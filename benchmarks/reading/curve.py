@@ -24,11 +24,10 @@ from benchmarks.reading.choosers import CHOOSERS, BlockWords, Chooser
 from benchmarks.reading.table import plot, table
 from encoder.alignment.space import fit_space, join_aligned, sample_blocks
 from encoder.arrays import Float32, Float64
+from encoder.block_selection import LEAST_BLOCKS, blocks_to_encode
 from encoder.checkpoint import DEFAULT_CHECKPOINT, find_checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.selection.block_selection import LEAST_BLOCKS, blocks_to_encode
-from encoder.terms.feature_hashing import HashedTerms
-from encoder.terms.term_channel import open_term_channel
+from encoder.terms.term_channel import HashedTerms, open_term_channel
 from encoder.terms.term_table import rows_of_words
 from evaluation.encoded_corpus import EncodedCorpus, keep_blocks
 from evaluation.experiment import SEMANTIC, UNALIGNED, VECTOR, Vectors, retrieval_task

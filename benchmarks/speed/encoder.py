@@ -46,9 +46,14 @@ from benchmarks.speed.encoders.block_variants import open_variants
 from benchmarks.speed.encoders.timed_encoder import TimedEncoder, open_longmatch
 from benchmarks.speed.peers.process import open_peer
 from encoder.arrays import Float32
-from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, find_checkpoint, load_checkpoint
+from encoder.checkpoint import (
+    DEFAULT_CHECKPOINT,
+    WHOLE,
+    file_digest,
+    find_checkpoint,
+    load_checkpoint,
+)
 from encoder.onnx_encoder import usable_cores
-from encoder.selection.reading_share import WHOLE
 from encoder.tokenizer import BlockTokenizer
 from evaluation.judgements import Qrels, read_ids, read_qrels
 from evaluation.metrics import evaluate_run, rank_exactly

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Float64, Int64
 from encoder.blocks import Receipt
-from encoder.terms.stop_words import STOP_WORDS
+from encoder.terms.segmentation import STOP_WORDS
 from index.document import Document
 from index.sqlite.block_vectors import BlockVectors
 from index.store.records import EncodedDocument

@@ -9,14 +9,23 @@ This is late interaction (Khattab and Zaharia, "ColBERT", SIGIR 2020, section 3.
 blocks instead of tokens, in both directions, with the similarity of CSLS (Conneau et al., ICLR
 2018, section 2.3). `own` is what a document scores with itself, so that the score is 1 for the
 document itself, and 0 where nothing matches better than chance.
+
+Up to a factor that both documents determine, it is the sum of
+
+    max(0, max_j s(i, j)) / 2S   for each left block i
+    max(0, max_i s(i, j)) / 2T   for each right block j
+
+Each of these terms is the contribution of the pair (i, j) that attains the maximum, the first one
+of equals. A pair that is the best of both its blocks has two terms, and most pairs have none.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from encoder.alignment.space import AlignedBlocks
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Float32, Float64, Int64
 
 _CANDIDATES_A_CALL = 200
 _LEAST_OWN = 1e-3  # of a document of nothing but hubs
@@ -105,3 +114,44 @@ def _products(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Floa
     left[:, width + 1] = -0.5
     products: Float32 = left @ right.T
     return products
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contributions:
+    """An alignment score and the P pairs that give something to it, the largest share first.
+
+    Attributes:
+        score: of the two documents, as `encoder.alignment.scoring.align` computes it.
+        pairs: Int64[P, 2], the left and the right block, counted among those that are aligned.
+        similarities: Float32[P], s(i, j) of each pair, above 0.
+        shares: Float64[P], of the score; their sum is 1. There are none if the score is 0.
+    """
+
+    score: float
+    pairs: Int64
+    similarities: Float32
+    shares: Float64
+
+
+def find_contributions(left: AlignedBlocks, right: AlignedBlocks) -> Contributions:
+    """Return what each pair of blocks gives to the alignment score of two documents.
+
+    Args:
+        left: one document, of at least one block.
+        right: the other, in the same space.
+    """
+    table = similarities(left, right)
+    given = np.zeros(table.shape)
+    rows, columns = np.arange(len(left)), np.arange(len(right))
+    given[rows, table.argmax(axis=1)] += np.maximum(table.max(axis=1), 0.0) / (2 * len(left))
+    given[table.argmax(axis=0), columns] += np.maximum(table.max(axis=0), 0.0) / (2 * len(right))
+    pairs = np.argwhere(given > 0.0)
+    amounts = given[pairs[:, 0], pairs[:, 1]]
+    order = np.argsort(-amounts, kind="stable")
+    pairs, amounts, total = pairs[order], amounts[order], float(amounts.sum())
+    return Contributions(
+        score=float(align(left, [right])[0]),
+        pairs=pairs,
+        similarities=table[pairs[:, 0], pairs[:, 1]],
+        shares=amounts / total if total else amounts,
+    )

@@ -18,6 +18,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import overload
 from zipfile import BadZipFile
 
@@ -25,6 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Float64, Int8, Int64
+from encoder.checkpoint import ALIGNMENT, Checkpoint, read_verified, write_manifest
+from encoder.errors import CheckpointError
 
 DIMENSION = 128
 NEIGHBOURS = 10
@@ -277,3 +280,30 @@ def _check(space: AlignmentSpace) -> None:
             raise ValueError(f"{name} has shape {array.shape} of {array.dtype}")
         if not np.isfinite(array).all():
             raise ValueError(f"{name} is not finite")
+
+
+def open_space(checkpoint: Checkpoint) -> AlignmentSpace:
+    """Return the space of a checkpoint: of its training documents, or else the neutral one.
+
+    Raises:
+        CheckpointError: the file is damaged, or does not fit the block vectors.
+    """
+    if ALIGNMENT not in checkpoint.files:
+        return neutral_space(checkpoint.block_dimension)
+    path = checkpoint.directory / ALIGNMENT
+    try:
+        space = read_space(read_verified(checkpoint.directory, checkpoint.files, ALIGNMENT))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    if len(space.mean) != checkpoint.block_dimension:
+        raise CheckpointError(
+            f"{path}: is for block vectors of {len(space.mean)} numbers, "
+            f"not {checkpoint.block_dimension}"
+        )
+    return space
+
+
+def write_checkpoint_space(directory: Path, space: AlignmentSpace) -> None:
+    """Write the space into a checkpoint and update its manifest."""
+    (directory / ALIGNMENT).write_bytes(write_space(space))
+    write_manifest(directory)

@@ -14,16 +14,19 @@ from typing import NamedTuple
 import numpy as np
 
 from encoder.arrays import Bool, Int64
-from encoder.comparison.block_matches import (
+from encoder.comparison.matches import (
     STEP,
     Background,
     BlockRun,
+    Box,
+    ExactMatch,
+    find_exact_matches,
     match_blocks,
+    match_sentences,
     measure_background,
+    merge_spans,
 )
-from encoder.comparison.exact_matches import Box, ExactMatch, find_exact_matches, merge_spans
 from encoder.comparison.result import AlignedPassage, PassageKind, Span
-from encoder.comparison.sentence_matches import match_sentences
 from encoder.comparison.text import ComparableText, span_vectors
 from encoder.comparison.words import Words, word_range
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from encoder.arrays import Float32
-from encoder.comparison.aligned_blocks import align_blocks
+from encoder.alignment.scoring import find_contributions
+from encoder.alignment.space import choose_blocks
+from encoder.arrays import Float32, Int64
 from encoder.comparison.alignment import (
     ALIGNMENT_RULE,
     Alignment,
@@ -12,12 +13,15 @@ from encoder.comparison.alignment import (
     align_texts,
 )
 from encoder.comparison.result import (
+    AlignedBlockPair,
     AlignedPassage,
+    BlockAlignment,
     Comparison,
     Relation,
     SectionScoresFrom,
+    Span,
 )
-from encoder.comparison.section_scores import SectionReader, attended_blocks
+from encoder.comparison.sections import SectionReader, attended_blocks
 from encoder.comparison.text import ComparableText, span_vectors
 from encoder.comparison.words import word_range
 
@@ -161,3 +165,20 @@ def score_sections(
 def document_score(left: ComparableText, right: ComparableText) -> float:
     """Return the cosine of two document vectors."""
     return float(np.clip(left.vector @ right.vector, -1.0, 1.0))
+
+
+def align_blocks(left: ComparableText, right: ComparableText) -> BlockAlignment | None:
+    """Align the sentence blocks of two texts as search does; None if one is in no space."""
+    if left.aligned is None or right.aligned is None:
+        return None
+    found = find_contributions(left.aligned, right.aligned)
+    ours, theirs = _spans(left, found.pairs[:, 0]), _spans(right, found.pairs[:, 1])
+    amounts = found.similarities.tolist(), found.shares.tolist()
+    pairs = (AlignedBlockPair(*one) for one in zip(ours, theirs, *amounts, strict=True))
+    return BlockAlignment(found.score, tuple(pairs))
+
+
+def _spans(read: ComparableText, aligned: Int64) -> list[Span]:
+    """Return the characters of blocks, given by their places among those that are aligned."""
+    blocks = choose_blocks(len(read.offsets))[aligned]
+    return [Span(*place) for place in read.offsets[blocks].tolist()]

@@ -6,10 +6,9 @@ import numpy as np
 
 from encoder.alignment.space import AlignedBlocks, choose_blocks
 from encoder.arrays import Float32, Int64
+from encoder.comparison.matches import Sentences, cut_sentences
 from encoder.comparison.result import Section, Span
-from encoder.comparison.section_scores import SectionReader, section_vectors
-from encoder.comparison.sections import find_sections
-from encoder.comparison.sentence_matches import Sentences, cut_sentences
+from encoder.comparison.sections import SectionReader, find_sections, section_vectors
 from encoder.comparison.words import Words, find_words
 from encoder.sentences import split_sentences
 

@@ -1,7 +1,6 @@
 """Make a new checkpoint from a recipe: weights, configuration and tokenizer, no graphs yet."""
 
 import json
-import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from inspect import signature
@@ -18,6 +17,7 @@ from encoder.checkpoint import (
     TOKENIZER,
     Checkpoint,
     load_checkpoint,
+    read_verified,
     write_config,
     write_manifest,
 )
@@ -99,20 +99,12 @@ class RerankerRecipe(RecipeTable):
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read the recipe of an encoder.
-
-    Raises:
-        CheckpointError: the file is missing or a field is unknown, missing or wrong.
-    """
+    """Read the recipe of an encoder."""
     return read_recipe_file(path, Recipe, CheckpointError)
 
 
 def read_reranker_recipe(path: Path) -> RerankerRecipe:
-    """Read the recipe of a reranker.
-
-    Raises:
-        CheckpointError: as `read_recipe`.
-    """
+    """Read the recipe of a reranker."""
     return read_recipe_file(path, RerankerRecipe, CheckpointError)
 
 
@@ -125,9 +117,6 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
             recipe says so the weights of the sentence level.
         directory: made where it is missing.
         seed: of the random weights; equal seeds give equal fingerprints.
-
-    Raises:
-        CheckpointError: the recipe and the BERT checkpoint do not fit.
     """
     folder = find_bert(bert)
     tokenizer = tokenizer_of(folder)
@@ -141,21 +130,13 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
 
 
 def load_model(checkpoint: Checkpoint) -> EncoderModel:
-    """Load the model of a checkpoint with its weights, ready to encode (evaluation mode).
-
-    Raises:
-        CheckpointError: the weights are missing or do not fit the configuration.
-    """
+    """Load the model of a checkpoint with its weights, ready to encode (evaluation mode)."""
     architecture = _architecture(checkpoint)
     return load_weights(lambda: architecture.model(model_config(checkpoint)), checkpoint.directory)
 
 
 def model_config(checkpoint: Checkpoint) -> EncoderConfig:
-    """Return the architecture's configuration of a checkpoint.
-
-    Raises:
-        CheckpointError: an unknown architecture.
-    """
+    """Return the architecture's configuration of a checkpoint."""
     return _architecture(checkpoint).config(
         block_length=checkpoint.block_length,
         max_blocks=checkpoint.max_blocks,
@@ -254,8 +235,9 @@ def write_trained_reranker(
 ) -> RerankerCheckpoint:
     """Write a trained reranker, no graph yet: all but its weights is of the one it began as."""
     directory.mkdir(parents=True, exist_ok=True)
-    config = json.loads((start.directory / CONFIG).read_text(encoding="utf-8"))
-    shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
+    config = json.loads(read_verified(start.directory, start.files, CONFIG))
+    tokenizer = read_verified(start.directory, start.files, TOKENIZER)
+    (directory / TOKENIZER).write_bytes(tokenizer)
     save_weights(model, directory)
     write_config(directory, config | {"name": name})
     write_manifest(directory)
@@ -270,9 +252,6 @@ def load_reranker_model(
     Args:
         checkpoint: one that has its weights.
         changes: of its configuration, for comparisons: another `importance`, say.
-
-    Raises:
-        CheckpointError: the weights are missing or do not fit the configuration.
     """
     sizes = {"length": checkpoint.pair.length, **checkpoint.model, **(changes or {})}
     architecture = RERANKERS[checkpoint.architecture]

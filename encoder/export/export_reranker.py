@@ -15,7 +15,7 @@ from torch.export import Dim
 from encoder.checkpoint import PAIR_GRAPH, PARITY, write_manifest
 from encoder.export.create import load_reranker_model
 from encoder.export.export import check_precisions, staged_graphs
-from encoder.export.onnx_graph import export_graph
+from encoder.export.graphs import export_graph
 from encoder.export.quality import add_to_report
 from encoder.export.quantise import Sample, quantise
 from encoder.models.architecture import RerankerModel
@@ -24,13 +24,13 @@ from encoder.reranker.checkpoint import (
     RerankerCheckpoint,
     load_reranker_checkpoint,
 )
-from encoder.reranker.golden import (
+from encoder.reranker.onnx_reranker import (
     GoldenPairs,
+    OnnxReranker,
     check_pair_parity,
     golden_pairs_of,
     write_golden_pairs,
 )
-from encoder.reranker.onnx_reranker import OnnxReranker
 from encoder.reranker.pair_tokenizer import PairTokens
 
 _SHORTEST = 3  # [CLS] and both [SEP]
@@ -48,10 +48,6 @@ def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -
 
     Returns:
         The largest difference of a logit to the model's, for each precision.
-
-    Raises:
-        CheckpointError: an unknown precision, or no weights.
-        ParityError: a graph does not compute what the model computes.
     """
     check_precisions(precisions, RERANKER_PRECISIONS)
     model = load_reranker_model(checkpoint)

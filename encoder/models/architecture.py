@@ -32,54 +32,41 @@ class Sections:
 
 
 class EncoderConfig(Protocol):
-    """What every configuration of an encoder has; fields of its own come on top."""
+    """What every configuration of an encoder has; fields of its own come on top.
+
+    Attributes:
+        vocabulary_size: rows of the token embedding.
+        block_length: tokens of a sentence block, special tokens included.
+        hidden_size: width of a block vector.
+        layer_norm_epsilon: of layer normalisation.
+        max_blocks: sentence blocks of a document, at most.
+        dimension: width of the document vector.
+        term_width: of the term features that the document level reads; 0 without a term channel.
+        max_sections: of a document that see each other; None where they never do.
+        predicts_blocks: whether the document level has `block_states`, which masked blocks are
+            predicted from.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def vocabulary_size(self) -> int:
-        """Rows of the token embedding."""
-        ...
-
+    def vocabulary_size(self) -> int: ...  # noqa: D102
     @property
-    def block_length(self) -> int:
-        """Tokens of a sentence block, special tokens included."""
-        ...
-
+    def block_length(self) -> int: ...  # noqa: D102
     @property
-    def hidden_size(self) -> int:
-        """Width of a block vector."""
-        ...
-
+    def hidden_size(self) -> int: ...  # noqa: D102
     @property
-    def layer_norm_epsilon(self) -> float:
-        """Of layer normalisation."""
-        ...
-
+    def layer_norm_epsilon(self) -> float: ...  # noqa: D102
     @property
-    def max_blocks(self) -> int:
-        """Sentence blocks of a document, at most."""
-        ...
-
+    def max_blocks(self) -> int: ...  # noqa: D102
     @property
-    def dimension(self) -> int:
-        """Width of the document vector."""
-        ...
-
+    def dimension(self) -> int: ...  # noqa: D102
     @property
-    def term_width(self) -> int:
-        """Width of the term features that the document level reads; 0 without a term channel."""
-        ...
-
+    def term_width(self) -> int: ...  # noqa: D102
     @property
-    def max_sections(self) -> int | None:
-        """Sections of a document that see each other, at most; None where they never do."""
-        ...
-
+    def max_sections(self) -> int | None: ...  # noqa: D102
     @property
-    def predicts_blocks(self) -> bool:
-        """Whether the document level has `block_states`, which masked blocks are predicted from."""
-        ...
+    def predicts_blocks(self) -> bool: ...  # noqa: D102
 
 
 class TrainableModel(nn.Module, ABC):
@@ -114,6 +101,23 @@ class EncoderModel(TrainableModel):
         """The sentence level."""
         return self.block_encoder
 
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, also: Any = None) -> Tensor:
+        """Encode documents end to end.
+
+        Args:
+            input_ids: [D, S, T] token ids, special tokens included.
+            attention_mask: [D, S, T]; a block without a single token is padding.
+            also: the training input of the document level.
+
+        Returns:
+            [D, dimension] document vectors of unit norm.
+        """
+        documents, blocks, _ = input_ids.shape
+        vectors = self.block_encoder(input_ids.flatten(0, 1), attention_mask.flatten(0, 1))
+        vectors = vectors.unflatten(0, (documents, blocks))  # [D, S, H]
+        result: Tensor = self.document_encoder(vectors, attention_mask.amax(-1), also)
+        return result
+
     @property
     def section_reader(self) -> nn.Module | None:
         """What reads a section of a document beside the next one, a graph of its own.
@@ -145,7 +149,7 @@ class RecurrentModel(EncoderModel):
         """Return the block vectors [D, S, H], of unit norm; any values in padding."""
 
     @abstractmethod
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, also: None = None) -> Tensor:
         """Return the document vectors [D, dimension], of unit norm."""
 
 

@@ -22,7 +22,6 @@ Where this differs from the paper:
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 import torch
@@ -35,11 +34,12 @@ from encoder.models.architecture import (
     Sections,
     TrainingInput,
 )
-from encoder.models.bidirectional import Bidirectional, check_output_size
 from encoder.models.layers import (
+    Bidirectional,
     BlockEncoder,
     Pooling,
     attention_bias,
+    check_output_size,
     check_pooling,
     initialise_as_bert,
     masked_mean,
@@ -304,25 +304,6 @@ class Colde(EncoderModel):
         """Reads the sections of a document one by one."""
         return SectionReader(self.document_encoder)
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, sections: Sections | None = None
-    ) -> Tensor:
-        """Encode sections, or documents that are not cut, from their tokens.
-
-        Args:
-            input_ids: [D, S, T] token ids, special tokens included.
-            attention_mask: [D, S, T]; a chunk without a single token is padding.
-            sections: as in `SectionEncoder.forward`.
-
-        Returns:
-            [D, dimension] vectors of unit norm.
-        """
-        documents, blocks, _ = input_ids.shape
-        vectors = self.block_encoder(input_ids.flatten(0, 1), attention_mask.flatten(0, 1))
-        vectors = vectors.unflatten(0, (documents, blocks))  # [D, S, H]
-        result: Tensor = self.document_encoder(vectors, attention_mask.amax(-1), sections)
-        return result
-
 
 def begin_as_mean(encoder: SectionEncoder) -> None:
     """Initialise the section level so that its output is the normalised mean of chunk vectors.
@@ -341,18 +322,10 @@ def begin_as_mean(encoder: SectionEncoder) -> None:
         encoder.projection.weight[:, : config.hidden_size] = torch.eye(config.hidden_size)
 
 
-def _load_bert(model: Colde, folder: Path) -> None:
-    load_bert_into(model.block_encoder, folder)
-
-
-def _begin_as_mean(model: Colde) -> None:
-    begin_as_mean(model.document_encoder)
-
-
 ARCHITECTURE = EncoderArchitecture(
     name="colde",
     config=ColdeConfig,
     model=Colde,
-    load_bert=_load_bert,
-    begin_as_mean=_begin_as_mean,
+    load_bert=lambda model, folder: load_bert_into(model.block_encoder, folder),
+    begin_as_mean=lambda model: begin_as_mean(model.document_encoder),
 )

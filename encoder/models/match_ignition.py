@@ -288,11 +288,7 @@ def _take(states: Tensor, order: Tensor) -> Tensor:
 
 
 def load_bert_into_pairs(encoder: CrossEncoder, folder: Path) -> None:
-    """Copy the embeddings and the first layers of a BERT checkpoint into a cross-encoder.
-
-    Raises:
-        CheckpointError: the file is missing, or its sizes are not those of `encoder.config`.
-    """
+    """Copy the embeddings and the first layers of a BERT checkpoint into a cross-encoder."""
     config = encoder.config
     bert = BertWeights(folder)
     tensors = bert.embeddings() | {
@@ -302,13 +298,9 @@ def load_bert_into_pairs(encoder: CrossEncoder, folder: Path) -> None:
     bert.copy_into(encoder, tensors | bert.layers(_BERT_LAYER_NAMES, config.layers))
 
 
-def _load_bert(model: MatchIgnition, folder: Path) -> None:
-    load_bert_into_pairs(model.cross_encoder, folder)
-
-
 ARCHITECTURE = RerankerArchitecture(
     name="match-ignition",
     config=MatchIgnitionConfig,
     model=MatchIgnition,
-    load_bert=_load_bert,
+    load_bert=lambda model, folder: load_bert_into_pairs(model.cross_encoder, folder),
 )

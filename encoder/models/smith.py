@@ -5,7 +5,6 @@ Both halves are modules of their own because each is exported to a graph of its 
 """
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
@@ -57,7 +56,7 @@ class SmithConfig:
         term_dimension: how much of `dimension` the term channel has.
         term_buckets: rows of the term table that words of several WordPieces share.
         sketch_dimension: how much of `dimension` hashed terms
-            (`encoder/terms/feature_hashing.py`) have, which are not learned; 0 for a model without
+            (`encoder/terms/term_channel.py`) have, which are not learned; 0 for a model without
             them. Named so in the configuration of shipped checkpoints.
         pooling: a block is represented by its first token ("cls", the paper) or by the mean of
             its tokens ("mean", what most sentence encoders were trained with).
@@ -220,26 +219,6 @@ class Smith(EncoderModel):
         self.document_encoder = DocumentEncoder(config)
         self.apply(initialise_as_bert)
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, term_features: Tensor | None = None
-    ) -> Tensor:
-        """Encode documents from their tokens.
-
-        Args:
-            input_ids: [D, S, T] token ids, special tokens included.
-            attention_mask: [D, S, T]; a block without a single token is padding.
-            term_features: as in `DocumentEncoder.forward`.
-
-        Returns:
-            [D, dimension] document vectors of unit norm.
-        """
-        documents, blocks, _ = input_ids.shape
-        vectors = self.block_encoder(input_ids.flatten(0, 1), attention_mask.flatten(0, 1))
-        block_mask = attention_mask.amax(-1)  # [D, S]
-        vectors = vectors.unflatten(0, (documents, blocks))  # [D, S, H]
-        result: Tensor = self.document_encoder(vectors, block_mask, term_features)
-        return result
-
 
 def begin_as_mean(encoder: DocumentEncoder) -> None:
     """Initialise the document level so that its output is the normalised mean of block vectors.
@@ -276,19 +255,11 @@ def with_term_channel(config: SmithConfig, sizes: TermChannelSizes) -> SmithConf
     )
 
 
-def _load_bert(model: Smith, folder: Path) -> None:
-    load_bert_into(model.block_encoder, folder)
-
-
-def _begin_as_mean(model: Smith) -> None:
-    begin_as_mean(model.document_encoder)
-
-
 ARCHITECTURE = EncoderArchitecture(
     name="smith",
     config=SmithConfig,
     model=Smith,
-    load_bert=_load_bert,
-    begin_as_mean=_begin_as_mean,
+    load_bert=lambda model, folder: load_bert_into(model.block_encoder, folder),
+    begin_as_mean=lambda model: begin_as_mean(model.document_encoder),
     with_term_channel=with_term_channel,
 )

@@ -83,9 +83,6 @@ def load_bert_into(encoder: BlockEncoder, folder: Path) -> None:
     The embedding of token type 0, which every token of a single text has, is added to the
     position embeddings. The projection of the block vector begins as the identity, so that with
     mean pooling a block vector is what the sentence encoder gave.
-
-    Raises:
-        CheckpointError: the file is missing, or its sizes are not those of `encoder.config`.
     """
     config = encoder.config
     bert = BertWeights(folder)
@@ -167,9 +164,6 @@ def save_weights(model: nn.Module, directory: Path) -> None:
     """Write the weights of a model, on any device, into a directory, in half precision.
 
     What is exported is loaded from there, so that graphs are of the weights that are kept.
-
-    Raises:
-        CheckpointError: a weight is beyond the range of half precision; nothing is written.
     """
     weights = {name: _halve(name, tensor) for name, tensor in model.state_dict().items()}
     (directory / WEIGHTS).write_bytes(save(weights))

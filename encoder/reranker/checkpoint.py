@@ -21,7 +21,6 @@ from encoder.checkpoint import PAIR_GRAPH, read_config, read_manifest
 from encoder.errors import CheckpointError
 
 RERANKER_PRECISIONS = ("int8", "fp32")
-SHIPPED = Path(__file__).parents[1] / "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +81,6 @@ class RerankerCheckpoint:
     model: Mapping[str, Any]
     precisions: tuple[str, ...]
     files: Mapping[str, str]
-
-
-def find_reranker(name: Path) -> Path:
-    """Return the directory of a reranker; a bare name is that of one that ships."""
-    shipped = SHIPPED / name
-    return shipped if not name.exists() and len(name.parts) == 1 and shipped.is_dir() else name
 
 
 def load_reranker_checkpoint(directory: Path) -> RerankerCheckpoint:

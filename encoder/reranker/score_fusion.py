@@ -81,11 +81,7 @@ class ScoreFusion:
 
 
 def write_score_fusion(checkpoint: RerankerCheckpoint, rule: ScoreFusion) -> None:
-    """Write `rule.json` into the directory of a reranker, and the manifest with it.
-
-    Raises:
-        OSError: it could not be written.
-    """
+    """Write `rule.json` into the directory of a reranker, and the manifest with it."""
     content = {"version": rule.version, "reranker": checkpoint.fingerprint, **_to_json(rule)}
     write_atomically(checkpoint.directory / RULE, json.dumps(content, indent=2) + "\n")
     write_manifest(checkpoint.directory)

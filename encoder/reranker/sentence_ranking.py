@@ -11,8 +11,12 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.sentences import split_sentences
-from encoder.terms.segmentation import split_words, without_diacritics
-from encoder.terms.stop_words import CHINESE_STOP_WORDS, STOP_WORDS
+from encoder.terms.segmentation import (
+    CHINESE_STOP_WORDS,
+    STOP_WORDS,
+    split_words,
+    without_diacritics,
+)
 
 DAMPING = 0.85  # d of the paper
 _ITERATIONS = 50

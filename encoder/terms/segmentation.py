@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from pathlib import Path
 
 _WORD = re.compile(r"[^\W_]+")  # letters and digits of any script
 
@@ -129,3 +130,11 @@ def _chinese() -> Callable[[str], list[str]]:
 
     segment: Callable[[str], list[str]] = rjieba.cut
     return segment
+
+
+def _read(name: str) -> frozenset[str]:
+    return frozenset(Path(__file__).with_name(name).read_text("utf-8").split())
+
+
+STOP_WORDS = _read("stop_words.txt")
+CHINESE_STOP_WORDS = _read("stop_words_zh.txt")  # particles and the like, in both scripts

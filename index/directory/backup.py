@@ -16,9 +16,8 @@ from pathlib import Path
 
 from encoder.adapter import parse_adapter
 from encoder.atomic_files import replace_durably
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import Checkpoint, split_fingerprint
 from encoder.errors import AdapterError
-from encoder.selection.reading_share import split_fingerprint
 from index.directory.backup_archive import (
     MANIFEST_FILE,
     BackupManifest,

@@ -23,8 +23,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from encoder.alignment.space import AlignmentSpace
-from encoder.checkpoint import Checkpoint
-from encoder.selection.reading_share import split_fingerprint, with_reading_share
+from encoder.checkpoint import Checkpoint, split_fingerprint, with_reading_share
 from index.directory.content_swap import finish_swap, swap_is_pending
 from index.directory.file_digest import (
     DIGEST_FILE,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from encoder.adapter import Adapter, VectorSpace, vector_space
+from encoder.block_selection import open_document_tokenizer
 from encoder.checkpoint import Checkpoint, read_verified
 from encoder.errors import EncoderError
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.selection.block_selection import open_document_tokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import (
     ADAPTER_FILE,

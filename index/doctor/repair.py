@@ -12,11 +12,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from encoder.adapter import vector_space
-from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import open_space
+from encoder.block_selection import open_document_tokenizer
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import EncodedBatch, OnnxEncoder
-from encoder.selection.block_selection import open_document_tokenizer
 from index.adapt import read_corpus_adapter
 from index.alignment.tables import remove_aligned_blocks
 from index.build import refit_alignment

@@ -9,12 +9,11 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from encoder.adapter import VectorSpace
-from encoder.alignment.checkpoint_space import open_space
-from encoder.checkpoint import Checkpoint
+from encoder.alignment.space import open_space
+from encoder.block_selection import open_document_tokenizer
+from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
 from encoder.errors import CheckpointError
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.selection.block_selection import open_document_tokenizer
-from encoder.selection.reading_share import WHOLE, with_reading_share
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import DataDirectory, open_data_directory, with_share_of

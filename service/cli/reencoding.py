@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from encoder.selection.reading_share import WHOLE
+from encoder.checkpoint import WHOLE
 from evaluation.fitting.feedback import OTHERS
 from index.reencode import (
     Reencoded,

@@ -4,9 +4,9 @@ import logging
 from pathlib import Path
 
 from encoder.adapter import vector_space
-from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import open_space
+from encoder.checkpoint import WHOLE, with_reading_share
 from encoder.errors import EncoderError
-from encoder.selection.reading_share import WHOLE, with_reading_share
 from index.directory.collections import (
     check_collection,
     collection_names,

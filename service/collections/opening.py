@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from encoder.adapter import open_adaptation, vector_space
-from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import open_space
+from encoder.block_selection import open_document_tokenizer
 from encoder.checkpoint import Checkpoint
-from encoder.selection.block_selection import open_document_tokenizer
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import open_data_directory, with_share_of

@@ -3,9 +3,9 @@
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+from encoder.block_selection import open_document_tokenizer
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, find_checkpoint, load_checkpoint
 from encoder.onnx_encoder import GoldenRun, OnnxEncoder
-from encoder.selection.block_selection import open_document_tokenizer
 from encoder.tokenizer import BlockTokenizer
 from service.settings import Settings
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,11 +21,15 @@ from encoder.alignment.space import (
     fit_space,
     join_aligned,
     neutral_space,
+    open_space,
     read_space,
     sample_blocks,
+    write_checkpoint_space,
     write_space,
 )
 from encoder.arrays import Float32
+from encoder.checkpoint import ALIGNMENT, load_checkpoint
+from encoder.errors import CheckpointError
 
 WIDTH = 24
 
@@ -90,20 +95,8 @@ def test_a_common_block_is_more_of_a_hub_than_a_rare_one() -> None:
     assert blocks.hubness[0] > 0.99 > blocks.hubness[1]
 
 
-def test_fitting_is_deterministic() -> None:
-    first, second = (fit_space(block_vectors(MIN_SAMPLE)) for _ in range(2))
-    assert write_space(first) == write_space(second)
-
-
 def test_the_background_is_bounded() -> None:
     assert len(fit_space(block_vectors(BACKGROUND + 500)).background) == BACKGROUND
-
-
-def test_blocks_that_are_all_alike_make_a_space() -> None:
-    alike = np.repeat(block_vectors(1), MIN_SAMPLE, axis=0)
-    blocks = fit_space(alike).project(alike[:3])
-    assert np.isfinite(blocks.hubness).all()
-    assert np.isfinite(blocks.scales).all()
 
 
 def test_too_few_blocks_and_numbers_that_are_not_finite_are_refused() -> None:
@@ -189,3 +182,38 @@ def test_a_corpus_gives_back_the_blocks_of_each_document(space: AlignmentSpace) 
         assert np.array_equal(one.codes, expected.codes)
         assert np.array_equal(one.hubness, expected.hubness)
     assert [len(one) for one in corpus[1:]] == [1, 8]
+
+
+@pytest.fixture
+def own(copy_checkpoint: Callable[[str], Path]) -> Path:
+    """A checkpoint that the test may change."""
+    return copy_checkpoint("smith")
+
+
+def test_a_checkpoint_without_one_has_the_neutral_space(own: Path) -> None:
+    opened = load_checkpoint(own)
+    (own / ALIGNMENT).unlink(missing_ok=True)
+    files = {name: one for name, one in opened.files.items() if name != ALIGNMENT}
+    space = open_space(replace(opened, files=files))
+    assert np.array_equal(space.projection, np.eye(opened.block_dimension))
+
+
+def test_the_space_of_a_checkpoint_is_read_as_written(own: Path) -> None:
+    before = load_checkpoint(own)
+    sample = np.random.default_rng(0).normal(size=(2_000, before.block_dimension))
+    space = fit_space(sample.astype(np.float32))
+    write_checkpoint_space(own, space)
+    opened = load_checkpoint(own)
+    assert np.array_equal(open_space(opened).background, space.background)
+    assert opened.fingerprint == before.fingerprint  # document vectors do not depend on it
+
+
+def test_a_damaged_one_and_one_of_another_width_are_refused(own: Path) -> None:
+    sample = np.random.default_rng(0).normal(size=(2_000, 5)).astype(np.float32)
+    write_checkpoint_space(own, fit_space(sample))
+    with pytest.raises(CheckpointError, match=r"alignment\.npz: is for block vectors of 5 numbers"):
+        open_space(load_checkpoint(own))
+    opened = load_checkpoint(own)
+    (own / ALIGNMENT).write_bytes(b"something else")
+    with pytest.raises(CheckpointError, match=r"alignment\.npz"):
+        open_space(opened)

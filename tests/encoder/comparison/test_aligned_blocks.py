@@ -8,8 +8,7 @@ import pytest
 from encoder.alignment.scoring import align
 from encoder.alignment.space import MAX_BLOCKS, AlignmentSpace, choose_blocks, fit_space
 from encoder.arrays import Float32
-from encoder.comparison.aligned_blocks import align_blocks
-from encoder.comparison.compare import compare_texts
+from encoder.comparison.compare import align_blocks, compare_texts
 from encoder.comparison.result import BlockAlignment
 from encoder.comparison.text import ComparableText, prepare_text
 from tests.encoder.alignment.test_space import WIDTH, block_vectors

@@ -12,7 +12,7 @@ from encoder.arrays import Float32
 from encoder.checkpoint import load_checkpoint
 from encoder.comparison.compare import compare_texts
 from encoder.comparison.result import Section, Span
-from encoder.comparison.section_scores import MAX_PAIRS, attended_blocks, blocks_of_sections
+from encoder.comparison.sections import MAX_PAIRS, attended_blocks, blocks_of_sections
 from encoder.comparison.text import ComparableText, prepare_text
 from encoder.export.create import load_model
 from encoder.models.architecture import Sections

@@ -12,7 +12,6 @@ from encoder.device.providers import (
     CPU,
     CUDA,
     TENSORRT,
-    device_of,
     engine_folder,
     engine_shapes,
     missing_providers,
@@ -78,11 +77,6 @@ def test_engines_of_other_graphs_have_other_folders(tmp_path: Path) -> None:
     assert folder != engine_folder(tmp_path, "cd" * 32)
     assert ort.__version__ in folder.name
     assert engine_folder(None, "ab" * 32) is None
-
-
-@pytest.mark.parametrize(("provider", "device"), [(CPU, "cpu"), (CUDA, "cuda"), (TENSORRT, "cuda")])
-def test_where_inputs_and_outputs_are(provider: str, device: str) -> None:
-    assert device_of(provider) == device
 
 
 def test_a_provider_that_is_missing_is_named_in_the_log(

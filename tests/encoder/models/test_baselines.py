@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from encoder.models.architecture import EncoderModel
-from encoder.models.baselines.han import AttentiveGru
+from encoder.models.baselines import AttentiveGru
 from encoder.models.registry import ENCODERS
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {

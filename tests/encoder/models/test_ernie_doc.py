@@ -50,13 +50,6 @@ def tokens(*lengths: int, seed: int = 1) -> tuple[Tensor, Tensor]:
     return ids, mask
 
 
-def changed(ids: Tensor, place: int) -> Tensor:
-    """The same document with another second token in one segment."""
-    other = ids.clone()
-    other[0, place, 1] = other[0, place, 1] % 49 + 1
-    return other
-
-
 # The model again, from the formulas, one number after another.
 
 Row = list[float]
@@ -182,33 +175,6 @@ def test_the_mean_of_the_tokens_instead_of_cls() -> None:
     assert torch.allclose(found[1], F.normalize(second[0, :2].mean(0), dim=0), atol=1e-6)
 
 
-def test_the_last_segment_reaches_the_first_in_retrospect_only() -> None:
-    ids, mask = tokens(6, 6, 6, 6)
-    other = changed(ids, 3)
-    for retrospective in (True, False):
-        model = small(retrospective=retrospective)
-        before, after = model.segment_states(ids, mask), model.segment_states(other, mask)
-        difference = (before[0] - after[0]).abs().max()
-        assert (difference > 1e-4) == retrospective
-        assert retrospective or difference == 0
-
-
-def test_the_same_layer_reaches_every_segment_and_the_layer_below_one_a_layer() -> None:
-    ids, mask = tokens(*[6] * 7)
-    other = changed(ids, 0)
-    reached = {}
-    for recurrence in ("same_layer", "layer_below", "none"):
-        model = small(retrospective=False, recurrence=recurrence, memory_length=6)
-        states = zip(
-            model.segment_states(ids, mask), model.segment_states(other, mask), strict=True
-        )
-        reached[recurrence] = [bool((a - b).abs().max() > 0) for a, b in states]
-    layers = SMALL.sentence_layers
-    assert reached["same_layer"] == [True] * 7
-    assert reached["layer_below"] == [True] * (1 + layers) + [False] * (6 - layers)
-    assert reached["none"] == [True] + [False] * 6
-
-
 @every_ablation
 def test_padding_and_other_documents_change_nothing(changes: dict[str, Any]) -> None:
     model = small(**changes)
@@ -301,16 +267,3 @@ def test_what_the_model_cannot_do_is_refused() -> None:
         begin_as_mean(model)
     with pytest.raises(ValueError, match="no multiple of 3 heads"):
         small(attention_heads=3)
-
-
-def test_the_memory_is_as_long_as_it_says_however_short_segments_are() -> None:
-    model = small(memory_length=5)
-    ids, mask = tokens(2, 2, 2)
-    memory = model.block_encoder.no_memory(1)
-    counts = []
-    for place in range(3):
-        _, memory = model.block_encoder.step(ids[:, place], mask[:, place], memory)
-        counts.append(int(memory.mask.sum()))
-    assert counts == [2, 4, 5]
-    assert memory.states.shape == (2, 1, 5, 8)
-    assert memory.mask[0].tolist() == [1, 1, 1, 1, 1]

@@ -122,6 +122,9 @@ def lstm(layer: nn.LSTM, inputs: Array) -> Array:
 def colde_vector(model: Colde, section: int, sections: list[list[list[int]]]) -> Array:
     """CoLDE, sections 3.1 and 3.2: a section attends to the next one, the last to the first."""
     level = model.document_encoder
+    if model.config.aggregate == "mean":
+        vectors = [block_vector(model.block_encoder, tokens) for tokens in sections[section]]
+        return unit(linear(level.projection, np.mean(vectors, axis=0)))
     chunks, embedded = [], []
     for number, blocks in enumerate(sections):
         vectors = np.stack([block_vector(model.block_encoder, tokens) for tokens in blocks])
@@ -206,7 +209,7 @@ def test_smith_is_its_formulas(combine: Combine, pooling: Pooling) -> None:
     assert np.abs(numbers(model(*tensors(DOCUMENTS))) - expected).max() < 1e-5
 
 
-@pytest.mark.parametrize("aggregate", ["lstm", "lstm_and_mean"])
+@pytest.mark.parametrize("aggregate", ["lstm", "lstm_and_mean", "mean"])
 def test_colde_is_its_formulas(aggregate: Any) -> None:
     config = ColdeConfig(
         **SIZES, block_length=8, max_blocks=4, max_sections=3, sentence_layers=1,

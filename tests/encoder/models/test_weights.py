@@ -95,10 +95,6 @@ def test_names_with_the_prefix_bert_are_understood(tiny_bert: Path, tmp_path: Pa
     assert torch.equal(encoder.token_embedding.weight, source[name])
 
 
-def test_fewer_layers_than_bert_are_allowed(tiny_bert: Path) -> None:
-    load_bert_into(BlockEncoder(config_for(tiny_bert, sentence_layers=1)), tiny_bert)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [({"sentence_layers": 3}, "layer.2"), ({"block_length": 128}, "position_embedding")],

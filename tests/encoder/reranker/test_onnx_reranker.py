@@ -24,11 +24,9 @@ from encoder.export.create import create_reranker, load_reranker_model, read_rer
 from encoder.export.export_reranker import export_reranker, score_with_model
 from encoder.golden import GOLDEN_TEXTS
 from encoder.reranker.checkpoint import (
-    find_reranker,
     load_reranker_checkpoint,
 )
-from encoder.reranker.golden import read_golden_pairs
-from encoder.reranker.onnx_reranker import OnnxReranker, Reranker, open_reranker
+from encoder.reranker.onnx_reranker import OnnxReranker, Reranker, open_reranker, read_golden_pairs
 from encoder.reranker.pair_tokenizer import PairTokenizer
 from encoder.reranker.score_fusion import (
     UNFITTED,
@@ -105,12 +103,6 @@ def test_an_encoder_is_no_reranker(changed: Path) -> None:
         load_reranker_checkpoint(changed)
     with pytest.raises(CheckpointError, match="cannot be read"):
         load_reranker_checkpoint(changed / "nothing")
-
-
-def test_a_path_is_taken_before_a_name_that_ships(tiny_reranker: Path) -> None:
-    assert find_reranker(tiny_reranker) == tiny_reranker
-    assert find_reranker(Path(DEFAULT_CHECKPOINT.name)) == DEFAULT_CHECKPOINT
-    assert find_reranker(Path("nothing-of-this-name")) == Path("nothing-of-this-name")
 
 
 @pytest.mark.parametrize(

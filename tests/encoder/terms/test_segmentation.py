@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from encoder.golden import GOLDEN_TEXTS
 from encoder.reranker.sentence_ranking import split_for_ranking
 from encoder.sentences import split_sentences
-from encoder.terms.segmentation import find_words, separate_words, split_words
-from encoder.terms.stop_words import STOP_WORDS
+from encoder.terms.segmentation import STOP_WORDS, find_words, separate_words, split_words
 from index.lexical.terms import count_terms, words_of
 
 RUN_OF_LETTERS = re.compile(r"[^\W_]+")  # what a word was before scripts were segmented

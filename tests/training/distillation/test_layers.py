@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from encoder.models.baselines.arc_i import ArcIConfig
+from encoder.models.baselines import ArcIConfig
 from encoder.models.smith import Smith
 from training.distillation.layers import smaller_config, weights_of_layers
 from training.errors import TrainingRecipeError

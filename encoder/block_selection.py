@@ -20,10 +20,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from encoder.checkpoint import Checkpoint
-from encoder.selection.reading_share import WHOLE
-from encoder.terms.feature_hashing import HashedTerms
-from encoder.terms.term_channel import hashed_vocabulary, open_hashed_terms
+from encoder.checkpoint import WHOLE, Checkpoint
+from encoder.terms.term_channel import HashedTerms, hashed_vocabulary, open_hashed_terms
 from encoder.tokenizer import BlockTokenizer
 
 LEAST_BLOCKS = 8  # some 500 tokens: shorter documents are encoded whole
@@ -85,21 +83,13 @@ def cover(features: Float32, number: int) -> Int64:
 
 
 def open_document_tokenizer(checkpoint: Checkpoint) -> BlockTokenizer:
-    """Open the tokenizer of documents to encode, which selects the share of the checkpoint.
-
-    Raises:
-        CheckpointError: the tokenizer or the hashed terms are missing, changed or invalid.
-    """
+    """Open the tokenizer of documents to encode, which selects the share of the checkpoint."""
     selector = open_selector(checkpoint)
     return BlockTokenizer(checkpoint, selector)
 
 
 def open_selector(checkpoint: Checkpoint) -> BlockSelector | None:
-    """Open what selects the blocks to encode; None where all are encoded.
-
-    Raises:
-        CheckpointError: the hashed terms are missing, changed or invalid.
-    """
+    """Open what selects the blocks to encode; None where all are encoded."""
     if checkpoint.reading_share == WHOLE:
         return None
     hashed = open_hashed_terms(checkpoint)

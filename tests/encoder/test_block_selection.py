@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder
-from encoder.selection.block_selection import (
+from encoder.block_selection import (
     LEAST_BLOCKS,
     WINDOW,
     BlockSelector,
@@ -18,8 +16,9 @@ from encoder.selection.block_selection import (
     open_document_tokenizer,
     open_selector,
 )
-from encoder.selection.reading_share import with_reading_share
-from encoder.terms.feature_hashing import HashedTerms
+from encoder.checkpoint import Checkpoint, load_checkpoint, with_reading_share
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.terms.term_channel import HashedTerms
 from encoder.terms.term_table import TermVocabulary
 from encoder.tokenizer import BlockTokenizer
 
