@@ -27,9 +27,6 @@ def bm25_system(texts: Sequence[str], documents: int | None = None) -> System:
     Args:
         texts: of the documents, then of queries that are no documents.
         documents: how many of the texts are documents; all when not given.
-
-    Raises:
-        MissingExtraError: bm25s or scipy is not installed.
     """
     require_extra("evaluate", "the baseline bm25", "bm25s", "scipy")
     import bm25s
@@ -101,7 +98,6 @@ def tfidf_matrix(texts: Sequence[str], documents: int | None = None) -> Any:
 
     Raises:
         CorpusError: no word is in two documents and in at most half of them.
-        MissingExtraError: scikit-learn is not installed.
     """
     require_extra("evaluate", "TF-IDF", "sklearn")
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -175,10 +171,6 @@ def lexical_baselines(
         names: of baselines.
         texts: of the documents, then of queries that are no documents.
         documents: how many of the texts are documents; all when not given.
-
-    Raises:
-        CorpusError: the corpus is too small.
-        MissingExtraError: a library of a baseline is not installed.
     """
     if "bm25" in names:
         yield bm25_system(texts, documents)

@@ -60,9 +60,6 @@ def adapt_vectors(
 
     Returns:
         Float32[N + others, dimension + width], unit norm.
-
-    Raises:
-        CorpusError: the corpus is too small, or shares no words.
     """
     tokenizer, vocabulary = BlockTokenizer(checkpoint), adapter_vocabulary(checkpoint)
     titles = find_titles((document.title for document in documents[:number]), tokenizer)
@@ -84,11 +81,7 @@ def adapt_vectors(
 def adapt_embedded_corpus(
     corpus: Path, embedded: EmbeddedCorpus, checkpoint: Checkpoint, progress: Progress
 ) -> EmbeddedCorpus:
-    """Adapt the vectors of a corpus, reading its texts again.
-
-    Raises:
-        CorpusError: the corpus cannot be read, is too small, or shares no words.
-    """
+    """Adapt the vectors of a corpus, reading its texts again."""
     documents = read_documents(corpus, embedded.ids)
     vectors = adapt_vectors(embedded.vectors, documents, len(documents), checkpoint, progress)
     return replace(embedded, vectors=vectors)
@@ -163,11 +156,6 @@ def longmatch_systems(
         mode: the mode to measure, together with the channels it combines.
         files: the corpus, then the queries if they are no documents of it.
         progress: reports the fit of an adapter to the corpus; without it nothing is adapted.
-
-    Raises:
-        CorpusError: a text is missing, or an adapter cannot be fitted.
-        CheckpointError: the fusion is damaged.
-        MissingExtraError: scipy is not installed.
     """
     settings = f"document vectors of {checkpoint.name}"
     number = len(vectors.corpus.ids)
@@ -199,11 +187,7 @@ def longmatch_systems(
 def rerank_longmatch_system(
     system: System, vectors: Vectors, files: Sequence[Path], reranker: OnnxReranker, candidates: int
 ) -> System:
-    """Make the system that reranks the first candidates of one of `longmatch_systems`.
-
-    Raises:
-        CorpusError: a text is missing.
-    """
+    """Make the system that reranks the first candidates of one of `longmatch_systems`."""
     scorer = PairScorer(reranker, _all_texts(vectors, files, titled=True), threads=usable_cores())
     mode = {ADAPTED: SEMANTIC, ADAPTED_HYBRID: HYBRID}.get(system.name, system.name)
     mixture = reranker.rule.weights_of(mode)
@@ -220,10 +204,6 @@ def baseline_systems(
         vectors: of the documents and queries.
         files: the corpus, then the queries if they are no documents of it.
         blocks: block vectors, for the baselines that need them.
-
-    Raises:
-        CorpusError: a text is missing, or the corpus is too small.
-        MissingExtraError: a library of a baseline is not installed.
     """
     if any(name in LEXICAL_BASELINES for name in names):
         yield from lexical_baselines(names, _all_texts(vectors, files), len(vectors.corpus.ids))
@@ -285,9 +265,6 @@ def pair_task(corpus: EmbeddedCorpus, pairs: list[Pair], valid: list[Pair]) -> P
         corpus: documents, with their number of tokens.
         pairs: to classify.
         valid: other pairs, to choose thresholds on; may be empty.
-
-    Raises:
-        CorpusError: a document of a pair is not in the corpus; names both.
     """
     found = find_pairs(pairs, corpus.ids)
     tokens: Int64 = np.maximum(corpus.tokens[found.sources], corpus.tokens[found.targets])
@@ -295,12 +272,7 @@ def pair_task(corpus: EmbeddedCorpus, pairs: list[Pair], valid: list[Pair]) -> P
 
 
 def measure_systems(systems: Sequence[System], vectors: Vectors, judgements: Judgements) -> Report:
-    """Measure every system on the tasks that there are judgements for.
-
-    Raises:
-        CorpusError: no query has a judgement, or a document of a pair is missing.
-        MissingExtraError: a library that measures is not installed.
-    """
+    """Measure every system on the tasks that there are judgements for."""
     report: Report = {}
     if judgements.qrels:
         chosen = judgements.query_ids
@@ -342,10 +314,6 @@ def plot_report(
         vectors: of the documents and queries.
         judgements: that the report was measured against.
         blocks: block vectors of the documents, if they are kept.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OSError: a file cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for task, measure in (("retrieval", NDCG), ("pairs", "AUC")):

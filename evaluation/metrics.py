@@ -46,12 +46,7 @@ class QueryMeasures:
 
 
 def evaluate_run(run: Run, ids: Sequence[str], qrels: Qrels) -> dict[str, float]:
-    """Return the means of `MEASURES` over the queries that have judgements.
-
-    Raises:
-        CorpusError: no query has a judgement.
-        MissingExtraError: ir-measures is not installed.
-    """
+    """Return the means of `MEASURES` over the queries that have judgements."""
     means = evaluate_per_query(run, ids, qrels).values.mean(0)
     return dict(zip(MEASURES, means.tolist(), strict=True))
 
@@ -66,7 +61,6 @@ def evaluate_per_query(run: Run, ids: Sequence[str], qrels: Qrels) -> QueryMeasu
 
     Raises:
         CorpusError: no query has a judgement.
-        MissingExtraError: ir-measures is not installed.
     """
     judged = {query: qrels[query] for query in run.query_ids if query in qrels}
     if not judged:
@@ -96,9 +90,6 @@ def measure_scores(
 
     Returns:
         Float64[Q, M].
-
-    Raises:
-        MissingExtraError: ir-measures is not installed.
     """
     require_extra("evaluate", "evaluation", "ir_measures")
     import ir_measures
@@ -221,9 +212,6 @@ def measure_pairs(scores: Float32, labels: Labels, threshold: float) -> dict[str
         scores: Float32[P], P of at least one.
         labels: Bool[P].
         threshold: scores at or above it count as similar.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
     """
     require_extra("evaluate", "evaluation", "sklearn")
     from sklearn.metrics import accuracy_score, precision_recall_fscore_support, roc_auc_score
@@ -243,9 +231,6 @@ def estimate_pairs(
     """Return `measure_pairs` with bootstrap intervals over pairs, at a fixed threshold.
 
     Pairs share documents, so the intervals are slightly too narrow.
-
-    Raises:
-        MissingExtraError: scikit-learn or scipy is not installed.
     """
     return estimate_pairs_of_seeds([(scores, threshold)], labels, resamples)
 
@@ -259,9 +244,6 @@ def estimate_pairs_of_seeds(
         seeds: of each training the scores Float32[P] and its threshold.
         labels: Bool[P].
         resamples: of the pairs; the trainings are not resampled.
-
-    Raises:
-        MissingExtraError: scikit-learn or scipy is not installed.
     """
     measured = [measure_pairs(scores, labels, threshold) for scores, threshold in seeds]
     names = list(measured[0])

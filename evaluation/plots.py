@@ -25,10 +25,6 @@ def plot_by_tokens_read(
         path: of the SVG file.
         curves: for each system, its figure at each number of tokens.
         measure: name of the figure.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OSError: the file cannot be written.
     """
     figure = _figure()
     axes = figure.subplots()
@@ -52,10 +48,6 @@ def plot_by_share(
         path: of the SVG file.
         panels: by title, for each curve its figure at each share.
         measure: name of the figure.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OSError: the file cannot be written.
     """
     figure = _figure()
     for axes, (title, curves) in zip(
@@ -78,10 +70,6 @@ def plot_by_milliseconds(
         path: of the SVG file.
         systems: for each system, milliseconds of a document, and its figure.
         measure: name of the figure.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OSError: the file cannot be written.
     """
     figure = _figure()
     axes = figure.subplots()
@@ -106,10 +94,6 @@ def plot_by_length(
         systems: for each system, the estimate in each bucket, in order.
         measure: name of the figure.
         buckets_are: label of the buckets.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OSError: the file cannot be written.
     """
     figure = _figure()
     axes = figure.subplots()
@@ -132,10 +116,6 @@ def plot_reliability(path: Path, curves: Mapping[str, Sequence[ReliabilityBin]])
     Args:
         path: of the SVG file.
         curves: for each calibration, its bins.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OSError: the file cannot be written.
     """
     figure = _figure()
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
@@ -160,10 +140,6 @@ def plot_losses(
     Args:
         path: of the SVG file.
         panels: by title, for each loss its points (step, loss) in training and in validation.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OSError: the file cannot be written.
     """
     figure = _figure()
     for axes, (title, curves) in zip(

@@ -89,12 +89,7 @@ def length_buckets(tokens: Int64) -> Int64:
 
 
 def report_retrieval(systems: Sequence[System], task: RetrievalTask, reference: str) -> Report:
-    """Measure every system: means with intervals, by query length, and against the reference.
-
-    Raises:
-        CorpusError: no query has a judgement.
-        MissingExtraError: a library that measures is not installed.
-    """
+    """Measure every system: means with intervals, by query length, and against the reference."""
     return report_retrieval_of_seeds({one.name: [one] for one in systems}, task, reference)
 
 
@@ -110,10 +105,6 @@ def report_retrieval_of_seeds(
 
     Returns:
         As `report_retrieval`; of several trainings also the means of each, `by_seed`.
-
-    Raises:
-        CorpusError: as `report_retrieval`.
-        MissingExtraError: as `report_retrieval`.
     """
     judged, by_seed = {}, {}
     for name, systems in models.items():
@@ -140,10 +131,6 @@ def report_with_and_without_mentions(
 
     Returns:
         What `report_retrieval` returns of both.
-
-    Raises:
-        CorpusError: no query has a judgement, or has one left.
-        MissingExtraError: a library that measures is not installed.
     """
     most = max(map(len, without.left_out.values()), default=0)
     deep = [rank(one, task.ids, task.query_ids, task.rows, DEPTH + most) for one in systems]
@@ -223,12 +210,7 @@ def _with_seeds(report: Report, by_seed: Mapping[str, Sequence[Mapping[str, floa
 
 
 def curve_by_tokens(blocks: CorpusBlocks, task: RetrievalTask) -> dict[int, float]:
-    """Return nDCG@10 of the mean of block vectors, by the tokens read of each document.
-
-    Raises:
-        CorpusError: no query has a judgement.
-        MissingExtraError: a library that measures is not installed.
-    """
+    """Return nDCG@10 of the mean of block vectors, by the tokens read of each document."""
     curve = {}
     for tokens in TOKENS_READ:
         run = rank(first_tokens_system(blocks, tokens), task.ids, task.query_ids, task.rows)
@@ -241,9 +223,6 @@ def report_pairs(systems: Sequence[System], task: PairTask, reference: str) -> R
 
     Without validation pairs the threshold is the best one on the pairs themselves. What depends on
     it is then an upper bound, and named so.
-
-    Raises:
-        MissingExtraError: a library that measures is not installed.
     """
     return report_pairs_of_seeds({one.name: [one] for one in systems}, task, reference)
 
@@ -263,9 +242,6 @@ def report_pairs_of_seeds(
 
     Returns:
         As `report_pairs`; of several trainings also the figures of each, `by_seed`.
-
-    Raises:
-        MissingExtraError: a library that measures is not installed.
     """
     pairs, valid = task.pairs, task.valid or task.pairs
     buckets = length_buckets(task.tokens)

@@ -133,9 +133,6 @@ def lexical_system(
         texts: of the documents, then of queries that are no documents.
         titles: of all of them; without titles, only words are compared.
         documents: how many of the texts are documents; all when not given.
-
-    Raises:
-        MissingExtraError: scipy is not installed.
     """
     require_extra("evaluate", "the lexical system", "scipy")
     import scipy.sparse

@@ -89,12 +89,6 @@ def fit_kind(corpora: Sequence[ScoredPairs], *, seed: int = 0) -> KindCalibratio
 
     The error is measured by cross-validation. With several corpora a fold is a whole corpus, since
     users bring a corpus that the maps were not fitted on; a single one is divided at random.
-
-    Raises:
-        CorpusError: a score is not finite, a label is neither 0 nor 1, or there are fewer than
-            `MIN_OF_A_CLASS` of a class (names the pairs); or higher scores do not mean more
-            matches.
-        MissingExtraError: scikit-learn is not installed.
     """
     for one in corpora:
         _check(one)
@@ -116,12 +110,7 @@ def fit_kind(corpora: Sequence[ScoredPairs], *, seed: int = 0) -> KindCalibratio
 
 
 def fit_map(sample: Sample) -> FittedMap:
-    """Fit a map by each method and keep the one of the lower cross-validated log loss.
-
-    Raises:
-        CorpusError: higher inputs do not mean more matches.
-        MissingExtraError: scikit-learn is not installed.
-    """
+    """Fit a map by each method and keep the one of the lower cross-validated log loss."""
     methods: dict[str, Callable[[Sample], ProbabilityMap]] = {
         "platt": fit_platt,
         "isotonic": fit_isotonic,
@@ -136,7 +125,6 @@ def fit_platt(sample: Sample) -> Logistic:
 
     Raises:
         CorpusError: higher inputs do not mean more matches.
-        MissingExtraError: scikit-learn is not installed.
     """
     require_extra("evaluate", "fitting a calibration", "sklearn")
     from sklearn.linear_model import LogisticRegression
@@ -160,11 +148,7 @@ def fit_platt(sample: Sample) -> Logistic:
 
 
 def fit_isotonic(sample: Sample) -> PiecewiseLinear:
-    """Fit the best non-decreasing map, within the bounds of Platt's targets.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
-    """
+    """Fit the best non-decreasing map, within the bounds of Platt's targets."""
     require_extra("evaluate", "fitting a calibration", "sklearn")
     from sklearn.isotonic import IsotonicRegression
 
@@ -230,10 +214,6 @@ def score_labelled_pairs(
         channels: scores of the documents.
         progress: notified of progress.
         seed: of the random pairs.
-
-    Raises:
-        CorpusError: the pairs cannot be read, one of their documents is missing, or the corpus is
-            too small.
     """
     rows = find_pairs(read_pairs(pairs_file), ids)
     labels = rows.labels.astype(np.int64)

@@ -113,10 +113,6 @@ def fit_rule(
         present: the rule that is searched by.
         queries: each with a relevant answer and a less relevant one.
         progress: is notified of each query.
-
-    Raises:
-        MissingExtraError: ir-measures is not installed.
-        StoreError: the store cannot be read.
     """
     progress.started("searching", len(queries))
     found = []
@@ -150,10 +146,6 @@ def run_shadow_test(present: Candidate, new: Candidate, progress: Progress) -> S
         present: what is served.
         new: with the same queries in the same order.
         progress: is notified of each query.
-
-    Raises:
-        MissingExtraError: ir-measures or scipy is not installed.
-        StoreError: a store cannot be read.
     """
     queries = len(present.held_out) + len(present.others)
     progress.started("testing in shadow", 2 * queries)
@@ -196,11 +188,7 @@ def _ndcg(one: Candidate, queries: Sequence[Asked], progress: Progress) -> Float
 
 
 def search_for(one: Candidate, asked: Asked) -> SearchAnswer:
-    """Search as a server does, but deeper and without a limit of time; nothing is calibrated.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Search as a server does, but deeper and without a limit of time; nothing is calibrated."""
     align = AlignmentOptions(candidates=_DEPTH, budget_seconds=inf)
     options = SearchOptions(top_k=_DEPTH, alignment=align)
     return _search(one.data, asked.query, options, one.rule)

@@ -48,10 +48,6 @@ def fit_probabilities(candidate: Candidate, progress: Progress) -> FeedbackMap:
     Args:
         candidate: with queries that its rule was not fitted to.
         progress: is notified of each query.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
-        StoreError: the store cannot be read.
     """
     progress.started("fitting probabilities", len(candidate.held_out))
     pairs: list[tuple[float, int, int]] = []
@@ -73,9 +69,6 @@ def fit_verdicts(scores: Float64, labels: Int64, queries: Int64) -> FeedbackMap:
         scores: Float64[N].
         labels: Int64[N], 1 for a relevant one, else 0.
         queries: Int64[N], the number of the query of each.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
     """
     relevant, others = int(labels.sum()), int((1 - labels).sum())
     refused = fitted = None

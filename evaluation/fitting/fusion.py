@@ -114,12 +114,7 @@ def _semantic_mode_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
 
 
 def measure_weights(corpora: Sequence[FusionCorpus], line: tuple[float, float]) -> WeightSurface:
-    """Return the nDCG@10 of hybrid and semantic mode for all weights.
-
-    Raises:
-        CorpusError: no query has a judgement.
-        MissingExtraError: ir-measures is not installed.
-    """
+    """Return the nDCG@10 of hybrid and semantic mode for all weights."""
 
     def hybrid(corpus: FusionCorpus, alignment: float, lexical: float) -> float:
         rule = LinearFusion(lexical, alignment, 0.0, *line)

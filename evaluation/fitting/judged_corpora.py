@@ -52,11 +52,7 @@ class JudgedCorpus:
 
 
 def read_judged_corpus(folder: Path, vectors: Path, checkpoint: Checkpoint) -> JudgedCorpus:
-    """Read a corpus, and its vectors as written by `longmatch embed --blocks`.
-
-    Raises:
-        CorpusError: a file is missing or damaged, or there are no aligned blocks.
-    """
+    """Read a corpus, and its vectors as written by `longmatch embed --blocks`."""
     embedded = read_aligned_corpus(vectors)
     documents = read_documents(folder / "corpus.jsonl.gz", embedded.ids)
     texts = [document.text for document in documents]

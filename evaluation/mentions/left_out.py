@@ -56,9 +56,6 @@ def leave_out_mentions(
         qrels: of the queries to measure.
         corpus: the documents; judged ones that it lacks name nothing.
         queries: the queries, if they are no documents of the corpus.
-
-    Raises:
-        CorpusError: the corpus or the queries cannot be read.
     """
     judged = {document for documents in qrels.values() for document in documents}
     wanted = judged if queries else judged | qrels.keys()

@@ -120,10 +120,6 @@ def write_masked_files(
         mask: of the titles of the corpus.
         folder: to write into.
         progress: is notified of progress and skipped input.
-
-    Raises:
-        CorpusError: the corpus or the queries cannot be read.
-        OSError: a file cannot be written.
     """
     written, counts = [], Counter[str]()
     for number, (path, masking) in enumerate(

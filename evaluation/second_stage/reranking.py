@@ -127,11 +127,7 @@ def read_logits(path: Path) -> dict[Edge, float]:
 
 
 def write_logits(path: Path, logits: dict[Edge, float]) -> None:
-    """Write the logits of pairs atomically.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write the logits of pairs atomically."""
     unfinished = path.with_name(path.name + ".partial")
     with unfinished.open("wb") as file:
         edges = np.array(list(logits), dtype=np.int64).reshape(-1, 2)

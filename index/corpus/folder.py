@@ -56,11 +56,7 @@ def real_path(path: Path) -> Path:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the sorted names of a folder that are not hidden.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the sorted names of a folder that are not hidden."""
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
 
 

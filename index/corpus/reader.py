@@ -59,21 +59,12 @@ def read_corpus(corpus: Corpus) -> Iterator[Document | SkippedInput]:
     * A Parquet file or a query to a database gives one document a row, with the same fields.
     * One file of a known kind is a corpus of one document, under the file's name.
     * All of these but a query also in another place, such as S3 (`index.corpus.remote`).
-
-    Raises:
-        CorpusError: at the call, when there is nothing that can be read as a corpus; later, when a
-            database or a Parquet file cannot be read.
-        MissingExtraError: it takes an extra that is not installed.
     """
     return _find(corpus).read()
 
 
 def count_documents(corpus: Corpus) -> int:
-    """Count what `read_corpus` yields, including empty lines, without reading documents.
-
-    Raises:
-        CorpusError: there is nothing that can be read as a corpus.
-    """
+    """Count what `read_corpus` yields, including empty lines, without reading documents."""
     return _find(corpus).count()
 
 
@@ -135,7 +126,6 @@ def read_document(path: Path) -> Document:
     Raises:
         CorpusError: the file is missing, of an unknown kind, damaged, encrypted or not UTF-8, or
             takes more time or memory than a file may.
-        DocumentError: it holds no text, or its name cannot be an id.
     """
     try:
         _require_readable_file(path)

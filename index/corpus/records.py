@@ -24,9 +24,6 @@ def document_of(record: Mapping[str, Any]) -> Document:
     `id` (or `_id`) and `text` are required, an id may be an integer; `title` and `metadata` are
     optional and may be null. Any other field becomes metadata; fields of `metadata` itself take
     precedence.
-
-    Raises:
-        DocumentError: a field is missing, empty, of the wrong type or over its limit.
     """
     id_field = "id" if "id" in record else "_id"
     metadata = _optional(record, "metadata", dict, {})

@@ -105,7 +105,6 @@ def open_remote(corpus: RemotePath) -> RemoteFile:
 
     Raises:
         CorpusError: there is nothing, it cannot be asked for, or the URL is of no known kind.
-        MissingExtraError: fsspec is not installed.
     """
     require_extra("remote", "reading by URL", "fsspec")
     import fsspec

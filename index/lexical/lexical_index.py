@@ -76,11 +76,7 @@ class TermNames:
         self._known: dict[int, str] = {}
 
     def of(self, term_ids: Iterable[int]) -> Mapping[int, str]:
-        """Return the words of these ids, and maybe of others; those of no document may be absent.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the words of these ids, and maybe of others; unused ids may be absent."""
         known, asked = self._known, set(term_ids)
         missing = sorted(one for one in asked if one not in known)
         if not missing:
@@ -114,11 +110,7 @@ class LexicalIndex:
             return read_statistics(connection).changes
 
     def titles(self, connection: sqlite3.Connection) -> TitleMatcher:
-        """Return the titles of the stored documents; see `KnownTitles.read`.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the titles of the stored documents; see `KnownTitles.read`."""
         return self._titles.read(connection)
 
     def remember_titles(self, titles: Sequence[str], inserted: int) -> None:
@@ -131,9 +123,6 @@ class LexicalIndex:
         Args:
             text: any text; without such a term the query finds nothing.
             title: of the text, if it has one.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
             titles = self.titles(connection)
@@ -148,11 +137,7 @@ class LexicalIndex:
         return weigh_query(query_terms, view.number, least=1)
 
     def read_stored(self, vector_id: int) -> LexicalQuery:
-        """Return the terms of a stored document that others share; none if it is not there.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the terms of a stored document that others share; none if it is not there."""
         view = self._view()
         term_ids, counts = view.terms_of(vector_id)
         terms = _with_frequencies(view, term_ids.astype(np.int64), counts.astype(np.int64))
@@ -213,7 +198,6 @@ class LexicalIndex:
         """Write the searchable copy to files, so that opening the store need not make it.
 
         Raises:
-            StoreError: the store cannot be read or written.
             SnapshotError: the files cannot be written; the former ones stay.
         """
         try:
@@ -238,9 +222,6 @@ class LexicalIndex:
             query: the query.
             k: how many.
             among: find no other documents.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         return np.sort(self._view_of(query).best(query, max(k, CANDIDATES), among))
 
@@ -251,9 +232,6 @@ class LexicalIndex:
             query: the query.
             k: how many.
             among: find no other documents.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         view = self._view()
         candidates = view.best(query, max(k, CANDIDATES), among)
@@ -264,9 +242,6 @@ class LexicalIndex:
 
         For selections of which `search`, by the heaviest terms, finds too few. Documents are read
         in parts.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
         view = self._view()
@@ -281,11 +256,7 @@ class LexicalIndex:
         return best
 
     def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
-        """Return the score of each of these documents Int64[N]; 0 for missing ones.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the score of each of these documents Int64[N]; 0 for missing ones."""
         view = query.memory[_VIEW] = self._view()
         return view.scores(query, vector_ids)
 
@@ -293,9 +264,6 @@ class LexicalIndex:
         """Return these documents Int64[N] as `score` compares them when one is the query.
 
         Missing ones have no terms.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         parts = []
         progress.started("reading words", len(vector_ids))
@@ -310,11 +278,7 @@ class LexicalIndex:
     def explain(
         self, query: LexicalQuery, vector_ids: Sequence[int], limit: int = 8
     ) -> dict[int, tuple[TermWeight, ...]]:
-        """Return, for each of these documents that exists, the terms that add most to its score.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return, for each of these documents that exists, the terms that add most to its score."""
         positions, documents = self._view_of(query).documents(np.array(vector_ids, dtype=np.int64))
         found = [vector_ids[position] for position in positions.tolist()]
         return named_terms(self._names, query, found, documents, limit)
@@ -338,11 +302,7 @@ def named_terms(
     documents: JoinedTerms,
     limit: int,
 ) -> dict[int, tuple[TermWeight, ...]]:
-    """Return the terms that add most to the score of each of these documents, by vector id.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
+    """Return the terms that add most to the score of each of these documents, by vector id."""
     shared = dict(zip(vector_ids, shared_terms(query, documents, limit), strict=True))
     words = names.of(term_id for own in shared.values() for term_id, _ in own)
     return {

@@ -69,10 +69,6 @@ def save_view(directory: Path, view: View) -> SavedView:
     """Write a view, and make it the current one. Segments that are in files are not written again.
 
     The frequencies of the view are those of its terms.
-
-    Raises:
-        OSError: it cannot be written; the former one stays current.
-        SnapshotError: what was written cannot be read.
     """
     directory.mkdir(exist_ok=True)
     known = {one.name: one for one in _files(directory)}

@@ -95,9 +95,6 @@ class SegmentedIndex:
         """Return the present state of the tables.
 
         While another thread reads a change, the state before it.
-
-        Raises:
-            StoreError: the tables cannot be read.
         """
         if self._is(TermStatistics(*self._connections.read_rows(STATISTICS)[0])):
             return self._view
@@ -115,11 +112,7 @@ class SegmentedIndex:
             self._catch_up()
 
     def follow(self, inserted: InsertedTerms) -> None:
-        """Bring the copy to the state after an insert that was committed, or to a later one.
-
-        Raises:
-            StoreError: the tables cannot be read.
-        """
+        """Bring the copy to the state after an insert that was committed, or to a later one."""
         with self._updating:
             if not self._is(inserted.before):
                 self._catch_up()
@@ -149,10 +142,6 @@ class SegmentedIndex:
         """Write the copy to files, so that opening the store need not make it.
 
         Searches and changes go on meanwhile.
-
-        Raises:
-            StoreError: the tables cannot be read or written.
-            OSError: the files cannot be written; the former ones stay.
         """
         with self._publishing:
             with self._connections.writing():

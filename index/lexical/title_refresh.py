@@ -94,9 +94,6 @@ def refresh_titles(
     Documents may be put and deleted meanwhile. A pass that ends early because `stop` returns true
     does not count as complete; the next one goes on where it ended. `written` is called after each
     transaction that wrote terms.
-
-    Raises:
-        StoreError: the file cannot be read or written, or a row in it is damaged.
     """
     with connections.reading() as connection:
         (number,) = connection.execute(_NUMBER).fetchone()

@@ -51,9 +51,6 @@ def align_candidates(
     They are aligned in the order of the ranking until no other would be among the k best even with
     `margin` times the highest alignment score of the last ones. Out of the budget, the order is
     that of the ranking.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     deadline = time.perf_counter() + options.budget_seconds
     ids = ranking.vector_ids

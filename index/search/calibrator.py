@@ -87,11 +87,6 @@ def open_calibrator(
         checkpoint: whose vectors are scored.
         data: the data directory.
         adapter: of the data directory, if it has one.
-
-    Raises:
-        CheckpointError: the calibration of the checkpoint is damaged or of other weights.
-        StoreError: the calibration or the fusion of the data directory is damaged or of another
-            checkpoint, or the calibration of another fusion rule.
     """
     of_checkpoint = read_calibration(checkpoint)
     fingerprint = vector_space(checkpoint, adapter).fingerprint

@@ -32,9 +32,6 @@ def collapse_families(
         found: the `top_k` best hits, or all where there are fewer.
         find_besides: returns the same of the documents besides these vector ids Int64[N].
         top_k: how many to return, at most.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     best: dict[int | str, Hit] = {}
     while True:
@@ -57,9 +54,6 @@ def list_collapsed(
         hit: one that `collapse_families` returned.
         queries: vector ids of the queries that are stored, which are not listed.
         among: list no other documents.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     if hit.family is None:
         return ()

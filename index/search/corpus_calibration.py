@@ -61,10 +61,6 @@ def measure_store(
     """Measure how random pairs of the stored documents score in each mode.
 
     At most `MAX_DOCUMENTS` are sampled: their vectors and terms are held in memory.
-
-    Raises:
-        CorpusError: there are too few documents.
-        StoreError: the store cannot be read.
     """
     ids = store.changes_since(0).added
     if len(ids) > MAX_DOCUMENTS:
@@ -77,11 +73,7 @@ def measure_store(
 
 
 def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) -> None:
-    """Write the file into a data directory atomically.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write the file into a data directory atomically."""
     content = {"version": calibration.version, **_to_json(calibration)}
     write_atomically(directory / CALIBRATION_FILE, json.dumps(content, indent=2) + "\n")
 

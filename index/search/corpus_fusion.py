@@ -58,21 +58,13 @@ def fusion_of(directory: Path, checkpoint: Checkpoint, adapter: Adapter | None) 
         directory: the data directory.
         checkpoint: with its reading share.
         adapter: of the data directory, if it has one.
-
-    Raises:
-        CheckpointError: the rule of the checkpoint is damaged.
-        StoreError: that of the data directory is damaged, or of other vectors.
     """
     found = read_corpus_fusion(directory, vector_space(checkpoint, adapter).fingerprint)
     return read_fusion(checkpoint) if found is None else found.rule
 
 
 def write_corpus_fusion(directory: Path, fusion: CorpusFusion) -> None:
-    """Write the file into a data directory, whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the file into a data directory, whole or not at all."""
     content = {
         "format": FORMAT,
         "fingerprint": fusion.fingerprint,

@@ -170,10 +170,6 @@ def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:
     A changed rule changes scores, so their calibrations are removed: those of semantic scores
     unless only weights of hybrid mode changed, those of hybrid scores unless only the weight of
     semantic mode did.
-
-    Raises:
-        CheckpointError: the previous rule or the calibration is damaged.
-        OSError: a file cannot be written.
     """
     former = read_fusion(checkpoint)
     calibration = None if former == rule else read_calibration(checkpoint)

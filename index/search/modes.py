@@ -96,10 +96,6 @@ def rank(
         fusion: how scores are combined.
         among: rank only these documents.
         seconds: the time of each stage is added to it.
-
-    Raises:
-        StoreError: the store cannot be read.
-        ValueError: the vector has a wrong shape or is not finite.
     """
     if mode == "semantic":
         return _rank_semantic(data, query, k, fusion, among, seconds)
@@ -249,9 +245,6 @@ def score_documents(
         mode: what scores are made of.
         fusion: how scores are combined.
         seconds: the time of each stage is added to it.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     generation, sequence = data.index.generation, data.index.sequence
     with timed(seconds, "search"):

@@ -122,9 +122,6 @@ def measure_random_pairs(vectors: Float32, *, seed: int = 0) -> NullDistribution
     Args:
         vectors: Float32[N, dimension], unit norm.
         seed: of the sample of pairs and of the bootstrap.
-
-    Raises:
-        CorpusError: there are fewer than `MIN_DOCUMENTS`, or a vector is not finite.
     """
     pairs = sample_pairs(len(vectors), seed)
     return measure_distribution(pairs, pair_scores(vectors, pairs), len(vectors), seed=seed)
@@ -266,9 +263,6 @@ def mode_scores(channels: Channels, pairs: Int64, progress: Progress) -> dict[Mo
 
     These are the scores of a search in that mode for one of the two, a stored document. Without
     words there is only semantic mode.
-
-    Raises:
-        CorpusError: a score is not finite.
     """
     cosines = pair_scores(channels.vectors, pairs).astype(np.float32)
     alignment = _alignment_scores(channels, pairs, progress)
@@ -297,11 +291,7 @@ def _alignment_scores(channels: Channels, pairs: Int64, progress: Progress) -> F
 def measure_modes(
     channels: Channels, progress: Progress, *, seed: int = 0
 ) -> Mapping[Mode, NullDistribution]:
-    """Measure how random pairs score in each mode: the same pairs in all of them.
-
-    Raises:
-        CorpusError: there are too few documents, or a score is not finite.
-    """
+    """Measure how random pairs score in each mode: the same pairs in all of them."""
     documents = len(channels.vectors)
     pairs = sample_pairs(documents, seed)
     scored = mode_scores(channels, pairs, progress)

@@ -44,11 +44,7 @@ def selects(options: SearchOptions) -> bool:
 
 
 def select_documents(data: DataDirectory, options: SearchOptions) -> IdSet | None:
-    """Return the documents that pass `where` and `exclude`; None for all.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Return the documents that pass `where` and `exclude`; None for all."""
     if not selects(options):
         return None
     return data.store.select(options.where, options.exclude)
@@ -74,11 +70,6 @@ def search(
         fusion: how hybrid mode combines the scores of vectors and words.
         calibrator: what a score is worth.
         among: what `select_documents` returns for these options.
-
-    Raises:
-        LexicalIndexNotReadyError: in lexical mode, the words cannot be searched yet.
-        StoreError: the store cannot be read.
-        ValueError: the vector has a wrong shape or is not finite.
     """
     options = _possible_now(data, options)
     ranker: Ranker

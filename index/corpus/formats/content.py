@@ -22,7 +22,6 @@ def read_bytes(path: Path) -> bytes:
 
     Raises:
         CorpusError: it is larger than `MAX_FILE_BYTES`.
-        OSError: it cannot be read.
     """
     with path.open("rb") as stream:
         data = stream.read(MAX_FILE_BYTES + 1)

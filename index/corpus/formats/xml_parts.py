@@ -56,11 +56,7 @@ class Parts:
         return name in self._archive.NameToInfo
 
     def read(self, name: str) -> bytes:
-        """Return a part.
-
-        Raises:
-            CorpusError: it is missing, encrypted or damaged, or too large when decompressed.
-        """
+        """Return a part."""
         return b"".join(self._chunks(name))
 
     def parse(self, name: str, target: Target[T]) -> T:
@@ -107,7 +103,6 @@ def open_parts(path: Path, kind: str) -> Iterator[Parts]:
 
     Raises:
         CorpusError: it is no archive; or, within the block, is encrypted or damaged.
-        OSError: it cannot be read.
     """
     try:
         with zipfile.ZipFile(path) as archive:
