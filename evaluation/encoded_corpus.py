@@ -106,14 +106,7 @@ def keep_blocks(
     encoder: OnnxEncoder,
     progress: Progress,
 ) -> EncodedCorpus:
-    """Open the block vectors of a corpus in a directory, after encoding what is missing.
-
-    Args:
-        corpus: as in `encode_corpus`.
-        directory: likewise.
-        encoder: likewise.
-        progress: likewise.
-    """
+    """Open the block vectors of a corpus in a directory, after encoding what is missing."""
     return encode_corpus(corpus, directory, encoder, progress, _kept_blocks(directory))
 
 
@@ -123,12 +116,6 @@ def keep_tokens(
     """Open the sentence blocks of a corpus in a directory, after reading what is missing.
 
     Block vectors are neither computed nor stored, and the checkpoint needs no graph.
-
-    Args:
-        corpus: as in `encode_corpus`.
-        directory: likewise.
-        checkpoint: provides the tokenizer.
-        progress: likewise.
     """
     key = archive_key(checkpoint, max_blocks=_kept_blocks(directory), tokens_only=True)
     return _encode_into(corpus, directory, _Source(checkpoint, None, key), progress)
@@ -141,10 +128,6 @@ def _kept_blocks(directory: Path) -> int | None:
 
 def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> EncodedCorpus:
     """Open what `encode_corpus` wrote.
-
-    Args:
-        directory: of the archive.
-        key: of the checkpoint that is to read it; not checked when not given.
 
     Raises:
         CorpusError: the corpus was not encoded completely.

@@ -14,7 +14,7 @@ from evaluation.judgements import Qrels
 from evaluation.significance import RESAMPLES, Estimate, bootstrap_percentiles, join_estimates
 from evaluation.systems import Run, rank, vector_system
 from index.errors import CorpusError
-from index.extras import require_extra
+from index.optional_dependencies import require_extra
 from index.vectors.backends import DEFAULT_PRECISION, FAISS_BACKENDS
 from index.vectors.exact_index import ExactIndex
 from index.vectors.lists import default_nprobe
@@ -53,11 +53,6 @@ def evaluate_run(run: Run, ids: Sequence[str], qrels: Qrels) -> dict[str, float]
 
 def evaluate_per_query(run: Run, ids: Sequence[str], qrels: Qrels) -> QueryMeasures:
     """Measure each query of a run that has judgements.
-
-    Args:
-        run: the ranked rows of a corpus for each query.
-        ids: N ids of the documents of the corpus.
-        qrels: the judgements.
 
     Raises:
         CorpusError: no query has a judgement.
@@ -125,14 +120,7 @@ def _score_documents(
 def rank_exactly(
     ids: Sequence[str], vectors: Float32, query_ids: Sequence[str], queries: Float32
 ) -> Run:
-    """Rank a corpus for each query by cosine, leaving a document out of its own query.
-
-    Args:
-        ids: N document ids.
-        vectors: Float32[N, dimension], unit norm.
-        query_ids: Q ids.
-        queries: Float32[Q, dimension], unit norm.
-    """
+    """Rank a corpus for each query by cosine, leaving a document out of its own query."""
     every = np.concatenate([vectors, queries])
     rows = np.arange(len(vectors), len(every), dtype=np.int64)
     return rank(vector_system("vectors", "", every, len(vectors)), ids, query_ids, rows)
@@ -148,12 +136,7 @@ class IndexRecall:
 
 
 def measure_index(vectors: Float32, queries: Float32) -> IndexRecall:
-    """Measure the recall@10 of an index of these vectors against exact search.
-
-    Args:
-        vectors: Float32[N, dimension], unit norm.
-        queries: Float32[Q, dimension], unit norm.
-    """
+    """Measure the recall@10 of an index of these vectors against exact search."""
     ids = np.arange(len(vectors), dtype=np.int64)
     backend = FAISS_BACKENDS[DEFAULT_PRECISION]
     index = backend.train(vectors, backend.choose_nlist(len(vectors)))
@@ -165,14 +148,7 @@ def measure_index(vectors: Float32, queries: Float32) -> IndexRecall:
 def recall_against_exact(
     index: VectorIndex, exact: VectorIndex, queries: Float32, k: int = NEIGHBOURS
 ) -> float:
-    """Return the share of the k exact neighbours that an index finds at its default nprobe.
-
-    Args:
-        index: the index.
-        exact: an exact index of the same vectors.
-        queries: Float32[Q, dimension], unit norm.
-        k: number of neighbours.
-    """
+    """Return the share of the k exact neighbours that an index finds at its default nprobe."""
     k = min(k, len(index))
     found = index.search(queries, k).ids
     cosines = exact_cosines(queries, found, lambda ids: (ids, exact.vectors(ids)))
@@ -225,20 +201,13 @@ def measure_pairs(scores: Float32, labels: Labels, threshold: float) -> dict[str
     return values
 
 
-def estimate_pairs(
-    scores: Float32, labels: Labels, threshold: float, resamples: int = RESAMPLES
-) -> dict[str, Estimate]:
-    """Return `measure_pairs` with bootstrap intervals over pairs, at a fixed threshold.
-
-    Pairs share documents, so the intervals are slightly too narrow.
-    """
-    return estimate_pairs_of_seeds([(scores, threshold)], labels, resamples)
-
-
 def estimate_pairs_of_seeds(
     seeds: Sequence[tuple[Float32, float]], labels: Labels, resamples: int = RESAMPLES
 ) -> dict[str, Estimate]:
-    """Return `estimate_pairs` of the mean over several trainings of one model.
+    """Return `measure_pairs` with bootstrap intervals over pairs, at fixed thresholds.
+
+    Of several trainings of one model, the mean. Pairs share documents, so the intervals are
+    slightly too narrow.
 
     Args:
         seeds: of each training the scores Float32[P] and its threshold.

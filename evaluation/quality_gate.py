@@ -88,14 +88,7 @@ def sample_corpus(corpus: Path, qrels: Qrels, *, limit: int, seed: int = 0) -> G
 def measure_quality(
     checkpoint: Checkpoint, precisions: Sequence[str], sample: GateSample, progress: Progress
 ) -> dict[str, Quality]:
-    """Compare precisions of a checkpoint with its fp32 on a CPU.
-
-    Args:
-        checkpoint: with graphs of fp32 and of `precisions`.
-        precisions: "int8", "fp16".
-        sample: the documents they are compared on.
-        progress: reports progress.
-    """
+    """Compare precisions of a checkpoint with its fp32 on a CPU."""
     exact = _encode(checkpoint, "fp32", sample, progress)
     ndcg_fp32 = _ndcg(exact, sample.qrels)
     qualities = {}

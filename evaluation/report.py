@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from evaluation.block_baselines import CorpusBlocks, first_tokens_system
+from evaluation.baselines import CorpusBlocks, first_tokens_system
 from evaluation.judgements import PairRows, Qrels
-from evaluation.mentions.left_out import JudgementsWithoutMentions
+from evaluation.mentions import JudgementsWithoutMentions
 from evaluation.metrics import (
     MEASURES,
     QueryMeasures,
@@ -98,11 +98,6 @@ def report_retrieval_of_seeds(
 ) -> Report:
     """Measure models that were trained several times: the mean of each query over the trainings.
 
-    Args:
-        models: by name, a system for each training; at least one.
-        task: what is measured.
-        reference: name of the model that the others are compared with.
-
     Returns:
         As `report_retrieval`; of several trainings also the means of each, `by_seed`.
     """
@@ -144,13 +139,7 @@ def report_with_and_without_mentions(
 
 
 def leave_out(run: Run, ids: Sequence[str], left_out: Mapping[str, Collection[str]]) -> Run:
-    """Leave documents out of the rankings of queries, and cut the rankings at `DEPTH`.
-
-    Args:
-        run: of more than `DEPTH` documents of each query.
-        ids: N ids of the documents.
-        left_out: by query.
-    """
+    """Leave documents out of the rankings of queries, and cut the rankings at `DEPTH`."""
     row_of = {document: row for row, document in enumerate(ids)}
     width = min(DEPTH, run.rows.shape[1])
     rows = np.full((len(run.rows), width), NO_VECTOR, dtype=np.int64)
@@ -234,11 +223,6 @@ def report_pairs_of_seeds(
 
     Every training has its own threshold; `threshold` is their mean. Intervals and p come from
     pairs, whose values are means over the trainings.
-
-    Args:
-        models: by name, a system for each training; at least one.
-        task: what is measured.
-        reference: name of the model that the others are compared with.
 
     Returns:
         As `report_pairs`; of several trainings also the figures of each, `by_seed`.

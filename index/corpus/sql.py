@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from index.corpus.tables import check_columns, record_of
+from index.corpus.records import check_columns, record_of
 from index.errors import CorpusError, DocumentError
-from index.extras import require_extra
+from index.optional_dependencies import require_extra
 
 _SQLITE = "sqlite"
 _POSTGRESQL = ("postgresql", "postgres")

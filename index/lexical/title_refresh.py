@@ -160,14 +160,7 @@ def _changed(
     titles: TitleMatcher,
     is_title: Bool,
 ) -> dict[int, tuple[str, Mapping[str, int]]]:
-    """Return title and counts of each document whose stored title terms differ.
-
-    Args:
-        connection: inside a transaction.
-        rows: the documents.
-        titles: of all documents.
-        is_title: Bool[T], which term ids are of titles; higher ones were added since.
-    """
+    """Return title and counts of each document whose stored title terms differ."""
     named = {n: count_titles(text, titles, title) for n, title, text in rows}
     ids = find_term_ids(connection, {term for terms in named.values() for term in terms})
     stored = read_document_terms(connection, named)

@@ -128,11 +128,6 @@ class Families:
     def page(self, document_id: str, after: str, limit: int) -> tuple[int | None, list[Member]]:
         """Return the family of a document: its number and a page of its documents.
 
-        Args:
-            document_id: of a stored document, itself a member.
-            after: an id; the page has documents after it in the order of ids.
-            limit: how many, at most.
-
         Returns:
             None and no documents where it is in no family, or is not stored.
         """

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from index.errors import StoreError
-from index.extras import require_extra
+from index.optional_dependencies import require_extra
 
 DEFAULT_SCHEMA = "longmatch"
 FORM = "postgresql://USER@HOST/DATABASE"

@@ -96,10 +96,6 @@ def find_pairs(search: PairSearch, first_tile: int = 0) -> Iterator[tuple[int, l
 
     Documents that are removed meanwhile, or are damaged, are left out from then on.
 
-    Args:
-        search: what to compare.
-        first_tile: leave out the tiles before it.
-
     Yields:
         How many tiles are done, and some pairs, perhaps none: at least once for every tile.
     """

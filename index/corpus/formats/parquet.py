@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from index.corpus.tables import check_columns, record_of
+from index.corpus.records import check_columns, record_of
 from index.errors import CorpusError, DocumentError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from index.errors import VectorEngineError
-from index.extras import MissingExtraError, require_extra
+from index.optional_dependencies import MissingExtraError, require_extra
 from index.vectors.rwlock import ReadersWriterLock
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.comparison.exact_matches import find_exact_matches
-from encoder.comparison.words import Words, find_words
+from encoder.comparison.words import Words, locate_words
 
 SHINGLE = 3
 
 
 def words(text: str) -> Words:
-    return find_words(text)
+    return locate_words(text)
 
 
 def test_a_shared_passage_has_its_boundaries() -> None:

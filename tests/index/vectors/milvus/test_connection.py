@@ -132,7 +132,7 @@ def test_a_lite_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
 def test_an_extra_that_is_missing_is_named(
     url: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("index.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("index.optional_dependencies.find_spec", lambda name: None)
     with pytest.raises(VectorEngineError, match=rf"pip install 'longmatch\[{extra}\]'"):
         MilvusConnection(parse_milvus_url(url))
 
