@@ -95,12 +95,6 @@ def encode_corpus(
         progress: notified of progress and skipped input.
         max_blocks: sentence blocks to read of a document, which may be more than the document
             level reads; by default as many.
-
-    Raises:
-        CorpusError: the corpus cannot be read or has no readable document, or another process is
-            writing into the directory.
-        ArchiveError: the directory is damaged, or was written with another encoder; or the encoder
-            is recurrent, and does not read as many blocks.
     """
     key = archive_key(encoder.checkpoint, precision=encoder.precision, max_blocks=max_blocks)
     return _encode_into(corpus, directory, _Source(encoder.checkpoint, encoder, key), progress)
@@ -112,18 +106,7 @@ def keep_blocks(
     encoder: OnnxEncoder,
     progress: Progress,
 ) -> EncodedCorpus:
-    """Open the block vectors of a corpus in a directory, after encoding what is missing.
-
-    Args:
-        corpus: as in `encode_corpus`.
-        directory: likewise.
-        encoder: likewise.
-        progress: likewise.
-
-    Raises:
-        CorpusError: the corpus cannot be read, or another process is writing into the directory.
-        ArchiveError: the directory is damaged, or was written with another encoder.
-    """
+    """Open the block vectors of a corpus in a directory, after encoding what is missing."""
     return encode_corpus(corpus, directory, encoder, progress, _kept_blocks(directory))
 
 
@@ -133,16 +116,6 @@ def keep_tokens(
     """Open the sentence blocks of a corpus in a directory, after reading what is missing.
 
     Block vectors are neither computed nor stored, and the checkpoint needs no graph.
-
-    Args:
-        corpus: as in `encode_corpus`.
-        directory: likewise.
-        checkpoint: provides the tokenizer.
-        progress: likewise.
-
-    Raises:
-        CorpusError: as `keep_blocks`.
-        ArchiveError: as `keep_blocks`.
     """
     key = archive_key(checkpoint, max_blocks=_kept_blocks(directory), tokens_only=True)
     return _encode_into(corpus, directory, _Source(checkpoint, None, key), progress)
@@ -156,13 +129,8 @@ def _kept_blocks(directory: Path) -> int | None:
 def read_encoded_corpus(directory: Path, key: ArchiveKey | None = None) -> EncodedCorpus:
     """Open what `encode_corpus` wrote.
 
-    Args:
-        directory: of the archive.
-        key: of the checkpoint that is to read it; not checked when not given.
-
     Raises:
         CorpusError: the corpus was not encoded completely.
-        ArchiveError: there is no archive, it is damaged, or was written with another encoder.
     """
     archive = read_block_archive(directory, key)
     path = directory / IDS
@@ -339,11 +307,7 @@ def embed_encoded_corpus(
 
 
 def embed_with_blocks(corpus: Path, encoder: OnnxEncoder, progress: Progress) -> EmbeddedCorpus:
-    """Encode a corpus and align its blocks, without keeping the block vectors.
-
-    Raises:
-        CorpusError: the corpus cannot be read or has no readable document.
-    """
+    """Encode a corpus and align its blocks, without keeping the block vectors."""
     with TemporaryDirectory() as folder:
         encoded = keep_blocks(corpus, Path(folder), encoder, progress)
         return embed_encoded_corpus(encoded, encoder)

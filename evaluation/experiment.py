@@ -14,10 +14,9 @@ from encoder.onnx_encoder import usable_cores
 from encoder.reranker.onnx_reranker import OnnxReranker
 from encoder.terms.term_table import count_words
 from encoder.tokenizer import BlockTokenizer
-from evaluation.baselines import LEXICAL_BASELINES, block_baselines, lexical_baselines
-from evaluation.block_baselines import CorpusBlocks
+from evaluation.baselines import LEXICAL_BASELINES, CorpusBlocks, block_baselines, lexical_baselines
 from evaluation.judgements import Pair, Qrels, find_pairs
-from evaluation.mentions.left_out import JudgementsWithoutMentions
+from evaluation.mentions import JudgementsWithoutMentions
 from evaluation.metrics import MEASURES, NDCG, measure_index
 from evaluation.plots import plot_by_length, plot_by_tokens_read
 from evaluation.report import (
@@ -29,10 +28,9 @@ from evaluation.report import (
     report_retrieval,
     report_with_and_without_mentions,
 )
-from evaluation.second_stage.alignment import hybrid_system, semantic_system
-from evaluation.second_stage.reranking import PairScorer, reranked_system
+from evaluation.reranking import PairScorer, reranked_system
 from evaluation.significance import Estimate
-from evaluation.systems import HYBRID, LEXICAL, System, lexical_system, vector_system
+from evaluation.systems import HYBRID, LEXICAL, System, lexical_system, search_system, vector_system
 from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
 from index.corpus.reader import read_documents
 from index.document import Document
@@ -60,9 +58,6 @@ def adapt_vectors(
 
     Returns:
         Float32[N + others, dimension + width], unit norm.
-
-    Raises:
-        CorpusError: the corpus is too small, or shares no words.
     """
     tokenizer, vocabulary = BlockTokenizer(checkpoint), adapter_vocabulary(checkpoint)
     titles = find_titles((document.title for document in documents[:number]), tokenizer)
@@ -84,11 +79,7 @@ def adapt_vectors(
 def adapt_embedded_corpus(
     corpus: Path, embedded: EmbeddedCorpus, checkpoint: Checkpoint, progress: Progress
 ) -> EmbeddedCorpus:
-    """Adapt the vectors of a corpus, reading its texts again.
-
-    Raises:
-        CorpusError: the corpus cannot be read, is too small, or shares no words.
-    """
+    """Adapt the vectors of a corpus, reading its texts again."""
     documents = read_documents(corpus, embedded.ids)
     vectors = adapt_vectors(embedded.vectors, documents, len(documents), checkpoint, progress)
     return replace(embedded, vectors=vectors)
@@ -155,27 +146,14 @@ def longmatch_systems(
     files: Sequence[Path],
     progress: Progress | None = None,
 ) -> Iterator[System]:
-    """Make the systems of Longmatch itself, named as in `longmatch_system_names`.
-
-    Args:
-        vectors: of the documents and queries.
-        checkpoint: that made the vectors; its fusion combines the scores.
-        mode: the mode to measure, together with the channels it combines.
-        files: the corpus, then the queries if they are no documents of it.
-        progress: reports the fit of an adapter to the corpus; without it nothing is adapted.
-
-    Raises:
-        CorpusError: a text is missing, or an adapter cannot be fitted.
-        CheckpointError: the fusion is damaged.
-        MissingExtraError: scipy is not installed.
-    """
+    """Make the systems of Longmatch itself, named as in `longmatch_system_names`."""
     settings = f"document vectors of {checkpoint.name}"
     number = len(vectors.corpus.ids)
     rule, blocks = read_fusion(checkpoint), vectors.all_blocks
     vector = vector_system(VECTOR, settings, vectors.all_vectors, number)
     yield vector
     if mode != "lexical":
-        yield semantic_system(vector, blocks, rule, SEMANTIC)
+        yield search_system(vector, None, blocks, rule, SEMANTIC)
     documents = _all_documents(vectors, files) if mode != SEMANTIC or progress else []
     texts = [document.text for document in documents]
     bases = {HYBRID: vector}
@@ -186,24 +164,20 @@ def longmatch_systems(
         bases[ADAPTED_HYBRID] = base
         yield base
         if mode != "lexical":
-            yield semantic_system(base, blocks, rule, ADAPTED_SEMANTIC)
+            yield search_system(base, None, blocks, rule, ADAPTED_SEMANTIC)
     if mode != SEMANTIC:
         lexical = lexical_system(texts, [document.title for document in documents], number)
         yield lexical
         if mode == "hybrid":
-            yield hybrid_system(vector, lexical, None, rule, UNALIGNED)
+            yield search_system(vector, lexical, None, rule, UNALIGNED)
             for name, base in bases.items():
-                yield hybrid_system(base, lexical, blocks, rule, name)
+                yield search_system(base, lexical, blocks, rule, name)
 
 
 def rerank_longmatch_system(
     system: System, vectors: Vectors, files: Sequence[Path], reranker: OnnxReranker, candidates: int
 ) -> System:
-    """Make the system that reranks the first candidates of one of `longmatch_systems`.
-
-    Raises:
-        CorpusError: a text is missing.
-    """
+    """Make the system that reranks the first candidates of one of `longmatch_systems`."""
     scorer = PairScorer(reranker, _all_texts(vectors, files, titled=True), threads=usable_cores())
     mode = {ADAPTED: SEMANTIC, ADAPTED_HYBRID: HYBRID}.get(system.name, system.name)
     mixture = reranker.rule.weights_of(mode)
@@ -213,18 +187,7 @@ def rerank_longmatch_system(
 def baseline_systems(
     names: Sequence[str], vectors: Vectors, files: Sequence[Path], blocks: CorpusBlocks | None
 ) -> Iterator[System]:
-    """Make the named baselines.
-
-    Args:
-        names: of baselines.
-        vectors: of the documents and queries.
-        files: the corpus, then the queries if they are no documents of it.
-        blocks: block vectors, for the baselines that need them.
-
-    Raises:
-        CorpusError: a text is missing, or the corpus is too small.
-        MissingExtraError: a library of a baseline is not installed.
-    """
+    """Make the named baselines."""
     if any(name in LEXICAL_BASELINES for name in names):
         yield from lexical_baselines(names, _all_texts(vectors, files), len(vectors.corpus.ids))
     if blocks is not None:
@@ -279,28 +242,14 @@ def retrieval_task(vectors: Vectors, qrels: Qrels, chosen: Container[str]) -> Re
 
 
 def pair_task(corpus: EmbeddedCorpus, pairs: list[Pair], valid: list[Pair]) -> PairTask:
-    """Make the task of classifying pairs.
-
-    Args:
-        corpus: documents, with their number of tokens.
-        pairs: to classify.
-        valid: other pairs, to choose thresholds on; may be empty.
-
-    Raises:
-        CorpusError: a document of a pair is not in the corpus; names both.
-    """
+    """Make the task of classifying pairs."""
     found = find_pairs(pairs, corpus.ids)
     tokens: Int64 = np.maximum(corpus.tokens[found.sources], corpus.tokens[found.targets])
     return PairTask(found, find_pairs(valid, corpus.ids) if valid else None, tokens)
 
 
 def measure_systems(systems: Sequence[System], vectors: Vectors, judgements: Judgements) -> Report:
-    """Measure every system on the tasks that there are judgements for.
-
-    Raises:
-        CorpusError: no query has a judgement, or a document of a pair is missing.
-        MissingExtraError: a library that measures is not installed.
-    """
+    """Measure every system on the tasks that there are judgements for."""
     report: Report = {}
     if judgements.qrels:
         chosen = judgements.query_ids
@@ -334,19 +283,7 @@ def plot_report(
     judgements: Judgements,
     blocks: CorpusBlocks | None,
 ) -> None:
-    """Plot a report: quality by length and, with block vectors, by tokens read.
-
-    Args:
-        folder: created if it is missing.
-        report: of `measure_systems`.
-        vectors: of the documents and queries.
-        judgements: that the report was measured against.
-        blocks: block vectors of the documents, if they are kept.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OSError: a file cannot be written.
-    """
+    """Plot a report: quality by length and, with block vectors, by tokens read."""
     folder.mkdir(parents=True, exist_ok=True)
     for task, measure in (("retrieval", NDCG), ("pairs", "AUC")):
         if task in report:

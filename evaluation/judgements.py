@@ -23,15 +23,9 @@ def read_splits(path: Path) -> dict[str, str]:
         CorpusError: there is no file, or no line in it; or a line has not two columns, an unknown
             part, or a document of another part. Names file and line.
     """
-    if not path.exists():
-        raise CorpusError(f"{path}: there is no such file")
     splits: dict[str, str] = {}
-    for line in read_lines(path):
+    for line in _lines(path):
         where = f"{path}:{line.number}"
-        if isinstance(line, BadLine):
-            raise CorpusError(f"{where}: {line.reason}")
-        if not line.text.strip():
-            continue
         columns = [column.strip() for column in line.text.split("\t")]
         if len(columns) != 2 or not columns[0]:
             raise CorpusError(f"{where}: is not a document id, a tab and one of {', '.join(PARTS)}")
@@ -86,15 +80,9 @@ def read_pairs(path: Path) -> list[Pair]:
             target and a label of 0 or 1, pairs a document with itself, or contradicts another line.
             Names file and line.
     """
-    if not path.exists():
-        raise CorpusError(f"{path}: there is no such file")
     pairs: dict[tuple[str, str], Pair] = {}
-    for line in read_lines(path):
+    for line in _lines(path):
         where = f"{path}:{line.number}"
-        if isinstance(line, BadLine):
-            raise CorpusError(f"{where}: {line.reason}")
-        if not line.text.strip():
-            continue
         pair = _parse_pair(line.text, where)
         for key in ((pair.source, pair.target), (pair.target, pair.source)):
             if key in pairs and pairs[key].label != pair.label:

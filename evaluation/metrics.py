@@ -14,7 +14,7 @@ from evaluation.judgements import Qrels
 from evaluation.significance import RESAMPLES, Estimate, bootstrap_percentiles, join_estimates
 from evaluation.systems import Run, rank, vector_system
 from index.errors import CorpusError
-from index.extras import require_extra
+from index.optional_dependencies import require_extra
 from index.vectors.bulk import compare_all
 from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
 from index.vectors.lists import choose_nlist, default_nprobe
@@ -46,12 +46,7 @@ class QueryMeasures:
 
 
 def evaluate_run(run: Run, ids: Sequence[str], qrels: Qrels) -> dict[str, float]:
-    """Return the means of `MEASURES` over the queries that have judgements.
-
-    Raises:
-        CorpusError: no query has a judgement.
-        MissingExtraError: ir-measures is not installed.
-    """
+    """Return the means of `MEASURES` over the queries that have judgements."""
     means = evaluate_per_query(run, ids, qrels).values.mean(0)
     return dict(zip(MEASURES, means.tolist(), strict=True))
 
@@ -59,14 +54,8 @@ def evaluate_run(run: Run, ids: Sequence[str], qrels: Qrels) -> dict[str, float]
 def evaluate_per_query(run: Run, ids: Sequence[str], qrels: Qrels) -> QueryMeasures:
     """Measure each query of a run that has judgements.
 
-    Args:
-        run: the ranked rows of a corpus for each query.
-        ids: N ids of the documents of the corpus.
-        qrels: the judgements.
-
     Raises:
         CorpusError: no query has a judgement.
-        MissingExtraError: ir-measures is not installed.
     """
     judged = {query: qrels[query] for query in run.query_ids if query in qrels}
     if not judged:
@@ -96,9 +85,6 @@ def measure_scores(
 
     Returns:
         Float64[Q, M].
-
-    Raises:
-        MissingExtraError: ir-measures is not installed.
     """
     require_extra("evaluate", "evaluation", "ir_measures")
     import ir_measures
@@ -134,14 +120,7 @@ def _score_documents(
 def rank_exactly(
     ids: Sequence[str], vectors: Float32, query_ids: Sequence[str], queries: Float32
 ) -> Run:
-    """Rank a corpus for each query by cosine, leaving a document out of its own query.
-
-    Args:
-        ids: N document ids.
-        vectors: Float32[N, dimension], unit norm.
-        query_ids: Q ids.
-        queries: Float32[Q, dimension], unit norm.
-    """
+    """Rank a corpus for each query by cosine, leaving a document out of its own query."""
     every = np.concatenate([vectors, queries])
     rows = np.arange(len(vectors), len(every), dtype=np.int64)
     return rank(vector_system("vectors", "", every, len(vectors)), ids, query_ids, rows)
@@ -157,12 +136,7 @@ class IndexRecall:
 
 
 def measure_index(vectors: Float32, queries: Float32) -> IndexRecall:
-    """Measure the recall@10 of an index of these vectors against exact search.
-
-    Args:
-        vectors: Float32[N, dimension], unit norm.
-        queries: Float32[Q, dimension], unit norm.
-    """
+    """Measure the recall@10 of an index of these vectors against exact search."""
     ids = np.arange(len(vectors), dtype=np.int64)
     index = train_faiss_index(vectors, choose_nlist(len(vectors)), DEFAULT_PRECISION)
     index.change(ids, vectors)
@@ -173,14 +147,7 @@ def measure_index(vectors: Float32, queries: Float32) -> IndexRecall:
 def recall_against_exact(
     index: FaissIndex, vectors: Float32, queries: Float32, k: int = NEIGHBOURS
 ) -> float:
-    """Return the share of the k exact neighbours that an index finds at its default nprobe.
-
-    Args:
-        index: holds `vectors` under their rows.
-        vectors: Float32[N, dimension], unit norm.
-        queries: Float32[Q, dimension], unit norm.
-        k: number of neighbours.
-    """
+    """Return the share of the k exact neighbours that an index finds at its default nprobe."""
     k = min(k, len(index))
     found = index.search(queries, k).ids
     cosines = exact_cosines(queries, found, lambda ids: (ids, vectors[ids]))
@@ -221,9 +188,6 @@ def measure_pairs(scores: Float32, labels: Labels, threshold: float) -> dict[str
         scores: Float32[P], P of at least one.
         labels: Bool[P].
         threshold: scores at or above it count as similar.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
     """
     require_extra("evaluate", "evaluation", "sklearn")
     from sklearn.metrics import accuracy_score, precision_recall_fscore_support, roc_auc_score
@@ -237,31 +201,18 @@ def measure_pairs(scores: Float32, labels: Labels, threshold: float) -> dict[str
     return values
 
 
-def estimate_pairs(
-    scores: Float32, labels: Labels, threshold: float, resamples: int = RESAMPLES
-) -> dict[str, Estimate]:
-    """Return `measure_pairs` with bootstrap intervals over pairs, at a fixed threshold.
-
-    Pairs share documents, so the intervals are slightly too narrow.
-
-    Raises:
-        MissingExtraError: scikit-learn or scipy is not installed.
-    """
-    return estimate_pairs_of_seeds([(scores, threshold)], labels, resamples)
-
-
 def estimate_pairs_of_seeds(
     seeds: Sequence[tuple[Float32, float]], labels: Labels, resamples: int = RESAMPLES
 ) -> dict[str, Estimate]:
-    """Return `estimate_pairs` of the mean over several trainings of one model.
+    """Return `measure_pairs` with bootstrap intervals over pairs, at fixed thresholds.
+
+    Of several trainings of one model, the mean. Pairs share documents, so the intervals are
+    slightly too narrow.
 
     Args:
         seeds: of each training the scores Float32[P] and its threshold.
         labels: Bool[P].
         resamples: of the pairs; the trainings are not resampled.
-
-    Raises:
-        MissingExtraError: scikit-learn or scipy is not installed.
     """
     measured = [measure_pairs(scores, labels, threshold) for scores, threshold in seeds]
     names = list(measured[0])

@@ -48,11 +48,7 @@ class GateSample:
 
 
 def sample_stdlib(limit: int = DOCUMENTS, seed: int = 0) -> GateSample:
-    """Sample the documentation that ships with Python, which has no judgements.
-
-    Raises:
-        CorpusError: it cannot be rendered, or `limit` is too small.
-    """
+    """Sample the documentation that ships with Python, which has no judgements."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "python-stdlib.jsonl"
         write_stdlib_corpus(path)
@@ -92,18 +88,7 @@ def sample_corpus(corpus: Path, qrels: Qrels, *, limit: int, seed: int = 0) -> G
 def measure_quality(
     checkpoint: Checkpoint, precisions: Sequence[str], sample: GateSample, progress: Progress
 ) -> dict[str, Quality]:
-    """Compare precisions of a checkpoint with its fp32 on a CPU.
-
-    Args:
-        checkpoint: with graphs of fp32 and of `precisions`.
-        precisions: "int8", "fp16".
-        sample: the documents they are compared on.
-        progress: reports progress.
-
-    Raises:
-        CheckpointError: a graph is missing.
-        MissingExtraError: there are judgements, and ir-measures is not installed.
-    """
+    """Compare precisions of a checkpoint with its fp32 on a CPU."""
     exact = _encode(checkpoint, "fp32", sample, progress)
     ndcg_fp32 = _ndcg(exact, sample.qrels)
     qualities = {}

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from evaluation.block_baselines import CorpusBlocks, first_tokens_system
+from evaluation.baselines import CorpusBlocks, first_tokens_system
 from evaluation.judgements import PairRows, Qrels
-from evaluation.mentions.left_out import JudgementsWithoutMentions
+from evaluation.mentions import JudgementsWithoutMentions
 from evaluation.metrics import (
     MEASURES,
     QueryMeasures,
@@ -89,12 +89,7 @@ def length_buckets(tokens: Int64) -> Int64:
 
 
 def report_retrieval(systems: Sequence[System], task: RetrievalTask, reference: str) -> Report:
-    """Measure every system: means with intervals, by query length, and against the reference.
-
-    Raises:
-        CorpusError: no query has a judgement.
-        MissingExtraError: a library that measures is not installed.
-    """
+    """Measure every system: means with intervals, by query length, and against the reference."""
     return report_retrieval_of_seeds({one.name: [one] for one in systems}, task, reference)
 
 
@@ -103,17 +98,8 @@ def report_retrieval_of_seeds(
 ) -> Report:
     """Measure models that were trained several times: the mean of each query over the trainings.
 
-    Args:
-        models: by name, a system for each training; at least one.
-        task: what is measured.
-        reference: name of the model that the others are compared with.
-
     Returns:
         As `report_retrieval`; of several trainings also the means of each, `by_seed`.
-
-    Raises:
-        CorpusError: as `report_retrieval`.
-        MissingExtraError: as `report_retrieval`.
     """
     judged, by_seed = {}, {}
     for name, systems in models.items():
@@ -140,10 +126,6 @@ def report_with_and_without_mentions(
 
     Returns:
         What `report_retrieval` returns of both.
-
-    Raises:
-        CorpusError: no query has a judgement, or has one left.
-        MissingExtraError: a library that measures is not installed.
     """
     most = max(map(len, without.left_out.values()), default=0)
     deep = [rank(one, task.ids, task.query_ids, task.rows, DEPTH + most) for one in systems]
@@ -157,13 +139,7 @@ def report_with_and_without_mentions(
 
 
 def leave_out(run: Run, ids: Sequence[str], left_out: Mapping[str, Collection[str]]) -> Run:
-    """Leave documents out of the rankings of queries, and cut the rankings at `DEPTH`.
-
-    Args:
-        run: of more than `DEPTH` documents of each query.
-        ids: N ids of the documents.
-        left_out: by query.
-    """
+    """Leave documents out of the rankings of queries, and cut the rankings at `DEPTH`."""
     row_of = {document: row for row, document in enumerate(ids)}
     width = min(DEPTH, run.rows.shape[1])
     rows = np.full((len(run.rows), width), NO_VECTOR, dtype=np.int64)
@@ -223,12 +199,7 @@ def _with_seeds(report: Report, by_seed: Mapping[str, Sequence[Mapping[str, floa
 
 
 def curve_by_tokens(blocks: CorpusBlocks, task: RetrievalTask) -> dict[int, float]:
-    """Return nDCG@10 of the mean of block vectors, by the tokens read of each document.
-
-    Raises:
-        CorpusError: no query has a judgement.
-        MissingExtraError: a library that measures is not installed.
-    """
+    """Return nDCG@10 of the mean of block vectors, by the tokens read of each document."""
     curve = {}
     for tokens in TOKENS_READ:
         run = rank(first_tokens_system(blocks, tokens), task.ids, task.query_ids, task.rows)
@@ -241,9 +212,6 @@ def report_pairs(systems: Sequence[System], task: PairTask, reference: str) -> R
 
     Without validation pairs the threshold is the best one on the pairs themselves. What depends on
     it is then an upper bound, and named so.
-
-    Raises:
-        MissingExtraError: a library that measures is not installed.
     """
     return report_pairs_of_seeds({one.name: [one] for one in systems}, task, reference)
 
@@ -256,16 +224,8 @@ def report_pairs_of_seeds(
     Every training has its own threshold; `threshold` is their mean. Intervals and p come from
     pairs, whose values are means over the trainings.
 
-    Args:
-        models: by name, a system for each training; at least one.
-        task: what is measured.
-        reference: name of the model that the others are compared with.
-
     Returns:
         As `report_pairs`; of several trainings also the figures of each, `by_seed`.
-
-    Raises:
-        MissingExtraError: a library that measures is not installed.
     """
     pairs, valid = task.pairs, task.valid or task.pairs
     buckets = length_buckets(task.tokens)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.arrays import Float64, Int64
-from index.extras import require_extra
+from index.optional_dependencies import require_extra
 
 RESAMPLES = 10_000
 _SEED = 1
@@ -63,9 +63,6 @@ def bootstrap_percentiles(
 
     Returns:
         The lower and the upper ends, Float64[M] each.
-
-    Raises:
-        MissingExtraError: scipy is not installed.
     """
     if items == 1:  # every resample is the sample itself, which scipy refuses
         only = statistic(np.ones((1, 1)))[:, 0]
@@ -92,11 +89,7 @@ def bootstrap_percentiles(
 
 
 def estimate_means(values: Float64, resamples: int = RESAMPLES) -> list[Estimate]:
-    """Estimate the mean of each column of Float64[items, M].
-
-    Raises:
-        MissingExtraError: scipy is not installed.
-    """
+    """Estimate the mean of each column of Float64[items, M]."""
     items = len(values)
     low, high = bootstrap_percentiles(items, lambda counts: (counts @ values).T / items, resamples)
     return join_estimates(values.mean(0), low, high)
@@ -113,9 +106,6 @@ def compare_paired(values: Float64, reference: Float64, resamples: int = RESAMPL
 
     The p-value is that of a randomisation test of the mean difference: the two systems are
     exchanged at random, item by item. It is exact where there are at most `resamples` exchanges.
-
-    Raises:
-        MissingExtraError: scipy is not installed.
     """
     differences = values - reference
     (estimate,) = estimate_means(differences[:, None], resamples)

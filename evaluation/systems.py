@@ -5,10 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoder.alignment.scoring import align, align_pairs
+from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
-from index.extras import require_extra
 from index.lexical.scoring import inverse_document_frequencies
 from index.lexical.terms import count_corpus
+from index.optional_dependencies import require_extra
+from index.search.alignment import first_candidates
+from index.search.fusion import LinearFusion, apply_rule
+from index.search.records import DEFAULT_ALIGNMENT, Mode
 from index.vectors.bulk import products
 from index.vectors.vector_index import NO_VECTOR
 
@@ -53,14 +58,7 @@ class Run:
 def vector_system(
     name: str, settings: str, vectors: Float32, documents: int | None = None
 ) -> System:
-    """Make the system of unit vectors Float32[N + others, dimension]: the score is the cosine.
-
-    Args:
-        name: of the system.
-        settings: of the system.
-        vectors: one per row, unit norm; those of the corpus come first.
-        documents: N; all rows when not given.
-    """
+    """Make the system of unit vectors Float32[N + others, dimension]: the score is the cosine."""
     corpus = vectors[:documents]
 
     def score(rows: Int64) -> Float32:
@@ -76,15 +74,7 @@ def vector_system(
 def rank(
     system: System, ids: Sequence[str], query_ids: Sequence[str], rows: Int64, depth: int = DEPTH
 ) -> Run:
-    """Rank a corpus for each query; a query that is in the corpus is not ranked for itself.
-
-    Args:
-        system: scores the documents.
-        ids: N ids of the documents.
-        query_ids: Q ids.
-        rows: Int64[Q], the rows of the queries.
-        depth: K of the run; fewer if there are fewer documents.
-    """
+    """Rank a corpus for each query; a query that is in the corpus is not ranked for itself."""
     starts = range(0, len(query_ids), _QUERIES_PER_CALL)
     calls = [slice(start, start + _QUERIES_PER_CALL) for start in starts]
     runs = [rank_scores(system.score(rows[some]), ids, query_ids[some], depth) for some in calls]
@@ -99,14 +89,7 @@ def rank(
 def rank_scores(
     scores: Float32, ids: Sequence[str], query_ids: Sequence[str], depth: int = DEPTH
 ) -> Run:
-    """Rank a corpus by scores; a query that is in the corpus is not ranked for itself.
-
-    Args:
-        scores: Float32[Q, N].
-        ids: N ids of the documents.
-        query_ids: Q ids.
-        depth: K of the run; fewer if there are fewer documents.
-    """
+    """Rank a corpus by scores; a query that is in the corpus is not ranked for itself."""
     row_of = {document_id: row for row, document_id in enumerate(ids)}
     scores = scores.copy()
     for number, query_id in enumerate(query_ids):
@@ -133,9 +116,6 @@ def lexical_system(
         texts: of the documents, then of queries that are no documents.
         titles: of all of them; without titles, only words are compared.
         documents: how many of the texts are documents; all when not given.
-
-    Raises:
-        MissingExtraError: scipy is not installed.
     """
     require_extra("evaluate", "the lexical system", "scipy")
     import scipy.sparse
@@ -187,3 +167,68 @@ def cache_scores(system: System) -> System:
         return known[key].copy()
 
     return System(system.name, system.settings, score, system.score_pairs)
+
+
+def search_system(
+    vectors: System,
+    lexical: System | None,
+    blocks: Sequence[AlignedBlocks] | None,
+    rule: LinearFusion,
+    name: str,
+) -> System:
+    """Make the system of hybrid mode, or of semantic mode without `lexical`.
+
+    The best candidates of the first stage are aligned, as a search does.
+    """
+    mode: Mode = "semantic" if lexical is None else "hybrid"
+    weight = rule.alignment_weight(mode)
+    aligned = blocks if weight else None
+
+    def score(rows: Int64) -> Float32:
+        cosines = vectors.score(rows)
+        words = None if lexical is None else lexical.score(rows)
+        _, first = apply_rule(rule, mode, cosines, None, words)
+        if aligned is None:
+            return first
+        return apply_rule(rule, mode, cosines, align_first(aligned, rows, first), words)[1]
+
+    def score_pairs(sources: Int64, targets: Int64) -> Float32:
+        cosines = vectors.score_pairs(sources, targets)
+        words = None if lexical is None else lexical.score_pairs(sources, targets)
+        pairs = np.stack([sources, targets], axis=1)
+        alignment = None if aligned is None else align_pairs(aligned, pairs, lambda _: None)
+        return apply_rule(rule, mode, cosines, alignment, words)[1]
+
+    weights = f"{weight:g} of the alignment score" if aligned else "not aligned"
+    words = f"{rule.lexical_weight:g} of the lexical score; " if lexical else ""
+    return System(name, f"{words}of the rest, {weights}", score, score_pairs)
+
+
+def align_first(
+    blocks: Sequence[AlignedBlocks],
+    rows: Int64,
+    first: Float32,
+    candidates: int = DEFAULT_ALIGNMENT.candidates,
+) -> Float32:
+    """Align each query with its best candidates, as a search does.
+
+    Args:
+        blocks: of every row.
+        rows: Int64[Q], the rows of the queries.
+        first: Float32[Q, N], the scores of the first stage.
+        candidates: how many are aligned.
+
+    Returns:
+        Float32[Q, N], NaN for documents that are not aligned.
+    """
+    alignment = np.full(first.shape, np.nan, dtype=np.float32)
+    for number, row in enumerate(rows.tolist()):
+        best = best_rows(first[number], row, candidates)
+        alignment[number, best] = align(blocks[row], [blocks[other] for other in best.tolist()])
+    return alignment
+
+
+def best_rows(scores: Float32, query: int, number: int) -> Int64:
+    """Return the rows of the documents of the highest scores Float32[N], without the query."""
+    ranked = np.argsort(-scores, kind="stable").astype(np.int64)
+    return ranked[first_candidates(ranked, query, number)]

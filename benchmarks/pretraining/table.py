@@ -58,7 +58,7 @@ def plot(record: dict[str, Any], path: Path) -> None:
         MissingExtraError: matplotlib is not installed.
         OSError: the file cannot be written.
     """
-    from evaluation.plots import plot_losses
+    from benchmarks.plots import plot_losses
 
     panels = {}
     for name, one in record["results"].items():

@@ -14,27 +14,27 @@ import numpy as np
 import typer
 
 from benchmarks.common import RESULTS, SEED, commit, make_record, markdown_table, write_record
+from benchmarks.plots import plot_reliability
 from encoder.arrays import Float64, Int64
 from encoder.calibration import KindCalibration, log_odds, match_probabilities, read_calibration
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.calibration_error import (
+from evaluation.encoded_corpus import embed_with_blocks
+from evaluation.fitting.calibration import (
     ReliabilityBin,
+    ScoredPairs,
     equal_mass_bins,
     error_of_perfect,
+    measure_error,
     reliability,
+    score_labelled_pairs,
 )
-from evaluation.encoded_corpus import embed_with_blocks
-from evaluation.fitting.calibration import ScoredPairs, measure_error, score_labelled_pairs
-from evaluation.plots import plot_reliability
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus, read_aligned_corpus
 from index.errors import CorpusError
-from index.lexical.scoring import rows_of_texts, take_rows
+from index.lexical.scoring import TermRows, rows_of_texts
 from index.progress import SilentProgress
-from index.search.fusion import read_fusion
-from index.search.records import Mode
-from index.search.score_distribution import (
+from index.search.corpus_calibration import (
     Channels,
     NullDistribution,
     false_positive_rates,
@@ -43,6 +43,8 @@ from index.search.score_distribution import (
     sample_pairs,
     threshold_for,
 )
+from index.search.fusion import read_fusion
+from index.search.records import Mode
 
 RATE = 0.01
 PAIRS_FILE = "pairs.test.jsonl.gz"
@@ -240,9 +242,18 @@ def _channels(
     )
 
 
+def _take_rows(rows: TermRows, chosen: Int64) -> TermRows:
+    """Return the chosen documents Int64[K], in this order, with their weights."""
+    starts = np.append(0, rows.ends[:-1])
+    bounds = zip(starts[chosen].tolist(), rows.ends[chosen].tolist(), strict=True)
+    places = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*one) for one in bounds)])
+    ends = np.cumsum(rows.ends[chosen] - starts[chosen])
+    return TermRows(rows.term_ids[places], rows.weights[places], ends)
+
+
 def _some(channels: Channels, rows: Int64) -> Channels:
     """Return the channels of these rows; words weigh what they weigh in the whole corpus."""
-    words = None if channels.words is None else take_rows(channels.words, rows)
+    words = None if channels.words is None else _take_rows(channels.words, rows)
     blocks = None if channels.blocks is None else [channels.blocks[row] for row in rows.tolist()]
     return Channels(channels.vectors[rows], words, channels.rule, blocks)
 

@@ -24,10 +24,10 @@ from benchmarks.common import commit, make_record, markdown_table, spread, write
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.sentence_ranking import SentenceGraphText, rank_sentences, split_for_ranking
-from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
+from evaluation.fitting.reranking import JudgedCorpus, open_pair_scorer, read_judged_corpus
 from evaluation.metrics import QueryMeasures, evaluate_per_query
 from evaluation.report import RetrievalTask
-from evaluation.second_stage.reranking import PairScorer, first_candidates, reranked_system
+from evaluation.reranking import PairScorer, best_candidates, reranked_system
 from evaluation.significance import compare_paired, estimate_means
 from evaluation.systems import System, rank
 
@@ -107,7 +107,7 @@ def measure_cost(
     corpus: JudgedCorpus, reranker: OnnxReranker, task: RetrievalTask, candidates: int
 ) -> dict[str, Any]:
     """Measure the processor time of reading, filtering and judging a candidate, one thread."""
-    best = first_candidates(corpus.systems["lexical"], task.rows, candidates)
+    best = best_candidates(corpus.systems["lexical"], task.rows, candidates)
     milliseconds: dict[str, list[float]] = {"read": [], "filter": [], "judge": []}
     tokens: list[float] = []
     for row, some in zip(task.rows.tolist(), best, strict=True):

@@ -20,8 +20,7 @@ import typer
 from benchmarks.common import commit, make_record, markdown_table, write_record
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.baselines import BASELINES
-from evaluation.block_baselines import find_blocks
+from evaluation.baselines import BASELINES, find_blocks
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
     Vectors,
@@ -31,7 +30,7 @@ from evaluation.experiment import (
     retrieval_task,
 )
 from evaluation.judgements import PARTS, read_pairs, read_qrels, read_splits
-from evaluation.mentions.left_out import leave_out_mentions
+from evaluation.mentions import leave_out_mentions
 from evaluation.report import (
     choose_reference,
     report_pairs,

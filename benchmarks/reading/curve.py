@@ -34,7 +34,6 @@ from evaluation.experiment import SEMANTIC, UNALIGNED, VECTOR, Vectors, retrieva
 from evaluation.judgements import read_qrels, read_splits
 from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
-from evaluation.second_stage.alignment import hybrid_system, semantic_system
 from evaluation.significance import compare_paired, estimate_means
 from evaluation.systems import (
     HYBRID,
@@ -43,6 +42,7 @@ from evaluation.systems import (
     cache_scores,
     lexical_system,
     rank,
+    search_system,
     vector_system,
 )
 from index.corpus.reader import read_documents
@@ -193,9 +193,9 @@ def measure_share(
     rule, lexical = documents.rule, documents.lexical
     systems = [
         vector,
-        semantic_system(vector, aligned, rule, SEMANTIC),
-        hybrid_system(vector, lexical, None, rule, UNALIGNED),
-        hybrid_system(vector, lexical, aligned, rule, HYBRID),
+        search_system(vector, None, aligned, rule, SEMANTIC),
+        search_system(vector, lexical, None, rule, UNALIGNED),
+        search_system(vector, lexical, aligned, rule, HYBRID),
     ]
     total = sum(int(words.tokens.sum()) for words in documents.words)
     return tokens / total, _ndcg(systems, documents.task)

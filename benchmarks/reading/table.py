@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import markdown_table
-from evaluation.plots import plot_by_share
+from benchmarks.plots import plot_by_share
 
 SHOWN = ("vector", "semantic", "unaligned hybrid", "hybrid")
 

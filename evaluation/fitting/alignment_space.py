@@ -20,12 +20,7 @@ from index.progress import SilentProgress
 
 
 def training_blocks(folder: Path, blocks: Path, encoder: OnnxEncoder) -> list[Float16]:
-    """Return the block vectors [S, H] of each training document of a corpus.
-
-    Raises:
-        CorpusError: the corpus cannot be read.
-        ArchiveError: the kept block vectors are damaged, or of another encoder.
-    """
+    """Return the block vectors [S, H] of each training document of a corpus."""
     parts = read_splits(folder / "splits.tsv")
     encoded = keep_blocks(folder / "corpus.jsonl.gz", blocks, encoder, SilentProgress())
     rows = zip(encoded.ids, encoded.rows.tolist(), strict=True)

@@ -1,4 +1,11 @@
-"""Fit the maps from score to match probability on labelled pairs, with scikit-learn."""
+"""Fit the maps from score to match probability on labelled pairs, and measure their error.
+
+The expected calibration error is the sum over bins of (share of pairs in the bin) times |mean
+probability - share of matches| (Guo et al. 2017, equation 3, with bins of equal width). With few
+pairs it is not 0 even if every probability is right: `error_of_perfect` estimates how large it is
+then. scikit-learn's `calibration_curve` has neither weights, nor bins of equal mass with ties, nor
+the error itself.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,25 +26,109 @@ from encoder.calibration import (
     match_probabilities,
 )
 from encoder.checkpoint import file_digest
-from evaluation.calibration_error import (
-    equal_mass_bins,
-    equal_width_bins,
-    error_of_perfect,
-    expected_calibration_error,
-    reliability,
-)
 from evaluation.judgements import find_pairs, read_pairs
 from index.errors import CorpusError
-from index.extras import require_extra
+from index.optional_dependencies import require_extra
 from index.progress import Progress, SilentProgress
-from index.search.records import Mode
-from index.search.score_distribution import (
+from index.search.corpus_calibration import (
     Channels,
     NullDistribution,
     false_positive_rates,
     measure_modes,
     mode_scores,
 )
+from index.search.records import Mode
+
+BINS = 10  # as Naeini et al. 2015; with more, a few hundred pairs measure mostly noise
+_SIMULATIONS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilityBin:
+    """Pairs of similar probability.
+
+    Attributes:
+        share: of all pairs, by weight.
+        probability: mean predicted probability.
+        matches: share of them that are matches.
+        pairs: their number.
+    """
+
+    share: float
+    probability: float
+    matches: float
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class PerfectError:
+    """The calibration error of perfect probabilities on as many pairs.
+
+    Attributes:
+        mean: over simulations.
+        high: 95th percentile of simulations.
+    """
+
+    mean: float
+    high: float
+
+
+def equal_mass_bins(probabilities: Float64, weights: Float64, bins: int = BINS) -> Int64:
+    """Return the bin of each pair, Int64[N]; bins have the same weight.
+
+    Equal probabilities are in the same bin.
+    """
+    order = np.argsort(probabilities, kind="stable")
+    before = np.cumsum(weights[order]) - weights[order]
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.minimum(before / weights.sum() * bins, bins - 1).astype(np.int64)
+    _, first, which = np.unique(probabilities[order], return_index=True, return_inverse=True)
+    numbers[order] = numbers[order][first[which]]
+    return numbers
+
+
+def equal_width_bins(probabilities: Float64, bins: int = BINS) -> Int64:
+    """Return the bin of each pair, Int64[N]; bins have the same width."""
+    return np.minimum(probabilities * bins, bins - 1).astype(np.int64)
+
+
+def reliability(
+    probabilities: Float64, labels: Int64, weights: Float64, numbers: Int64
+) -> tuple[ReliabilityBin, ...]:
+    """Compare probabilities Float64[N] with labels Int64[N] in the filled bins of Int64[N]."""
+    found = []
+    for number in np.unique(numbers):
+        chosen = numbers == number
+        weight = weights[chosen].sum()
+        found.append(
+            ReliabilityBin(
+                share=float(weight / weights.sum()),
+                probability=float(weights[chosen] @ probabilities[chosen] / weight),
+                matches=float(weights[chosen] @ labels[chosen] / weight),
+                pairs=int(chosen.sum()),
+            )
+        )
+    return tuple(found)
+
+
+def expected_calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
+    """Return the expected calibration error over these bins, between 0 and 1."""
+    return sum(one.share * abs(one.probability - one.matches) for one in bins)
+
+
+def error_of_perfect(
+    probabilities: Float64, weights: Float64, numbers: Int64, *, seed: int = 0
+) -> PerfectError:
+    """Simulate the expected calibration error of probabilities that are all right."""
+    random = np.random.default_rng(seed)
+    count = int(numbers.max()) + 1
+    errors = np.empty(_SIMULATIONS)
+    for number in range(_SIMULATIONS):
+        labels = random.random(len(probabilities)) < probabilities
+        gaps = np.bincount(numbers, weights * (probabilities - labels), minlength=count)
+        errors[number] = np.abs(gaps).sum() / weights.sum()
+    return PerfectError(float(errors.mean()), float(np.quantile(errors, 0.95)))
+
 
 MIN_OF_A_CLASS = 20
 FOLDS = 5
@@ -89,12 +180,6 @@ def fit_kind(corpora: Sequence[ScoredPairs], *, seed: int = 0) -> KindCalibratio
 
     The error is measured by cross-validation. With several corpora a fold is a whole corpus, since
     users bring a corpus that the maps were not fitted on; a single one is divided at random.
-
-    Raises:
-        CorpusError: a score is not finite, a label is neither 0 nor 1, or there are fewer than
-            `MIN_OF_A_CLASS` of a class (names the pairs); or higher scores do not mean more
-            matches.
-        MissingExtraError: scikit-learn is not installed.
     """
     for one in corpora:
         _check(one)
@@ -116,12 +201,7 @@ def fit_kind(corpora: Sequence[ScoredPairs], *, seed: int = 0) -> KindCalibratio
 
 
 def fit_map(sample: Sample) -> FittedMap:
-    """Fit a map by each method and keep the one of the lower cross-validated log loss.
-
-    Raises:
-        CorpusError: higher inputs do not mean more matches.
-        MissingExtraError: scikit-learn is not installed.
-    """
+    """Fit a map by each method and keep the one of the lower cross-validated log loss."""
     methods: dict[str, Callable[[Sample], ProbabilityMap]] = {
         "platt": fit_platt,
         "isotonic": fit_isotonic,
@@ -136,7 +216,6 @@ def fit_platt(sample: Sample) -> Logistic:
 
     Raises:
         CorpusError: higher inputs do not mean more matches.
-        MissingExtraError: scikit-learn is not installed.
     """
     require_extra("evaluate", "fitting a calibration", "sklearn")
     from sklearn.linear_model import LogisticRegression
@@ -160,11 +239,7 @@ def fit_platt(sample: Sample) -> Logistic:
 
 
 def fit_isotonic(sample: Sample) -> PiecewiseLinear:
-    """Fit the best non-decreasing map, within the bounds of Platt's targets.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
-    """
+    """Fit the best non-decreasing map, within the bounds of Platt's targets."""
     require_extra("evaluate", "fitting a calibration", "sklearn")
     from sklearn.isotonic import IsotonicRegression
 
@@ -222,19 +297,7 @@ def _check(pairs: ScoredPairs) -> None:
 def score_labelled_pairs(
     pairs_file: Path, ids: tuple[str, ...], channels: Channels, progress: Progress, seed: int
 ) -> dict[Mode, ScoredPairs]:
-    """Score labelled pairs of a corpus of N documents in each mode, and random pairs too.
-
-    Args:
-        pairs_file: the labelled pairs.
-        ids: N ids of the documents.
-        channels: scores of the documents.
-        progress: notified of progress.
-        seed: of the random pairs.
-
-    Raises:
-        CorpusError: the pairs cannot be read, one of their documents is missing, or the corpus is
-            too small.
-    """
+    """Score labelled pairs of a corpus of N documents in each mode, and random pairs too."""
     rows = find_pairs(read_pairs(pairs_file), ids)
     labels = rows.labels.astype(np.int64)
     name = f"{pairs_file.absolute().parent.name}/{pairs_file.name}"

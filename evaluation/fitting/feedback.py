@@ -1,25 +1,32 @@
-"""Fit the fusion of a data directory to feedback, and test what is new in shadow.
+"""Fit the fusion and the match probabilities of a data directory to feedback, and test a new rule.
 
 When weights are fitted nothing is encoded again: the scores of vectors, alignment and words of
-stored documents stay what they are. The test searches with the present weights or vectors and with
-new ones in hybrid mode, as a server does: for queries that were held out, and for passages of other
-documents.
+stored documents stay what they are. The shadow test searches with the present weights or vectors
+and with new ones in hybrid mode, as a server does: for queries that were held out, and for passages
+of other documents.
+
+Of match probabilities each class has half of the weight, so that they have the meaning of those of
+a checkpoint, "of pairs half of which match", and do not depend on which verdict users prefer to
+give.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, log
 
 import numpy as np
 
-from encoder.arrays import Float32, Float64
+from encoder.arrays import Float32, Float64, Int64
+from encoder.calibration import FittedMap
+from evaluation.fitting.calibration import FOLDS, MIN_OF_A_CLASS, Sample, fit_map
 from evaluation.fitting.fusion import ALIGNMENT, LEXICAL, smoothed
 from evaluation.metrics import in_order, ndcg_at_10
 from evaluation.significance import Comparison, compare_paired
 from index.directory.data_directory import DataDirectory
+from index.errors import CorpusError
 from index.progress import Progress
 from index.search.calibrator import ScoreCalibrator
-from index.search.fusion import LinearFusion, fuse, semantic_scores
+from index.search.fusion import LinearFusion, apply_rule
 from index.search.records import (
     AlignmentOptions,
     EncodedQuery,
@@ -107,16 +114,6 @@ def fit_rule(
 
     Of equal weights those nearest to the present ones are chosen. Semantic mode keeps its weight:
     it is not what users judged, nor what the shadow test tries.
-
-    Args:
-        data: where the judged documents are.
-        present: the rule that is searched by.
-        queries: each with a relevant answer and a less relevant one.
-        progress: is notified of each query.
-
-    Raises:
-        MissingExtraError: ir-measures is not installed.
-        StoreError: the store cannot be read.
     """
     progress.started("searching", len(queries))
     found = []
@@ -145,15 +142,6 @@ def run_shadow_test(present: Candidate, new: Candidate, progress: Progress) -> S
 
     The new one is refused unless the interval of the difference lies over 0 for the held-out
     queries, and over -`MOST_LOSS` for the others.
-
-    Args:
-        present: what is served.
-        new: with the same queries in the same order.
-        progress: is notified of each query.
-
-    Raises:
-        MissingExtraError: ir-measures or scipy is not installed.
-        StoreError: a store cannot be read.
     """
     queries = len(present.held_out) + len(present.others)
     progress.started("testing in shadow", 2 * queries)
@@ -196,11 +184,7 @@ def _ndcg(one: Candidate, queries: Sequence[Asked], progress: Progress) -> Float
 
 
 def search_for(one: Candidate, asked: Asked) -> SearchAnswer:
-    """Search as a server does, but deeper and without a limit of time; nothing is calibrated.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Search as a server does, but deeper and without a limit of time; nothing is calibrated."""
     align = AlignmentOptions(candidates=_DEPTH, budget_seconds=inf)
     options = SearchOptions(top_k=_DEPTH, alignment=align)
     return _search(one.data, asked.query, options, one.rule)
@@ -254,9 +238,7 @@ def _counted(one: Asked, ranked: Sequence[str]) -> list[str]:
 
 def _ranked(one: _Candidates, rule: LinearFusion) -> list[str]:
     mode: Mode = "semantic" if one.lexical is None else "hybrid"
-    scores = semantic_scores(rule, mode, one.vector, one.alignment)
-    if one.lexical is not None:
-        scores = fuse(rule, scores, one.lexical)
+    _, scores = apply_rule(rule, mode, one.vector, one.alignment, one.lexical)
     return [one.ids[row] for row in np.argsort(-scores, kind="stable").tolist()]
 
 
@@ -268,3 +250,81 @@ def _distance(one: LinearFusion, other: LinearFusion) -> float:
     return abs(one.hybrid_alignment_weight - other.hybrid_alignment_weight) + abs(
         one.lexical_weight - other.lexical_weight
     )
+
+
+_OF_A_COIN = log(2)  # the log loss of one half for each pair, with classes of equal weight
+_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackMap:
+    """The map of a kind of score, or why there is none.
+
+    Attributes:
+        fitted: from score to probability; None if there is none.
+        relevant: judged pairs with a score that are relevant.
+        not_relevant: those that are not.
+        queries: with any of them.
+        refused: why there is no map; None if there is one.
+    """
+
+    fitted: FittedMap | None
+    relevant: int
+    not_relevant: int
+    queries: int
+    refused: str | None
+
+
+def fit_probabilities(candidate: Candidate, progress: Progress) -> FeedbackMap:
+    """Fit a map for the scores of hybrid mode, by the verdicts on what the candidate finds.
+
+    The errors are those of cross-validation, in which the pairs of a query stay together. There is
+    no map with fewer than `MIN_OF_A_CLASS` pairs of a class, or if it is no better than a coin.
+    """
+    progress.started("fitting probabilities", len(candidate.held_out))
+    pairs: list[tuple[float, int, int]] = []
+    for number, one in enumerate(candidate.held_out):
+        found = search_for(candidate, one)
+        progress.advanced(1)
+        if found.scored_as != "hybrid":
+            continue
+        judged = [hit for hit in found.hits if hit.id in one.grades]
+        pairs += [(hit.score, int(one.grades[hit.id] > 0), number) for hit in judged]
+    scores, labels, numbers = np.array(pairs, dtype=np.float64).reshape(-1, 3).T
+    return fit_verdicts(scores, labels.astype(np.int64), numbers.astype(np.int64))
+
+
+def fit_verdicts(scores: Float64, labels: Int64, queries: Int64) -> FeedbackMap:
+    """Fit a map to judged pairs, as `fit_probabilities` does.
+
+    Args:
+        scores: Float64[N].
+        labels: Int64[N], 1 for a relevant one, else 0.
+        queries: Int64[N], the number of the query of each.
+    """
+    relevant, others = int(labels.sum()), int((1 - labels).sum())
+    refused = fitted = None
+    if min(relevant, others) < MIN_OF_A_CLASS:
+        refused = f"it takes {MIN_OF_A_CLASS} of each"
+    else:
+        fitted, refused = _fit_balanced(scores, labels, queries)
+    return FeedbackMap(fitted, relevant, others, len(np.unique(queries)), refused)
+
+
+def _fit_balanced(
+    scores: Float64, labels: Int64, queries: Int64
+) -> tuple[FittedMap | None, str | None]:
+    """Return a map, or why there is none."""
+    matches = int(labels.sum())
+    weights = np.where(labels == 1, 0.5 / matches, 0.5 / (len(labels) - matches)) * len(labels)
+    names, which = np.unique(queries, return_inverse=True)
+    folds = (np.random.default_rng(_SEED).permutation(len(names)) % FOLDS)[which]
+    if any(len(np.unique(labels[folds != fold])) < 2 for fold in np.unique(folds)):
+        return None, "nearly all verdicts of a kind are of one query"
+    try:
+        fitted = fit_map(Sample(scores, labels, weights, folds))
+    except CorpusError as error:
+        return None, str(error)
+    if fitted.errors[fitted.method].log_loss >= _OF_A_COIN:
+        return None, "the scores of relevant matches and of others are too much alike"
+    return fitted, None

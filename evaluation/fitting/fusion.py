@@ -19,19 +19,18 @@ from encoder.alignment.space import at_equal_distances
 from encoder.arrays import Float32, Float64
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.block_baselines import find_blocks, mean_vectors
+from evaluation.baselines import find_blocks, mean_vectors
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import Vectors, retrieval_task
 from evaluation.judgements import read_qrels, read_splits
 from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
-from evaluation.second_stage.alignment import align_first
-from evaluation.systems import System, lexical_system, rank_scores, vector_system
+from evaluation.systems import System, align_first, lexical_system, rank_scores, vector_system
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus
 from index.errors import CorpusError
 from index.progress import SilentProgress
-from index.search.fusion import DEFAULT_RULE, LinearFusion, fuse, semantic_scores, write_fusion
+from index.search.fusion import DEFAULT_RULE, LinearFusion, apply_rule, fuse, write_fusion
 
 # The weights that are tried.
 ALIGNMENT = tuple(step / 10 for step in range(11))
@@ -105,21 +104,15 @@ def mean_ndcg(corpus: FusionCorpus, scores: Float32) -> float:
 
 def hybrid_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
     """Return the scores of hybrid mode Float32[Q, N]."""
-    semantic = semantic_scores(rule, "hybrid", corpus.vector, corpus.alignment)
-    return fuse(rule, semantic, corpus.lexical)
+    return apply_rule(rule, "hybrid", corpus.vector, corpus.alignment, corpus.lexical)[1]
 
 
 def _semantic_mode_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
-    return semantic_scores(rule, "semantic", corpus.vector, corpus.semantic_alignment)
+    return apply_rule(rule, "semantic", corpus.vector, corpus.semantic_alignment)[1]
 
 
 def measure_weights(corpora: Sequence[FusionCorpus], line: tuple[float, float]) -> WeightSurface:
-    """Return the nDCG@10 of hybrid and semantic mode for all weights.
-
-    Raises:
-        CorpusError: no query has a judgement.
-        MissingExtraError: ir-measures is not installed.
-    """
+    """Return the nDCG@10 of hybrid and semantic mode for all weights."""
 
     def hybrid(corpus: FusionCorpus, alignment: float, lexical: float) -> float:
         rule = LinearFusion(lexical, alignment, 0.0, *line)
@@ -140,10 +133,6 @@ def choose_rule(ndcg: WeightSurface, line: tuple[float, float]) -> LinearFusion:
 
     Every corpus counts the same, however many queries it has. The surface is flat around its
     maximum, so the mean over neighbouring weights decides rather than a single point.
-
-    Args:
-        ndcg: of `measure_weights`.
-        line: of the expected alignment score.
     """
     hybrid, semantic = (smoothed(one.mean(axis=0)) for one in (ndcg.hybrid, ndcg.semantic))
     row, column = np.unravel_index(np.argmax(hybrid), hybrid.shape)

@@ -7,7 +7,7 @@ prints the fitted weights with their nDCG@10; `--write` stores them in the reran
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,90 @@ import numpy as np
 
 from encoder.arrays import Float32, Float64, Int64
 from encoder.calibration import FittedMap, FittedOn
-from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, load_checkpoint
-from encoder.reranker.onnx_reranker import open_reranker
+from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, file_digest, load_checkpoint
+from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.score_fusion import FusionWeights, ScoreFusion, write_score_fusion
+from evaluation.experiment import Vectors, retrieval_task
 from evaluation.fitting.calibration import FOLDS, MIN_OF_A_CLASS, Sample, fit_map
-from evaluation.fitting.judged_corpora import JudgedCorpus, open_pair_scorer, read_judged_corpus
-from evaluation.judgements import Qrels
+from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
 from evaluation.metrics import in_order, ndcg_at_10
 from evaluation.report import RetrievalTask
-from evaluation.second_stage.reranking import PairScorer, first_candidates, mix
-from evaluation.systems import System
+from evaluation.reranking import PairScorer, best_candidates, mix
+from evaluation.systems import (
+    HYBRID,
+    System,
+    cache_scores,
+    lexical_system,
+    search_system,
+    vector_system,
+)
+from index.corpus.reader import read_documents
+from index.embed import EmbeddedCorpus, read_aligned_corpus
 from index.errors import CorpusError
+from index.search.fusion import read_fusion
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCorpus:
+    """One corpus, its judgements, and the systems of the three modes.
+
+    Attributes:
+        folder: with corpus.jsonl.gz, qrels.tsv, splits.tsv and pairs.<part>.jsonl.gz.
+        embedded: its document vectors.
+        texts: by row, with their titles, as a reranker reads them.
+        qrels: judgements.
+        systems: by mode.
+    """
+
+    folder: Path
+    embedded: EmbeddedCorpus
+    texts: list[str]
+    qrels: Qrels
+    systems: Mapping[str, System]
+
+    def task(self, part: str, limit: int | None = None) -> RetrievalTask:
+        """Return the retrieval task of a part, with all its queries or a sample of `limit`."""
+        splits, ids = read_splits(self.folder / "splits.tsv"), self.embedded.ids
+        rows = [n for n, name in enumerate(ids) if name in self.qrels and splits.get(name) == part]
+        if limit is not None:
+            rows = np.random.default_rng(0).permutation(rows)[:limit].tolist()
+        vectors = Vectors(self.embedded, self.embedded)
+        return retrieval_task(vectors, self.qrels, {ids[row] for row in rows})
+
+    def pairs(self, part: str) -> PairRows:
+        """Return the labelled pairs of a part."""
+        return find_pairs(read_pairs(self.folder / f"pairs.{part}.jsonl.gz"), self.embedded.ids)
+
+
+def read_judged_corpus(folder: Path, vectors: Path, checkpoint: Checkpoint) -> JudgedCorpus:
+    """Read a corpus, and its vectors as written by `longmatch embed --blocks`."""
+    embedded = read_aligned_corpus(vectors)
+    documents = read_documents(folder / "corpus.jsonl.gz", embedded.ids)
+    texts = [document.text for document in documents]
+    titled = [document.titled_text for document in documents]
+    vector = vector_system("vector", checkpoint.name, embedded.vectors)
+    rule = read_fusion(checkpoint)
+    semantic = search_system(vector, None, embedded.aligned, rule, "semantic")
+    lexical = cache_scores(lexical_system(texts, [one.title for one in documents]))
+    hybrid = search_system(vector, lexical, embedded.aligned, rule, HYBRID)
+    systems = {"semantic": semantic, "lexical": lexical, "hybrid": hybrid}
+    return JudgedCorpus(folder, embedded, titled, read_qrels(folder / "qrels.tsv"), systems)
+
+
+def open_pair_scorer(
+    corpus: JudgedCorpus, reranker: OnnxReranker, work: Path, threads: int
+) -> PairScorer:
+    """Open a scorer of the pairs of a corpus that stores logits in a work directory."""
+    work.mkdir(parents=True, exist_ok=True)
+    name = f"{corpus.folder.name}-{reranker.checkpoint.fingerprint[:16]}-{reranker.precision}.npz"
+
+    def print_progress(done: int, total: int) -> None:
+        print(f"{corpus.folder.name}: {done} of {total} pairs", flush=True)
+
+    return PairScorer(
+        reranker, corpus.texts, threads=threads, cache=work / name, on_progress=print_progress
+    )
+
 
 MODES = ("semantic", "lexical", "hybrid")
 WEIGHTS = tuple(step / 20 for step in range(21))
@@ -78,7 +151,7 @@ def score_candidates(
         qrels: judgements.
         number: of candidates.
     """
-    best = first_candidates(system, rows, number)
+    best = best_candidates(system, rows, number)
     scores = system.score(rows)
     edges = [(row, other) for row, some in zip(rows.tolist(), best, strict=True) for other in some]
     return Candidates(
@@ -94,8 +167,8 @@ def ndcg_of(candidates: Candidates, mixture: FusionWeights) -> Float64:
 
     Relevant documents that are no candidates count as not found.
     """
-    probabilities = 0.5 * (1.0 + np.tanh(0.5 * mixture.scale * candidates.logits))
-    scores = (1.0 - mixture.weight) * candidates.first_stage + mixture.weight * probabilities
+    both = zip(candidates.first_stage, candidates.logits, strict=True)
+    scores = np.stack([mix(mixture, first, logits) for first, logits in both])
     order = np.argsort(-scores, axis=1, kind="stable").tolist()
     ranked = {
         query: in_order(documents[place] for place in places)

@@ -64,11 +64,7 @@ class AlignmentIndex:
         self._loaded: SpaceInUse | None = None
 
     def start_with(self, space: AlignmentSpace) -> None:
-        """Use this space in a store that has none yet.
-
-        Raises:
-            StoreError: the file cannot be read or written.
-        """
+        """Use this space in a store that has none yet."""
         with self._connections.reading() as connection:
             if find_space(connection) is not None:
                 return
@@ -76,11 +72,7 @@ class AlignmentIndex:
             insert_space(connection, FittedSpace(space), current=True)
 
     def space(self) -> SpaceInUse | None:
-        """Return the current space; None in a store that was never given one.
-
-        Raises:
-            StoreError: the file cannot be read, or the space is damaged.
-        """
+        """Return the current space; None in a store that was never given one."""
         with self._connections.reading() as connection:
             return self._current(connection)
 
@@ -88,9 +80,6 @@ class AlignmentIndex:
         """Return the blocks of these documents in the current space; None if there is none.
 
         Damaged rows are logged and left out: `longmatch doctor --repair` makes them again.
-
-        Raises:
-            StoreError: the file cannot be read, or the space is damaged.
         """
         with self._connections.reading() as connection:
             used = self._current(connection)
@@ -107,12 +96,7 @@ class AlignmentIndex:
         return AlignableDocuments(used.space, found)
 
     def project(self, vectors: Mapping[str, Float32]) -> "ProjectedDocuments | None":
-        """Project block vectors [S, H] of documents that are to be put; None without a space.
-
-        Raises:
-            StoreError: the file cannot be read, or the space is damaged.
-            ValueError: block vectors have another width than the space.
-        """
+        """Project block vectors [S, H] of documents that are to be put; None without a space."""
         used = self.space() if vectors else None
         if used is None:
             return None
@@ -120,21 +104,13 @@ class AlignmentIndex:
         return ProjectedDocuments(used.space_id, blocks)
 
     def pending(self) -> int:
-        """Count the documents whose block vectors are not in the current space.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Count the documents whose block vectors are not in the current space."""
         with self._connections.reading() as connection:
             row = find_space(connection)
             return 0 if row is None else count_pending(connection, row.space_id)
 
     def has_next(self) -> bool:
-        """Return whether a new space waits for documents to be projected into it.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return whether a new space waits for documents to be projected into it."""
         with self._connections.reading() as connection:
             return find_space(connection, current=False) is not None
 
@@ -142,9 +118,6 @@ class AlignmentIndex:
         """Return how many documents came and went since the space was fitted, relative to then.
 
         Infinity for a space that was not fitted to the collection.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
             row = find_space(connection)

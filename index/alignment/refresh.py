@@ -46,12 +46,7 @@ _Stop = Callable[[], bool]
 def refresh_alignment(
     connections: SQLiteConnections, progress: Progress, *, fit: bool, stop: _Stop
 ) -> None:
-    """Project pending documents; with `fit`, first fit a new space if there are enough blocks.
-
-    Raises:
-        StoreError: the file cannot be read or written.
-        ValueError: the space or block vectors are damaged.
-    """
+    """Project pending documents; with `fit`, first fit a new space if there are enough blocks."""
     with connections.reading() as connection:
         following, current = find_space(connection, current=False), find_space(connection)
     if fit and following is None and (fitted := fit_to_documents(connections, progress)):
@@ -70,12 +65,7 @@ def refresh_alignment(
 
 
 def fit_to_documents(connections: SQLiteConnections, progress: Progress) -> FittedSpace | None:
-    """Fit a space to a sample of the collection; None if it is too small.
-
-    Raises:
-        StoreError: the file cannot be read.
-        ValueError: block vectors are damaged.
-    """
+    """Fit a space to a sample of the collection; None if it is too small."""
     with connections.reading() as connection:
         ids = [row[0] for row in connection.execute(_WITH_BLOCKS)]
         (sequence,) = connection.execute("SELECT sequence FROM meta").fetchone()

@@ -111,11 +111,7 @@ class FittedSpace:
 
     @classmethod
     def unpack(cls, content: bytes) -> "FittedSpace":
-        """Return what was packed.
-
-        Raises:
-            ValueError: it is damaged.
-        """
+        """Return what was packed."""
         head, _, space = content.partition(b"\n")
         documents, sequence = json.loads(head)
         return cls(read_space(space), documents, sequence)

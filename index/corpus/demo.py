@@ -20,10 +20,6 @@ def write_stdlib_corpus(path: Path) -> int:
 
     Returns:
         How many documents were written.
-
-    Raises:
-        CorpusError: the rendering failed, or did not end within `TIMEOUT_SECONDS`.
-        OSError: the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".stdlib-", dir=path.parent) as folder:

@@ -90,18 +90,14 @@ class FileReader:
         """Read one file of a kind in `FILE_SUFFIXES`.
 
         Raises:
-            CorpusError: as `index.corpus.formats.files.read_file_text`; or reading takes more than
-                the limits, or crashes. The message does not name the file.
+            CorpusError: as `read_file_text`; or reading takes more than the limits, or crashes. The
+                message does not name the file.
         """
         with self._lock:
             return FileText(**self._ask_twice(READ, path))
 
     def count_rows(self, path: Path) -> int:
-        """Count the rows of a Parquet file.
-
-        Raises:
-            CorpusError: as `read`.
-        """
+        """Count the rows of a Parquet file."""
         with self._lock:
             count: int = self._ask_twice(COUNT_ROWS, path)["count"]
             return count

@@ -18,12 +18,7 @@ from index.errors import CorpusError
 
 
 def parse_document(line: str) -> Document:
-    """Read one document from a line of JSON, an object with the fields of `document_of`.
-
-    Raises:
-        CorpusError: the line is not a JSON object.
-        DocumentError: a field is missing, empty, of the wrong type or over its limit.
-    """
+    """Read one document from a line of JSON, an object with the fields of `document_of`."""
     return document_of(_parse_object(line))
 
 

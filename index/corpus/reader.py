@@ -1,5 +1,6 @@
 """Corpora: a folder of files, a file, JSON Lines or a BEIR folder, one document at a time."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -7,14 +8,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from index.corpus.file_reader import FileReader
-from index.corpus.folder import (
-    LINK_OUT,
-    files_below,
-    leads_out,
-    names_in,
-    printable,
-    real_path,
-)
 from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.formats.parquet import PARQUET_SUFFIX
 from index.corpus.json_lines import BadLine, count_lines, parse_document, read_lines
@@ -29,7 +22,7 @@ from index.corpus.remote import (
 from index.corpus.sql import SqlQuery, check_query, count_query, read_query
 from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
-from index.extras import require_extra
+from index.optional_dependencies import require_extra
 
 JSON_LINES_SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 BEIR_CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
@@ -53,27 +46,18 @@ def read_corpus(corpus: Corpus) -> Iterator[Document | SkippedInput]:
 
     * A folder with `corpus.jsonl` or `corpus.jsonl.gz` (BEIR) is that file.
     * Any other folder gives one document for each file of a known kind in it, at any depth
-      (`index.corpus.folder`). The id is the path within the folder, with `/`.
+      (`index.corpus.reader`). The id is the path within the folder, with `/`.
     * A JSON Lines file gives one document a line (`index.corpus.json_lines`). A repeated
       id is skipped and reported, so all ids are kept in memory.
     * A Parquet file or a query to a database gives one document a row, with the same fields.
     * One file of a known kind is a corpus of one document, under the file's name.
     * All of these but a query also in another place, such as S3 (`index.corpus.remote`).
-
-    Raises:
-        CorpusError: at the call, when there is nothing that can be read as a corpus; later, when a
-            database or a Parquet file cannot be read.
-        MissingExtraError: it takes an extra that is not installed.
     """
     return _find(corpus).read()
 
 
 def count_documents(corpus: Corpus) -> int:
-    """Count what `read_corpus` yields, including empty lines, without reading documents.
-
-    Raises:
-        CorpusError: there is nothing that can be read as a corpus.
-    """
+    """Count what `read_corpus` yields, including empty lines, without reading documents."""
     return _find(corpus).count()
 
 
@@ -135,7 +119,6 @@ def read_document(path: Path) -> Document:
     Raises:
         CorpusError: the file is missing, of an unknown kind, damaged, encrypted or not UTF-8, or
             takes more time or memory than a file may.
-        DocumentError: it holds no text, or its name cannot be an id.
     """
     try:
         _require_readable_file(path)
@@ -333,3 +316,68 @@ def _beir_corpus(folder: Path, *, follow_links: bool) -> Path | None:
     if found and not follow_links and leads_out(found, real_path(folder)):
         raise CorpusError(f"{found}: {LINK_OUT}")
     return found
+
+
+LINK_OUT = "is a link out of the corpus (`longmatch index --follow-links` follows it)"
+
+
+def files_below(
+    root: Path, suffixes: Sequence[str], *, follow_links: bool
+) -> Iterator[str | SkippedInput]:
+    """Yield the names, relative to `root`, of the files of these kinds, with `/`.
+
+    Hidden files and folders, files of other kinds, and links to folders that are read anyway are
+    ignored. A folder that cannot be read is reported; a symbolic link that leads out of `root` is
+    reported, too, unless such links are followed.
+    """
+    real_root = real_path(root)
+    seen = {real_root}
+    # A stack, not recursion: a folder can be nested deeper than Python calls can.
+    stack = [_children(root)]
+    while stack:
+        path = next(stack[-1], None)
+        if path is None:
+            stack.pop()
+            continue
+        name = path.relative_to(root).as_posix()
+        known = path.name.lower().endswith(tuple(suffixes))
+        try:
+            folder = path.is_dir()
+            if (folder or known) and not follow_links and leads_out(path, real_root):
+                yield SkippedInput(printable(name), LINK_OUT)
+            elif folder:
+                real = real_path(path)
+                read_elsewhere = path.is_symlink() and real.is_relative_to(real_root)
+                if not read_elsewhere and real not in seen:
+                    seen.add(real)
+                    stack.append(_children(path))
+            elif known:
+                yield name
+        except OSError as error:
+            yield SkippedInput(printable(name), f"cannot be read: {error.strerror}")
+
+
+def leads_out(path: Path, real_root: Path) -> bool:
+    """Return whether a path is a symbolic link that leads out of a folder."""
+    return path.is_symlink() and not real_path(path).is_relative_to(real_root)
+
+
+def real_path(path: Path) -> Path:
+    """Return a path without symbolic links, also where they lead nowhere or in a circle."""
+    return Path(os.path.realpath(path))
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the sorted names of a folder that are not hidden."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def printable(name: str) -> str:
+    """Replace what would garble a message: line breaks, control characters, bytes of no text."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in name)
+
+
+def _children(folder: Path) -> Iterator[Path]:
+    # Names, not paths, are kept for a large folder: a tenth of the memory.
+    names = names_in(folder)
+    return (folder / name for name in names)

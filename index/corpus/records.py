@@ -1,10 +1,15 @@
-"""Records of named fields, as JSON Lines and tables have them, to documents."""
+"""Records of named fields, as JSON Lines and rows of tables have them, to documents."""
 
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from index.document import Document
-from index.errors import DocumentError
+from index.errors import CorpusError, DocumentError
 
 JSON_TYPES = {
     dict: "an object",
@@ -24,9 +29,6 @@ def document_of(record: Mapping[str, Any]) -> Document:
     `id` (or `_id`) and `text` are required, an id may be an integer; `title` and `metadata` are
     optional and may be null. Any other field becomes metadata; fields of `metadata` itself take
     precedence.
-
-    Raises:
-        DocumentError: a field is missing, empty, of the wrong type or over its limit.
     """
     id_field = "id" if "id" in record else "_id"
     metadata = _optional(record, "metadata", dict, {})
@@ -65,4 +67,60 @@ def _optional(record: Mapping[str, Any], field: str, kind: type, default: Any) -
         return default
     if not isinstance(value, kind):
         raise DocumentError(field, f"is {JSON_TYPES[type(value)]}, not {JSON_TYPES[kind]}")
+    return value
+
+
+ID_COLUMNS = ("id", "_id")
+
+
+def check_columns(names: Sequence[str]) -> None:
+    """Check that a table has the columns of documents.
+
+    Raises:
+        CorpusError: one is missing, or there are two of a name.
+    """
+    having = f"(it has {', '.join(names) or 'none'})"
+    if not set(ID_COLUMNS) & set(names):
+        raise CorpusError(f"has no column id {having}")
+    if "text" not in names:
+        raise CorpusError(f"has no column text {having}")
+    for name in names:
+        if names.count(name) > 1:
+            raise CorpusError(f"has two columns {name}")
+
+
+def record_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as a record of JSON values; columns without a value (NULL) are left out.
+
+    Dates and times become text of ISO 8601. `metadata` may be text of JSON.
+
+    Raises:
+        DocumentError: names the column whose value JSON does not have.
+    """
+    record = {name: _plain(name, value) for name, value in row.items() if value is not None}
+    if isinstance(record.get("metadata"), str):
+        try:
+            record["metadata"] = json.loads(record["metadata"])
+        except (ValueError, RecursionError) as error:
+            raise DocumentError("metadata", f"is not JSON: {error}") from error
+    return record
+
+
+def _plain(column: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(column, item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(column, item) for item in value]
+    if isinstance(value, Decimal) and value.is_finite():
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, (float, Decimal)) and not math.isfinite(value):
+        raise DocumentError(column, f"is {value}, which JSON does not have")
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise DocumentError(column, "is binary, or text that is not UTF-8")
+    if type(value) not in JSON_TYPES:
+        raise DocumentError(column, f"is {type(value).__name__}, which JSON does not have")
     return value

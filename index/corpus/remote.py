@@ -15,7 +15,7 @@ from typing import Any
 
 from index.corpus.sql import without_password
 from index.errors import CorpusError
-from index.extras import require_extra
+from index.optional_dependencies import require_extra
 
 _BUFFER_BYTES = 2**20
 
@@ -105,7 +105,6 @@ def open_remote(corpus: RemotePath) -> RemoteFile:
 
     Raises:
         CorpusError: there is nothing, it cannot be asked for, or the URL is of no known kind.
-        MissingExtraError: fsspec is not installed.
     """
     require_extra("remote", "reading by URL", "fsspec")
     import fsspec

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from index.corpus.tables import check_columns, record_of
+from index.corpus.records import check_columns, record_of
 from index.errors import CorpusError, DocumentError
-from index.extras import require_extra
+from index.optional_dependencies import require_extra
 
 _SQLITE = "sqlite"
 _POSTGRESQL = ("postgresql", "postgres")
@@ -54,7 +54,6 @@ def check_query(corpus: SqlQuery) -> None:
 
     Raises:
         CorpusError: it is not.
-        MissingExtraError: the extra for PostgreSQL is not installed.
     """
     if corpus.scheme == _SQLITE:
         _sqlite_path(corpus)
@@ -85,11 +84,7 @@ def read_query(corpus: SqlQuery) -> Iterator[dict[str, Any] | str]:
 
 
 def count_query(corpus: SqlQuery) -> int:
-    """Return the number of rows, which runs the query once more.
-
-    Raises:
-        CorpusError: as `read_query`.
-    """
+    """Return the number of rows, which runs the query once more."""
     query = corpus.query.strip().rstrip(";")
     # The line breaks end a comment at the end of the query, which is the user's own.
     counting = f"SELECT count(*) FROM (\n{query}\n) AS counted"  # noqa: S608

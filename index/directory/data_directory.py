@@ -2,7 +2,7 @@
 
 store.sqlite3   documents and vectors, the truth
 adapter.npz     optional: the adapter fitted to the corpus, see index/adapt.py
-fusion.json     optional: how scores are combined here, see index/search/corpus_fusion.py
+fusion.json     optional: how scores are combined here, see index/search/fusion.py
 shadow-test.json    optional: why these vectors replaced others, see service/cli/feedback/replace.py
 snapshots/      published generations of the index, a copy
 lexical/        the published copy of the lexical index

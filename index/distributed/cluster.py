@@ -14,7 +14,7 @@ from typing import Any
 
 from encoder.onnx_encoder import usable_cores
 from index.errors import ClusterError
-from index.extras import require_extra
+from index.optional_dependencies import require_extra
 
 PURPOSE = "encoding on Ray"
 CONNECT_SECONDS = 10.0

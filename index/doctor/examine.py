@@ -31,11 +31,10 @@ from index.doctor.store_checks import examine_database, examine_rows
 from index.doctor.vector_checks import examine_index, examine_vectors
 from index.errors import FingerprintMismatchError, SnapshotError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
-from index.lexical.segment_files import load_view
+from index.lexical.segment_files import load_snapshot
 from index.progress import Progress
 from index.search.corpus_calibration import read_corpus_calibration
-from index.search.corpus_fusion import fusion_of
-from index.search.fusion import read_fusion
+from index.search.fusion import fusion_of, read_fusion
 from index.sqlite.connections import DATABASE_ERRORS
 from index.store.document_store import SQLiteDocumentStore
 
@@ -111,7 +110,7 @@ def _examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> Iterator
 def _examine_lexical_copy(directory: Path) -> Iterator[Finding]:
     if directory.exists():
         try:
-            load_view(directory)
+            load_snapshot(directory)
         except SnapshotError as error:
             require_damage(directory, error)
             yield Finding(directory.name, str(error), Remedy.PUBLISH_LEXICAL_INDEX)

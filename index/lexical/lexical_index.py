@@ -17,9 +17,8 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.terms.title_matcher import TitleMatcher
-from index.errors import SnapshotError, StoreError
+from index.errors import StoreError
 from index.id_set import IdSet
-from index.lexical.frequencies import Frequencies
 from index.lexical.scoring import (
     LexicalQuery,
     QueryTerms,
@@ -31,10 +30,10 @@ from index.lexical.scoring import (
     weigh_rows,
 )
 from index.lexical.segmented_index import SegmentedIndex
+from index.lexical.snapshot import LexicalSnapshot
 from index.lexical.tables import InsertedTerms, JoinedTerms, read_statistics
 from index.lexical.terms import count_terms_and_titles
 from index.lexical.title_refresh import KnownTitles
-from index.lexical.view import View
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 
@@ -52,7 +51,7 @@ SELECT json_group_array(term_id), json_group_array(term)
 FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
 _NAMES_KEPT = 50_000  # some megabytes; then those not asked for are forgotten
 
-_VIEW = "view"  # in the memory of a query
+_SNAPSHOT = "snapshot"  # in the memory of a query
 _log = logging.getLogger(__name__)
 
 
@@ -76,11 +75,7 @@ class TermNames:
         self._known: dict[int, str] = {}
 
     def of(self, term_ids: Iterable[int]) -> Mapping[int, str]:
-        """Return the words of these ids, and maybe of others; those of no document may be absent.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the words of these ids, and maybe of others; unused ids may be absent."""
         known, asked = self._known, set(term_ids)
         missing = sorted(one for one in asked if one not in known)
         if not missing:
@@ -94,14 +89,12 @@ class TermNames:
         return known
 
 
-class LexicalIndex:
-    """The lexical index of an open store. Safe to use from many threads."""
+class LexicalIndex(SegmentedIndex):
+    """The lexical index of an open store; safe for threads."""
 
     def __init__(self, connections: SQLiteConnections, path: Path) -> None:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.lexical` is one."""
-        self._connections = connections
-        self._path = path
-        self._copy = SegmentedIndex(connections, path.with_name(LEXICAL_DIRECTORY))
+        super().__init__(connections, path.with_name(LEXICAL_DIRECTORY))
         self._titles = KnownTitles()
         self._names = TermNames(connections)
 
@@ -112,11 +105,7 @@ class LexicalIndex:
             return read_statistics(connection).changes
 
     def titles(self, connection: sqlite3.Connection) -> TitleMatcher:
-        """Return the titles of the stored documents; see `KnownTitles.read`.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the titles of the stored documents; see `KnownTitles.read`."""
         return self._titles.read(connection)
 
     def remember_titles(self, titles: Sequence[str], inserted: int) -> None:
@@ -129,33 +118,26 @@ class LexicalIndex:
         Args:
             text: any text; without such a term the query finds nothing.
             title: of the text, if it has one.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
             titles = self.titles(connection)
         counts = count_terms_and_titles(text, titles, title)
         terms = sorted(counts)  # the order of the index on the terms
         ((asked, found),) = self._connections.read_rows(_TERM_IDS, json.dumps(terms))
-        view = self._view()
+        snapshot = self.snapshot()
         term_ids = np.array(json.loads(found), dtype=np.int64)
         own = np.array([counts[terms[row]] for row in json.loads(asked)], dtype=np.int64)
-        known = term_ids <= view.terms.last
-        query_terms = _with_frequencies(view, term_ids[known], own[known])
-        return weigh_query(query_terms, view.number, least=1)
+        known = term_ids <= snapshot.terms.last
+        query_terms = _with_frequencies(snapshot, term_ids[known], own[known])
+        return weigh_query(query_terms, snapshot.number, least=1)
 
     def read_stored(self, vector_id: int) -> LexicalQuery:
-        """Return the terms of a stored document that others share; none if it is not there.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
-        view = self._view()
-        term_ids, counts = view.terms_of(vector_id)
-        terms = _with_frequencies(view, term_ids.astype(np.int64), counts.astype(np.int64))
-        query = weigh_query(terms, view.number, least=2)
-        query.memory[_VIEW] = view
+        """Return the terms of a stored document that others share; none if it is not there."""
+        snapshot = self.snapshot()
+        term_ids, counts = snapshot.terms_of(vector_id)
+        terms = _with_frequencies(snapshot, term_ids.astype(np.int64), counts.astype(np.int64))
+        query = weigh_query(terms, snapshot.number, least=2)
+        query.memory[_SNAPSHOT] = snapshot
         return query
 
     def changed(self, inserted: InsertedTerms | None = None) -> None:
@@ -167,158 +149,84 @@ class LexicalIndex:
         Args:
             inserted: what `insert_terms` returned, if that was the last of the change.
         """
-        if self._copy.making:
+        if self.making:
             return
         try:
             if inserted is None:
-                self._copy.catch_up()
+                self.catch_up()
             else:
-                self._copy.follow(inserted)
+                self.follow(inserted)
         except StoreError as error:
             _log.warning("the lexical index does not follow the store: %s", error)
-
-    @property
-    def making(self) -> bool:
-        """Whether the searchable copy is still being made: a search would wait for it."""
-        return self._copy.making
-
-    @property
-    def frequencies(self) -> Frequencies:
-        """The document frequencies by which norms of documents are computed now."""
-        return self._copy.frequencies
-
-    def use_frequencies(self, frequencies: Frequencies) -> None:
-        """Compute norms by those of another process, as it does, until too much has changed."""
-        self._copy.use_frequencies(frequencies)
-
-    def make_in_background(self) -> None:
-        """Begin to open the searchable copy, or to make it from the tables, in a thread."""
-        self._copy.make_in_background()
-
-    def wait(self, seconds: float) -> None:
-        """Wait for that thread, at most so long."""
-        self._copy.wait(seconds)
-
-    def close(self) -> None:
-        """Let that thread give up, and wait for it."""
-        self._copy.close()
-
-    def unpublished(self) -> int:
-        """Count the changes since the searchable copy was published."""
-        return self._copy.unpublished()
-
-    def publish(self) -> None:
-        """Write the searchable copy to files, so that opening the store need not make it.
-
-        Raises:
-            StoreError: the store cannot be read or written.
-            SnapshotError: the files cannot be written; the former ones stay.
-        """
-        try:
-            self._copy.publish()
-        except OSError as error:
-            raise SnapshotError(f"{self._path}: no lexical index was written: {error}") from error
 
     def candidates(self, query: LexicalQuery, k: int, among: IdSet | None = None) -> Int64:
         """Return k or more documents that share the heaviest terms of a query, Int64[N], ascending.
 
         Fewer if fewer share one.
-
-        Args:
-            query: the query.
-            k: how many.
-            among: find no other documents.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
-        return np.sort(self._view_of(query).best(query, max(k, CANDIDATES), among))
+        return np.sort(self._snapshot_of(query).best(query, max(k, CANDIDATES), among))
 
     def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
-        """Find the k documents of the highest score, best first; fewer if fewer share a term.
-
-        Args:
-            query: the query.
-            k: how many.
-            among: find no other documents.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
-        view = self._view()
-        candidates = view.best(query, max(k, CANDIDATES), among)
-        return best_matches(candidates, view.scores(query, candidates), k)
+        """Find the k documents of the highest score, best first; fewer if fewer share a term."""
+        snapshot = self.snapshot()
+        candidates = snapshot.best(query, max(k, CANDIDATES), among)
+        return best_matches(candidates, snapshot.scores(query, candidates), k)
 
     def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
         """Find k selected documents that share any term, however common, by reading all of them.
 
         For selections of which `search`, by the heaviest terms, finds too few. Documents are read
         in parts.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
-        view = self._view()
-        selected = view.living_ids()
+        snapshot = self.snapshot()
+        selected = snapshot.living_ids()
         selected = selected[among.contains(selected)]
         for start in range(0, len(selected), _ROWS_A_CALL):
             ids = selected[start : start + _ROWS_A_CALL]
-            scores = view.scores(query, ids)
+            scores = snapshot.scores(query, ids)
             best = best_matches(
                 np.concatenate([best.vector_ids, ids]), np.concatenate([best.scores, scores]), k
             )
         return best
 
     def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
-        """Return the score of each of these documents Int64[N]; 0 for missing ones.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
-        view = query.memory[_VIEW] = self._view()
-        return view.scores(query, vector_ids)
+        """Return the score of each of these documents Int64[N]; 0 for missing ones."""
+        snapshot = query.memory[_SNAPSHOT] = self.snapshot()
+        return snapshot.scores(query, vector_ids)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
         """Return these documents Int64[N] as `score` compares them when one is the query.
 
         Missing ones have no terms.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         parts = []
         progress.started("reading words", len(vector_ids))
-        view = self._view()
-        idf = view.frequencies.idf(np.arange(len(view.frequencies.documents)))
+        snapshot = self.snapshot()
+        idf = snapshot.frequencies.idf(np.arange(len(snapshot.frequencies.documents)))
         for start in range(0, max(len(vector_ids), 1), _ROWS_A_CALL):
             some = vector_ids[start : start + _ROWS_A_CALL].tolist()
-            parts.append(weigh_rows([view.terms_of(one) for one in some], idf))
+            parts.append(weigh_rows([snapshot.terms_of(one) for one in some], idf))
             progress.advanced(len(some))
         return join_rows(parts)
 
     def explain(
         self, query: LexicalQuery, vector_ids: Sequence[int], limit: int = 8
     ) -> dict[int, tuple[TermWeight, ...]]:
-        """Return, for each of these documents that exists, the terms that add most to its score.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
-        positions, documents = self._view_of(query).documents(np.array(vector_ids, dtype=np.int64))
+        """Return, for each of these documents that exists, the terms that add most to its score."""
+        positions, documents = self._snapshot_of(query).documents(
+            np.array(vector_ids, dtype=np.int64)
+        )
         found = [vector_ids[position] for position in positions.tolist()]
         return named_terms(self._names, query, found, documents, limit)
 
-    def _view(self) -> View:
-        return self._copy.view()
-
-    def _view_of(self, query: LexicalQuery) -> View:
-        """Return the view that the step before this one used, once; else the present one.
+    def _snapshot_of(self, query: LexicalQuery) -> LexicalSnapshot:
+        """Return the snapshot that the step before this one used, once; else the present one.
 
         To look for changes takes a statement, and between two steps of a search there are few.
         """
-        view: View | None = query.memory.pop(_VIEW, None)
-        return self._view() if view is None else view
+        snapshot: LexicalSnapshot | None = query.memory.pop(_SNAPSHOT, None)
+        return self.snapshot() if snapshot is None else snapshot
 
 
 def named_terms(
@@ -328,11 +236,7 @@ def named_terms(
     documents: JoinedTerms,
     limit: int,
 ) -> dict[int, tuple[TermWeight, ...]]:
-    """Return the terms that add most to the score of each of these documents, by vector id.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
+    """Return the terms that add most to the score of each of these documents, by vector id."""
     shared = dict(zip(vector_ids, shared_terms(query, documents, limit), strict=True))
     words = names.of(term_id for own in shared.values() for term_id, _ in own)
     return {
@@ -341,9 +245,9 @@ def named_terms(
     }
 
 
-def _with_frequencies(view: View, term_ids: Int64, counts: Int64) -> QueryTerms:
-    documents = view.terms.frequencies[term_ids].astype(np.int64)
-    return QueryTerms(term_ids, counts, documents, view.terms.pairs[term_ids])
+def _with_frequencies(snapshot: LexicalSnapshot, term_ids: Int64, counts: Int64) -> QueryTerms:
+    documents = snapshot.terms.frequencies[term_ids].astype(np.int64)
+    return QueryTerms(term_ids, counts, documents, snapshot.terms.pairs[term_ids])
 
 
 def best_matches(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:

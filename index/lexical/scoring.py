@@ -68,15 +68,6 @@ def join_rows(parts: Sequence[TermRows]) -> TermRows:
     )
 
 
-def take_rows(rows: TermRows, chosen: Int64) -> TermRows:
-    """Return the chosen documents Int64[K], in this order, with their weights."""
-    starts = np.append(0, rows.ends[:-1])
-    bounds = zip(starts[chosen].tolist(), rows.ends[chosen].tolist(), strict=True)
-    places = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*one) for one in bounds)])
-    ends = np.cumsum(rows.ends[chosen] - starts[chosen])
-    return TermRows(rows.term_ids[places], rows.weights[places], ends)
-
-
 def rows_of_texts(texts: Iterable[str], titles: Sequence[str] = ()) -> TermRows:
     """Weigh the terms of texts as a store that held all of them, and nothing else, would.
 
@@ -237,12 +228,7 @@ def heaviest_terms(query: LexicalQuery) -> list[int]:
 
 
 def squared_norms(documents: JoinedTerms, idf: Callable[[UInt32], Float32]) -> Float64:
-    """Return the squared norm of each document as a vector over terms, Float64[N].
-
-    Args:
-        documents: the terms of N documents.
-        idf: of term ids [K], Float32[K].
-    """
+    """Return the squared norm of each document as a vector over terms, Float64[N]."""
     # It squares the weight of a term, so it takes the count without the root.
     weights = np.square(idf(documents.term_ids)) * documents.counts.astype(np.float32)
     return sums_between(weights, documents.ends)

@@ -26,12 +26,10 @@ from numpy.typing import NDArray
 from encoder.arrays import Float64
 from encoder.atomic_files import sync, write_atomically
 from index.errors import SnapshotError
-from index.lexical.frequencies import Frequencies
-from index.lexical.frequent_terms import FrequentTerms
-from index.lexical.segment import Segment, note_bits
+from index.lexical.frequencies import Frequencies, TermCounts, no_terms
+from index.lexical.segment import FrequentTerms, Segment, note_bits
+from index.lexical.snapshot import LexicalSnapshot, LiveSegment
 from index.lexical.tables import JoinedTerms
-from index.lexical.term_counts import TermCounts, no_terms
-from index.lexical.view import LiveSegment, View
 
 FORMAT = 3
 CURRENT = "CURRENT"
@@ -58,41 +56,37 @@ class _File:
 
 
 @dataclass(frozen=True, slots=True)
-class SavedView:
-    """A view whose segments are in files."""
+class SavedSnapshot:
+    """A snapshot whose segments are in files."""
 
     segments: tuple[LiveSegment, ...]
     names: frozenset[str]
 
 
-def save_view(directory: Path, view: View) -> SavedView:
-    """Write a view, and make it the current one. Segments that are in files are not written again.
+def save_snapshot(directory: Path, snapshot: LexicalSnapshot) -> SavedSnapshot:
+    """Write a snapshot, and make it the current one; segments in files are not written again.
 
-    The frequencies of the view are those of its terms.
-
-    Raises:
-        OSError: it cannot be written; the former one stays current.
-        SnapshotError: what was written cannot be read.
+    The frequencies of the snapshot are those of its terms.
     """
     directory.mkdir(exist_ok=True)
     known = {one.name: one for one in _files(directory)}
     number = max((int(one.stem) for one in directory.glob("*.*") if one.stem.isdigit()), default=0)
     files = []
-    for one in view.segments:
+    for one in snapshot.segments:
         file = known.get(one.file or "")
         if file is None:
             number += 1
             file = _write(directory / f"{number:010}.segment", _segment_arrays(one.segment))
         files.append(replace(file, removed=_removed(one)))
-    counts = view.terms.copy()
-    squares = np.concatenate([np.zeros(0), *(one.squares for one in view.segments)])
+    counts = snapshot.terms.copy()
+    squares = np.concatenate([np.zeros(0), *(one.squares for one in snapshot.segments)])
     arrays = [squares, counts.frequencies, counts.pairs]
     terms = _write(directory / f"{number + 1:010}.terms", arrays)
     manifest = {
         "format": FORMAT,
-        "identity": view.identity,
-        "changes": view.changes,
-        "number": view.number,
+        "identity": snapshot.identity,
+        "changes": snapshot.changes,
+        "number": snapshot.number,
         "segments": [asdict(one) for one in files],
         "terms": asdict(terms),
     }
@@ -101,13 +95,13 @@ def save_view(directory: Path, view: View) -> SavedView:
     write_atomically(directory / CURRENT, f"{crc32(content.encode())}\n{content}")
     segments = [
         _load_segment(directory, file, one.squares)
-        for file, one in zip(files, view.segments, strict=True)
+        for file, one in zip(files, snapshot.segments, strict=True)
     ]
-    return SavedView(tuple(segments), frozenset([terms.name, *(one.name for one in files)]))
+    return SavedSnapshot(tuple(segments), frozenset([terms.name, *(one.name for one in files)]))
 
 
-def load_view(directory: Path) -> View:
-    """Map the current view into memory.
+def load_snapshot(directory: Path) -> LexicalSnapshot:
+    """Map the current snapshot into memory.
 
     Raises:
         SnapshotError: it is missing or damaged.
@@ -120,7 +114,7 @@ def load_view(directory: Path) -> View:
         own = np.split(squares, np.cumsum([one.sizes[0] for one in files]))[: len(files)]
         with ThreadPoolExecutor(_THREADS, "lexical files") as threads:
             segments = tuple(threads.map(partial(_load_segment, directory), files, own))
-        return View(
+        return LexicalSnapshot(
             segments,
             terms,
             Frequencies(terms.frequencies.copy(), number, changes),
@@ -132,8 +126,8 @@ def load_view(directory: Path) -> View:
         raise SnapshotError(f"{directory / CURRENT}: is no manifest: {error}") from error
 
 
-def delete_others(directory: Path, saved: SavedView) -> None:
-    """Delete the files that the current view does not need."""
+def delete_others(directory: Path, saved: SavedSnapshot) -> None:
+    """Delete the files that the current snapshot does not need."""
     for path in directory.iterdir():
         if path.name != CURRENT and path.name not in saved.names:
             with suppress(OSError):

@@ -16,9 +16,17 @@ import numpy as np
 
 from encoder.arrays import Int64
 from index.errors import SnapshotError, StoreError
-from index.lexical.frequencies import Frequencies
+from index.lexical.frequencies import Frequencies, TermCounts, no_terms
 from index.lexical.segment import MOST_TERMS, divide, make_segment, merge_segments
-from index.lexical.segment_files import CURRENT, delete_others, load_view, save_view
+from index.lexical.segment_files import CURRENT, delete_others, load_snapshot, save_snapshot
+from index.lexical.snapshot import (
+    LexicalSnapshot,
+    LiveSegment,
+    fill_squares,
+    fresh_segment,
+    outdated,
+    without_documents,
+)
 from index.lexical.tables import (
     STATISTICS,
     InsertedTerms,
@@ -28,15 +36,6 @@ from index.lexical.tables import (
     read_added,
     read_removed,
     read_statistics,
-)
-from index.lexical.term_counts import TermCounts, no_terms
-from index.lexical.view import (
-    LiveSegment,
-    View,
-    fill_squares,
-    fresh_segment,
-    outdated,
-    without_documents,
 )
 from index.sqlite.connections import SQLiteConnections
 
@@ -57,7 +56,7 @@ class SegmentedIndex:
         self._directory = directory
         self._updating = threading.Lock()
         self._publishing = threading.Lock()  # taken first
-        self._view = _empty("")
+        self._snapshot = _empty("")
         self._opened = False
         self._published = 0  # changes
         self._maker: threading.Thread | None = None
@@ -65,7 +64,7 @@ class SegmentedIndex:
 
     @property
     def making(self) -> bool:
-        """Whether `make_in_background` has not ended yet: `view` would wait for it."""
+        """Whether `make_in_background` has not ended yet: `snapshot` would wait for it."""
         return not self._opened and self._maker is not None and self._maker.is_alive()
 
     def make_in_background(self) -> None:
@@ -91,59 +90,52 @@ class SegmentedIndex:
             if not self._stopping.is_set():
                 _log.warning("the lexical index could not be made: %s", error)
 
-    def view(self) -> View:
+    def snapshot(self) -> LexicalSnapshot:
         """Return the present state of the tables.
 
         While another thread reads a change, the state before it.
-
-        Raises:
-            StoreError: the tables cannot be read.
         """
         if self._is(TermStatistics(*self._connections.read_rows(STATISTICS)[0])):
-            return self._view
+            return self._snapshot
         # The thread that holds the lock reads a change that was not yet acknowledged.
         if self._updating.acquire(blocking=not self._opened):
             try:
                 self._catch_up()
             finally:
                 self._updating.release()
-        return self._view
+        return self._snapshot
 
     def catch_up(self) -> None:
-        """Bring the copy to the present state of the tables, as `view` does, but wait for it."""
+        """Bring the copy to the present state of the tables; wait for it, unlike `snapshot`."""
         with self._updating:
             self._catch_up()
 
     def follow(self, inserted: InsertedTerms) -> None:
-        """Bring the copy to the state after an insert that was committed, or to a later one.
-
-        Raises:
-            StoreError: the tables cannot be read.
-        """
+        """Bring the copy to the state after an insert that was committed, or to a later one."""
         with self._updating:
             if not self._is(inserted.before):
                 self._catch_up()
             elif len(inserted.documents.vector_ids):
                 try:
-                    self._view = _with_inserted(self._view, inserted)
+                    self._snapshot = _with_inserted(self._snapshot, inserted)
                 except BaseException:
                     self._opened = False  # the term counts were changed in part
                     raise
 
     @property
     def frequencies(self) -> Frequencies:
-        """Those by which norms are computed in the view that was read last."""
-        return self._view.frequencies
+        """Those by which norms are computed in the snapshot that was read last."""
+        return self._snapshot.frequencies
 
     def use_frequencies(self, frequencies: Frequencies) -> None:
         """Compute norms by frequencies that another process chose for the same tables."""
         with self._updating:
-            segments = tuple(_outdated(self._view.segments))
-            self._view = replace(self._view, segments=segments, frequencies=frequencies)
+            segments = tuple(_outdated(self._snapshot.segments))
+            self._snapshot = replace(self._snapshot, segments=segments, frequencies=frequencies)
 
     def unpublished(self) -> int:
         """Count the changes that opening the store would have to read from the tables."""
-        return max(0, self._view.changes - self._published)
+        return max(0, self._snapshot.changes - self._published)
 
     def publish(self) -> None:
         """Write the copy to files, so that opening the store need not make it.
@@ -151,28 +143,33 @@ class SegmentedIndex:
         Searches and changes go on meanwhile.
 
         Raises:
-            StoreError: the tables cannot be read or written.
-            OSError: the files cannot be written; the former ones stay.
+            SnapshotError: the files cannot be written; the former ones stay.
         """
         with self._publishing:
             with self._connections.writing():
                 pass  # refuses where the store is read only
             self.catch_up()
             with self._updating:
-                before = self._view
-                view = replace(before, terms=before.terms.copy())
-            view = _with_norms(replace(view, segments=tuple(_merge_for_files(view.segments))))
-            saved = save_view(self._directory, view)
+                before = self._snapshot
+                snapshot = replace(before, terms=before.terms.copy())
+            snapshot = _with_norms(
+                replace(snapshot, segments=tuple(_merge_for_files(snapshot.segments)))
+            )
+            try:
+                saved = save_snapshot(self._directory, snapshot)
+            except OSError as error:
+                message = f"{self._directory}: no lexical index was written: {error}"
+                raise SnapshotError(message) from error
             with self._updating:
-                self._swap_in(before, replace(view, segments=saved.segments))
-                self._published = view.changes
+                self._swap_in(before, replace(snapshot, segments=saved.segments))
+                self._published = snapshot.changes
             delete_others(self._directory, saved)
             with self._connections.writing() as connection:
-                forget_removed(connection, view.changes)
+                forget_removed(connection, snapshot.changes)
 
-    def _swap_in(self, before: View, saved: View) -> None:
-        """Replace the segments of an earlier view by those in files."""
-        now = self._view
+    def _swap_in(self, before: LexicalSnapshot, saved: LexicalSnapshot) -> None:
+        """Replace the segments of an earlier snapshot by those in files."""
+        now = self._snapshot
         if now.identity != before.identity:
             return
         old = {id(one.segment) for one in before.segments}
@@ -185,85 +182,87 @@ class SegmentedIndex:
         gone = np.setdiff1d(_joined(living), _joined(still))
         kept, _ = without_documents(saved.segments, gone)
         new = [one for one in now.segments if id(one.segment) not in old]
-        self._view = replace(now, segments=(*kept, *_outdated(new)), frequencies=saved.frequencies)
+        self._snapshot = replace(
+            now, segments=(*kept, *_outdated(new)), frequencies=saved.frequencies
+        )
 
     def _is(self, now: TermStatistics) -> bool:
-        view = self._view
-        return self._opened and (view.changes, view.identity) == (now.changes, now.identity)
+        snapshot = self._snapshot
+        return self._opened and (snapshot.changes, snapshot.identity) == (now.changes, now.identity)
 
     def _catch_up(self) -> None:
-        """Bring the view to the present state; `_updating` is held."""
+        """Bring the snapshot to the present state; `_updating` is held."""
         with self._connections.reading() as connection:
             now = read_statistics(connection)
             if self._is(now):
                 return
-            view = self._view
+            snapshot = self._snapshot
             if not self._opened:
-                view = self._load(now)
-                self._published = view.changes
-            if view.identity != now.identity or view.changes > now.changes:
-                view = _empty(now.identity)
+                snapshot = self._load(now)
+                self._published = snapshot.changes
+            if snapshot.identity != now.identity or snapshot.changes > now.changes:
+                snapshot = _empty(now.identity)
                 self._published = 0
             connection.set_progress_handler(self._stopping.is_set, _STEPS_BETWEEN_LOOKS)
             try:
-                view = _follow(connection, view)
-                if not view.is_whole and self._opened:
+                snapshot = _follow(connection, snapshot)
+                if not snapshot.is_whole and self._opened:
                     # The tables have forgotten removals that it did not know, which the process
                     # that forgot them has published.
-                    view = _follow(connection, self._load(now))
-                if not view.is_whole:
-                    view = _follow(connection, _empty(now.identity))
+                    snapshot = _follow(connection, self._load(now))
+                if not snapshot.is_whole:
+                    snapshot = _follow(connection, _empty(now.identity))
             except BaseException:
                 self._opened = False  # the term counts were changed in part
                 raise
             connection.set_progress_handler(None, 0)
-            self._view, self._opened = view, True
+            self._snapshot, self._opened = snapshot, True
 
-    def _load(self, now: TermStatistics) -> View:
+    def _load(self, now: TermStatistics) -> LexicalSnapshot:
         try:
-            return load_view(self._directory)
+            return load_snapshot(self._directory)
         except SnapshotError as error:
             level = logging.WARNING if (self._directory / CURRENT).exists() else logging.INFO
             _log.log(level, "making the lexical index from the document store: %s", error)
             return _empty(now.identity)
 
 
-def _empty(identity: str) -> View:
+def _empty(identity: str) -> LexicalSnapshot:
     none = no_terms()
-    return View((), none, Frequencies(none.frequencies, 0, 0), 0, 0, identity)
+    return LexicalSnapshot((), none, Frequencies(none.frequencies, 0, 0), 0, 0, identity)
 
 
-def _follow(connection: sqlite3.Connection, view: View) -> View:
-    """Return a view of what the tables hold now; the term counts are changed in place."""
+def _follow(connection: sqlite3.Connection, snapshot: LexicalSnapshot) -> LexicalSnapshot:
+    """Return a snapshot of what the tables hold now; the term counts are changed in place."""
     now = read_statistics(connection)
-    terms = view.terms
+    terms = snapshot.terms
     terms.read_new(connection)
-    removed = read_removed(connection, view.changes)
-    damaged = view.damaged.difference(removed.tolist())
-    segments, gone = without_documents(view.segments, removed)
+    removed = read_removed(connection, snapshot.changes)
+    damaged = snapshot.damaged.difference(removed.tolist())
+    segments, gone = without_documents(snapshot.segments, removed)
     terms.count(gone, -1)
-    for added in read_added(connection, view.changes, terms.last, MOST_TERMS):
+    for added in read_added(connection, snapshot.changes, terms.last, MOST_TERMS):
         segments, gone = without_documents(segments, added.documents.vector_ids)
         terms.count(gone, -1)
         segments = _with_documents(segments, terms, added.documents)
         damaged = damaged.union(added.damaged)
-    if damaged - view.damaged:
+    if damaged - snapshot.damaged:
         _log.error(
             "the words of vector id %d and %d others are damaged and are not searched: "
             "run longmatch doctor --repair",
             *(min(damaged), len(damaged) - 1),
         )
-    return _view_of(view, segments, now, damaged)
+    return _snapshot_of(snapshot, segments, now, damaged)
 
 
-def _with_inserted(view: View, inserted: InsertedTerms) -> View:
-    """Return a view with new documents, without reading; the term counts are changed in place."""
+def _with_inserted(snapshot: LexicalSnapshot, inserted: InsertedTerms) -> LexicalSnapshot:
+    """Return a snapshot with new documents, without reading; changes the term counts in place."""
     before, number = inserted.before, len(inserted.documents.vector_ids)
     if inserted.new:
-        view.terms.learn(max(inserted.new.values()), inserted.pairs())
-    segments = _with_documents(view.segments, view.terms, inserted.documents)
+        snapshot.terms.learn(max(inserted.new.values()), inserted.pairs())
+    segments = _with_documents(snapshot.segments, snapshot.terms, inserted.documents)
     now = TermStatistics(before.documents + number, before.changes + number, before.identity)
-    return _view_of(view, segments, now, view.damaged)
+    return _snapshot_of(snapshot, segments, now, snapshot.damaged)
 
 
 def _with_documents(
@@ -273,17 +272,20 @@ def _with_documents(
     return _merge_small([*segments, fresh_segment(make_segment(documents))])
 
 
-def _view_of(
-    view: View, segments: list[LiveSegment], now: TermStatistics, damaged: frozenset[int]
-) -> View:
-    """Return the view after a change; frequencies that no longer serve are renewed."""
-    frequencies = view.frequencies
+def _snapshot_of(
+    snapshot: LexicalSnapshot,
+    segments: list[LiveSegment],
+    now: TermStatistics,
+    damaged: frozenset[int],
+) -> LexicalSnapshot:
+    """Return the snapshot after a change; frequencies that no longer serve are renewed."""
+    frequencies = snapshot.frequencies
     if not frequencies.serve(now.documents, now.changes):
-        frequencies = Frequencies(view.terms.copy().frequencies, now.documents, now.changes)
+        frequencies = Frequencies(snapshot.terms.copy().frequencies, now.documents, now.changes)
         segments = _outdated(segments)
-    return View(
+    return LexicalSnapshot(
         tuple(segments),
-        view.terms,
+        snapshot.terms,
         frequencies,
         now.documents,
         now.changes,
@@ -296,14 +298,14 @@ def _outdated(segments: Iterable[LiveSegment]) -> list[LiveSegment]:
     return [outdated(one) for one in segments]
 
 
-def _with_norms(view: View) -> View:
-    """Return the view with the norms of all documents, by its own frequencies."""
-    frequencies = Frequencies(view.terms.frequencies, view.number, view.changes)
-    segments = _outdated(view.segments)
+def _with_norms(snapshot: LexicalSnapshot) -> LexicalSnapshot:
+    """Return the snapshot with the norms of all documents, by its own frequencies."""
+    frequencies = Frequencies(snapshot.terms.frequencies, snapshot.number, snapshot.changes)
+    segments = _outdated(snapshot.segments)
     for one in segments:
         one.squares[:] = np.nan  # of those that are not there
         fill_squares(one, np.flatnonzero(one.living), frequencies)
-    return replace(view, segments=tuple(segments), frequencies=frequencies)
+    return replace(snapshot, segments=tuple(segments), frequencies=frequencies)
 
 
 def _merge_small(segments: list[LiveSegment]) -> list[LiveSegment]:

@@ -197,11 +197,7 @@ def replace_terms(
 
 
 def remove_terms(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
-    """Remove the terms of documents.
-
-    Raises:
-        DamagedTermsError: those of one are damaged: how often each term occurs is not known then.
-    """
+    """Remove the terms of documents."""
     documents = Counter[int]()
     removed = read_document_terms(connection, vector_ids)
     change = read_statistics(connection).changes + len(removed)
@@ -217,11 +213,7 @@ def remove_terms(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> N
 def read_document_terms(
     connection: sqlite3.Connection, vector_ids: Iterable[int]
 ) -> dict[int, DocumentTerms]:
-    """Return the terms of these documents; missing ones are absent.
-
-    Raises:
-        DamagedTermsError: a row is damaged.
-    """
+    """Return the terms of these documents; missing ones are absent."""
     id_list = json.dumps([int(one) for one in vector_ids])
     rows = connection.execute(_DOCUMENT_TERMS, (id_list,))
     return {vector_id: _unpack(vector_id, terms) for vector_id, terms in rows}

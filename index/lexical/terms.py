@@ -41,13 +41,7 @@ def with_titles(known: TitleMatcher, titles: Iterable[str]) -> TitleMatcher:
 
 
 def count_terms_and_titles(text: str, titles: TitleMatcher, own: str = "") -> Counter[str]:
-    """Count the words of a text, the pairs of them, and the titles that it names.
-
-    Args:
-        text: any text.
-        titles: those of the corpus.
-        own: the title of the text itself.
-    """
+    """Count the words of a text, the pairs of them, and the titles that it names."""
     words = words_of(text)
     counted = _count(words)
     counted.update(_count_titles(words, titles, own))

@@ -94,9 +94,6 @@ def refresh_titles(
     Documents may be put and deleted meanwhile. A pass that ends early because `stop` returns true
     does not count as complete; the next one goes on where it ended. `written` is called after each
     transaction that wrote terms.
-
-    Raises:
-        StoreError: the file cannot be read or written, or a row in it is damaged.
     """
     with connections.reading() as connection:
         (number,) = connection.execute(_NUMBER).fetchone()
@@ -163,14 +160,7 @@ def _changed(
     titles: TitleMatcher,
     is_title: Bool,
 ) -> dict[int, tuple[str, Mapping[str, int]]]:
-    """Return title and counts of each document whose stored title terms differ.
-
-    Args:
-        connection: inside a transaction.
-        rows: the documents.
-        titles: of all documents.
-        is_title: Bool[T], which term ids are of titles; higher ones were added since.
-    """
+    """Return title and counts of each document whose stored title terms differ."""
     named = {n: count_titles(text, titles, title) for n, title, text in rows}
     ids = find_term_ids(connection, {term for terms in named.values() for term in terms})
     stored = read_document_terms(connection, named)

@@ -99,43 +99,27 @@ class Families:
         self._connections = connections
 
     def of(self, vector_ids: Iterable[int]) -> dict[int, int]:
-        """Return the number of the family of each of these documents that is in one.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the number of the family of each of these documents that is in one."""
         id_list = json.dumps([int(one) for one in vector_ids])
         with self._connections.reading() as connection:
             return dict(connection.execute(_OF_DOCUMENTS, (id_list,)))
 
     def of_ids(self, document_ids: Sequence[str]) -> dict[str, int]:
-        """Return the number of the family of each of these stored documents that is in one.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the number of the family of each of these stored documents that is in one."""
         with self._connections.reading() as connection:
             found = dict(connection.execute(_OF_IDS, (document_id_list(document_ids),)))
         numbers = self.of(found.values())
         return {name: numbers[one] for name, one in found.items() if one in numbers}
 
     def hidden_by(self, document_ids: Sequence[str]) -> Int64:
-        """Return the vector ids of these documents and of all members of their families, ascending.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the vector ids of these documents and of their families, ascending."""
         with self._connections.reading() as connection:
             found = dict(connection.execute(_OF_IDS, (document_id_list(document_ids),)))
         own = np.array(list(found.values()), dtype=np.int64)
         return np.union1d(own, self.vector_ids(self.of(found.values()).values()))
 
     def vector_ids(self, numbers: Iterable[int]) -> Int64:
-        """Return the vector ids of all documents of these families, ascending: Int64[N].
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the vector ids of all documents of these families, ascending: Int64[N]."""
         id_list = json.dumps(sorted(set(numbers)))
         with self._connections.reading() as connection:
             rows = connection.execute(_VECTOR_IDS, (id_list,)).fetchall()
@@ -144,16 +128,8 @@ class Families:
     def page(self, document_id: str, after: str, limit: int) -> tuple[int | None, list[Member]]:
         """Return the family of a document: its number and a page of its documents.
 
-        Args:
-            document_id: of a stored document, itself a member.
-            after: an id; the page has documents after it in the order of ids.
-            limit: how many, at most.
-
         Returns:
             None and no documents where it is in no family, or is not stored.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
             text = connection.execute(_TEXT_OF, (document_id_list([document_id]),)).fetchone()
@@ -166,39 +142,23 @@ class Families:
         return int(text[0]), [Member(name, title, bool(copy)) for name, title, copy in rows]
 
     def largest(self, limit: int) -> list[Family]:
-        """Return the families with the most documents, largest first; reads all of them.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the families with the most documents, largest first; reads all of them."""
         with self._connections.reading() as connection:
             return [Family(*row) for row in connection.execute(_LARGEST, (limit,))]
 
     def totals(self) -> tuple[int, int]:
-        """Return how many families there are, and how many documents are in them; reads all.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return how many families there are, and how many documents are in them; reads all."""
         with self._connections.reading() as connection:
             families, documents = connection.execute(_TOTALS).fetchone()
         return int(families), int(documents)
 
     def pending(self) -> int:
-        """Count the documents whose texts are not signed yet.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Count the documents whose texts are not signed yet."""
         with self._connections.reading() as connection:
             return int(connection.execute(_NUMBER_PENDING).fetchone()[0])
 
     def drop_if_rule_changed(self) -> None:
-        """Drop all families if the signatures were made by another rule.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
+        """Drop all families if the signatures were made by another rule."""
         with self._connections.reading() as connection:
             follows = follow_rule(connection)
         if not follows:
@@ -210,9 +170,6 @@ class Families:
 
         Documents may be put and deleted meanwhile. It ends early when `stop` returns true; a later
         call continues, also after a kill.
-
-        Raises:
-            StoreError: the file cannot be read or written, or a row in it is damaged.
         """
         progress.started("looking for near-duplicates", self.pending())
         last = 0

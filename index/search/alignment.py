@@ -14,8 +14,8 @@ import numpy as np
 from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
-from index.search.fusion import LinearFusion, semantic_scores
-from index.search.modes import Ranking, rescore, scores_of
+from index.search.fusion import LinearFusion, apply_rule
+from index.search.modes import Ranking, rescore
 from index.search.records import AlignmentOptions, AlignmentReceipt, EncodedQuery
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.vector_index import NO_VECTOR
@@ -51,13 +51,10 @@ def align_candidates(
     They are aligned in the order of the ranking until no other would be among the k best even with
     `margin` times the highest alignment score of the last ones. Out of the budget, the order is
     that of the ranking.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     deadline = time.perf_counter() + options.budget_seconds
     ids = ranking.vector_ids
-    best = np.flatnonzero(ids != query.vector_id)[: options.candidates]
+    best = first_candidates(ids, query.vector_id, options.candidates)
     receipt = AlignmentReceipt(aligned=False, candidates=len(best), scored=0)
     found = _Alignment(np.full(len(ids), np.nan, dtype=np.float32))
     size = max(_CANDIDATES_A_CALL, k)
@@ -79,20 +76,24 @@ def align_candidates(
     return replace(rescore(ranking, rule, alignment=found.scores), receipt=receipt)
 
 
+def first_candidates(ranked: Int64, query: int, number: int) -> Int64:
+    """Return where the first documents of a ranking are, at most `number`, besides the query.
+
+    Args:
+        ranked: Int64[N], ids, best first.
+        query: its id, if it is a stored document.
+        number: how many.
+    """
+    return np.flatnonzero(ranked != query)[:number]
+
+
 def score_pair(
     rule: LinearFusion, cosine: float, left: AlignedBlocks | None, right: AlignedBlocks | None
 ) -> float:
-    """Return the score of two documents, as a semantic search for one gives it to the other.
-
-    Args:
-        rule: how scores are combined.
-        cosine: of the document vectors.
-        left: aligned blocks of one; None if it has none.
-        right: of the other, in the same space.
-    """
+    """Return the score of two documents, as a semantic search for one gives it to the other."""
     alignment = None if left is None or right is None else align(left, [right])
     cosines = np.array([cosine], dtype=np.float32)
-    return float(semantic_scores(rule, "semantic", cosines, alignment)[0])
+    return float(apply_rule(rule, "semantic", cosines, alignment)[0][0])
 
 
 def _align(
@@ -127,9 +128,10 @@ def _is_decided(
     done = np.flatnonzero(~np.isnan(alignment))
     if len(done) < k or not len(rest):
         return len(done) >= k
-    _, scores = scores_of(ranking, rule, ranking.vector, alignment)
+    mode, vector, lexical = ranking.scored_as, ranking.vector, ranking.lexical
+    _, scores = apply_rule(rule, mode, vector, alignment, lexical)
     best = np.full(len(alignment), possible, dtype=np.float32)
-    _, most = scores_of(ranking, rule, ranking.vector, best)
+    _, most = apply_rule(rule, mode, vector, best, lexical)
     least = np.partition(scores[done], len(done) - k)[len(done) - k]
     return bool(np.maximum(most, scores)[rest].max() < least)
 

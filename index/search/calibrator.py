@@ -17,11 +17,14 @@ from encoder.calibration import (
     read_calibration,
 )
 from encoder.checkpoint import Checkpoint
-from index.search.corpus_calibration import CorpusCalibration, read_corpus_calibration
-from index.search.corpus_fusion import read_corpus_fusion
-from index.search.fusion import read_fusion, still_valid
+from index.search.corpus_calibration import (
+    CorpusCalibration,
+    NullDistribution,
+    false_positive_rates,
+    read_corpus_calibration,
+)
+from index.search.fusion import read_corpus_fusion, read_fusion, still_valid
 from index.search.records import Bounds, Mode
-from index.search.score_distribution import NullDistribution, false_positive_rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +85,6 @@ def open_calibrator(
     """Read both calibrations, of which only what was made with the rule of the directory holds.
 
     Each is optional.
-
-    Args:
-        checkpoint: whose vectors are scored.
-        data: the data directory.
-        adapter: of the data directory, if it has one.
-
-    Raises:
-        CheckpointError: the calibration of the checkpoint is damaged or of other weights.
-        StoreError: the calibration or the fusion of the data directory is damaged or of another
-            checkpoint, or the calibration of another fusion rule.
     """
     of_checkpoint = read_calibration(checkpoint)
     fingerprint = vector_space(checkpoint, adapter).fingerprint

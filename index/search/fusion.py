@@ -3,32 +3,45 @@
     semantic_score = (1 - alignment_weight) * vector_score + alignment_weight * alignment_score
     hybrid_score   = (1 - lexical_weight) * semantic_score + lexical_weight * lexical_score
 
-The alignment has one weight in semantic mode and another in hybrid mode: where words are counted
-beside, less is left for it to add. Documents that were not aligned get the alignment score to
-expect of their vector score, a line fitted to the pairs of a first stage. All parameters are fitted
-on validation queries of several corpora together (`evaluation/fitting/fusion.py`), so that they are
+The alignment has one weight in semantic mode and another in hybrid mode: where words count as well,
+less is left for it to add. Documents that were not aligned get the alignment score to expect of
+their vector score, a line fitted to the pairs of a first stage. All parameters are fitted on
+validation queries of several corpora together (`evaluation/fitting/fusion.py`), so that they are
 not specific to one. Unlike rank fusion or scores standardised within an answer, the score of a pair
 does not depend on other documents, so it can be bounded and calibrated.
-`fusion.json` in a checkpoint holds the parameters for its vectors.
+
+`fusion.json` in a checkpoint holds the parameters for its vectors. `fusion.json` in a data
+directory, which `longmatch tune` fits to the feedback of a corpus, is optional and counts instead.
 """
 
+import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from encoder.adapter import Adapter, vector_space
 from encoder.arrays import Float32
 from encoder.atomic_files import write_atomically
 from encoder.calibration import (
     HYBRID_KINDS,
     SEMANTIC_KINDS,
+    VERSION_DIGITS,
     Calibration,
+    FittedMap,
+    fitted_map_to_json,
+    parse_fitted_map,
     read_calibration,
     write_calibration,
 )
 from encoder.checkpoint import FUSION, Checkpoint, read_verified, write_manifest
 from encoder.errors import CheckpointError
+from index.directory.data_directory import FUSION_FILE
+from index.errors import StoreError
 from index.search.records import Mode
 
 FORMAT = 1
@@ -118,6 +131,28 @@ def fuse(rule: LinearFusion, semantic: Float32, lexical: Float32) -> Float32:
     return fused
 
 
+def apply_rule(
+    rule: LinearFusion,
+    mode: Mode,
+    vector: Float32,
+    alignment: Float32 | None = None,
+    lexical: Float32 | None = None,
+) -> tuple[Float32, Float32]:
+    """Return the semantic scores and the scores of documents in a mode of search.
+
+    Args:
+        rule: the weights.
+        mode: of the search.
+        vector: cosines of the document vectors, as all others Float32 of one shape.
+        alignment: NaN for documents that were not aligned; None if none was.
+        lexical: cosines of the words; None in semantic mode.
+    """
+    semantic = semantic_scores(rule, mode, vector, alignment)
+    if lexical is None or mode == "semantic":
+        return semantic, semantic
+    return semantic, lexical if mode == "lexical" else fuse(rule, semantic, lexical)
+
+
 def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
     """Read the fusion of a checkpoint; `DEFAULT_RULE` if it has none.
 
@@ -170,10 +205,6 @@ def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:
     A changed rule changes scores, so their calibrations are removed: those of semantic scores
     unless only weights of hybrid mode changed, those of hybrid scores unless only the weight of
     semantic mode did.
-
-    Raises:
-        CheckpointError: the previous rule or the calibration is damaged.
-        OSError: a file cannot be written.
     """
     former = read_fusion(checkpoint)
     calibration = None if former == rule else read_calibration(checkpoint)
@@ -187,3 +218,84 @@ def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:
     }
     write_atomically(path, json.dumps(content, indent=2) + "\n")
     write_manifest(checkpoint.directory)
+
+
+CORPUS_FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusFusion:
+    """The content of the file.
+
+    Attributes:
+        fingerprint: of the vectors whose scores it was fitted to.
+        rule: how they are combined.
+        report: how it was tested, as JSON; for people.
+        probabilities: what scores by this rule are worth, by kind of score, if that is known; the
+            inputs of the maps are scores.
+    """
+
+    fingerprint: str
+    rule: LinearFusion
+    report: dict[str, Any]
+    probabilities: Mapping[str, FittedMap] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """A short digest of what probabilities depend on."""
+        text = json.dumps([asdict(self.rule), _maps_to_json(self)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
+
+
+def fusion_of(directory: Path, checkpoint: Checkpoint, adapter: Adapter | None) -> LinearFusion:
+    """Return how the scores of a data directory are combined."""
+    found = read_corpus_fusion(directory, vector_space(checkpoint, adapter).fingerprint)
+    return read_fusion(checkpoint) if found is None else found.rule
+
+
+def write_corpus_fusion(directory: Path, fusion: CorpusFusion) -> None:
+    """Write the file into a data directory, whole or not at all."""
+    content = {
+        "format": CORPUS_FORMAT,
+        "fingerprint": fusion.fingerprint,
+        "rule": asdict(fusion.rule),
+        "probabilities": _maps_to_json(fusion),
+        "report": fusion.report,
+    }
+    write_atomically(directory / FUSION_FILE, json.dumps(content, indent=2) + "\n")
+
+
+def read_corpus_fusion(directory: Path, fingerprint: str) -> CorpusFusion | None:
+    """Read the file of a data directory; None if there is none.
+
+    Raises:
+        StoreError: it is damaged, has another format, or is of vectors of another `fingerprint`.
+    """
+    path = directory / FUSION_FILE
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        content = json.loads(data)
+        if content["format"] != CORPUS_FORMAT:
+            raise StoreError(f"{path}: format {content['format']!r} is not {CORPUS_FORMAT}")
+        rule = LinearFusion(**{name: float(content["rule"][name]) for name in RULE_FIELDS})
+        maps = {str(k): parse_fitted_map(one) for k, one in content["probabilities"].items()}
+        found = CorpusFusion(str(content["fingerprint"]), rule, dict(content["report"]), maps)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{path}: not a fusion rule: {error!r}; tune again or delete it"
+        ) from error
+    if found.fingerprint != fingerprint:
+        raise StoreError(
+            f"{path}: was fitted for vectors {found.fingerprint[:12]}, not for "
+            f"{fingerprint[:12]}: tune again or delete it"
+        )
+    return found
+
+
+def _maps_to_json(fusion: CorpusFusion) -> dict[str, Any]:
+    return {kind: fitted_map_to_json(one) for kind, one in fusion.probabilities.items()}

@@ -12,9 +12,9 @@ from index.directory.data_directory import DataDirectory
 from index.id_set import IdSet
 from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import LexicalQuery
-from index.search.fusion import LinearFusion, fuse, semantic_scores
+from index.search.fusion import LinearFusion, apply_rule, semantic_scores
+from index.search.parallel_steps import PARALLEL_STEPS
 from index.search.records import AlignmentReceipt, EncodedQuery, Mode, SearchStage
-from index.search.spare_core import SPARE_CORE
 from index.vectors.vector_index import NO_VECTOR, SearchResult
 
 Seconds = dict[SearchStage, float]
@@ -86,21 +86,7 @@ def rank(
     among: IdSet | None,
     seconds: Seconds,
 ) -> Ranking:
-    """Rank at least the k best documents besides the query, if so many exist.
-
-    Args:
-        data: where to search.
-        query: what to search for.
-        k: how many are needed.
-        mode: what documents are ranked by.
-        fusion: how scores are combined.
-        among: rank only these documents.
-        seconds: the time of each stage is added to it.
-
-    Raises:
-        StoreError: the store cannot be read.
-        ValueError: the vector has a wrong shape or is not finite.
-    """
+    """Rank at least the k best documents besides the query, if so many exist."""
     if mode == "semantic":
         return _rank_semantic(data, query, k, fusion, among, seconds)
     if mode == "lexical":
@@ -194,7 +180,7 @@ def _rank_hybrid(
         with timed(seconds, "search"):
             return data.index.search(query.vector[np.newaxis], k, among=among)
 
-    (terms, by_words), nearest = SPARE_CORE.both(read_words, search_vectors)
+    (terms, by_words), nearest = PARALLEL_STEPS.both(read_words, search_vectors)
     found = nearest.ids[0] != NO_VECTOR
     others = np.setdiff1d(by_words, nearest.ids[0], assume_unique=True)
     candidates = np.concatenate([nearest.ids[0][found], others])
@@ -209,14 +195,13 @@ def _rank_hybrid(
         with timed(seconds, "search"):
             return data.index.scores(query.vector, others)
 
-    lexical, cosines = SPARE_CORE.both(score_words, score_others)
+    lexical, cosines = PARALLEL_STEPS.both(score_words, score_others)
     cosines = np.concatenate([nearest.scores[0][found], cosines])[order]
     living = ~np.isnan(cosines)
     candidates, lexical = candidates[living], lexical[living]
     cosines = _bounded(cosines[living])
     scored_as: Mode = "hybrid" if len(terms) else "semantic"
-    semantic = semantic_scores(fusion, scored_as, cosines)
-    scores = fuse(fusion, semantic, lexical) if len(terms) else semantic
+    semantic, scores = apply_rule(fusion, scored_as, cosines, lexical=lexical)
     order = np.lexsort((candidates, -scores))
     return Ranking(
         vector_ids=candidates[order],
@@ -240,19 +225,7 @@ def score_documents(
     fusion: LinearFusion,
     seconds: Seconds,
 ) -> Ranking:
-    """Score given documents, in their order; those that are not in the index are left out.
-
-    Args:
-        data: where they are.
-        query: what to compare them with.
-        vector_ids: Int64[N], of the documents.
-        mode: what scores are made of.
-        fusion: how scores are combined.
-        seconds: the time of each stage is added to it.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Score given documents, in their order; those that are not in the index are left out."""
     generation, sequence = data.index.generation, data.index.sequence
     with timed(seconds, "search"):
         cosines = data.index.scores(query.vector, vector_ids)
@@ -307,27 +280,8 @@ def with_scores(
     """
     vector = ranking.vector if vector is None else _bounded(vector)
     alignment = ranking.alignment if alignment is None else alignment
-    semantic, scores = scores_of(ranking, rule, vector, alignment)
+    semantic, scores = apply_rule(rule, ranking.scored_as, vector, alignment, ranking.lexical)
     return replace(ranking, scores=scores, vector=vector, semantic=semantic, alignment=alignment)
-
-
-def scores_of(
-    ranking: Ranking, rule: LinearFusion, vector: Float32, alignment: Float32 | None
-) -> tuple[Float32, Float32]:
-    """Return what semantic scores and scores a ranking would have, each Float32[N], in its order.
-
-    Args:
-        ranking: what was ranked.
-        rule: how scores are combined.
-        vector: Float32[N], cosines of the document vectors.
-        alignment: Float32[N], NaN for documents that were not aligned; None if none was.
-    """
-    semantic = semantic_scores(rule, ranking.scored_as, vector, alignment)
-    if ranking.lexical is None or ranking.scored_as == "semantic":
-        return semantic, semantic
-    if ranking.scored_as == "lexical":
-        return semantic, ranking.lexical
-    return semantic, fuse(rule, semantic, ranking.lexical)
 
 
 def _read_terms(data: DataDirectory, query: EncodedQuery) -> LexicalQuery:

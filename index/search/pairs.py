@@ -83,11 +83,7 @@ def open_pair_search(
     *,
     collapse: bool = False,
 ) -> PairSearch:
-    """Choose the documents to compare: all, or of each family the one that was stored first.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Choose the documents to compare: all, or of each family the one that was stored first."""
     change = data.store.changes_since(0)
     ids = np.asarray(change.added, dtype=np.int64)
     if collapse:
@@ -100,15 +96,8 @@ def find_pairs(search: PairSearch, first_tile: int = 0) -> Iterator[tuple[int, l
 
     Documents that are removed meanwhile, or are damaged, are left out from then on.
 
-    Args:
-        search: what to compare.
-        first_tile: leave out the tiles before it.
-
     Yields:
         How many tiles are done, and some pairs, perhaps none: at least once for every tile.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     least = _least_cosine(search)
     starts = range(0, len(search.vector_ids), TILE)

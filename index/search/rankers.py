@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Protocol
 
 import numpy as np
 
@@ -42,42 +41,6 @@ ExampleScores = tuple[tuple[float, ...], tuple[float, ...]]
 Explained = Mapping[int, tuple[TermWeight, ...]]
 
 
-class Ranker(Protocol):
-    """What a search is for, and how documents are ranked by it."""
-
-    seconds: Seconds
-
-    @property
-    def left_out(self) -> frozenset[int]:
-        """Vector ids of the stored documents that are searched for, which are no hits."""
-        ...
-
-    def rank(self, k: int, among: IdSet | None) -> Ranking:
-        """Rank at least k documents besides those left out, if so many exist.
-
-        Raises:
-            StoreError: the store cannot be read.
-            ValueError: a vector has a wrong shape or is not finite.
-        """
-        ...
-
-    def rescored(self, ranking: Ranking, rows: Int64, vectors: Float32) -> Ranking:
-        """Rank the same documents by the vectors Float32[M, dimension] of some rows Int64[M]."""
-        ...
-
-    def terms(self, ranking: Ranking, vector_ids: Sequence[int]) -> Explained:
-        """Return the terms that give most to the lexical scores of documents; none without words.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        ...
-
-    def example_scores(self, ranking: Ranking, row: int) -> ExampleScores:
-        """Return the scores of a row with each example, liked and not; none without examples."""
-        ...
-
-
 @dataclass(slots=True)
 class QueryRanker:
     """Ranks by one query."""
@@ -90,11 +53,11 @@ class QueryRanker:
 
     @property
     def left_out(self) -> frozenset[int]:
-        """Return the vector id of the query, if it is stored."""
+        """Return the vector id of the query, if it is stored: it is no hit."""
         return frozenset({self.query.vector_id} - {NO_VECTOR})
 
     def rank(self, k: int, among: IdSet | None) -> Ranking:
-        """Rank, and align the best; see `Ranker`."""
+        """Rank at least k documents besides the query, if so many exist, and align the best."""
         mode, alignment = self.options.mode, self.options.alignment
         first = rank(self.data, self.query, k, mode, self.fusion, among, self.seconds)
         if alignment is None or mode == "lexical":
@@ -104,19 +67,19 @@ class QueryRanker:
             return align_candidates(store, self.query, first, self.fusion, alignment, k)
 
     def rescored(self, ranking: Ranking, rows: Int64, vectors: Float32) -> Ranking:
-        """Rank by the vectors of some rows; see `Ranker`."""
+        """Rank the same documents by the vectors Float32[M, dimension] of some rows Int64[M]."""
         vector = _with_rows(ranking.vector, rows, vectors @ self.query.vector)
         return rescore(ranking, self.fusion, vector=vector)
 
     def terms(self, ranking: Ranking, vector_ids: Sequence[int]) -> Explained:
-        """Return the terms of the lexical scores; see `Ranker`."""
+        """Return the terms that give most to the lexical scores; none without words."""
         if ranking.terms is None:
             return {}
         with timed(self.seconds, "lexical"):
             return self.data.store.lexical.explain(ranking.terms, vector_ids, _TERMS)
 
     def example_scores(self, ranking: Ranking, row: int) -> ExampleScores:
-        """Return none; see `Ranker`."""
+        """Return none: a query has no examples."""
         return (), ()
 
 
@@ -132,11 +95,11 @@ class ExamplesRanker:
 
     @property
     def left_out(self) -> frozenset[int]:
-        """Return the vector ids of the examples that are stored."""
+        """Return the vector ids of the examples that are stored: they are no hits."""
         return frozenset(one.vector_id for one in self.examples.all) - {NO_VECTOR}
 
     def rank(self, k: int, among: IdSet | None) -> Ranking:
-        """Rank, and align the best with every example; see `Ranker`."""
+        """Rank at least k documents besides the examples, and align the best with each of them."""
         data, mode, fusion, seconds = self.data, self.options.mode, self.fusion, self.seconds
         k += len(self.left_out)
         found = [rank(data, one, k, mode, fusion, among, seconds) for one in self.examples.like]
@@ -150,7 +113,7 @@ class ExamplesRanker:
             return self._align(ranking, self.options.alignment)
 
     def rescored(self, ranking: Ranking, rows: Int64, vectors: Float32) -> Ranking:
-        """Rank by the vectors of some rows; see `Ranker`."""
+        """Rank the same documents by the vectors Float32[M, dimension] of some rows Int64[M]."""
 
         def exactly(part: Ranking, example: EncodedQuery) -> Ranking:
             vector = _with_rows(part.vector, rows, vectors @ example.vector)
@@ -159,7 +122,7 @@ class ExamplesRanker:
         return self._changed(ranking, exactly)
 
     def terms(self, ranking: Ranking, vector_ids: Sequence[int]) -> Explained:
-        """Return the terms of the mean lexical scores; see `Ranker`."""
+        """Return the terms that give most to the mean lexical scores; none without words."""
         row_of = {vector_id: row for row, vector_id in enumerate(ranking.vector_ids.tolist())}
         sums: dict[int, dict[str, float]] = {one: {} for one in vector_ids}
         totals = dict.fromkeys(vector_ids, 0.0)
@@ -176,7 +139,7 @@ class ExamplesRanker:
         return {one: _heaviest(own, totals[one]) for one, own in sums.items() if own}
 
     def example_scores(self, ranking: Ranking, row: int) -> ExampleScores:
-        """Return the scores of a row with each example; see `Ranker`."""
+        """Return the scores of a row with each example, liked and not."""
         scores = tuple(float(part.scores[row]) for part in ranking.parts)
         liked = len(self.examples.like)
         return scores[:liked], scores[liked:]
@@ -242,6 +205,9 @@ class ExamplesRanker:
             parts=tuple(parts),
         )
         return ranking.take(np.lexsort((ranking.vector_ids, -scores)))
+
+
+Ranker = QueryRanker | ExamplesRanker
 
 
 def combine_scores(

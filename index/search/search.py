@@ -6,6 +6,8 @@ may hold vectors rounded: it decides which documents are the best, and their sco
 computed from the vectors of the store.
 """
 
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,15 +17,64 @@ from index.directory.data_directory import DataDirectory
 from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
 from index.lexical.lexical_index import CANDIDATES
+from index.near_duplicates.families import Families
 from index.search.calibrator import CalibratedScore, ScoreCalibrator, calibrate_scores, within
-from index.search.collapse import collapse_families, list_collapsed
 from index.search.fusion import LinearFusion
 from index.search.modes import Ranking, timed
+from index.search.parallel_steps import PARALLEL_STEPS
 from index.search.rankers import ExamplesRanker, QueryRanker, Ranker
 from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions
-from index.search.spare_core import SPARE_CORE
+from index.store.document_store import SQLiteDocumentStore
 from index.store.filters import Filter, matches
 from index.store.records import DocumentSummary
+
+# Copies and versions are found like any other documents. What was found is then hidden, with all of
+# its families, and the search is repeated for the rest, until there are enough families or no more
+# documents: at most as many rounds as hits, however large a family is.
+
+MAX_COLLAPSED = 10  # ids that a hit lists of the others of its family
+
+
+def collapse_families(
+    families: Families,
+    found: Sequence[Hit],
+    find_besides: Callable[[Int64], Sequence[Hit]],
+    top_k: int,
+) -> list[Hit]:
+    """Return the best hit of each of the `top_k` best families; a document may be one alone.
+
+    Args:
+        families: of the store that was searched.
+        found: the `top_k` best hits, or all where there are fewer.
+        find_besides: returns the same of the documents besides these vector ids Int64[N].
+        top_k: how many to return, at most.
+    """
+    best: dict[int | str, Hit] = {}
+    while True:
+        numbers = families.of_ids([hit.id for hit in found])
+        for hit in found:
+            family = numbers.get(hit.id)
+            best.setdefault(hit.id if family is None else family, replace(hit, family=family))
+        if len(best) >= top_k or len(found) < top_k:
+            return list(best.values())[:top_k]
+        found = find_besides(families.hidden_by([hit.id for hit in best.values()]))
+
+
+def list_collapsed(
+    store: SQLiteDocumentStore, hit: Hit, queries: AbstractSet[int], among: IdSet | None
+) -> tuple[str, ...]:
+    """Return the ids of the documents that are collapsed behind a hit, the first of them."""
+    if hit.family is None:
+        return ()
+    others = store.families.vector_ids([hit.family])
+    if among is not None:
+        others = others[among.contains(others)]
+    # More than are listed: the hit and the queries may be among them.
+    most = MAX_COLLAPSED + 1 + len(queries)
+    some = [one for one in others[:most].tolist() if one not in queries]
+    ids = [summary.id for _, summary in sorted(store.get(some, skip_damaged=True).items())]
+    return tuple(one for one in ids if one != hit.id)[:MAX_COLLAPSED]
+
 
 _WIDER = 4  # how many times more candidates to rank when too few of them could be used
 
@@ -44,17 +95,13 @@ def selects(options: SearchOptions) -> bool:
 
 
 def select_documents(data: DataDirectory, options: SearchOptions) -> IdSet | None:
-    """Return the documents that pass `where` and `exclude`; None for all.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Return the documents that pass `where` and `exclude`; None for all."""
     if not selects(options):
         return None
     return data.store.select(options.where, options.exclude)
 
 
-@SPARE_CORE.searching()
+@PARALLEL_STEPS.searching()
 def search(
     data: DataDirectory,
     query: EncodedQuery | Examples,
@@ -74,11 +121,6 @@ def search(
         fusion: how hybrid mode combines the scores of vectors and words.
         calibrator: what a score is worth.
         among: what `select_documents` returns for these options.
-
-    Raises:
-        LexicalIndexNotReadyError: in lexical mode, the words cannot be searched yet.
-        StoreError: the store cannot be read.
-        ValueError: the vector has a wrong shape or is not finite.
     """
     options = _possible_now(data, options)
     ranker: Ranker

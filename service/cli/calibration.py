@@ -34,19 +34,21 @@ from index.corpus.reader import read_documents
 from index.directory.data_directory import CALIBRATION_FILE
 from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
-from index.extras import require_extra
 from index.lexical.scoring import TermRows, rows_of_texts
+from index.optional_dependencies import require_extra
 from index.progress import Progress
 from index.search.calibrator import score_kind
 from index.search.corpus_calibration import (
+    Channels,
     CorpusCalibration,
+    NullDistribution,
+    check_rate,
     measure_store,
+    threshold_for,
     write_corpus_calibration,
 )
-from index.search.corpus_fusion import fusion_of
-from index.search.fusion import LinearFusion, read_fusion
+from index.search.fusion import LinearFusion, fusion_of, read_fusion
 from index.search.records import DEFAULT_MODE, Mode
-from index.search.score_distribution import Channels, NullDistribution, check_rate, threshold_for
 from index.store.document_store import SQLiteDocumentStore
 from service.cli.checks import (
     OptionError,

@@ -22,7 +22,7 @@ from index.corpus.sql import SQL_SCHEMES, SqlQuery
 from index.directory.data_directory import ADAPTER_FILE, SKIPPED_FILE, STORE_FILE
 from index.embed import embed_corpus, write_embedded_corpus
 from index.search.calibrator import open_calibrator
-from index.search.corpus_fusion import fusion_of
+from index.search.fusion import fusion_of
 from index.search.records import (
     DEFAULT_MODE,
     AlignmentOptions,

@@ -13,7 +13,7 @@ from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import open_data_directory, with_share_of
 from index.search.calibrator import open_calibrator
-from index.search.corpus_fusion import fusion_of
+from index.search.fusion import fusion_of
 from service.background.maintenance import Maintenance, record_index_metrics
 from service.background.recall_monitor import RecallMonitor
 from service.bulk_upload import run_job

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from index.directory.beside_writer import follow_vectors, follow_words, open_beside_writer
 from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError
-from index.search.spare_core import SPARE_CORE
+from index.search.parallel_steps import PARALLEL_STEPS
 from service.errors import ServiceError
 from service.searchers.protocol import (
     Begin,
@@ -138,7 +138,7 @@ def main(descriptor: int) -> None:
         signal.signal(one, signal.SIG_IGN)
     cap_malloc_threshold()
     lower_priority()
-    SPARE_CORE.give_up()
+    PARALLEL_STEPS.disable()
     notes = _Notes()
     logging.getLogger().addHandler(notes)
     logging.getLogger().setLevel(logging.INFO)

@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 from encoder.arrays import Float32
-from evaluation.baselines import BASELINES, lexical_baselines, parse_baselines
-from evaluation.block_baselines import (
+from evaluation.baselines import (
+    BASELINES,
     CHUNK_BLOCKS,
     CorpusBlocks,
     blocks_within,
     chunk_system,
     first_tokens_system,
+    lexical_baselines,
     mean_system,
+    parse_baselines,
 )
 from evaluation.systems import rank
 from index.errors import CorpusError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.judgements import find_pairs, read_ids, read_pairs, read_qrels
+from evaluation.judgements import find_pairs, read_ids, read_pairs, read_qrels, read_splits
 from index.errors import CorpusError
 
 
@@ -136,7 +136,7 @@ def test_reads_pairs_in_order_and_finds_their_rows(tmp_path: Path, name: str) ->
         (line("a", "b", 1) + line("b", "a", 0), ":2: .* the label 0 here and 1 at .*:1"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_a_bad_pair_is_named(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text(text)
     with pytest.raises(CorpusError, match=message):
@@ -150,3 +150,32 @@ def test_a_missing_file_and_a_missing_document(tmp_path: Path) -> None:
     path.write_text(line("a", "b", 1) + line("a", "c", 0))
     with pytest.raises(CorpusError, match=":2: the corpus has no document 'c'"):
         find_pairs(read_pairs(path), ["a", "b"])
+
+
+def test_reads_parts_of_ids_that_may_have_spaces(tmp_path: Path) -> None:
+    path = tmp_path / "splits.tsv"
+    path.write_text("a b\ttrain\n\nc\tvalid\nd\ttest\nd\ttest\n")
+    assert read_splits(path) == {"a b": "train", "c": "valid", "d": "test"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no document"),
+        ("a train\n", ":1: is not a document id, a tab"),
+        ("a\ttrain\tx\n", ":1: is not a document id"),
+        ("\ttrain\n", ":1: is not a document id"),
+        ("a\ttrain\nb\tdev\n", ":2: the part 'dev' is none of train, valid, test"),
+        ("a\ttrain\na\ttest\n", ":2: 'a' is already in train"),
+    ],
+)
+def test_a_bad_split_is_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "splits.tsv"
+    path.write_text(text)
+    with pytest.raises(CorpusError, match=message):
+        read_splits(path)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="there is no such file"):
+        read_splits(tmp_path / "splits.tsv")

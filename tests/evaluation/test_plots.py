@@ -4,20 +4,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from evaluation.calibration_error import ReliabilityBin
 from evaluation.plots import (
     plot_by_length,
     plot_by_milliseconds,
     plot_by_tokens_read,
-    plot_reliability,
 )
 from evaluation.significance import Estimate
-
-BINS = [
-    ReliabilityBin(share=0.75, probability=0.2, matches=0.1, pairs=30),
-    ReliabilityBin(share=0.25, probability=0.9, matches=0.8, pairs=10),
-    ReliabilityBin(share=0.0, probability=0.0, matches=0.0, pairs=0),
-]
 
 
 def by_tokens(path: Path) -> None:
@@ -34,11 +26,7 @@ def by_milliseconds(path: Path) -> None:
     plot_by_milliseconds(path, points, "nDCG@10")
 
 
-def reliability(path: Path) -> None:
-    plot_reliability(path, {"one": BINS[:1], "two": BINS})
-
-
-@pytest.mark.parametrize("draw", [by_tokens, by_length, by_milliseconds, reliability])
+@pytest.mark.parametrize("draw", [by_tokens, by_length, by_milliseconds])
 def test_a_picture_is_svg_and_the_same_each_time(
     tmp_path: Path, draw: Callable[[Path], None]
 ) -> None:

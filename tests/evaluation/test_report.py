@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from encoder.arrays import Float32
-from evaluation.block_baselines import CorpusBlocks
+from evaluation.baselines import CorpusBlocks
 from evaluation.judgements import PairRows
-from evaluation.mentions.left_out import JudgementsWithoutMentions
+from evaluation.mentions import JudgementsWithoutMentions
 from evaluation.metrics import evaluate_run, rank_exactly
 from evaluation.report import (
     BUCKETS,

@@ -1,14 +1,156 @@
-"""Systems of an evaluation score as the index does."""
+"""The systems of semantic, lexical and hybrid mode score as a search of a store does."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from encoder.alignment.scoring import align
+from encoder.alignment.space import AlignedCorpus, join_aligned, neutral_space
+from encoder.arrays import Float32
 from encoder.blocks import Receipt
-from evaluation.systems import lexical_system
+from evaluation.systems import (
+    System,
+    align_first,
+    lexical_system,
+    rank,
+    search_system,
+    vector_system,
+)
+from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
+from index.search.calibrator import ScoreCalibrator
+from index.search.fusion import LinearFusion
+from index.search.records import AlignmentOptions, EncodedQuery, Mode, SearchOptions
+from index.search.search import search
+from index.sqlite.block_vectors import as_stored
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
+from tests.tools.paragraphs import DIMENSION, entry_of
+
+NUMBER = 30
+RULE = LinearFusion(0.4, 0.6, 0.3, expected_slope=0.5, expected_intercept=0.1)
+ENTRIES = [entry_of(f"d{n}", [n % 5, 10 + n % 7, 20 + n % 3]) for n in range(NUMBER)]
+ROWS = np.arange(NUMBER, dtype=np.int64)
+
+
+def vectors() -> Float32:
+    return np.stack([one.vector for one in ENTRIES])
+
+
+@pytest.fixture(scope="module")
+def blocks() -> AlignedCorpus:
+    space = neutral_space(DIMENSION)
+    vectors = [as_stored(one.blocks.vectors) for one in ENTRIES if one.blocks is not None]
+    return join_aligned(space, [space.project(one) for one in vectors])
+
+
+@pytest.fixture(scope="module")
+def vector() -> System:
+    return vector_system("vector", "", vectors())
+
+
+@pytest.fixture(scope="module")
+def lexical() -> System:
+    return lexical_system([one.document.text for one in ENTRIES])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
+    opened = open_data_directory(
+        tmp_path_factory.mktemp("aligned") / "data",
+        fingerprint="a" * 64,
+        dimension=DIMENSION,
+        alignment=neutral_space(DIMENSION),
+    )
+    opened.index.apply(opened.store.put(ENTRIES))
+    yield opened
+    opened.close()
+
+
+def served(data: DataDirectory, entry: EncodedDocument, mode: Mode) -> dict[str, float]:
+    """Return the score of every other document in a search for a stored one."""
+    stored = data.store.find([entry.document.id])[entry.document.id]
+    answer = search(
+        data,
+        EncodedQuery(entry.document.text, entry.vector, vector_id=stored.vector_id),
+        SearchOptions(top_k=NUMBER, mode=mode, alignment=AlignmentOptions(budget_seconds=600)),
+        fusion=RULE,
+        calibrator=ScoreCalibrator(None, None, None),
+        among=None,
+    )
+    assert answer.alignment is not None
+    assert answer.alignment.scored == NUMBER - 1
+    return {hit.id: hit.score for hit in answer.hits}
+
+
+@pytest.mark.parametrize("mode", ["semantic", "hybrid"])
+def test_a_search_gives_the_same_scores(
+    data: DataDirectory, vector: System, lexical: System, blocks: AlignedCorpus, mode: Mode
+) -> None:
+    system = search_system(vector, lexical if mode == "hybrid" else None, blocks, RULE, mode)
+    scores = system.score(ROWS[:4])
+    for row in range(4):
+        found = served(data, ENTRIES[row], mode)
+        assert set(found) == {one.document.id for one in ENTRIES} - {f"d{row}"}
+        for other in range(NUMBER):
+            if other != row:
+                assert found[f"d{other}"] == pytest.approx(float(scores[row, other]), abs=1e-5)
+
+
+def test_pairs_have_the_scores_of_the_table(
+    vector: System, lexical: System, blocks: AlignedCorpus
+) -> None:
+    sources, targets = np.array([0, 3, 7, 0]), np.array([9, 4, 0, 2])
+    for system in (
+        search_system(vector, None, blocks, RULE, "semantic"),
+        search_system(vector, lexical, blocks, RULE, "hybrid"),
+        search_system(vector, lexical, None, RULE, "hybrid"),
+    ):
+        expected = system.score(sources)[np.arange(4), targets]
+        np.testing.assert_allclose(system.score_pairs(sources, targets), expected, atol=1e-6)
+
+
+def test_only_the_best_candidates_are_aligned_and_never_the_query(blocks: AlignedCorpus) -> None:
+    first = np.random.default_rng(1).normal(size=(3, NUMBER - 1)).astype(np.float32)
+    rows = np.array([4, 0, NUMBER - 1])  # the last is a query that is no document
+    first[0, 4] = first[1, 0] = 9.0
+    found = align_first(blocks, rows, first, 5)
+    assert found.shape == first.shape
+    for number, row in enumerate(rows.tolist()):
+        best = [one for one in np.argsort(-first[number]).tolist() if one != row][:5]
+        assert set(np.flatnonzero(~np.isnan(found[number])).tolist()) == set(best)
+        expected = align(blocks[row], [blocks[one] for one in best])
+        np.testing.assert_array_equal(found[number, best], expected)
+
+
+def test_more_candidates_than_documents(blocks: AlignedCorpus) -> None:
+    found = align_first(blocks, ROWS, np.zeros((NUMBER, NUMBER), dtype=np.float32))
+    assert np.isnan(found.diagonal()).all()
+    assert np.isnan(found).sum() == NUMBER
+
+
+def test_without_blocks_nothing_is_aligned(vector: System, lexical: System) -> None:
+    cosines, words = vectors() @ vectors().T, lexical.score(ROWS)
+    expected = np.clip(0.5 * cosines + 0.1, 0, 1)
+    system = search_system(vector, None, None, RULE, "semantic")
+    np.testing.assert_allclose(system.score(ROWS), 0.7 * cosines + 0.3 * expected, atol=1e-6)
+    semantic = 0.4 * cosines + 0.6 * expected
+    unaligned = search_system(vector, lexical, None, RULE, "unaligned hybrid")
+    np.testing.assert_allclose(unaligned.score(ROWS), 0.6 * semantic + 0.4 * words, atol=1e-6)
+    assert (unaligned.name, "not aligned" in unaligned.settings) == ("unaligned hybrid", True)
+
+
+def test_a_rule_without_alignment_ranks_by_the_vectors(
+    vector: System, blocks: AlignedCorpus
+) -> None:
+    names = [one.document.id for one in ENTRIES]
+    alone = search_system(vector, None, blocks, LinearFusion(0.4), "semantic")
+    ranked = [rank(one, names, names, ROWS).rows for one in (alone, vector)]
+    np.testing.assert_array_equal(*ranked)
+    aligned = search_system(vector, None, blocks, RULE, "semantic")
+    assert (rank(aligned, names, names, ROWS).rows != ranked[0]).any()
 
 
 def test_the_lexical_system_scores_as_the_index_does(tmp_path: Path) -> None:

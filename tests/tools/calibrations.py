@@ -15,9 +15,13 @@ from encoder.calibration import (
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from index.search.calibrator import ScoreCalibrator
-from index.search.corpus_calibration import CorpusCalibration, write_corpus_calibration
+from index.search.corpus_calibration import (
+    CorpusCalibration,
+    NullDistribution,
+    Threshold,
+    write_corpus_calibration,
+)
 from index.search.fusion import DEFAULT_RULE
-from index.search.score_distribution import NullDistribution, Threshold
 
 MODES = ("semantic", "lexical", "hybrid")
 ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}

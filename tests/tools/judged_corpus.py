@@ -12,8 +12,7 @@ import pytest
 
 from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
-from index.search.corpus_fusion import CorpusFusion, write_corpus_fusion
-from index.search.fusion import LinearFusion
+from index.search.fusion import CorpusFusion, LinearFusion, write_corpus_fusion
 from service.feedback.store import FeedbackLimits, open_feedback
 from service.feedback.verdict import JudgedQuery
 from tests.tools.command import run_main

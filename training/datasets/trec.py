@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.judgements import Qrels, read_qrels
+from index.corpus.formats.content import shorten
 from index.corpus.formats.html import element_text, parse_markup
-from index.corpus.formats.titles import shorten
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress

@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 from lxml.html import HtmlElement
 
+from index.corpus.formats.content import shorten
 from index.corpus.formats.html import decode_html, element_text, parse_markup
-from index.corpus.formats.titles import shorten
 from index.document import SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress

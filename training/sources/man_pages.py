@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from index.corpus.formats.titles import shorten
+from index.corpus.formats.content import shorten
 from index.document import SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress

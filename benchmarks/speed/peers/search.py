@@ -44,8 +44,8 @@ from index.corpus.reader import read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document
 from index.search.fusion import read_fusion
+from index.search.parallel_steps import PARALLEL_STEPS
 from index.search.records import DEFAULT_ALIGNMENT, EncodedQuery, Mode
-from index.search.spare_core import SPARE_CORE
 
 BENCHMARK = "search-peers"  # and the name of the corpus
 CORPORA = ("proposals", "proposals-part", "rfc", "wikispeedia")  # that there are results of
@@ -124,7 +124,7 @@ def main(
 ) -> None:
     """Measure every engine on every corpus that has judgements."""
     source, encoder = commit(), OnnxEncoder(load_checkpoint(DEFAULT_CHECKPOINT), threads=1)
-    SPARE_CORE.give_up()
+    PARALLEL_STEPS.disable()
     for part in find_corpora(data, "test"):
         name = part.folder.name
         if corpus not in (None, name):

@@ -8,9 +8,8 @@ from typing import Any
 from lxml import etree
 from lxml.html import HtmlElement, HTMLParser
 
-from index.corpus.formats.content import FileText, read_bytes
+from index.corpus.formats.content import FileText, first_line, read_bytes
 from index.corpus.formats.plain import decode_text
-from index.corpus.formats.titles import first_line
 from index.errors import CorpusError
 
 _LEFT_OUT = frozenset({"script", "style", "template", "title"})

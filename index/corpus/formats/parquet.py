@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from index.corpus.tables import check_columns, record_of
+from index.corpus.records import check_columns, record_of
 from index.errors import CorpusError, DocumentError
 
 if TYPE_CHECKING:
@@ -18,23 +18,14 @@ _BUFFER_BYTES = 2**20
 
 
 def count_rows(path: Path) -> int:
-    """Return the number of rows, which the file says at its end.
-
-    Raises:
-        CorpusError: the file is damaged or no Parquet.
-    """
+    """Return the number of rows, which the file says at its end."""
     with _open(path) as file:
         rows: int = file.metadata.num_rows
         return rows
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any] | str]:
-    """Yield each row as a record of JSON values, or the reason why it cannot be one.
-
-    Raises:
-        CorpusError: the file is damaged, no Parquet, or lacks a column; rows before the damage are
-            yielded.
-    """
+    """Yield each row as a record of JSON values, or the reason why it cannot be one."""
     with _open(path) as file:
         check_columns(file.schema_arrow.names)
         for group in range(file.num_row_groups):  # so that no batch is of a damaged one, too

@@ -4,8 +4,7 @@ import codecs
 from collections.abc import Callable
 from pathlib import Path
 
-from index.corpus.formats.content import FileText, read_bytes
-from index.corpus.formats.titles import first_line, markdown_title, rst_title
+from index.corpus.formats.content import FileText, first_line, markdown_title, read_bytes, rst_title
 from index.errors import CorpusError
 
 _BYTE_ORDER_MARKS = (

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from encoder.adapter import OpenAdapter
 from encoder.calibration import FittedMap
 from index.search.calibrator import ScoreCalibrator, served_kinds
-from index.search.score_distribution import NullDistribution
+from index.search.corpus_calibration import NullDistribution
 from service.api.schemas.fields import nullable
 from service.engine import Collection, installed_version
 

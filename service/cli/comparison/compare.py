@@ -22,7 +22,7 @@ from index.alignment.alignment_index import AlignableDocuments
 from index.corpus.reader import read_document
 from index.directory.data_directory import DataDirectory
 from index.search.calibrator import open_calibrator
-from index.search.corpus_fusion import fusion_of
+from index.search.fusion import fusion_of
 from index.sqlite.block_vectors import block_vectors_of
 from service.api.schemas.compare import comparison_body
 from service.cli.checks import check_output_file

@@ -13,7 +13,7 @@ from encoder.atomic_files import write_atomically
 from index.adapt import read_corpus_adapter
 from index.progress import Progress
 from index.search.calibrator import open_calibrator
-from index.search.corpus_fusion import fusion_of
+from index.search.fusion import fusion_of
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
 from index.search.records import Bounds
 from service.cli.checks import OptionError, check_output_file, open_checkpoint

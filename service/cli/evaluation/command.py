@@ -11,8 +11,7 @@ import typer
 
 from encoder.checkpoint import Checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
-from evaluation.baselines import parse_baselines
-from evaluation.block_baselines import CorpusBlocks, find_blocks
+from evaluation.baselines import CorpusBlocks, find_blocks, parse_baselines
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
     Judgements,
@@ -25,8 +24,7 @@ from evaluation.experiment import (
     rerank_longmatch_system,
 )
 from evaluation.judgements import Qrels, read_ids, read_pairs, read_qrels, read_splits
-from evaluation.mentions.left_out import leave_out_mentions
-from evaluation.mentions.masking import MaskedFiles, read_title_mask, write_masked_files
+from evaluation.mentions import MaskedFiles, leave_out_mentions, read_title_mask, write_masked_files
 from evaluation.report import Report, choose_reference
 from evaluation.systems import System
 from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus

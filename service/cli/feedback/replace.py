@@ -34,10 +34,10 @@ from index.directory.data_directory import (
     DataDirectory,
     open_data_directory,
 )
-from index.extras import require_extra
+from index.optional_dependencies import require_extra
 from index.progress import Progress
 from index.reencode import Reencoded, require_another
-from index.search.corpus_fusion import fusion_of
+from index.search.fusion import fusion_of
 from index.sqlite.connections import utc_now
 from index.store.schema import read_space
 from service.cli.checks import OptionError, open_checkpoint

@@ -15,18 +15,24 @@ from evaluation.fitting.feedback import (
     OTHERS,
     Candidate,
     ShadowTest,
+    fit_probabilities,
     fit_rule,
     run_shadow_test,
 )
-from evaluation.fitting.feedback_calibration import fit_probabilities
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out
 from index.directory.data_directory import CALIBRATION_FILE, DataDirectory
-from index.extras import require_extra
+from index.optional_dependencies import require_extra
 from index.progress import Progress
 from index.search.calibrator import score_kind
 from index.search.corpus_calibration import write_corpus_calibration
-from index.search.corpus_fusion import CorpusFusion, fusion_of, write_corpus_fusion
-from index.search.fusion import LinearFusion, changed_kinds, read_fusion
+from index.search.fusion import (
+    CorpusFusion,
+    LinearFusion,
+    changed_kinds,
+    fusion_of,
+    read_fusion,
+    write_corpus_fusion,
+)
 from index.sqlite.connections import utc_now
 from service.cli.calibration import measure_calibration
 from service.cli.checks import OptionError, check_output_folder

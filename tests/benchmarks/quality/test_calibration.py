@@ -5,8 +5,8 @@ from benchmarks.common import SEED
 from benchmarks.quality.calibration import MAPS, Stated, diagram, measure, table, try_thresholds
 from index.lexical.scoring import rows_of_texts
 from index.progress import SilentProgress
+from index.search.corpus_calibration import Channels, measure_modes
 from index.search.fusion import LinearFusion
-from index.search.score_distribution import Channels, measure_modes
 
 
 def stated_at_random(count: int, *, shift: float, seed: int) -> Stated:

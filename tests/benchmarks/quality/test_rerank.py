@@ -10,7 +10,7 @@ from benchmarks.quality import rerank as rerank_benchmark
 from encoder.checkpoint import load_checkpoint
 from encoder.reranker.checkpoint import load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
-from evaluation.fitting.judged_corpora import open_pair_scorer, read_judged_corpus
+from evaluation.fitting.reranking import open_pair_scorer, read_judged_corpus
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 from tests.tools.index_fixtures import aligned_of
 

@@ -7,23 +7,21 @@ import numpy as np
 import pytest
 
 from encoder.calibration import FittedOn, match_probabilities
-from evaluation.calibration_error import (
+from evaluation.fitting.calibration import (
+    Sample,
+    ScoredPairs,
     equal_mass_bins,
     equal_width_bins,
     error_of_perfect,
     expected_calibration_error,
-    reliability,
-)
-from evaluation.fitting.calibration import (
-    Sample,
-    ScoredPairs,
     fit_isotonic,
     fit_kind,
     fit_map,
     fit_platt,
+    reliability,
 )
 from index.errors import CorpusError
-from index.search.score_distribution import NullDistribution
+from index.search.corpus_calibration import NullDistribution
 
 TABLE = NullDistribution(100, 4950, 0, (-1.0, 0.0, 1.0), (1.0, 0.5, 1e-5), ())
 

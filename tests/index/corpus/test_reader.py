@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from index.corpus.folder import LINK_OUT
-from index.corpus.reader import FollowedFolder, count_documents, read_corpus, read_document
+from index.corpus.reader import (
+    LINK_OUT,
+    FollowedFolder,
+    count_documents,
+    read_corpus,
+    read_document,
+)
 from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
 from tests.tools.corpora import documents, ids, json_lines, refusals, write

@@ -36,8 +36,7 @@ from index.search.corpus_calibration import (
     read_corpus_calibration,
     write_corpus_calibration,
 )
-from index.search.corpus_fusion import CorpusFusion, read_corpus_fusion, write_corpus_fusion
-from index.search.fusion import LinearFusion
+from index.search.fusion import CorpusFusion, LinearFusion, read_corpus_fusion, write_corpus_fusion
 from tests.index.directory.conftest import fill, opened
 from tests.tools.index_fixtures import FINGERPRINT, MakeEntry, MakeVectors
 from tests.tools.small_disk import SmallDisk

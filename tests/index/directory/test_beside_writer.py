@@ -21,8 +21,8 @@ from index.directory.beside_writer import (
 from index.directory.data_directory import SNAPSHOTS_DIRECTORY, DataDirectory, open_data_directory
 from index.document import Document
 from index.errors import SnapshotError
-from index.lexical.segment_files import load_view
-from index.lexical.view import View
+from index.lexical.segment_files import load_snapshot
+from index.lexical.snapshot import LexicalSnapshot
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.search.records import EncodedQuery, SearchAnswer, SearchOptions
@@ -134,11 +134,11 @@ def test_what_the_writer_has_forgotten_is_read_from_what_it_published(
 ) -> None:
     loaded = []
 
-    def load(directory: Path) -> View:
+    def load(directory: Path) -> LexicalSnapshot:
         loaded.append(directory)
-        return load_view(directory)
+        return load_snapshot(directory)
 
-    monkeypatch.setattr(index.lexical.segmented_index, "load_view", load)
+    monkeypatch.setattr(index.lexical.segmented_index, "load_snapshot", load)
     check_same(writer, reader)
     assert not loaded
     put(writer, 100, 30)

@@ -136,9 +136,9 @@ def test_closing_does_not_wait_for_all_of_it(
     monkeypatch.setattr(index.lexical.segmented_index, "_STEPS_BETWEEN_LOOKS", 1)
     data = opened(path, in_background=True)
     with ended_in(30, data.close):
-        while not data.store.lexical._copy._stopping.is_set():
+        while not data.store.lexical._stopping.is_set():
             pass
         caplog.clear()
         held.set()
     assert caplog.records == []
-    assert not data.store.lexical._copy._opened
+    assert not data.store.lexical._opened

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import index.lexical.frequencies
-import index.lexical.frequent_terms
 import index.lexical.scoring
-import index.lexical.segment_dots
+import index.lexical.segment
 import index.lexical.segmented_index
 from encoder.arrays import Float64, Int64
 from index.errors import SnapshotError, StoreError
@@ -20,10 +19,10 @@ from index.id_set import IdSet
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.lexical.scoring import LexicalQuery
 from index.lexical.segment import note_bits
-from index.lexical.segment_files import CURRENT, load_view
+from index.lexical.segment_files import CURRENT, load_snapshot
+from index.lexical.snapshot import LexicalSnapshot
 from index.lexical.tables import InsertedTerms, read_document_terms
 from index.lexical.terms import is_pair
-from index.lexical.view import View
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
@@ -38,74 +37,74 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let some dozen documents fill segments of all kinds."""
     monkeypatch.setattr(index.lexical.segmented_index, "MOST_TERMS", 160)
     monkeypatch.setattr(index.lexical.segmented_index, "_MERGED_WHILE_WRITING", 120)
-    monkeypatch.setattr(index.lexical.frequent_terms, "FREQUENT", 2)
-    monkeypatch.setattr(index.lexical.frequent_terms, "MOST_FREQUENT", 9)
-    monkeypatch.setattr(index.lexical.segment_dots, "_ENTRIES_AT_ONCE", 13)
+    monkeypatch.setattr(index.lexical.segment, "FREQUENT", 2)
+    monkeypatch.setattr(index.lexical.segment, "MOST_FREQUENT", 9)
+    monkeypatch.setattr(index.lexical.segment, "_ENTRIES_AT_ONCE", 13)
 
 
 def text_of(chance: random.Random) -> str:
     return " ".join(chance.choices(WORDS, k=chance.randint(0, 12)))
 
 
-def view_of(store: SQLiteDocumentStore) -> View:
-    return store.lexical._view()
+def snapshot_of(store: SQLiteDocumentStore) -> LexicalSnapshot:
+    return store.lexical.snapshot()
 
 
 def assert_is_a_copy(store: SQLiteDocumentStore) -> None:
-    view = view_of(store)
+    snapshot = snapshot_of(store)
     with closing(sqlite3.connect(store.path)) as connection:
         rows = connection.execute("SELECT vector_id FROM document_terms ORDER BY vector_id")
         ids = [row[0] for row in rows]
         held = read_document_terms(connection, ids)
         terms = connection.execute("SELECT term_id, documents, term FROM terms").fetchall()
-    assert view.living_ids().tolist() == ids
-    assert view.number == len(ids)
+    assert snapshot.living_ids().tolist() == ids
+    assert snapshot.number == len(ids)
     for vector_id, expected in held.items():
-        found = view.terms_of(vector_id)
+        found = snapshot.terms_of(vector_id)
         assert [one.tolist() for one in found] == [one.tolist() for one in expected]
     known = {term_id: documents for term_id, documents, _ in terms}
-    counted = {n: int(count) for n, count in enumerate(view.terms.frequencies) if count}
+    counted = {n: int(count) for n, count in enumerate(snapshot.terms.frequencies) if count}
     assert counted == known
-    assert all(view.terms.pairs[term_id] == is_pair(term) for term_id, _, term in terms)
+    assert all(snapshot.terms.pairs[term_id] == is_pair(term) for term_id, _, term in terms)
 
 
 def assert_norms_are_those_of_the_frequencies(store: SQLiteDocumentStore) -> None:
-    view = view_of(store)
-    idf = view.frequencies.idf(np.arange(view.terms.last + 1))
-    for one in view.segments:
+    snapshot = snapshot_of(store)
+    idf = snapshot.frequencies.idf(np.arange(snapshot.terms.last + 1))
+    for one in snapshot.segments:
         for row in np.flatnonzero(one.living & one.current).tolist():
             terms, counts = one.segment.terms_of(row)
             expected = float((idf[terms] ** 2 * counts).sum())
             assert one.squares[row] == pytest.approx(expected, rel=1e-5)
-    assert view.frequencies.serve(view.number, view.changes)
+    assert snapshot.frequencies.serve(snapshot.number, snapshot.changes)
 
 
-def random_query(view: View, chance: random.Random) -> LexicalQuery:
-    """Ask for some terms by weights and frequencies that are not those of the view."""
-    last = view.terms.last
+def random_query(snapshot: LexicalSnapshot, chance: random.Random) -> LexicalQuery:
+    """Ask for some terms by weights and frequencies that are not those of the snapshot."""
+    last = snapshot.terms.last
     asked = np.array(sorted(chance.sample(range(last + 1), min(7, last + 1))), dtype=np.int64)
     weights = np.array([chance.choice([0.25, 0.5, 1.0]) for _ in asked], dtype=np.float32)
     weights /= max(float(np.linalg.norm(weights)), 1e-12)
-    idf = view.frequencies.idf(asked)
+    idf = snapshot.frequencies.idf(asked)
     order = np.argsort(-weights, kind="stable")
     return LexicalQuery(
         asked[order],
         weights[order],
         (idf + np.float32(chance.choice([0.0, 0.5])))[order],
-        view.terms.frequencies[asked][order].astype(np.int64),
-        view.terms.pairs[asked][order],
+        snapshot.terms.frequencies[asked][order].astype(np.int64),
+        snapshot.terms.pairs[asked][order],
     )
 
 
-def slow_scores(view: View, query: LexicalQuery, vector_ids: Int64) -> Float64:
+def slow_scores(snapshot: LexicalSnapshot, query: LexicalQuery, vector_ids: Int64) -> Float64:
     """Compute the cosines term by term."""
-    idf = view.frequencies.idf(np.arange(view.terms.last + 1)).astype(np.float64)
+    idf = snapshot.frequencies.idf(np.arange(snapshot.terms.last + 1)).astype(np.float64)
     idf[query.term_ids] = query.idf
     asked = np.zeros(len(idf))
     asked[query.term_ids] = query.weights
     scores = []
     for vector_id in vector_ids.tolist():
-        terms, counts = view.terms_of(vector_id)
+        terms, counts = snapshot.terms_of(vector_id)
         weights = np.sqrt(counts) * idf[terms]
         norm = max(float(np.linalg.norm(weights)), 1e-12)
         scores.append(min(float(weights @ asked[terms]) / norm, 1.0))
@@ -113,15 +112,15 @@ def slow_scores(view: View, query: LexicalQuery, vector_ids: Int64) -> Float64:
 
 
 def assert_scores_as_the_slow_path_does(store: SQLiteDocumentStore, chance: random.Random) -> None:
-    view = view_of(store)
-    ids = view.living_ids()
+    snapshot = snapshot_of(store)
+    ids = snapshot.living_ids()
     for heaviest in (0, 3, 64):  # by term; the other terms of many documents are read by document
-        query = random_query(view, chance)
-        expected = slow_scores(view, query, ids)
+        query = random_query(snapshot, chance)
+        expected = slow_scores(snapshot, query, ids)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(index.lexical.scoring, "QUERY_TERMS", heaviest)
-            candidates = view.best(query, 1000, None)  # as a search does: candidates first
-            found = view.scores(query, np.append(ids, 10**6))
+            candidates = snapshot.best(query, 1000, None)  # as a search does: candidates first
+            found = snapshot.scores(query, np.append(ids, 10**6))
         assert found[:-1] == pytest.approx(expected, abs=1e-6)
         assert found[-1] == 0
         assert len(np.setdiff1d(candidates, ids)) == 0
@@ -129,13 +128,13 @@ def assert_scores_as_the_slow_path_does(store: SQLiteDocumentStore, chance: rand
 
 def assert_finds_the_best(store: SQLiteDocumentStore, chance: random.Random) -> None:
     """Compare candidates with the scores of all documents, where all terms are read by term."""
-    view = view_of(store)
-    ids, query = view.living_ids(), random_query(view, chance)
+    snapshot = snapshot_of(store)
+    ids, query = snapshot.living_ids(), random_query(snapshot, chance)
     among = IdSet(int(ids.max(initial=0)) + 1, ids[::3], inverted=chance.random() < 0.5)
     own = ids[among.contains(ids)]
-    scores = view.scores(query, own)
+    scores = snapshot.scores(query, own)
     for k in (1, 4, 1000):
-        best = view.best(query, k, among)
+        best = snapshot.best(query, k, among)
         assert len(best) == min(k, int((scores > 0).sum()))
         assert len(set(best.tolist())) == len(best)
         found = np.sort(scores[np.isin(own, best)])
@@ -148,7 +147,7 @@ def test_inserts_are_not_read_back(store: SQLiteDocumentStore, entry: MakeEntry)
         patch.delattr(index.lexical.segmented_index, "_follow")
         store.put([entry("second", "two three four"), entry("third", "five")])
         store.put([entry("fourth", "six seven six")])
-        assert view_of(store).number == 4
+        assert snapshot_of(store).number == 4
     assert_is_a_copy(store)
     store.put([entry("second", "four five six"), entry("fifth", "five")])  # replaces one
     assert_is_a_copy(store)
@@ -260,8 +259,8 @@ def test_opening_reads_the_files_and_what_came_later(
 def test_norms_are_read_from_the_files(
     published: SQLiteDocumentStore, open_store: OpenStore
 ) -> None:
-    view = view_of(open_store())
-    assert all(one.current[one.living].all() for one in view.segments)
+    snapshot = snapshot_of(open_store())
+    assert all(one.current[one.living].all() for one in snapshot.segments)
     assert_norms_are_those_of_the_frequencies(published)
 
 
@@ -295,7 +294,7 @@ def test_a_damaged_file_is_made_again(
             flipped = bytes([content[middle] ^ 4])
             path.write_bytes(content[:middle] + flipped + content[middle + 1 :])
         with pytest.raises(SnapshotError, match=name):
-            load_view(directory)
+            load_snapshot(directory)
         with closing(open_store()) as again:
             assert_is_a_copy(again)
             assert again.lexical.unpublished() > 0
@@ -335,7 +334,7 @@ def test_a_publication_that_fails_leaves_the_former_one(
     assert published.lexical.unpublished() == 1
     assert_is_a_copy(open_store())
     published.lexical.publish()
-    assert load_view(published.path.with_name(LEXICAL_DIRECTORY)).number == 41
+    assert load_snapshot(published.path.with_name(LEXICAL_DIRECTORY)).number == 41
 
 
 def test_a_reader_follows_a_writer_that_publishes(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoder.terms.title_matcher import TitleMatcher
@@ -55,6 +55,7 @@ def test_titles_are_found_as_runs_of_words_whatever_stands_between_them() -> Non
     assert titles_in(count_terms_and_titles("", titles)) == {}
 
 
+@settings(deadline=None)
 @given(st.one_of(st.text(), st.text(st.sampled_from("aÉe\u0301ΣσςİıßﬁŒ½①ᴬ한 _-’\u0130\u0345"))))
 def test_words_with_places_are_the_words(text: str) -> None:
     spans = word_spans(text)

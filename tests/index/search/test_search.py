@@ -14,6 +14,7 @@ from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
+from index.search.parallel_steps import ParallelSteps
 from index.search.records import (
     AlignmentReceipt,
     Bounds,
@@ -24,7 +25,6 @@ from index.search.records import (
     SearchOptions,
 )
 from index.search.search import search, select_documents
-from index.search.spare_core import SpareCore
 from index.store.filters import OneOf
 from index.store.records import EncodedDocument
 
@@ -101,7 +101,7 @@ def test_hits_are_the_same_with_a_second_core(
     data: DataDirectory, monkeypatch: pytest.MonkeyPatch, cores: int
 ) -> None:
     expected = find(data, QUERY, 9, "hybrid")
-    monkeypatch.setattr(index.search.modes, "SPARE_CORE", SpareCore(cores))
+    monkeypatch.setattr(index.search.modes, "PARALLEL_STEPS", ParallelSteps(cores))
     assert find(data, QUERY, 9, "hybrid") == expected
 
 

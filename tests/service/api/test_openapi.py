@@ -7,10 +7,9 @@ from typing import Any, get_args
 import pytest
 
 from index.search.calibrator import ScoreCalibrator
-from index.search.corpus_calibration import CorpusCalibration
+from index.search.corpus_calibration import CorpusCalibration, NullDistribution, Threshold
 from index.search.fusion import DEFAULT_RULE
 from index.search.records import Mode
-from index.search.score_distribution import NullDistribution, Threshold
 from service.api.app import create_app
 from service.api.http.problems import PROBLEM_TYPES
 from service.api.schemas.common import IndexRequest

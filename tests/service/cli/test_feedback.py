@@ -17,8 +17,14 @@ from index.directory.data_directory import (
     STORE_FILE,
     open_data_directory,
 )
-from index.search.corpus_fusion import CorpusFusion, fusion_of, write_corpus_fusion
-from index.search.fusion import DEFAULT_RULE, LinearFusion, read_fusion
+from index.search.fusion import (
+    DEFAULT_RULE,
+    CorpusFusion,
+    LinearFusion,
+    fusion_of,
+    read_fusion,
+    write_corpus_fusion,
+)
 from index.store.schema import read_space
 from service.cli.feedback import tune as command
 from service.feedback.store import open_feedback

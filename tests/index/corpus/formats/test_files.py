@@ -3,10 +3,22 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from index.corpus.formats.content import MAX_FILE_BYTES, FileText
+from index.corpus.formats.content import (
+    MAX_FILE_BYTES,
+    MAX_TITLE,
+    FileText,
+    first_line,
+    markdown_title,
+    rst_title,
+    shorten,
+)
 from index.corpus.formats.files import read_file_text
+from index.corpus.formats.plain import decode_text
 from index.errors import CorpusError
+from tests.tools.pdf_files import pdf
 
 
 def read(path: Path, content: bytes) -> FileText:
@@ -39,3 +51,173 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.txt").symlink_to(tmp_path / "gone")
     with pytest.raises(CorpusError, match="leads nowhere"):
         read_file_text(tmp_path / "x.txt")
+
+
+def test_a_pdf_gives_the_text_of_all_pages_and_its_title(tmp_path: Path) -> None:
+    content = pdf(["First page.\nSecond line.", "Second page."], info="/Title (A paper)")
+    expected = FileText("A paper", "First page.\nSecond line.\nSecond page.")
+    assert read(tmp_path / "x.pdf", content) == expected
+
+
+def test_a_pdf_without_a_title_is_called_by_its_first_line(tmp_path: Path) -> None:
+    assert read(tmp_path / "x.PDF", pdf(["A paper\nText."])).title == "A paper"
+
+
+def test_a_word_broken_at_a_line_end_of_a_pdf_is_whole(tmp_path: Path) -> None:
+    content = pdf(["a long exam-\nple of a hyphen"])
+    assert " ".join(read(tmp_path / "x.pdf", content).text.split()) == "a long example of a hyphen"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a readable PDF"),
+        (b"not a PDF", "not a readable PDF"),
+        (pdf(["Text."])[:200], "not a readable PDF"),
+        (pdf(["Text."], encrypted=True), "is encrypted"),
+        (pdf([""]), "has no text"),
+    ],
+)
+def test_a_pdf_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(CorpusError, match=message):
+        read(tmp_path / "x.pdf", content)
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("", ""),
+        ("\n\n  First line. \nSecond.", "First line."),
+        ("-----\n * * *\nWords", "Words"),
+        ("\u7b2c\u4e00\u884c\n", "\u7b2c\u4e00\u884c"),
+        ("one\rtwo", "one"),
+    ],
+)
+def test_the_first_line_with_words(text: str, title: str) -> None:
+    assert first_line(text) == title
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Intro.\n\n## Second level ##\n\n# First", "Second level"),
+        ("#hashtag\n\nNo heading here.", "#hashtag"),
+        ("```sh\n# a comment\n```\n\n# Heading", "Heading"),
+        ("Set\nUnder\n=====\n", "Under"),
+        ("Words\n\n---\n\n# After a rule", "After a rule"),
+        ('---\nlayout: post\ntitle: "The title"\n---\n\n# Heading', "The title"),
+        ("---\nlayout: post\n---\n\n# Heading", "Heading"),
+        ("---\nnever closed: 1\n\n# Heading", "Heading"),
+        ("# \n\nWords.", "Words."),
+        ("", ""),
+    ],
+)
+def test_the_title_of_markdown(text: str, title: str) -> None:
+    assert markdown_title(text) == title
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Words.\n\nHeading\n~~~~~~~\n", "Heading"),
+        ("=======\n Title \n=======\n", "Title"),
+        (".. comment\n\nTitle\n=====\n", "Title"),
+        ("Longer than\n===\n\nTitle\n=====", "Title"),
+        ("Words.\n\n-----\n\nMore.", "Words."),
+        ("", ""),
+    ],
+)
+def test_the_title_of_restructured_text(text: str, title: str) -> None:
+    assert rst_title(text) == title
+
+
+def test_a_long_title_is_cut_and_says_so() -> None:
+    assert shorten("a  b\n\tc\x07") == "a b c"
+    assert shorten("x" * MAX_TITLE) == "x" * MAX_TITLE
+    assert shorten("x" * 10**6) == "x" * (MAX_TITLE - 1) + "…"
+
+
+@given(st.text(st.sampled_from("#=-~`: \n\ta\ud800\u3000")))
+def test_any_text_has_a_title_of_one_short_line(text: str) -> None:
+    for find in (first_line, markdown_title, rst_title):
+        title = shorten(find(text))
+        assert len(title) <= MAX_TITLE
+        assert "\n" not in title
+
+
+@pytest.mark.parametrize(
+    "text", ["# " + " " * 10**6 + "x", "#" * 10**6, "=\n" * 10**5, "a\n=" * 10**5]
+)
+def test_hostile_text_ends(text: str) -> None:
+    for find in (first_line, markdown_title, rst_title):
+        assert isinstance(find(text), str)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("Größe".encode(), "Größe"),
+        ("Größe".encode("utf-8-sig"), "Größe"),
+        ("Größe 漢字 😀".encode("utf-16"), "Größe 漢字 😀"),
+        (b"\xfe\xff" + "Größe 漢字 😀".encode("utf-16-be"), "Größe 漢字 😀"),
+        (b"a\0b\r\nc" * 20 + b"d" * 2000, "a\0b\r\nc" * 20 + "d" * 2000),
+        (b"", ""),
+    ],
+)
+def test_text_that_is_decoded(data: bytes, text: str) -> None:
+    assert decode_text(data) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"abc\xe9 d", "is not UTF-8 at byte 3"),
+        (b"\xef\xbb\xbfabc\xe9", "is not UTF-8 at byte 6"),
+        (b"\xed\xa0\x80", "is not UTF-8 at byte 0"),
+        (b"\xff\xfea\0b", "is not UTF-16 at byte 4"),
+        (b"\xff\xfea\0\0\xd8b\0", "is not UTF-16 at byte 4"),
+    ],
+)
+def test_the_byte_that_is_no_text_is_named(data: bytes, message: str) -> None:
+    with pytest.raises(CorpusError) as caught:
+        decode_text(data)
+    assert str(caught.value) == message
+
+
+TEXTS = {
+    "english": "The river carries cold water to the sea.\r\n" * 9,
+    "russian": "Река несёт холодную воду к морю.\n" * 9,
+    "greek": "Το ποτάμι κουβαλά κρύο νερό στη θάλασσα.\n" * 9,
+    "chinese": "河流把冷水带到大海，一行一行地写下来。\n" * 9,
+    "emoji": "A smile 😀 and another 😃.\n" * 9,
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("language", TEXTS)
+def test_utf_16_without_a_byte_order_mark_is_recognised(language: str, encoding: str) -> None:
+    assert decode_text(TEXTS[language].encode(encoding)) == TEXTS[language]
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_utf_8_is_never_taken_for_anything_else(language: str) -> None:
+    assert decode_text(TEXTS[language].encode()) == TEXTS[language]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TEXTS["english"].encode("utf-32-le"),
+        TEXTS["russian"].encode("utf-32-be"),
+        TEXTS["russian"].replace(" ", "").replace("\n", "").encode("utf-16-le"),
+        bytes(range(128)) * 99,
+    ],
+)
+def test_what_is_no_text_is_refused(data: bytes) -> None:
+    with pytest.raises(CorpusError, match="control characters"):
+        decode_text(data)
+
+
+def test_text_is_left_as_it_is(tmp_path: Path) -> None:
+    content = "\n  * * *\n  The title \r\n\r\n\tText.\x0c\n"
+    assert read(tmp_path / "x.txt", content.encode()) == FileText("The title", content)

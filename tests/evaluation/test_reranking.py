@@ -18,9 +18,9 @@ from evaluation.fitting.reranking import (
     score_candidates,
 )
 from evaluation.metrics import evaluate_per_query
-from evaluation.second_stage.reranking import (
+from evaluation.reranking import (
     PairScorer,
-    first_candidates,
+    best_candidates,
     read_logits,
     reranked_system,
 )
@@ -73,7 +73,7 @@ ROWS = np.arange(0, 24, 2, dtype=np.int64)
 IDS = [str(number) for number in range(24)]
 
 
-def test_the_first_candidates_come_first_in_the_order_of_the_mixture(
+def test_the_best_candidates_come_first_in_the_order_of_the_mixture(
     texts: list[str], system: System
 ) -> None:
     scorer = PairScorer(TopicReranker(), texts, threads=2)
@@ -159,8 +159,8 @@ def test_ndcg_of_candidates_is_that_of_the_evaluation(
 def test_queries_of_their_own_have_all_documents_as_candidates(system: System) -> None:
     vectors = np.eye(4, dtype=np.float32)
     corpus = vector_system("semantic", "", np.concatenate([vectors, vectors[:1]]), 4)
-    assert first_candidates(corpus, np.array([4]), 2)[0][0] == 0
-    assert 0 not in first_candidates(corpus, np.array([0]), 2)[0]
+    assert best_candidates(corpus, np.array([4]), 2)[0][0] == 0
+    assert 0 not in best_candidates(corpus, np.array([0]), 2)[0]
 
 
 def test_a_map_of_reranked_scores_rises() -> None:

@@ -18,15 +18,11 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-class SpareCore:
+class ParallelSteps:
     """Knows how many searches run in this process, and has a thread beside them."""
 
     def __init__(self, cores: int) -> None:
-        """Start no thread yet.
-
-        Args:
-            cores: that the searches of this process may use.
-        """
+        """Start no thread yet."""
         self._cores = cores
         self._searches = 0
         self._counting = threading.Lock()
@@ -60,7 +56,7 @@ class SpareCore:
         # The helper may have had no core in all that time.
         return first, beside() if helped.cancel() else helped.result()
 
-    def give_up(self) -> None:
+    def disable(self) -> None:
         """Call functions one after the other from now on: other processes use the cores."""
         self._cores = 0
 
@@ -73,4 +69,4 @@ class SpareCore:
             return None
 
 
-SPARE_CORE = SpareCore(usable_cores())
+PARALLEL_STEPS = ParallelSteps(usable_cores())

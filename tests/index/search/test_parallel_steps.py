@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from index.search.spare_core import SpareCore
+from index.search.parallel_steps import ParallelSteps
 
 SECONDS = 30  # until a test fails that waits for another thread
 
@@ -22,7 +22,7 @@ def fail(error: Exception) -> Callable[[], None]:
 
 
 def test_two_steps_run_at_once_where_a_core_is_free() -> None:
-    core, both = SpareCore(2), threading.Barrier(2)
+    core, both = ParallelSteps(2), threading.Barrier(2)
     with core.searching():
         here, beside = core.both(
             lambda: (both.wait(SECONDS), own_thread()), lambda: (both.wait(SECONDS), own_thread())
@@ -32,7 +32,7 @@ def test_two_steps_run_at_once_where_a_core_is_free() -> None:
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_they_run_in_their_order_where_every_core_has_a_search(cores: int) -> None:
-    core, order = SpareCore(cores), list[str]()
+    core, order = ParallelSteps(cores), list[str]()
     with core.searching(), core.searching():
         threads = core.both(
             lambda: (order.append("here"), own_thread()),
@@ -44,7 +44,7 @@ def test_they_run_in_their_order_where_every_core_has_a_search(cores: int) -> No
 
 
 def test_a_step_that_no_core_was_found_for_is_done_by_its_own_thread() -> None:
-    core, occupied, ended = SpareCore(2), threading.Event(), threading.Event()
+    core, occupied, ended = ParallelSteps(2), threading.Event(), threading.Event()
 
     def occupy() -> None:
         occupied.set()
@@ -62,7 +62,7 @@ def test_a_step_that_no_core_was_found_for_is_done_by_its_own_thread() -> None:
 
 @pytest.mark.parametrize("cores", [0, 2])
 def test_an_error_of_either_step_is_raised_and_of_both_the_first(cores: int) -> None:
-    core = SpareCore(cores)
+    core = ParallelSteps(cores)
     for here, beside, expected in (
         (fail(OSError("here")), own_thread, "here"),
         (own_thread, fail(OSError("beside")), "beside"),
@@ -74,8 +74,8 @@ def test_an_error_of_either_step_is_raised_and_of_both_the_first(cores: int) -> 
 
 
 def test_without_a_helper_its_own_thread_does_both() -> None:
-    ended, given_up = SpareCore(2), SpareCore(2)
+    ended, given_up = ParallelSteps(2), ParallelSteps(2)
     ended._helper.shutdown()  # as the end of the interpreter does
-    given_up.give_up()
+    given_up.disable()
     for core in (ended, given_up):
         assert core.both(own_thread, own_thread) == (own_thread(), own_thread())

@@ -1,16 +1,21 @@
-"""Texts in which the titles of other documents are masked.
+"""Measure without mentions: texts that name the titles of other documents.
 
-Nothing that is measured on them can come from a mention. The masked corpus is a file like any other
-corpus, so that everything reads the same texts; its texts have other hashes than the original ones.
+A judgement that was made from a link may be a mere mention: "as in World War II" links an article
+with that of the war, whatever the rest of it is about. A system that looks for titles in texts
+finds such pairs by the mention alone, so how well it finds documents on the same subject has to be
+measured on the others: judged pairs of which one text names the title of the other are left out, or
+the titles are masked in all texts. The masked corpus is a file like any other corpus, so that
+everything reads the same texts; its texts have other hashes than the original ones.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from encoder.terms.title_matcher import TitleMatcher
+from evaluation.judgements import Qrels
 from index.build import report_skipped
 from index.corpus.reader import count_documents, read_corpus
 from index.document import Document
@@ -19,12 +24,100 @@ from index.lexical.terms import (
     MAX_TITLE_WORDS,
     hash_words,
     known_titles,
+    named_titles,
     title_term,
     title_words,
     word_spans,
     words_of,
 )
 from index.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class JudgementsWithoutMentions:
+    """What is left of judgements.
+
+    Attributes:
+        qrels: the pairs that are left, of queries that still have a relevant document.
+        left_out: the documents of each query that are neither relevant nor irrelevant to it; they
+            are not ranked.
+        titles: how many different titles the judged documents and queries have.
+    """
+
+    qrels: Qrels
+    left_out: Mapping[str, frozenset[str]]
+    titles: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The term of its own title, empty where none can be named, and those that the text names."""
+
+    title: str
+    named: frozenset[str]
+
+
+def leave_out_mentions(
+    qrels: Qrels, corpus: Path, queries: Path | None = None
+) -> JudgementsWithoutMentions:
+    """Leave out each judged pair of query and document of which one text names the other's title.
+
+    A title is named where its words, at least one and at most `MAX_TITLE_WORDS` of them, follow one
+    another in a text, as the lexical index finds them. A pair that is left out is neither relevant
+    nor irrelevant: it is missing from the judgements, and its document from the ranking of its
+    query. A query that has no relevant document left is dropped. Documents without a judgement stay
+    in the rankings, whatever they name.
+    """
+    judged = {document for documents in qrels.values() for document in documents}
+    wanted = judged if queries else judged | qrels.keys()
+    documents = _read(corpus, wanted)
+    asked = _read(queries, qrels.keys()) if queries else documents
+    titles = known_titles(one.title for one in (*documents.values(), *asked.values()))
+    of_documents = _find_mentions(documents, titles)
+    of_queries = _find_mentions(asked, titles) if queries else of_documents
+    left_out = {
+        query: frozenset(
+            name
+            for name in relevances
+            if name in of_documents and _mention(of_queries[query], of_documents[name])
+        )
+        for query, relevances in qrels.items()
+        if query in of_queries
+    }
+    return JudgementsWithoutMentions(_without(qrels, left_out), left_out, len(titles))
+
+
+def _read(corpus: Path, ids: Container[str]) -> dict[str, Document]:
+    items = read_corpus(corpus)
+    return {one.id: one for one in items if isinstance(one, Document) and one.id in ids}
+
+
+def _find_mentions(documents: Mapping[str, Document], titles: TitleMatcher) -> dict[str, _Text]:
+    found = {}
+    for name, document in documents.items():
+        own = title_words(document.title)
+        named = frozenset(named_titles(words_of(document.text), titles))
+        found[name] = _Text(title_term(own) if own else "", named)
+    return found
+
+
+def _mention(one: _Text, other: _Text) -> bool:
+    if one is other:  # a query that is judged for itself
+        return False
+    return one.title in other.named or other.title in one.named
+
+
+def _without(qrels: Qrels, left_out: Mapping[str, frozenset[str]]) -> Qrels:
+    kept = {
+        query: {
+            document: relevance
+            for document, relevance in relevances.items()
+            if document not in left_out.get(query, ())
+        }
+        for query, relevances in qrels.items()
+    }
+    return {query: some for query, some in kept.items() if any(one > 0 for one in some.values())}
+
 
 MASK = "_"  # no word, and no end of a sentence
 
@@ -114,16 +207,6 @@ def write_masked_files(
     """Write a corpus, and queries, as JSON Lines with masked texts; titles stay as they are.
 
     A query is no document of the corpus, whatever its id is: no title in it is its own.
-
-    Args:
-        files: the corpus, then the queries if they are no documents of it.
-        mask: of the titles of the corpus.
-        folder: to write into.
-        progress: is notified of progress and skipped input.
-
-    Raises:
-        CorpusError: the corpus or the queries cannot be read.
-        OSError: a file cannot be written.
     """
     written, counts = [], Counter[str]()
     for number, (path, masking) in enumerate(

@@ -7,12 +7,17 @@ import numpy as np
 
 from encoder.arrays import Bool, Float32, Float64, Int64
 from index.id_set import IdSet
-from index.lexical.frequencies import Frequencies
+from index.lexical.frequencies import Frequencies, TermCounts
 from index.lexical.scoring import LexicalQuery, squared_norms
-from index.lexical.segment import Segment, join_documents, take_documents
-from index.lexical.segment_dots import SegmentDots, ask, read_segment
+from index.lexical.segment import (
+    Segment,
+    SegmentDots,
+    ask,
+    join_documents,
+    read_segment,
+    take_documents,
+)
 from index.lexical.tables import NO_TERMS, DocumentTerms, JoinedTerms
-from index.lexical.term_counts import TermCounts
 
 _DOCUMENTS_A_CALL = 500
 _LEAST_SQUARE = 1e-24  # of a norm
@@ -28,7 +33,7 @@ class LiveSegment:
         living: Bool[N], which of its documents are still there.
         squares: Float64[N], squared norms; NaN until they are needed. Readers fill them in, each
             with the same value.
-        current: Bool[N], which of them are by the frequencies of the view, not by earlier ones,
+        current: Bool[N], which of them are by the frequencies of the snapshot, not by earlier ones,
             which are near enough to choose candidates by.
         file: the name of the file that has the segment, if there is one.
     """
@@ -41,12 +46,12 @@ class LiveSegment:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View:
+class LexicalSnapshot:
     """All documents as of `changes` of the store. A document is living in one segment at most.
 
     Attributes:
         segments: in the order in which they were made.
-        terms: how many documents have each term. It is shared by all views and follows the newest.
+        terms: how many documents have each term; shared by all snapshots, as of the newest.
         frequencies: the same at an earlier moment, by which norms are computed.
         number: how many documents there are.
         changes: of the store.
@@ -110,11 +115,6 @@ class View:
         earlier frequencies. Documents without any of the terms are not returned; of equal cosines,
         lower ids come first.
 
-        Args:
-            query: what to compare with.
-            k: how many.
-            among: only these documents.
-
         Returns:
             Int64[N], N <= k, in any order.
         """
@@ -160,7 +160,7 @@ def fresh_segment(segment: Segment) -> LiveSegment:
 
 
 def outdated(one: LiveSegment) -> LiveSegment:
-    """Return a segment in a view of other frequencies, by which its norms are to be computed."""
+    """Return a segment whose norms are to be computed again, by other frequencies."""
     return replace(one, squares=one.squares.copy(), current=np.zeros_like(one.current))
 
 

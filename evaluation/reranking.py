@@ -7,12 +7,12 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Float32, Float64, Int64
 from encoder.atomic_files import replace_durably
 from encoder.reranker.onnx_reranker import Reranker
 from encoder.reranker.score_fusion import FusionWeights
 from encoder.reranker.sentence_ranking import SentenceGraphText
-from evaluation.systems import System
+from evaluation.systems import System, best_rows
 
 _ABOVE_ALL = 10.0  # more than any score of a first stage
 _PAIRS_PER_STEP = 2_048
@@ -71,16 +71,11 @@ class PairScorer:
         return self._read[row]
 
 
-def first_candidates(system: System, rows: Int64, number: int) -> list[list[int]]:
+def best_candidates(system: System, rows: Int64, number: int) -> list[list[int]]:
     """Return the rows of the best documents of each query, leaving out the query itself."""
     found = system.score(rows)
-    documents = found.shape[1]
-    for place, row in enumerate(rows.tolist()):
-        if row < documents:
-            found[place, row] = -np.inf
-    order = np.argsort(-found, axis=1, kind="stable")[:, : min(number, documents - 1)]
-    best: list[list[int]] = order.tolist()
-    return best
+    both = zip(found, rows.tolist(), strict=True)
+    return [best_rows(scores, row, number).tolist() for scores, row in both]
 
 
 def reranked_system(
@@ -93,7 +88,7 @@ def reranked_system(
 
     def score(rows: Int64) -> Float32:
         scores = system.score(rows).copy()
-        best = first_candidates(system, rows, candidates)
+        best = best_candidates(system, rows, candidates)
         for place, (row, some) in enumerate(zip(rows.tolist(), best, strict=True)):
             logits = scorer([(row, other) for other in some])
             mixed = mix(mixture, scores[place, some], logits)
@@ -108,8 +103,10 @@ def reranked_system(
     return System(name, settings, score, score_pairs)
 
 
-def mix(mixture: FusionWeights, first_stage: Float32, logits: Float32) -> Float32:
-    """Return the scores Float32[P] of reranked documents, of both stages Float32[P]."""
+def mix(
+    mixture: FusionWeights, first_stage: Float32 | Float64, logits: Float32 | Float64
+) -> Float32:
+    """Return the scores Float32[P] of reranked documents, from those of both stages [P]."""
     pairs = zip(first_stage.tolist(), logits.tolist(), strict=True)
     return np.array([mixture.score(first, logit) for first, logit in pairs], dtype=np.float32)
 
@@ -127,11 +124,7 @@ def read_logits(path: Path) -> dict[Edge, float]:
 
 
 def write_logits(path: Path, logits: dict[Edge, float]) -> None:
-    """Write the logits of pairs atomically.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write the logits of pairs atomically."""
     unfinished = path.with_name(path.name + ".partial")
     with unfinished.open("wb") as file:
         edges = np.array(list(logits), dtype=np.int64).reshape(-1, 2)

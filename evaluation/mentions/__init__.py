@@ -1,1 +1,0 @@
-"""Texts that name titles of other documents: measuring without such pairs, or mentions."""

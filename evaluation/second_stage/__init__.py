@@ -1,1 +1,0 @@
-"""Systems whose best candidates are scored again: aligned, or reranked."""

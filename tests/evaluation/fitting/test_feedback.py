@@ -1,0 +1,90 @@
+"""Probabilities that are fitted to the verdicts of users."""
+
+import random
+
+import numpy as np
+import pytest
+
+from encoder.arrays import Float64, Int64
+from encoder.calibration import match_probabilities
+from evaluation.fitting.feedback import fit_verdicts
+from evaluation.fitting.judged_queries import JudgedQuery, hold_out, not_learned
+
+QUERIES = 50
+
+
+def verdicts(relevant: int, others: int, seed: int = 0) -> tuple[Float64, Int64, Int64]:
+    """Pairs whose scores have a known probability: 1 / (1 + exp(-2 score)), half of each kind."""
+    draw = np.random.default_rng(seed)
+    scores = np.concatenate([draw.normal(1, 1, relevant), draw.normal(-1, 1, others)])
+    labels = np.repeat([1, 0], [relevant, others])
+    return scores, labels, draw.integers(QUERIES, size=len(labels))
+
+
+@pytest.mark.parametrize("others", [1_000, 10_000])
+def test_probabilities_do_not_depend_on_how_many_verdicts_of_a_kind_there_are(others: int) -> None:
+    found = fit_verdicts(*verdicts(1_000, others))
+    assert found.fitted is not None
+    assert (found.relevant, found.not_relevant, found.queries) == (1_000, others, QUERIES)
+    points = np.array([-1.0, 0.0, 1.0])
+    expected = 1 / (1 + np.exp(-2 * points))
+    assert match_probabilities(found.fitted.map, points) == pytest.approx(expected, abs=0.05)
+
+
+@pytest.mark.parametrize(("relevant", "others"), [(19, 500), (500, 19), (0, 0)])
+def test_few_verdicts_of_a_kind_give_none(relevant: int, others: int) -> None:
+    found = fit_verdicts(*verdicts(relevant, others))
+    assert (found.fitted, found.refused) == (None, "it takes 20 of each")
+
+
+def test_scores_that_say_nothing_give_none() -> None:
+    scores, labels, queries = verdicts(300, 300)
+    found = fit_verdicts(np.random.default_rng(1).permutation(scores), labels, queries)
+    assert found.fitted is None
+    assert found.refused is not None
+
+
+def test_verdicts_of_one_query_give_none() -> None:
+    scores, labels, _ = verdicts(100, 100)
+    found = fit_verdicts(scores, labels, np.where(labels == 1, 0, np.arange(200)))
+    assert (found.fitted, found.refused) == (None, "nearly all verdicts of a kind are of one query")
+
+
+def query(key: str, *answers: str) -> JudgedQuery:
+    grades = dict.fromkeys(answers, 1)
+    return JudgedQuery(key, "", "", key, grades, {name: name for name in answers})
+
+
+def test_about_the_share_is_held_out_and_always_the_same() -> None:
+    queries = [query(f"q{number}", f"a{number % 7}") for number in range(200)]
+    held = hold_out(queries, 0.2)
+    assert sum(held) == 40
+    shuffled = random.Random(1).sample(queries, len(queries))
+    again = {one.key for one, out in zip(shuffled, hold_out(shuffled, 0.2), strict=True) if out}
+    assert again == {one.key for one, out in zip(queries, held, strict=True) if out}
+
+
+def test_copies_and_queries_that_answer_one_another_stay_together() -> None:
+    queries = [query(f"q{n}", f"q{n + 1 if n % 3 else n}") for n in range(90)]
+    queries += [query(f"q{n}", "elsewhere") for n in range(90)]  # of the same texts
+    held = dict.fromkeys((one.key for one in queries), False)
+    for one, out in zip(queries, hold_out(queries, 0.5), strict=True):
+        held[one.key] |= out
+    for one, out in zip(queries, hold_out(queries, 0.5), strict=True):
+        assert held[one.key] == out
+        for key in one.answer_keys.values():
+            assert held.get(key, out) == out
+
+
+def test_one_group_is_not_divided() -> None:
+    chain = [query(f"q{number}", f"q{number + 1}") for number in range(50)]
+    assert len(set(hold_out(chain, 0.2))) == 1
+    assert hold_out([], 0.5) == []
+
+
+def test_what_belongs_to_a_query_that_was_learned_from_is_not_new() -> None:
+    queries = [query("q1", "a"), query("q2", "q1"), query("q3", "q2"), query("q4", "a")]
+    assert not_learned(queries, {"q1"}) == [False, False, False, True]
+    assert not_learned(queries, {"gone"}) == [True] * 4
+    queries = [query("q1", "asked before"), query("q1", "a"), query("q2", "a")]
+    assert not_learned(queries, {"asked before"}) == [False, False, True]
