@@ -301,7 +301,7 @@ def degraded_parts(engine: Engine) -> list[str]:
 
 def _words_fail(collection: Collection) -> bool:
     words = collection.data.store.lexical
-    return words.making or words.problem is not None
+    return words.building or words.problem is not None
 
 
 def _storage_fails(collection: Collection) -> bool:

@@ -164,7 +164,7 @@ class WordIndex(Protocol):
     """
 
     @property
-    def making(self) -> bool:
+    def building(self) -> bool:
         """Whether what is searched is still being made: a search would wait for it."""
         ...
 

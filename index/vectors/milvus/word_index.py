@@ -33,8 +33,8 @@ from index.lexical.scoring import (
     QueryTerms,
     TermRows,
     TermWeight,
+    candidate_terms,
     cosines,
-    heaviest_terms,
     join_rows,
     squared_norms,
     weigh_query,
@@ -195,7 +195,7 @@ class MilvusWordIndex:
 
     def changed(self, inserted: InsertedTerms | None = None) -> None:
         """Let searches find a change of the store; see `StoredWords`."""
-        if self.making or self._read_only:
+        if self.building or self._read_only:
             return
         try:
             self._follower.catch_up()
@@ -203,7 +203,7 @@ class MilvusWordIndex:
             _log.warning("the words in Milvus do not follow the store: %s", error)
 
     @property
-    def making(self) -> bool:
+    def building(self) -> bool:
         """Whether `make_in_background` has not ended yet: a search would wait for it."""
         return not self._follower.is_open and self._maker is not None and self._maker.is_alive()
 
@@ -296,7 +296,7 @@ class MilvusWordIndex:
         return NormWeights(idf, now.documents, now.changes)
 
     def _candidates(self, query: LexicalQuery, k: int, among: IdSet | None) -> Int64:
-        return self._best(query, np.array(heaviest_terms(query), dtype=np.int64), k, among)
+        return self._best(query, np.array(candidate_terms(query), dtype=np.int64), k, among)
 
     def _best(self, query: LexicalQuery, chosen: Int64, k: int, among: IdSet | None) -> Int64:
         weights: Float64 = (query.weights[chosen] * query.idf[chosen]).astype(np.float64)

@@ -97,7 +97,7 @@ def test_the_same_ten_come_first(
     same = 0
     for number in range(queries):
         query = EncodedQuery(text_of(10**6 + number), vectors[number])
-        faiss, milvus = (first(one, query, mode, where) for one in both)
+        faiss, milvus = (first(data, query, mode, where) for data in both)
         assert len(faiss) == len(milvus) == 10
         same += [hit.id for hit in faiss] == [hit.id for hit in milvus]
         assert [hit.score for hit in milvus] == pytest.approx(
