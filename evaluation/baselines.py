@@ -140,10 +140,10 @@ def _chunks(blocks: CorpusBlocks) -> tuple[Float32, Int64]:
     ends = np.zeros(len(blocks.starts), dtype=np.int64)
     total = 0
     for row, (start, end) in enumerate(zip(blocks.starts, blocks.ends, strict=True)):
-        own = blocks.vectors[start:end].astype(np.float32)
-        if len(own):
-            firsts = np.arange(0, len(own), CHUNK_BLOCKS)
-            chunks.append(np.add.reduceat(own, firsts, axis=0))
+        document_blocks = blocks.vectors[start:end].astype(np.float32)
+        if len(document_blocks):
+            firsts = np.arange(0, len(document_blocks), CHUNK_BLOCKS)
+            chunks.append(np.add.reduceat(document_blocks, firsts, axis=0))
             total += len(firsts)
         ends[row] = total
     width = blocks.vectors.shape[1]
@@ -263,7 +263,9 @@ def _count_words(ids: Sequence[Sequence[int]], words: int) -> Any:
     import scipy.sparse
 
     ends = np.cumsum([0, *map(len, ids)])
-    columns = np.fromiter((word for one in ids for word in one), dtype=np.int32, count=ends[-1])
+    columns = np.fromiter(
+        (word for document in ids for word in document), dtype=np.int32, count=ends[-1]
+    )
     ones = np.ones(len(columns), dtype=np.float32)
     counts = scipy.sparse.csr_matrix((ones, columns, ends), shape=(len(ids), words))
     counts.sum_duplicates()

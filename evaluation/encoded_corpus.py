@@ -1,6 +1,6 @@
 """A corpus as sentence blocks and block vectors: encoded once, for training and evaluation.
 
-The directory is a block archive (`encoder.block_archive`) of the distinct texts, and beside it
+The directory is a block archive (`encoder.block_archive`) of the distinct texts, and
 
 texts.jsonl   SHA-256 and number of tokens of each text, in the order of the archive
 ids.json      the documents of the corpus at the last complete run, and their texts
@@ -207,7 +207,7 @@ class _TextArchive:
             else:
                 texts.append(_Text(text_hash, blocks[-1].receipt.tokens))
         if self._encoder is None:
-            vectors = [np.empty((len(one.blocks), 0), np.float32) for one in blocks]
+            vectors = [np.empty((len(block.blocks), 0), np.float32) for block in blocks]
         else:
             vectors = self._encoder.encode_block_vectors(blocks)
         _write_texts(self._path, texts, append=True)  # before the commit, which makes them count
@@ -295,7 +295,7 @@ def embed_encoded_corpus(
         ]
         vectors.append(encoder.encode_documents(blocks, kept))
         aligned += map(space.project, kept)
-        read += [sum(map(len, one)) for one in blocks]
+        read += [sum(map(len, block)) for block in blocks]
     return EmbeddedCorpus(
         ids=encoded.ids,
         vectors=np.concatenate(vectors),

@@ -72,7 +72,7 @@ def adapt_vectors(
         if in_sample(document, number)
     ]
     adapter = fit_adapter(CountedCorpus(read, titles), checkpoint, progress)
-    adapted = [adapter.adapt(*one) for one in zip(vectors, counted, strict=True)]
+    adapted = [adapter.adapt(*both) for both in zip(vectors, counted, strict=True)]
     return np.stack(adapted)
 
 
@@ -290,10 +290,10 @@ def plot_report(
             lengths = {
                 name: {
                     bucket: Estimate(**figures[measure])
-                    for bucket, figures in one["by_length"].items()
+                    for bucket, figures in system["by_length"].items()
                     if measure in figures
                 }
-                for name, one in report[task]["systems"].items()
+                for name, system in report[task]["systems"].items()
             }
             plot_by_length(folder / f"{task}-by-length.svg", lengths, measure)
     if blocks is not None and judgements.qrels and vectors.queries is vectors.corpus:

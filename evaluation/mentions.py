@@ -51,7 +51,7 @@ class JudgementsWithoutMentions:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The term of its own title, empty where none can be named, and those that the text names."""
+    """The term of its title, empty where none can be named, and those that the text names."""
 
     title: str
     named: frozenset[str]
@@ -71,10 +71,12 @@ def leave_out_mentions(
     judged = {document for documents in qrels.values() for document in documents}
     wanted = judged if queries else judged | qrels.keys()
     documents = _read(corpus, wanted)
-    asked = _read(queries, qrels.keys()) if queries else documents
-    titles = known_titles(one.title for one in (*documents.values(), *asked.values()))
+    query_texts = _read(queries, qrels.keys()) if queries else documents
+    titles = known_titles(
+        document.title for document in (*documents.values(), *query_texts.values())
+    )
     of_documents = _find_mentions(documents, titles)
-    of_queries = _find_mentions(asked, titles) if queries else of_documents
+    of_queries = _find_mentions(query_texts, titles) if queries else of_documents
     left_out = {
         query: frozenset(
             name
@@ -89,22 +91,22 @@ def leave_out_mentions(
 
 def _read(corpus: Path, ids: Container[str]) -> dict[str, Document]:
     items = read_corpus(corpus)
-    return {one.id: one for one in items if isinstance(one, Document) and one.id in ids}
+    return {item.id: item for item in items if isinstance(item, Document) and item.id in ids}
 
 
 def _find_mentions(documents: Mapping[str, Document], titles: TitleMatcher) -> dict[str, _Text]:
     found = {}
     for name, document in documents.items():
-        own = title_words(document.title)
+        title = title_words(document.title)
         named = frozenset(named_titles(words_of(document.text), titles))
-        found[name] = _Text(title_term(own) if own else "", named)
+        found[name] = _Text(title_term(title) if title else "", named)
     return found
 
 
-def _mention(one: _Text, other: _Text) -> bool:
-    if one is other:  # a query that is judged for itself
+def _mention(text: _Text, other: _Text) -> bool:
+    if text is other:  # a query that is judged for itself
         return False
-    return one.title in other.named or other.title in one.named
+    return text.title in other.named or other.title in text.named
 
 
 def _without(qrels: Qrels, left_out: Mapping[str, frozenset[str]]) -> Qrels:
@@ -116,7 +118,11 @@ def _without(qrels: Qrels, left_out: Mapping[str, frozenset[str]]) -> Qrels:
         }
         for query, relevances in qrels.items()
     }
-    return {query: some for query, some in kept.items() if any(one > 0 for one in some.values())}
+    return {
+        query: some
+        for query, some in kept.items()
+        if any(relevance > 0 for relevance in some.values())
+    }
 
 
 MASK = "_"  # no word, and no end of a sentence
@@ -145,11 +151,11 @@ class TitleMask:
 
     Attributes:
         titles: of all documents.
-        own: by document, the term of its title, where no other document has the same.
+        unique: by document, the term of its title, where no other document has the same.
     """
 
     titles: TitleMatcher
-    own: Mapping[str, str]
+    unique: Mapping[str, str]
 
     def __call__(self, document: Document) -> tuple[str, int]:
         """Mask each mention of another document's title in a text.
@@ -161,10 +167,10 @@ class TitleMask:
         Returns:
             The text and the number of masks in it. It names no title of another document.
         """
-        text, own = document.text, self.own.get(document.id, "")
+        text, title = document.text, self.unique.get(document.id, "")
         masks = 0
         # Words that a mask has brought together can be a title, since it is no word.
-        while spans := list(_joined(self._find(text, own))):
+        while spans := list(_joined(self._find(text, title))):
             pieces, done = [], 0
             for begin, end in spans:
                 pieces += [text[done:begin], MASK]
@@ -173,13 +179,13 @@ class TitleMask:
             masks += len(spans)
         return text, masks
 
-    def _find(self, text: str, own: str) -> list[tuple[int, int]]:
+    def _find(self, text: str, title: str) -> list[tuple[int, int]]:
         words = words_of(text)
         runs = [
             (start, start + length - 1)
             for length, starts, _ in self.titles.find(hash_words(words))
             for start in starts.tolist()
-            if title_term(words[start : start + length]) != own
+            if title_term(words[start : start + length]) != title
         ]
         spans = word_spans(text) if runs else []  # places take longer than words
         return sorted((spans[first][1], spans[last][2]) for first, last in runs)
@@ -197,8 +203,8 @@ def read_title_mask(corpus: Path) -> TitleMask:
     if not terms:
         raise CorpusError(f"{corpus}: no document has a title of 1 to {MAX_TITLE_WORDS} words")
     having = Counter(terms.values())
-    own = {name: term for name, term in terms.items() if having[term] == 1}
-    return TitleMask(known_titles(titles.values()), own)
+    unique = {name: term for name, term in terms.items() if having[term] == 1}
+    return TitleMask(known_titles(titles.values()), unique)
 
 
 def write_masked_files(
@@ -210,7 +216,7 @@ def write_masked_files(
     """
     written, counts = [], Counter[str]()
     for number, (path, masking) in enumerate(
-        zip(files, (mask, replace(mask, own={})), strict=False)
+        zip(files, (mask, replace(mask, unique={})), strict=False)
     ):
         progress.started("masking mentions", count_documents(path))
         written.append(folder / f"{number}.jsonl")

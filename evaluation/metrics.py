@@ -231,7 +231,7 @@ def estimate_pairs_of_seeds(
         return mean
 
     low, high = bootstrap_percentiles(len(labels), of_resamples, resamples)
-    means = np.array([np.mean([one[name] for one in measured]) for name in names])
+    means = np.array([np.mean([values[name] for values in measured]) for name in names])
     return dict(zip(names, join_estimates(means, low, high), strict=True))
 
 

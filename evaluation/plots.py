@@ -37,9 +37,14 @@ def plot_by_milliseconds(
     """Plot quality by the milliseconds that a document takes, with intervals of the quality."""
     figure = new_figure()
     axes = figure.subplots()
-    for name, (milliseconds, one) in systems.items():
-        ends = [[max(one.value - one.low, 0.0)], [max(one.high - one.value, 0.0)]]
-        axes.errorbar([milliseconds], [one.value], yerr=ends, label=name, fmt="o", elinewidth=0.8)
+    for name, (milliseconds, estimate) in systems.items():
+        ends = [
+            [max(estimate.value - estimate.low, 0.0)],
+            [max(estimate.high - estimate.value, 0.0)],
+        ]
+        axes.errorbar(
+            [milliseconds], [estimate.value], yerr=ends, label=name, fmt="o", elinewidth=0.8
+        )
     axes.set_xscale("log")
     axes.set(xlabel="milliseconds of a document", ylabel=measure)
     save_figure(figure, path)
@@ -54,13 +59,13 @@ def plot_by_length(
     """Plot quality by length of the document, or by other buckets, with intervals."""
     figure = new_figure()
     axes = figure.subplots()
-    buckets = list(dict.fromkeys(bucket for one in systems.values() for bucket in one))
+    buckets = list(dict.fromkeys(bucket for estimates in systems.values() for bucket in estimates))
     width = 0.8 / max(len(systems), 1)
-    for number, (name, one) in enumerate(systems.items()):
-        places = [buckets.index(bucket) + (number + 0.5) * width - 0.4 for bucket in one]
-        values = [estimate.value for estimate in one.values()]
-        below = [max(estimate.value - estimate.low, 0.0) for estimate in one.values()]
-        above = [max(estimate.high - estimate.value, 0.0) for estimate in one.values()]
+    for number, (name, estimates) in enumerate(systems.items()):
+        places = [buckets.index(bucket) + (number + 0.5) * width - 0.4 for bucket in estimates]
+        values = [estimate.value for estimate in estimates.values()]
+        below = [max(estimate.value - estimate.low, 0.0) for estimate in estimates.values()]
+        above = [max(estimate.high - estimate.value, 0.0) for estimate in estimates.values()]
         axes.bar(places, values, width, yerr=(below, above), label=name, error_kw={"lw": 0.8})
     axes.set_xticks(range(len(buckets)), buckets)
     axes.set(xlabel=buckets_are, ylabel=measure)

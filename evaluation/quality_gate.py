@@ -145,9 +145,9 @@ def _encode(
         encoded += encode_documents(some, tokenizer, encoder, progress)
     _require_enough(len(encoded), sample.corpus)
     return _Encoded(
-        ids=tuple(one.document.id for one in encoded),
-        vectors=np.stack([one.vector for one in encoded]),
-        tokens=sum(one.receipt.tokens_read for one in encoded),
+        ids=tuple(result.document.id for result in encoded),
+        vectors=np.stack([result.vector for result in encoded]),
+        tokens=sum(result.receipt.tokens_read for result in encoded),
     )
 
 

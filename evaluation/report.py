@@ -90,7 +90,7 @@ def length_buckets(tokens: Int64) -> Int64:
 
 def report_retrieval(systems: Sequence[System], task: RetrievalTask, reference: str) -> Report:
     """Measure every system: means with intervals, by query length, and against the reference."""
-    return report_retrieval_of_seeds({one.name: [one] for one in systems}, task, reference)
+    return report_retrieval_of_seeds({system.name: [system] for system in systems}, task, reference)
 
 
 def report_retrieval_of_seeds(
@@ -103,9 +103,9 @@ def report_retrieval_of_seeds(
     """
     judged, by_seed = {}, {}
     for name, systems in models.items():
-        runs = [rank(one, task.ids, task.query_ids, task.rows) for one in systems]
+        runs = [rank(system, task.ids, task.query_ids, task.rows) for system in systems]
         found = [evaluate_per_query(run, task.ids, task.qrels) for run in runs]
-        values = np.mean([one.values for one in found], axis=0)
+        values = np.mean([measures.values for measures in found], axis=0)
         judged[name] = replace(found[0], values=values)
         by_seed[name] = [dict(zip(MEASURES, m.values.mean(0).tolist(), strict=True)) for m in found]
     settings = {name: systems[0].settings for name, systems in models.items()}
@@ -128,7 +128,7 @@ def report_with_and_without_mentions(
         What `report_retrieval` returns of both.
     """
     most = max(map(len, without.left_out.values()), default=0)
-    deep = [rank(one, task.ids, task.query_ids, task.rows, DEPTH + most) for one in systems]
+    deep = [rank(system, task.ids, task.query_ids, task.rows, DEPTH + most) for system in systems]
     plain = [leave_out(run, task.ids, {}) for run in deep]
     rest = [leave_out(run, task.ids, without.left_out) for run in deep]
     kept = replace(task, qrels=without.qrels)
@@ -160,7 +160,9 @@ def _report_runs(
         system.name: evaluate_per_query(run, task.ids, task.qrels)
         for system, run in zip(systems, runs, strict=True)
     }
-    return _report_judged({one.name: one.settings for one in systems}, judged, task, reference)
+    return _report_judged(
+        {system.name: system.settings for system in systems}, judged, task, reference
+    )
 
 
 def _report_judged(
@@ -180,14 +182,14 @@ def _report_judged(
     }
     for name, measured in judged.items():
         values = measured.values
-        one: Report = {"settings": settings[name], **_means(values), "by_length": {}}
+        figures: Report = {"settings": settings[name], **_means(values), "by_length": {}}
         for number, bucket in enumerate(BUCKETS):
             some = values[buckets == number]
             if len(some):
-                one["by_length"][bucket] = {"queries": len(some), **_means(some)}
+                figures["by_length"][bucket] = {"queries": len(some), **_means(some)}
         if name != reference:
-            one["against"] = _compare(measured, judged[reference])
-        report["systems"][name] = one
+            figures["against"] = _compare(measured, judged[reference])
+        report["systems"][name] = figures
     return report
 
 
@@ -213,7 +215,7 @@ def report_pairs(systems: Sequence[System], task: PairTask, reference: str) -> R
     Without validation pairs the threshold is the best one on the pairs themselves. What depends on
     it is then an upper bound, and named so.
     """
-    return report_pairs_of_seeds({one.name: [one] for one in systems}, task, reference)
+    return report_pairs_of_seeds({system.name: [system] for system in systems}, task, reference)
 
 
 def report_pairs_of_seeds(
@@ -247,22 +249,22 @@ def report_pairs_of_seeds(
         right[name] = np.mean([(s >= limit) == pairs.labels for s, limit in seeds], axis=0)
         by_seed[name] = [measure_pairs(s, pairs.labels, limit) for s, limit in seeds]
         every_pair = np.ones(len(pairs.labels), dtype=np.bool_)
-        one: Report = {
+        figures: Report = {
             "settings": systems[0].settings,
             "threshold": float(np.mean([limit for _, limit in seeds])),
         }
-        one |= _pair_figures(seeds, pairs, every_pair, suffix)
-        one["by_length"] = {
+        figures |= _pair_figures(seeds, pairs, every_pair, suffix)
+        figures["by_length"] = {
             bucket: {"pairs": int((buckets == number).sum())}
             | _pair_figures(seeds, pairs, buckets == number, suffix)
             for number, bucket in enumerate(BUCKETS)
             if (buckets == number).any()
         }
-        report["systems"][name] = one
-    for name, one in report["systems"].items():
+        report["systems"][name] = figures
+    for name, system in report["systems"].items():
         if name != reference:
             compared = compare_paired(right[name], right[reference])
-            one["against"] = {f"accuracy{suffix}": asdict(compared)}
+            system["against"] = {f"accuracy{suffix}": asdict(compared)}
     return _with_seeds(report, by_seed)
 
 
@@ -273,9 +275,9 @@ def _means(values: np.ndarray[Any, np.dtype[np.float64]]) -> Report:
     }
 
 
-def _compare(one: QueryMeasures, other: QueryMeasures) -> Report:
+def _compare(measures: QueryMeasures, other: QueryMeasures) -> Report:
     return {
-        name: asdict(compare_paired(one.values[:, column], other.values[:, column]))
+        name: asdict(compare_paired(measures.values[:, column], other.values[:, column]))
         for column, name in enumerate(MEASURES)
     }
 

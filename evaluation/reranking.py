@@ -117,7 +117,8 @@ def read_logits(path: Path) -> dict[Edge, float]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             edges: Iterable[list[int]] = arrays["edges"].tolist()
             return {
-                (a, b): one for (a, b), one in zip(edges, arrays["logits"].tolist(), strict=True)
+                (a, b): logit
+                for (a, b), logit in zip(edges, arrays["logits"].tolist(), strict=True)
             }
     except (OSError, EOFError, ValueError, KeyError, BadZipFile):
         return {}

@@ -281,7 +281,7 @@ def degraded_parts(engine: Engine) -> list[str]:
     opened = engine.collections.opened()
     parts = {
         "redis": engine.redis is not None and not engine.redis.available,
-        "lexical": any(one.data.store.lexical.making for one in opened),
+        "lexical": any(one.data.store.lexical.building for one in opened),
         "active_requests": engine.admission.full_seconds > 0,
         "storage": any(map(_storage_fails, opened)),
         "damaged_documents": any(len(one.data.store.damage) for one in opened),

@@ -35,7 +35,9 @@ def main(
     """Fit the space and write it."""
     encoder = OnnxEncoder(load_checkpoint(checkpoint))
     documents = [
-        one for folder in corpus for one in training_blocks(folder, blocks / folder.name, encoder)
+        vectors
+        for folder in corpus
+        for vectors in training_blocks(folder, blocks / folder.name, encoder)
     ]
     space = fit_space(sample_blocks(documents))
     write_checkpoint_space(checkpoint, space)

@@ -113,7 +113,7 @@ def reliability(
 
 def expected_calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
     """Return the expected calibration error over these bins, between 0 and 1."""
-    return sum(one.share * abs(one.probability - one.matches) for one in bins)
+    return sum(bin_.share * abs(bin_.probability - bin_.matches) for bin_ in bins)
 
 
 def error_of_perfect(
@@ -181,22 +181,22 @@ def fit_kind(corpora: Sequence[ScoredPairs], *, seed: int = 0) -> KindCalibratio
     The error is measured by cross-validation. With several corpora a fold is a whole corpus, since
     users bring a corpus that the maps were not fitted on; a single one is divided at random.
     """
-    for one in corpora:
-        _check(one)
-    counts = [len(one.labels) for one in corpora]
-    labels = np.concatenate([one.labels for one in corpora])
+    for corpus in corpora:
+        _check(corpus)
+    counts = [len(corpus.labels) for corpus in corpora]
+    labels = np.concatenate([corpus.labels for corpus in corpora])
     weights = np.repeat([len(labels) / len(corpora) / count for count in counts], counts)
     folds = np.repeat(np.arange(len(corpora)), counts)
     if len(corpora) == 1:
         folds = np.random.default_rng(seed).permutation(len(labels)) % FOLDS
-    scores = np.concatenate([one.scores for one in corpora])
+    scores = np.concatenate([corpus.scores for corpus in corpora])
     odds = np.concatenate(
-        [log_odds(false_positive_rates(one.random_pairs, one.scores)) for one in corpora]
+        [log_odds(false_positive_rates(corpus.random_pairs, corpus.scores)) for corpus in corpora]
     )
     return KindCalibration(
         by_score=fit_map(Sample(scores, labels, weights, folds)),
         by_false_positive_rate=fit_map(Sample(odds, labels, weights, folds)),
-        fitted_on=tuple(one.fitted_on for one in corpora),
+        fitted_on=tuple(corpus.fitted_on for corpus in corpora),
     )
 
 

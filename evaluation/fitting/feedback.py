@@ -48,7 +48,7 @@ _UNCALIBRATED = ScoreCalibrator(None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchableQuery:
     """A query that can be searched for.
 
     Attributes:
@@ -78,8 +78,8 @@ class Candidate:
 
     data: DataDirectory
     rule: LinearFusion
-    held_out: Sequence[Asked]
-    others: Sequence[Asked]
+    held_out: Sequence[SearchableQuery]
+    others: Sequence[SearchableQuery]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,10 @@ class ShadowTest:
 
 
 def fit_rule(
-    data: DataDirectory, present: LinearFusion, queries: Sequence[Asked], progress: Progress
+    data: DataDirectory,
+    present: LinearFusion,
+    queries: Sequence[SearchableQuery],
+    progress: Progress,
 ) -> LinearFusion:
     """Find the weights of hybrid mode with the highest mean nDCG@10, smoothed over neighbours.
 
@@ -117,8 +120,8 @@ def fit_rule(
     """
     progress.started("searching", len(queries))
     found = []
-    for one in queries:
-        found.append(_candidates(data, present, one.query))
+    for query in queries:
+        found.append(_candidates(data, present, query.query))
         progress.advanced(1)
     rules = [
         [replace(present, hybrid_alignment_weight=a, lexical_weight=b) for b in LEXICAL]
@@ -145,8 +148,12 @@ def run_shadow_test(present: Candidate, new: Candidate, progress: Progress) -> S
     """
     queries = len(present.held_out) + len(present.others)
     progress.started("testing in shadow", 2 * queries)
-    held_out = _compare(*(_ndcg(one, one.held_out, progress) for one in (present, new)))
-    others = _compare(*(_ndcg(one, one.others, progress) for one in (present, new)))
+    held_out = _compare(
+        *(_ndcg(candidate, candidate.held_out, progress) for candidate in (present, new))
+    )
+    others = _compare(
+        *(_ndcg(candidate, candidate.others, progress) for candidate in (present, new))
+    )
     same = present.data is new.data and present.rule == new.rule
     refused = "the present weights fit the feedback best" if same else _refusal(held_out, others)
     return ShadowTest(held_out, others, refused)
@@ -173,21 +180,21 @@ def _compare(present: Float64, new: Float64) -> Compared:
     return Compared(len(present), float(present.mean()), float(new.mean()), difference)
 
 
-def _ndcg(one: Candidate, queries: Sequence[Asked], progress: Progress) -> Float64:
+def _ndcg(candidate: Candidate, queries: Sequence[SearchableQuery], progress: Progress) -> Float64:
     """Return the nDCG@10 of a search for each query, Float64[Q]."""
     run = {}
-    for number, asked in enumerate(queries):
-        found = search_for(one, asked)
-        run[str(number)] = in_order(_counted(asked, [hit.id for hit in found.hits]))
+    for number, query in enumerate(queries):
+        found = search_for(candidate, query)
+        run[str(number)] = in_order(_counted(query, [hit.id for hit in found.hits]))
         progress.advanced(1)
     return ndcg_at_10(run, _qrels(queries))
 
 
-def search_for(one: Candidate, asked: Asked) -> SearchAnswer:
+def search_for(candidate: Candidate, query: SearchableQuery) -> SearchAnswer:
     """Search as a server does, but deeper and without a limit of time; nothing is calibrated."""
     align = AlignmentOptions(candidates=_DEPTH, budget_seconds=inf)
     options = SearchOptions(top_k=_DEPTH, alignment=align)
-    return _search(one.data, asked.query, options, one.rule)
+    return _search(candidate.data, query.query, options, candidate.rule)
 
 
 def _search(
@@ -213,7 +220,7 @@ def _candidates(data: DataDirectory, rule: LinearFusion, query: EncodedQuery) ->
 
     def scores(name: str) -> Float32:
         values = [getattr(hit, name) for hit in found.hits]
-        return np.array([unknown if one is None else one for one in values], dtype=np.float32)
+        return np.array([unknown if value is None else value for value in values], dtype=np.float32)
 
     return _Candidates(
         ids=[hit.id for hit in found.hits],
@@ -223,32 +230,34 @@ def _candidates(data: DataDirectory, rule: LinearFusion, query: EncodedQuery) ->
     )
 
 
-def _mean_ndcg(found: Sequence[_Candidates], queries: Sequence[Asked], rule: LinearFusion) -> float:
+def _mean_ndcg(
+    found: Sequence[_Candidates], queries: Sequence[SearchableQuery], rule: LinearFusion
+) -> float:
     run = {
-        str(number): in_order(_counted(one, _ranked(candidates, rule)))
-        for number, (one, candidates) in enumerate(zip(queries, found, strict=True))
+        str(number): in_order(_counted(query, _ranked(candidates, rule)))
+        for number, (query, candidates) in enumerate(zip(queries, found, strict=True))
     }
     return float(ndcg_at_10(run, _qrels(queries)).mean())
 
 
-def _counted(one: Asked, ranked: Sequence[str]) -> list[str]:
+def _counted(query: SearchableQuery, ranked: Sequence[str]) -> list[str]:
     """Return the best documents of a ranking that count."""
-    return [name for name in ranked if one.complete or name in one.grades][:_BEST]
+    return [name for name in ranked if query.complete or name in query.grades][:_BEST]
 
 
-def _ranked(one: _Candidates, rule: LinearFusion) -> list[str]:
-    mode: Mode = "semantic" if one.lexical is None else "hybrid"
-    _, scores = apply_rule(rule, mode, one.vector, one.alignment, one.lexical)
-    return [one.ids[row] for row in np.argsort(-scores, kind="stable").tolist()]
+def _ranked(candidates: _Candidates, rule: LinearFusion) -> list[str]:
+    mode: Mode = "semantic" if candidates.lexical is None else "hybrid"
+    _, scores = apply_rule(rule, mode, candidates.vector, candidates.alignment, candidates.lexical)
+    return [candidates.ids[row] for row in np.argsort(-scores, kind="stable").tolist()]
 
 
-def _qrels(queries: Sequence[Asked]) -> dict[str, dict[str, int]]:
-    return {str(number): dict(one.grades) for number, one in enumerate(queries)}
+def _qrels(queries: Sequence[SearchableQuery]) -> dict[str, dict[str, int]]:
+    return {str(number): dict(query.grades) for number, query in enumerate(queries)}
 
 
-def _distance(one: LinearFusion, other: LinearFusion) -> float:
-    return abs(one.hybrid_alignment_weight - other.hybrid_alignment_weight) + abs(
-        one.lexical_weight - other.lexical_weight
+def _distance(rule: LinearFusion, other: LinearFusion) -> float:
+    return abs(rule.hybrid_alignment_weight - other.hybrid_alignment_weight) + abs(
+        rule.lexical_weight - other.lexical_weight
     )
 
 
@@ -283,13 +292,13 @@ def fit_probabilities(candidate: Candidate, progress: Progress) -> FeedbackMap:
     """
     progress.started("fitting probabilities", len(candidate.held_out))
     pairs: list[tuple[float, int, int]] = []
-    for number, one in enumerate(candidate.held_out):
-        found = search_for(candidate, one)
+    for number, query in enumerate(candidate.held_out):
+        found = search_for(candidate, query)
         progress.advanced(1)
         if found.scored_as != "hybrid":
             continue
-        judged = [hit for hit in found.hits if hit.id in one.grades]
-        pairs += [(hit.score, int(one.grades[hit.id] > 0), number) for hit in judged]
+        judged = [hit for hit in found.hits if hit.id in query.grades]
+        pairs += [(hit.score, int(query.grades[hit.id] > 0), number) for hit in judged]
     scores, labels, numbers = np.array(pairs, dtype=np.float64).reshape(-1, 3).T
     return fit_verdicts(scores, labels.astype(np.int64), numbers.astype(np.int64))
 

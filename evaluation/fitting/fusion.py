@@ -123,8 +123,10 @@ def measure_weights(corpora: Sequence[FusionCorpus], line: tuple[float, float]) 
         return mean_ndcg(corpus, _semantic_mode_scores(corpus, rule))
 
     return WeightSurface(
-        np.array([[[hybrid(one, a, w) for w in LEXICAL] for a in ALIGNMENT] for one in corpora]),
-        np.array([[semantic(one, a) for a in ALIGNMENT] for one in corpora]),
+        np.array(
+            [[[hybrid(corpus, a, w) for w in LEXICAL] for a in ALIGNMENT] for corpus in corpora]
+        ),
+        np.array([[semantic(corpus, a) for a in ALIGNMENT] for corpus in corpora]),
     )
 
 
@@ -134,7 +136,7 @@ def choose_rule(ndcg: WeightSurface, line: tuple[float, float]) -> LinearFusion:
     Every corpus counts the same, however many queries it has. The surface is flat around its
     maximum, so the mean over neighbouring weights decides rather than a single point.
     """
-    hybrid, semantic = (smoothed(one.mean(axis=0)) for one in (ndcg.hybrid, ndcg.semantic))
+    hybrid, semantic = (smoothed(surface.mean(axis=0)) for surface in (ndcg.hybrid, ndcg.semantic))
     row, column = np.unravel_index(np.argmax(hybrid), hybrid.shape)
     return LinearFusion(LEXICAL[column], ALIGNMENT[row], ALIGNMENT[np.argmax(semantic)], *line)
 
@@ -180,10 +182,12 @@ def describe(
             left_out[name] = {**modes, **asdict(other)}
     return {
         "rule": asdict(rule),
-        "nDCG@10": {name: mode_figures(one, rule) for name, one in corpora.items()},
+        "nDCG@10": {name: mode_figures(corpus, rule) for name, corpus in corpora.items()},
         "fitted without it": left_out,
         "semantic mode by weight of the alignment": {
-            name: {f"{weight:g}": round(one, 4) for weight, one in zip(ALIGNMENT, row, strict=True)}
+            name: {
+                f"{weight:g}": round(ndcg, 4) for weight, ndcg in zip(ALIGNMENT, row, strict=True)
+            }
             for name, row in zip(corpora, ndcg.semantic.tolist(), strict=True)
         },
     }
@@ -221,7 +225,8 @@ def main(
     if not folders:
         raise CorpusError(f"{data}: there is no corpus with judgements")
     corpora = {
-        one.name: _read_corpus(one, blocks / one.name, encoder, part, mean=mean) for one in folders
+        folder.name: _read_corpus(folder, blocks / folder.name, encoder, part, mean=mean)
+        for folder in folders
     }
     line = fit_expected(list(corpora.values()))
     ndcg = measure_weights(list(corpora.values()), line)
@@ -246,7 +251,9 @@ def _read_corpus(
     queries = [name for name in embedded.ids if parts.get(name) == part and name in qrels]
     chosen = {queries[row] for row in at_equal_distances(len(queries), MOST_QUERIES).tolist()}
     task = retrieval_task(Vectors(embedded, embedded), qrels, chosen)
-    lexical = lexical_system([one.text for one in documents], [one.title for one in documents])
+    lexical = lexical_system(
+        [document.text for document in documents], [document.title for document in documents]
+    )
     return score_corpus(embedded, task, lexical)
 
 

@@ -13,7 +13,7 @@ class JudgedQuery:
     """A query of users, and what they said of its answers.
 
     Attributes:
-        document_id: of the stored document that was asked with; None for a text.
+        document_id: of the stored document that was the query; None for a text.
         text: the whole of it; empty for a stored document, which has its own.
         title: of the text, if it has one.
         key: the same for queries that must not be divided, such as copies of one text.
@@ -53,7 +53,7 @@ def hold_out(queries: Sequence[JudgedQuery], share: float) -> list[bool]:
         Whether each is held out; none, or all, if they cannot be divided.
     """
     groups = _groups(queries)
-    sizes = Counter(groups.of(one.key) for one in queries)
+    sizes = Counter(groups.of(query.key) for query in queries)
     chosen: set[str] = set()
     held_out = 0
     for group in sorted(sizes, key=_hash):
@@ -61,7 +61,7 @@ def hold_out(queries: Sequence[JudgedQuery], share: float) -> list[bool]:
             break
         chosen.add(group)
         held_out += sizes[group]
-    return [groups.of(one.key) in chosen for one in queries]
+    return [groups.of(query.key) in chosen for query in queries]
 
 
 def not_learned(queries: Sequence[JudgedQuery], learned: Collection[str]) -> list[bool]:
@@ -77,20 +77,20 @@ def not_learned(queries: Sequence[JudgedQuery], learned: Collection[str]) -> lis
     """
     groups = _groups(queries)
     known = {
-        groups.of(one.key)
-        for one in queries
-        if not {one.key, *one.answer_keys.values()}.isdisjoint(learned)
+        groups.of(query.key)
+        for query in queries
+        if not {query.key, *query.answer_keys.values()}.isdisjoint(learned)
     }
-    return [groups.of(one.key) not in known for one in queries]
+    return [groups.of(query.key) not in known for query in queries]
 
 
 def _groups(queries: Sequence[JudgedQuery]) -> "_Groups":
     """Return the sets of keys that must not be divided."""
     groups = _Groups()
-    asked = {one.key for one in queries}
-    for one in queries:
-        for key in asked.intersection(one.answer_keys.values()):
-            groups.join(one.key, key)
+    keys = {query.key for query in queries}
+    for query in queries:
+        for key in keys.intersection(query.answer_keys.values()):
+            groups.join(query.key, key)
     return groups
 
 
@@ -106,8 +106,8 @@ class _Groups:
             name = self._parents[name]
         return name
 
-    def join(self, one: str, other: str) -> None:
-        first, second = sorted((self.of(one), self.of(other)))
+    def join(self, name: str, other: str) -> None:
+        first, second = sorted((self.of(name), self.of(other)))
         self._parents[second] = first
 
 

@@ -80,7 +80,7 @@ def read_judged_corpus(folder: Path, vectors: Path, checkpoint: Checkpoint) -> J
     vector = vector_system("vector", checkpoint.name, embedded.vectors)
     rule = read_fusion(checkpoint)
     semantic = search_system(vector, None, embedded.aligned, rule, "semantic")
-    lexical = cache_scores(lexical_system(texts, [one.title for one in documents]))
+    lexical = cache_scores(lexical_system(texts, [document.title for document in documents]))
     hybrid = search_system(vector, lexical, embedded.aligned, rule, HYBRID)
     systems = {"semantic": semantic, "lexical": lexical, "hybrid": hybrid}
     return JudgedCorpus(folder, embedded, titled, read_qrels(folder / "qrels.tsv"), systems)
@@ -193,8 +193,8 @@ def fit_mixture(corpora: Sequence[Candidates]) -> MixtureFit:
         raise ValueError("there is no corpus to fit the mixture on")
     ndcg = np.array(
         [
-            [[float(ndcg_of(one, FusionWeights(w, s)).mean()) for w in WEIGHTS] for s in SCALES]
-            for one in corpora
+            [[float(ndcg_of(corpus, FusionWeights(w, s)).mean()) for w in WEIGHTS] for s in SCALES]
+            for corpus in corpora
         ]
     )
     wide = np.pad(ndcg, ((0, 0), (0, 0), (1, 1)), mode="edge")
@@ -277,7 +277,7 @@ def main() -> None:
         corpora.append(_Validation(corpus, scorer, corpus.task("valid", given.queries)))
     mixtures, figures = {}, {}
     for mode in MODES:
-        candidates = [one.candidates(mode, given.candidates) for one in corpora]
+        candidates = [corpus.candidates(mode, given.candidates) for corpus in corpora]
         fitted = fit_mixture(candidates)
         mixtures[mode] = fitted.mixture
         figures[mode] = {**asdict(fitted.mixture), **_describe(corpora, candidates, fitted)}
@@ -285,10 +285,10 @@ def main() -> None:
         encoder=checkpoint.fingerprint,
         weights=mixtures,
         maps={
-            mode: fit_rerank_map([one.scored_pairs(mode, mixture) for one in corpora])
+            mode: fit_rerank_map([corpus.scored_pairs(mode, mixture) for corpus in corpora])
             for mode, mixture in mixtures.items()
         },
-        fitted_on=tuple(one.fitted_on() for one in corpora),
+        fitted_on=tuple(corpus.fitted_on() for corpus in corpora),
     )
     print(json.dumps({"version": rule.version, "modes": figures}, indent=2))
     if given.write:
@@ -313,14 +313,14 @@ def _describe(
 ) -> dict[str, Any]:
     """Return nDCG@10 of both stages and of their mixture on the same queries, by corpus."""
     return {
-        one.corpus.folder.name: {
+        corpus.corpus.folder.name: {
             "queries": len(some.qrels),
             "first stage": round(float(ndcg_of(some, _FIRST_STAGE).mean()), 4),
             "reranker alone": round(float(ndcg_of(some, _RERANKER).mean()), 4),
             "reranked": round(float(ndcg_of(some, fitted.mixture).mean()), 4),
             "at its own best": round(float(fitted.ndcg[number].max()), 4),
         }
-        for number, (one, some) in enumerate(zip(corpora, candidates, strict=True))
+        for number, (corpus, some) in enumerate(zip(corpora, candidates, strict=True))
     }
 
 

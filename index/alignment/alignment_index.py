@@ -100,7 +100,7 @@ class AlignmentIndex:
         used = self.space() if vectors else None
         if used is None:
             return None
-        blocks = {name: used.space.project(one) for name, one in vectors.items()}
+        blocks = {name: used.space.project(vector) for name, vector in vectors.items()}
         return ProjectedDocuments(used.space_id, blocks)
 
     def pending(self) -> int:
@@ -169,5 +169,7 @@ class ProjectedDocuments:
 
     def insert(self, connection: sqlite3.Connection, vector_ids: Mapping[str, int]) -> None:
         """Insert the blocks of those documents that were put, given by their new vector ids."""
-        put = ((vector_ids[name], one) for name, one in self.blocks.items() if name in vector_ids)
+        put = (
+            (vector_ids[name], block) for name, block in self.blocks.items() if name in vector_ids
+        )
         insert_aligned_blocks(connection, self.space_id, put)

@@ -1,7 +1,7 @@
 """Fit the alignment space to the collection, and project the stored block vectors into it.
 
 A new space is fitted when the collection has changed a lot since the last one. Its number is stored
-first, then every document is projected into it beside the former rows, and only then is it used:
+first, then every document is projected into it next to the former rows, and only then is it used:
 searches never wait, and a pass that was killed goes on where it was.
 """
 
@@ -83,7 +83,7 @@ def _sample(connection: sqlite3.Connection, ids: list[int]) -> Float32:
     """Return block vectors of documents at equal distances."""
     chosen = [ids[row] for row in sample_documents(len(ids)).tolist()]
     rows = connection.execute(BLOCKS_BY_VECTOR_ID, (vector_id_list(chosen),)).fetchall()
-    return sample_blocks([one.vectors for _, one in sorted(read_block_vectors(rows).items())])
+    return sample_blocks([blocks.vectors for _, blocks in sorted(read_block_vectors(rows).items())])
 
 
 def _project_pending(
@@ -103,7 +103,9 @@ def _project_pending(
         if not ids:
             return
         stored = read_block_vectors(rows)
-        projected = [(one, space.project(blocks.vectors)) for one, blocks in stored.items()]
+        projected = [
+            (vector_id, space.project(blocks.vectors)) for vector_id, blocks in stored.items()
+        ]
         with connections.writing() as connection:
             insert_aligned_blocks(connection, target.space_id, projected)
         last = ids[-1]
@@ -120,7 +122,9 @@ def _switch(connections: SQLiteConnections, following: SpaceRow) -> None:
             space = space or load_space(connection, following.space_id)
             rows = connection.execute(BLOCKS_BY_VECTOR_ID, (vector_id_list(ids),)).fetchall()
             stored = read_block_vectors(rows)
-            projected = [(one, space.project(blocks.vectors)) for one, blocks in stored.items()]
+            projected = [
+                (vector_id, space.project(blocks.vectors)) for vector_id, blocks in stored.items()
+            ]
             insert_aligned_blocks(connection, following.space_id, projected)
         make_current(connection, following.space_id)
 

@@ -161,8 +161,8 @@ def insert_aligned_blocks(
     connection: sqlite3.Connection, space_id: int, blocks: Iterable[tuple[int, AlignedBlocks]]
 ) -> None:
     """Insert the blocks of documents, given with their vector ids; removed ones are left out."""
-    for vector_id, one in blocks:
-        content = _pack(one)
+    for vector_id, aligned in blocks:
+        content = _pack(aligned)
         values = (vector_id, space_id, content, _checksum(content, vector_id))
         connection.execute(_INSERT_BLOCKS, values)
 
@@ -207,8 +207,8 @@ def _checksum(content: bytes, vector_id: int) -> int:
 
 
 def _pack(blocks: AlignedBlocks) -> bytes:
-    numbers = (blocks.codes, blocks.scales.astype(_SCALE), blocks.hubness.astype(_SCALE))
-    return b"".join(one.tobytes() for one in numbers)
+    arrays = (blocks.codes, blocks.scales.astype(_SCALE), blocks.hubness.astype(_SCALE))
+    return b"".join(array.tobytes() for array in arrays)
 
 
 def _unpack(content: bytes, rows: int, dimension: int) -> AlignedBlocks:

@@ -94,12 +94,12 @@ class FileReader:
                 message does not name the file.
         """
         with self._lock:
-            return FileText(**self._ask_twice(READ, path))
+            return FileText(**self._request_twice(READ, path))
 
     def count_rows(self, path: Path) -> int:
         """Count the rows of a Parquet file."""
         with self._lock:
-            count: int = self._ask_twice(COUNT_ROWS, path)["count"]
+            count: int = self._request_twice(COUNT_ROWS, path)["count"]
             return count
 
     def read_rows(self, path: Path) -> Iterator[dict[str, Any] | str]:
@@ -113,7 +113,7 @@ class FileReader:
         with self._lock:
             self._end()  # what other files have left must not count
             try:
-                reply = self._ask(READ_ROWS, path)
+                reply = self._request(READ_ROWS, path)
                 while self._child and reply:
                     if "error" in reply:
                         raise CorpusError(reply["error"])
@@ -124,27 +124,27 @@ class FileReader:
             finally:
                 self._end()
 
-    def _ask_twice(self, task: str, path: Path) -> dict[str, Any]:
+    def _request_twice(self, task: str, path: Path) -> dict[str, Any]:
         fresh = self._child is None
         try:
-            reply = self._ask(task, path)
+            reply = self._request(task, path)
         except _ChildEndedError as ended:
             if fresh:
                 raise CorpusError(str(ended)) from None
             # It may have ended because of what the files before have left in it.
             try:
-                reply = self._ask(task, path)
+                reply = self._request(task, path)
             except _ChildEndedError as again:
                 raise CorpusError(str(again)) from None
         if "error" in reply:
             raise CorpusError(reply["error"])
         return reply
 
-    def _ask(self, task: str, path: Path) -> dict[str, Any]:
+    def _request(self, task: str, path: Path) -> dict[str, Any]:
         try:
             if self._child is None:
                 self._child = _Child(self._limits)
-            return self._child.ask({"task": task, "path": os.fspath(path.absolute())})
+            return self._child.request({"task": task, "path": os.fspath(path.absolute())})
         except BaseException:  # Ctrl-C, too: an answer that nobody read would be taken for the next
             self._end()
             raise
@@ -185,20 +185,20 @@ class _Child:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._replies, selectors.EVENT_READ)
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Send a request and wait for its reply.
+    def request(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Send a message and wait for its reply.
 
         Raises:
             _ChildEndedError: the child ended, or was ended, without one; says why.
         """
         try:
-            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.write(json.dumps(message).encode() + b"\n")
         except BrokenPipeError:
             raise _ChildEndedError(self._why()) from None
         return self.receive()
 
     def receive(self) -> dict[str, Any]:
-        """Wait for a reply, as `ask` does."""
+        """Wait for a reply, as `request` does."""
         length = int.from_bytes(self._read(LENGTH_BYTES), "big")
         if length > self._limits.memory_bytes:
             raise _ChildEndedError(self._crashed("an answer that is not understood"))

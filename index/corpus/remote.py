@@ -104,7 +104,7 @@ def open_remote(corpus: RemotePath) -> RemoteFile:
     """Return what a URL leads to, a file or a folder, which must exist.
 
     Raises:
-        CorpusError: there is nothing, it cannot be asked for, or the URL is of no known kind.
+        CorpusError: there is nothing, it cannot be read, or the URL is of no known kind.
     """
     require_extra("remote", "reading by URL", "fsspec")
     import fsspec
@@ -145,7 +145,7 @@ def is_folder(file: RemoteFile) -> bool:
     """Return whether a path is a folder.
 
     Raises:
-        CorpusError: that cannot be asked for.
+        CorpusError: the place does not answer.
     """
     try:
         return bool(file.system.isdir(file.path))

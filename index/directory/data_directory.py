@@ -116,7 +116,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             None for that of the snapshot, or the default if there is none.
         in_background: do what may take long after opening, unless `read_only`: compare the store
             with its digest, `DataDirectory.damage` has the result; and make a searchable copy of
-            the words, if it takes more than a second, until when `store.lexical.making` is true.
+            the words, if it takes more than a second, until when `store.lexical.building` is true.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.

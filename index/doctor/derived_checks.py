@@ -12,7 +12,15 @@ from index.doctor.findings import Finding, Remedy, require_damage
 from index.doctor.store_checks import open_for_reading
 from index.errors import StoreError
 from index.lexical.tables import MAX_COUNT, DocumentTerms, read_document_terms
-from index.lexical.terms import NAMED, OWN, QUOTE, count_terms, title_term, title_words, words_of
+from index.lexical.terms import (
+    NAMED_TITLE_COUNT,
+    OWN_TITLE_COUNT,
+    QUOTE,
+    count_terms,
+    title_term,
+    title_words,
+    words_of,
+)
 from index.near_duplicates.signatures import band_keys, sign, unpack
 from index.near_duplicates.tables import follow_rule
 from index.store.metadata import metadata_values
@@ -255,7 +263,7 @@ def _match_text(held: Mapping[str, int], title: str, text: str) -> bool:
     if words != {term: min(n, MAX_COUNT) for term, n in count_terms(text).items()}:
         return False
     own = title_words(title)
-    if own and titles.pop(title_term(own), None) != OWN:
+    if own and titles.pop(title_term(own), None) != OWN_TITLE_COUNT:
         return False
     joined = f" {' '.join(words_of(text))} "
-    return all(n == NAMED and f" {term[1:-1]} " in joined for term, n in titles.items())
+    return all(n == NAMED_TITLE_COUNT and f" {term[1:-1]} " in joined for term, n in titles.items())

@@ -1,1 +1,1 @@
-"""Words and titles as terms: candidates by the heaviest of them, scores by cosine."""
+"""Words and titles as terms: candidates by the top terms of a query, scores by cosine."""

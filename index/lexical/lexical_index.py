@@ -1,9 +1,9 @@
 """The lexical index: which documents share the distinctive words of a long text.
 
 Its tables are part of the store's database and change in the same transactions as the documents.
-Searches read a copy, `index.lexical.segmented_index`, in two steps: the heaviest terms of the
-query fetch candidates, by the sum of the weights of the terms that they share; then the candidates
-are scored exactly, by the cosine over all terms.
+Searches read a copy, `index.lexical.segmented_index`, in two steps: the top terms of the query
+fetch candidates, by the sum of the weights of the terms that they share; then the candidates are
+scored exactly, by the cosine over all terms.
 """
 
 import json
@@ -37,19 +37,19 @@ from index.lexical.title_refresh import KnownTitles
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 
-LEXICAL_DIRECTORY = "lexical"  # beside the store
+LEXICAL_DIRECTORY = "lexical"  # in the folder of the store
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
 _ROWS_A_CALL = 500
 
-# The list comes first: as the operand of IN, it would be copied into an index of its own. One row:
+# The list comes first: as the operand of IN, it would be copied into a temporary index. One row:
 # a thread waits for the interpreter after each.
 _TERM_IDS = """
-SELECT json_group_array(asked.key), json_group_array(term_id)
-FROM json_each(?) AS asked CROSS JOIN terms ON term = asked.value"""
+SELECT json_group_array(wanted.key), json_group_array(term_id)
+FROM json_each(?) AS wanted CROSS JOIN terms ON term = wanted.value"""
 _TERMS = """
 SELECT json_group_array(term_id), json_group_array(term)
 FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
-_NAMES_KEPT = 50_000  # some megabytes; then those not asked for are forgotten
+_NAMES_KEPT = 50_000  # some megabytes; then those not in use are forgotten
 
 _SNAPSHOT = "snapshot"  # in the memory of a query
 _log = logging.getLogger(__name__)
@@ -76,15 +76,17 @@ class TermNames:
 
     def of(self, term_ids: Iterable[int]) -> Mapping[int, str]:
         """Return the words of these ids, and maybe of others; unused ids may be absent."""
-        known, asked = self._known, set(term_ids)
-        missing = sorted(one for one in asked if one not in known)
+        known, wanted = self._known, set(term_ids)
+        missing = sorted(term_id for term_id in wanted if term_id not in known)
         if not missing:
             return known
         # One row: a thread waits for the interpreter after each.
         ((ids, words),) = self._connections.read_rows(_TERMS, json.dumps(missing))
         found = dict(zip(json.loads(ids), json.loads(words), strict=True))
         if len(known) + len(found) > _NAMES_KEPT:
-            self._known = known = {one: known[one] for one in asked if one in known}
+            self._known = known = {
+                term_id: known[term_id] for term_id in wanted if term_id in known
+            }
         known.update(found)
         return known
 
@@ -123,12 +125,12 @@ class LexicalIndex(SegmentedIndex):
             titles = self.titles(connection)
         counts = count_terms_and_titles(text, titles, title)
         terms = sorted(counts)  # the order of the index on the terms
-        ((asked, found),) = self._connections.read_rows(_TERM_IDS, json.dumps(terms))
+        ((wanted, found),) = self._connections.read_rows(_TERM_IDS, json.dumps(terms))
         snapshot = self.snapshot()
         term_ids = np.array(json.loads(found), dtype=np.int64)
-        own = np.array([counts[terms[row]] for row in json.loads(asked)], dtype=np.int64)
+        occurrences = np.array([counts[terms[row]] for row in json.loads(wanted)], dtype=np.int64)
         known = term_ids <= snapshot.terms.last
-        query_terms = _with_frequencies(snapshot, term_ids[known], own[known])
+        query_terms = _with_frequencies(snapshot, term_ids[known], occurrences[known])
         return weigh_query(query_terms, snapshot.number, least=1)
 
     def read_stored(self, vector_id: int) -> LexicalQuery:
@@ -149,7 +151,7 @@ class LexicalIndex(SegmentedIndex):
         Args:
             inserted: what `insert_terms` returned, if that was the last of the change.
         """
-        if self.making:
+        if self.building:
             return
         try:
             if inserted is None:
@@ -160,7 +162,7 @@ class LexicalIndex(SegmentedIndex):
             _log.warning("the lexical index does not follow the store: %s", error)
 
     def candidates(self, query: LexicalQuery, k: int, among: IdSet | None = None) -> Int64:
-        """Return k or more documents that share the heaviest terms of a query, Int64[N], ascending.
+        """Return k or more documents that share the top terms of a query, Int64[N], ascending.
 
         Fewer if fewer share one.
         """
@@ -175,12 +177,12 @@ class LexicalIndex(SegmentedIndex):
     def search_all(self, query: LexicalQuery, k: int, among: IdSet) -> LexicalMatches:
         """Find k selected documents that share any term, however common, by reading all of them.
 
-        For selections of which `search`, by the heaviest terms, finds too few. Documents are read
+        For selections of which `search`, by the top terms, finds too few. Documents are read
         in parts.
         """
         best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
         snapshot = self.snapshot()
-        selected = snapshot.living_ids()
+        selected = snapshot.present_ids()
         selected = selected[among.contains(selected)]
         for start in range(0, len(selected), _ROWS_A_CALL):
             ids = selected[start : start + _ROWS_A_CALL]
@@ -206,7 +208,7 @@ class LexicalIndex(SegmentedIndex):
         idf = snapshot.frequencies.idf(np.arange(len(snapshot.frequencies.documents)))
         for start in range(0, max(len(vector_ids), 1), _ROWS_A_CALL):
             some = vector_ids[start : start + _ROWS_A_CALL].tolist()
-            parts.append(weigh_rows([snapshot.terms_of(one) for one in some], idf))
+            parts.append(weigh_rows([snapshot.terms_of(vector_id) for vector_id in some], idf))
             progress.advanced(len(some))
         return join_rows(parts)
 
@@ -238,10 +240,10 @@ def named_terms(
 ) -> dict[int, tuple[TermWeight, ...]]:
     """Return the terms that add most to the score of each of these documents, by vector id."""
     shared = dict(zip(vector_ids, shared_terms(query, documents, limit), strict=True))
-    words = names.of(term_id for own in shared.values() for term_id, _ in own)
+    words = names.of(term_id for weights in shared.values() for term_id, _ in weights)
     return {
-        one: tuple(TermWeight(words[n], weight) for n, weight in own if n in words)
-        for one, own in shared.items()
+        vector_id: tuple(TermWeight(words[n], weight) for n, weight in weights if n in words)
+        for vector_id, weights in shared.items()
     }
 
 

@@ -48,8 +48,8 @@ def weigh_rows(documents: Sequence[DocumentTerms], idf: Float32) -> TermRows:
     """
     lengths = np.array([len(term_ids) for term_ids, _ in documents], dtype=np.int64)
     empty = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
-    term_ids = np.concatenate([empty[0], *(one for one, _ in documents)])
-    counts = np.concatenate([empty[1], *(one for _, one in documents)]).astype(np.float32)
+    term_ids = np.concatenate([empty[0], *(terms for terms, _ in documents)])
+    counts = np.concatenate([empty[1], *(terms for _, terms in documents)]).astype(np.float32)
     weights = np.sqrt(counts) * _known(idf, term_ids)
     norms = np.sqrt(sums_between(np.square(weights), np.cumsum(lengths)))
     weights /= np.repeat(np.maximum(norms, 1e-12), lengths)
@@ -83,7 +83,7 @@ def rows_of_texts(texts: Iterable[str], titles: Sequence[str] = ()) -> TermRows:
         having.update(term_ids)
         counts = np.minimum(list(counted.values()), MAX_COUNT)
         documents.append((np.array(term_ids, dtype=np.uint32), counts.astype(np.uint16)))
-    frequencies = np.array([having[one] for one in range(len(term_id_of))], dtype=np.int64)
+    frequencies = np.array([having[number] for number in range(len(term_id_of))], dtype=np.int64)
     idf = inverse_document_frequencies(frequencies, len(documents))
     return weigh_rows(documents, idf * (frequencies >= 2))
 
@@ -94,25 +94,27 @@ def term_cosines(rows: TermRows, pairs: Int64, progress: Progress) -> Float32:
     The progress advances by P pairs.
     """
     starts = np.append(0, rows.ends[:-1])
-    asked = np.zeros(int(rows.term_ids.max(initial=0)) + 1, dtype=np.float32)
+    query_weights = np.zeros(int(rows.term_ids.max(initial=0)) + 1, dtype=np.float32)
     found = np.zeros(len(pairs), dtype=np.float32)
     order = np.argsort(pairs[:, 0], kind="stable")
     firsts, begins = np.unique(pairs[order, 0], return_index=True)
     for first, some in zip(firsts.tolist(), np.split(order, begins[1:]), strict=True):
-        own = slice(starts[first], rows.ends[first])
-        asked[rows.term_ids[own]] = rows.weights[own]
-        found[some] = _dots(rows, starts, pairs[some, 1], asked)
-        asked[rows.term_ids[own]] = 0.0
+        span = slice(starts[first], rows.ends[first])
+        query_weights[rows.term_ids[span]] = rows.weights[span]
+        found[some] = _dots(rows, starts, pairs[some, 1], query_weights)
+        query_weights[rows.term_ids[span]] = 0.0
         progress.advanced(len(some))
     return np.minimum(found, np.float32(1.0))
 
 
-def _dots(rows: TermRows, starts: Int64, chosen: Int64, asked: Float32) -> Float32:
+def _dots(rows: TermRows, starts: Int64, chosen: Int64, query_weights: Float32) -> Float32:
     slices = [slice(*ends) for ends in zip(starts[chosen], rows.ends[chosen], strict=True)]
-    term_ids = np.concatenate([rows.term_ids[one] for one in slices])
-    weights = np.concatenate([rows.weights[one] for one in slices])
+    term_ids = np.concatenate([rows.term_ids[part] for part in slices])
+    weights = np.concatenate([rows.weights[part] for part in slices])
     lengths = rows.ends[chosen] - starts[chosen]
-    dots: Float32 = sums_between(asked[term_ids] * weights, np.cumsum(lengths)).astype(np.float32)
+    dots: Float32 = sums_between(query_weights[term_ids] * weights, np.cumsum(lengths)).astype(
+        np.float32
+    )
     return dots
 
 
@@ -125,7 +127,7 @@ _SLOTS = 1 << 16  # of a table of terms: as many as a UInt16 has values
 
 @dataclass(frozen=True, slots=True)
 class LexicalQuery:
-    """A text reduced to the terms that stored documents have, the heaviest first.
+    """A text reduced to the terms that stored documents have, the highest weights first.
 
     Attributes:
         term_ids: Int64[U].
@@ -202,17 +204,17 @@ def weigh_query(terms: QueryTerms, number: int, least: int) -> LexicalQuery:
     )
 
 
-def heaviest_terms(query: LexicalQuery) -> list[int]:
-    """Choose the terms that fetch candidates: the heaviest ones within a bounded read.
+def candidate_terms(query: LexicalQuery) -> list[int]:
+    """Choose the terms that fetch candidates: those of the highest weights within a bounded read.
 
     Returns:
         Positions in the query: at most `QUERY_TERMS` pairs of words and `QUERY_TERMS` others, with
-        `POSTINGS_BUDGET` postings together; the heaviest term in any case.
+        `POSTINGS_BUDGET` postings together; the first term in any case.
     """
     first = [np.flatnonzero(query.pairs == pair)[:QUERY_TERMS] for pair in (True, False)]
-    heaviest = np.sort(np.concatenate(first))
-    if query.documents[heaviest].sum() <= POSTINGS_BUDGET:
-        return list(map(int, heaviest))
+    highest = np.sort(np.concatenate(first))
+    if query.documents[highest].sum() <= POSTINGS_BUDGET:
+        return list(map(int, highest))
     chosen: list[int] = []
     free = {True: QUERY_TERMS, False: QUERY_TERMS}
     left = POSTINGS_BUDGET
@@ -246,12 +248,12 @@ def cosines(query: LexicalQuery, documents: JoinedTerms, squares: Float64, idf: 
     """
     if not len(query) or not len(documents.term_ids):
         return np.zeros(len(documents.ends), dtype=np.float32)
-    shared, asked = _shared(query.term_ids, documents.term_ids)
+    shared, positions = _shared(query.term_ids, documents.term_ids)
     ends = np.searchsorted(shared, documents.ends)
     counts = documents.counts[shared].astype(np.float32)
-    dots = sums_between(np.sqrt(counts) * (query.weights * query.idf).take(asked), ends)
+    dots = sums_between(np.sqrt(counts) * (query.weights * query.idf).take(positions), ends)
     newer = np.square(query.idf) - np.square(idf)
-    squares = squares + sums_between(counts * newer.take(asked), ends)
+    squares = squares + sums_between(counts * newer.take(positions), ends)
     norms = np.sqrt(np.maximum(squares, 1e-24))
     found: Float32 = np.minimum(dots / norms, 1.0).astype(np.float32)
     return found
@@ -266,26 +268,26 @@ def _known(idf: Float32, term_ids: UInt32 | Int64) -> Float32:
     return known
 
 
-def _shared(asked: Int64, term_ids: UInt32) -> tuple[Int64, Int64]:
-    """Return where the term ids [M] are among the asked ones [U], and which of these they are.
+def _shared(wanted: Int64, term_ids: UInt32) -> tuple[Int64, Int64]:
+    """Return where the term ids [M] are among the wanted ones [U], and which of these they are.
 
     Both Int64[K]. Most term ids are not among them, which their lowest bits show, in a table that
     fits the cache of a processor. The bits of the others tell which one they may be. Where several
-    asked ids have the same bits, the table holds one of them, and the others are searched for.
+    wanted ids have the same bits, the table holds one of them, and the others are searched for.
     """
-    order = np.argsort(asked)
-    ascending = asked.take(order).astype(np.uint32)
+    order = np.argsort(wanted)
+    ascending = wanted.take(order).astype(np.uint32)
     slots = ascending & np.uint32(_SLOTS - 1)
     used = np.zeros(_SLOTS, dtype=np.bool_)
     used[slots] = True
     maybe = np.flatnonzero(used.take(term_ids.astype(np.uint16)))
     some = term_ids.take(maybe)
     held = np.empty(_SLOTS, dtype=np.int64)  # read where it is written
-    held[slots] = np.arange(len(asked))
+    held[slots] = np.arange(len(wanted))
     rows = held.take(some.astype(np.uint16))
     others = np.flatnonzero(ascending.take(rows) != some)
     found = np.searchsorted(ascending, some.take(others))
-    rows[others] = np.minimum(found, len(asked) - 1)
+    rows[others] = np.minimum(found, len(wanted) - 1)
     same = ascending.take(rows) == some
     return maybe[same], order.take(rows[same])
 
@@ -301,20 +303,20 @@ def shared_terms(
     Yields:
         Term ids and weights.
     """
-    shared, asked = _shared(query.term_ids, documents.term_ids)
-    parts = (query.weights * query.idf).take(asked) * np.sqrt(documents.counts[shared])
+    shared, positions = _shared(query.term_ids, documents.term_ids)
+    parts = (query.weights * query.idf).take(positions) * np.sqrt(documents.counts[shared])
     ends = np.searchsorted(shared, documents.ends)
     bounds = [0, *ends.tolist()]
     wholes, least = np.zeros(len(ends)), np.zeros(len(ends), dtype=np.float32)
     for row, (begin, end) in enumerate(pairwise(bounds)):
-        own = parts[begin:end]
-        wholes[row] = own.sum()
-        if len(own) > limit:  # sorting all of them takes several times as long
-            least[row] = np.partition(own, len(own) - limit)[len(own) - limit]
+        part = parts[begin:end]
+        wholes[row] = part.sum()
+        if len(part) > limit:  # sorting all of them takes several times as long
+            least[row] = np.partition(part, len(part) - limit)[len(part) - limit]
     document = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
     chosen = np.flatnonzero((parts >= least.take(document)) & (parts > 0))
     document = document.take(chosen)
-    order = np.lexsort((asked.take(chosen), -parts.take(chosen), document))
+    order = np.lexsort((positions.take(chosen), -parts.take(chosen), document))
     chosen, document = chosen.take(order), document.take(order)
     weights = (parts.take(chosen).astype(np.float64) / wholes.take(document)).tolist()
     term_ids = documents.term_ids[shared.take(chosen)].tolist()

@@ -4,9 +4,9 @@ Like the segments of a search engine, it is never changed: what becomes of its d
 kept elsewhere.
 
 A query is read in each segment. A term that few documents of the segment have is read by term, as
-these documents are known. So are the heaviest terms of the query, since they say which documents
-are worth a score. All others many documents have, and they are read by document, only of the
-documents that are scored.
+these documents are known. So are the top terms of the query, since they decide which documents are
+scored. All others many documents have, and they are read by document, only of the documents that
+are scored.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from encoder.arrays import Bool, Float32, Float64, Int64, UInt32, UInt64
 from index.lexical.frequencies import Frequencies
-from index.lexical.scoring import LexicalQuery, heaviest_terms
+from index.lexical.scoring import LexicalQuery, candidate_terms
 from index.lexical.tables import DocumentTerms, JoinedTerms
 
 FREQUENT = 128  # documents; terms of fewer are read by term
@@ -45,20 +45,20 @@ class FrequentTerms:
     def locate(self, term_ids: UInt32, numbers: Int64) -> tuple[Int64, Int64]:
         """Return where terms of the segment [V] are in `term_ids`, and which of them these are."""
         many = np.flatnonzero(numbers > FREQUENT)
-        places, own = locate(self.term_ids, term_ids[many])
-        return places, many[own]
+        places, found = locate(self.term_ids, term_ids[many])
+        return places, many[found]
 
 
-def locate(term_ids: UInt32, asked: UInt32) -> tuple[Int64, Int64]:
-    """Return where the asked terms [U] are among all [V], and which of the asked these are.
+def locate(term_ids: UInt32, wanted: UInt32) -> tuple[Int64, Int64]:
+    """Return where the wanted terms [U] are among all [V], and which of the wanted these are.
 
     Both ascend, with different elements.
     """
     if not len(term_ids):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    at = np.minimum(np.searchsorted(term_ids, asked), len(term_ids) - 1)
-    own = np.flatnonzero(term_ids.take(at) == asked)
-    return at[own], own
+    at = np.minimum(np.searchsorted(term_ids, wanted), len(term_ids) - 1)
+    found = np.flatnonzero(term_ids.take(at) == wanted)
+    return at[found], found
 
 
 def find_frequent(
@@ -83,9 +83,9 @@ def find_frequent(
     places = np.zeros(len(entries), dtype=np.uint16)
     frequent = np.zeros(len(entries), dtype=np.bool_)
     numbers = numbers[chosen]
-    own = entries[runs(ends[chosen] - numbers, numbers)]
-    places[own] = np.repeat(np.arange(len(chosen)), numbers)
-    frequent[own] = True
+    chosen_entries = entries[runs(ends[chosen] - numbers, numbers)]
+    places[chosen_entries] = np.repeat(np.arange(len(chosen)), numbers)
+    frequent[chosen_entries] = True
     return FrequentTerms(
         term_ids[chosen],
         places[frequent],
@@ -120,12 +120,12 @@ class TermBits:
     bits: UInt64
     before: UInt32
 
-    def locate(self, asked: UInt32) -> tuple[Int64, Int64]:
-        """Return what `locate` does, of the ids that are set and the asked ones [U]."""
-        words, own = asked // _BITS, np.uint64(1) << (asked % _BITS).astype(np.uint64)
+    def locate(self, wanted: UInt32) -> tuple[Int64, Int64]:
+        """Return what `locate` does, of the ids that are set and the wanted ones [U]."""
+        words, masks = wanted // _BITS, np.uint64(1) << (wanted % _BITS).astype(np.uint64)
         bits = self.bits.take(words, mode="clip")
-        found = np.flatnonzero((bits & own != 0) & (words < len(self.bits)))
-        lower = np.bitwise_count(bits[found] & (own[found] - np.uint64(1)))
+        found = np.flatnonzero((bits & masks != 0) & (words < len(self.bits)))
+        lower = np.bitwise_count(bits[found] & (masks[found] - np.uint64(1)))
         return self.before.take(words[found]).astype(np.int64) + lower, found
 
 
@@ -173,22 +173,22 @@ class Segment:
 
     def find(self, vector_ids: Int64) -> tuple[Int64, Int64]:
         """Return which of these ids [K] the segment has, as positions [F], and their rows [F]."""
-        own = self.documents.vector_ids
-        if not len(own) or not len(vector_ids) or vector_ids.min() > own[-1]:  # as new ones are
+        ids = self.documents.vector_ids
+        if not len(ids) or not len(vector_ids) or vector_ids.min() > ids[-1]:  # as new ones are
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        rows = np.minimum(np.searchsorted(own, vector_ids), len(own) - 1)
-        positions = np.flatnonzero(own[rows] == vector_ids)
+        rows = np.minimum(np.searchsorted(ids, vector_ids), len(ids) - 1)
+        positions = np.flatnonzero(ids[rows] == vector_ids)
         return positions, rows[positions]
 
-    def locate(self, asked: UInt32) -> tuple[Int64, Int64]:
-        """Return where the asked terms [U], ascending, are in `term_ids`, and which these are."""
-        return locate(self.term_ids, asked) if self.bits is None else self.bits.locate(asked)
+    def locate(self, wanted: UInt32) -> tuple[Int64, Int64]:
+        """Return where the wanted terms [U], ascending, are in `term_ids`, and which these are."""
+        return locate(self.term_ids, wanted) if self.bits is None else self.bits.locate(wanted)
 
     def terms_of(self, row: int) -> DocumentTerms:
         """Return the terms of one document."""
         documents = self.documents
-        own = slice(documents.ends[row - 1] if row else 0, documents.ends[row])
-        return documents.term_ids[own], documents.counts[own]
+        span = slice(documents.ends[row - 1] if row else 0, documents.ends[row])
+        return documents.term_ids[span], documents.counts[span]
 
 
 def make_segment(documents: JoinedTerms) -> Segment:
@@ -232,8 +232,8 @@ def join_documents(parts: Iterable[tuple[JoinedTerms, Int64]]) -> JoinedTerms:
             bounds = [slice(starts[0], ends[-1])]
         else:
             bounds = list(map(slice, starts.tolist(), ends.tolist()))
-        term_ids += [documents.term_ids[own] for own in bounds]
-        counts += [documents.counts[own] for own in bounds]
+        term_ids += [documents.term_ids[span] for span in bounds]
+        counts += [documents.counts[span] for span in bounds]
         vector_ids.append(documents.vector_ids[rows])
         lengths.append(ends - starts)
     return JoinedTerms(
@@ -249,7 +249,7 @@ def merge_segments(parts: Sequence[tuple[Segment, Bool]]) -> Segment:
 
     No document is kept twice.
     """
-    documents = join_documents((one.documents, np.flatnonzero(kept)) for one, kept in parts)
+    documents = join_documents((segment.documents, np.flatnonzero(kept)) for segment, kept in parts)
     order = np.argsort(documents.vector_ids)
     if (order[:-1] > order[1:]).any():
         documents = take_documents(documents, order)
@@ -259,7 +259,7 @@ def merge_segments(parts: Sequence[tuple[Segment, Bool]]) -> Segment:
 def divide(lengths: Sequence[int], most: int) -> list[slice]:
     """Divide a sequence of segments of these lengths into runs of at most `most` together.
 
-    A longer segment is a run of its own.
+    A longer segment is a run alone.
     """
     starts, size = [0], 0
     for number, length in enumerate(lengths):
@@ -276,7 +276,7 @@ _POSTINGS_AT_ONCE = 2**18
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AskedTerms:
+class PreparedQuery:
     """The terms of a query as segments read them.
 
     Attributes:
@@ -284,13 +284,13 @@ class AskedTerms:
         weights: Float32[U], by which the root of the count in a document is multiplied.
         newer: Float32[U], by how much the squares of the frequencies grew since norms were
             computed; None where none did.
-        heavy: Bool[U], the terms that fetch candidates.
+        fetching: Bool[U], the terms that fetch candidates.
     """
 
     term_ids: UInt32
     weights: Float32
     newer: Float32 | None
-    heavy: Bool
+    fetching: Bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -324,45 +324,45 @@ class SegmentDots:
         return dots, newer
 
 
-def ask(query: LexicalQuery, frequencies: Frequencies) -> AskedTerms:
+def prepare_query(query: LexicalQuery, frequencies: Frequencies) -> PreparedQuery:
     """Make a query ready to be read, where norms are computed by these frequencies."""
     order = np.argsort(query.term_ids)
-    heavy = np.zeros(len(query), dtype=np.bool_)
-    heavy[heaviest_terms(query)] = True
+    fetching = np.zeros(len(query), dtype=np.bool_)
+    fetching[candidate_terms(query)] = True
     newer = np.square(query.idf) - np.square(frequencies.idf(query.term_ids))
-    return AskedTerms(
+    return PreparedQuery(
         query.term_ids[order].astype(np.uint32),
         (query.weights * query.idf)[order],
         newer[order] if newer.any() else None,
-        heavy[order],
+        fetching[order],
     )
 
 
-def read_segment(segment: Segment, asked: AskedTerms) -> SegmentDots:
+def read_segment(segment: Segment, prepared: PreparedQuery) -> SegmentDots:
     """Read the terms of a query that are read by term."""
-    at, own = segment.locate(asked.term_ids)
+    at, terms = segment.locate(prepared.term_ids)
     ends = segment.ends.take(at).astype(np.int64)
     starts = np.where(at > 0, segment.ends.take(at - 1), 0).astype(np.int64)
     lengths = ends - starts
-    places, found = segment.frequent.locate(asked.term_ids[own], lengths)
-    light = ~asked.heavy[own[found]]
-    places, found = places[light], found[light]
-    by_term = np.ones(len(own), dtype=np.bool_)
+    places, found = segment.frequent.locate(prepared.term_ids[terms], lengths)
+    by_document = ~prepared.fetching[terms[found]]
+    places, found = places[by_document], found[by_document]
+    by_term = np.ones(len(terms), dtype=np.bool_)
     by_term[found] = False
-    found, size = own[found], len(segment.frequent.term_ids)
-    weights = _spread(asked.weights[found], places, size)
-    own, starts, lengths = own[by_term], starts[by_term], lengths[by_term]
+    found, size = terms[found], len(segment.frequent.term_ids)
+    weights = _spread(prepared.weights[found], places, size)
+    terms, starts, lengths = terms[by_term], starts[by_term], lengths[by_term]
     dots = np.zeros(len(segment))
     newer = newer_squares = None
-    if asked.newer is not None:
-        newer, newer_squares = np.zeros(len(segment)), _spread(asked.newer[found], places, size)
+    if prepared.newer is not None:
+        newer, newer_squares = np.zeros(len(segment)), _spread(prepared.newer[found], places, size)
     for some in _bounded(lengths, _POSTINGS_AT_ONCE):
         entries = runs(starts[some], lengths[some])
         rows, counts = segment.rows.take(entries), segment.counts.take(entries)
-        terms, numbers = own[some], lengths[some]
-        dots += _sums(rows, asked.weights[terms], numbers, _roots(counts), len(segment))
-        if asked.newer is not None and newer is not None:
-            newer += _sums(rows, asked.newer[terms], numbers, counts, len(segment))
+        some_terms, numbers = terms[some], lengths[some]
+        dots += _sums(rows, prepared.weights[some_terms], numbers, _roots(counts), len(segment))
+        if prepared.newer is not None and newer is not None:
+            newer += _sums(rows, prepared.newer[some_terms], numbers, counts, len(segment))
     return SegmentDots(segment, dots, newer, weights, newer_squares)
 
 
@@ -401,11 +401,11 @@ def _parts(
     lengths = (ends - starts)[filled]
     for some in _bounded(lengths, _ENTRIES_AT_ONCE):
         chosen = filled[some]
-        own = list(map(slice, starts[chosen].tolist(), ends[chosen].tolist()))
+        spans = list(map(slice, starts[chosen].tolist(), ends[chosen].tolist()))
         yield (
             chosen,
-            np.concatenate([frequent.places[one] for one in own]),
-            np.concatenate([frequent.counts[one] for one in own]),
+            np.concatenate([frequent.places[span] for span in spans]),
+            np.concatenate([frequent.counts[span] for span in spans]),
             np.cumsum(lengths[some]) - lengths[some],
         )
 

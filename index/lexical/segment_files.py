@@ -46,7 +46,7 @@ class _File:
         name: of the file.
         sizes: of its arrays.
         checksum: CRC-32 of its content.
-        removed: rows of a segment whose documents are not living.
+        removed: rows of a segment whose documents are not present.
     """
 
     name: str
@@ -69,17 +69,19 @@ def save_snapshot(directory: Path, snapshot: LexicalSnapshot) -> SavedSnapshot:
     The frequencies of the snapshot are those of its terms.
     """
     directory.mkdir(exist_ok=True)
-    known = {one.name: one for one in _files(directory)}
-    number = max((int(one.stem) for one in directory.glob("*.*") if one.stem.isdigit()), default=0)
+    known = {file.name: file for file in _files(directory)}
+    number = max(
+        (int(path.stem) for path in directory.glob("*.*") if path.stem.isdigit()), default=0
+    )
     files = []
-    for one in snapshot.segments:
-        file = known.get(one.file or "")
+    for live in snapshot.segments:
+        file = known.get(live.file or "")
         if file is None:
             number += 1
-            file = _write(directory / f"{number:010}.segment", _segment_arrays(one.segment))
-        files.append(replace(file, removed=_removed(one)))
+            file = _write(directory / f"{number:010}.segment", _segment_arrays(live.segment))
+        files.append(replace(file, removed=_removed(live)))
     counts = snapshot.terms.copy()
-    squares = np.concatenate([np.zeros(0), *(one.squares for one in snapshot.segments)])
+    squares = np.concatenate([np.zeros(0), *(live.squares for live in snapshot.segments)])
     arrays = [squares, counts.frequencies, counts.pairs]
     terms = _write(directory / f"{number + 1:010}.terms", arrays)
     manifest = {
@@ -87,17 +89,17 @@ def save_snapshot(directory: Path, snapshot: LexicalSnapshot) -> SavedSnapshot:
         "identity": snapshot.identity,
         "changes": snapshot.changes,
         "number": snapshot.number,
-        "segments": [asdict(one) for one in files],
+        "segments": [asdict(file) for file in files],
         "terms": asdict(terms),
     }
     sync(directory)
     content = json.dumps(manifest)
     write_atomically(directory / CURRENT, f"{crc32(content.encode())}\n{content}")
     segments = [
-        _load_segment(directory, file, one.squares)
-        for file, one in zip(files, snapshot.segments, strict=True)
+        _load_segment(directory, file, live.squares)
+        for file, live in zip(files, snapshot.segments, strict=True)
     ]
-    return SavedSnapshot(tuple(segments), frozenset([terms.name, *(one.name for one in files)]))
+    return SavedSnapshot(tuple(segments), frozenset([terms.name, *(file.name for file in files)]))
 
 
 def load_snapshot(directory: Path) -> LexicalSnapshot:
@@ -109,11 +111,11 @@ def load_snapshot(directory: Path) -> LexicalSnapshot:
     manifest = _read_manifest(directory)
     try:
         number, changes = int(manifest["number"]), int(manifest["changes"])
-        files = [_file(one) for one in manifest["segments"]]
+        files = [_file(fields) for fields in manifest["segments"]]
         terms, squares = _load_terms(directory, _file(manifest["terms"]))
-        own = np.split(squares, np.cumsum([one.sizes[0] for one in files]))[: len(files)]
+        parts = np.split(squares, np.cumsum([file.sizes[0] for file in files]))[: len(files)]
         with ThreadPoolExecutor(_THREADS, "lexical files") as threads:
-            segments = tuple(threads.map(partial(_load_segment, directory), files, own))
+            segments = tuple(threads.map(partial(_load_segment, directory), files, parts))
         return LexicalSnapshot(
             segments,
             terms,
@@ -136,7 +138,7 @@ def delete_others(directory: Path, saved: SavedSnapshot) -> None:
 
 def _files(directory: Path) -> list[_File]:
     try:
-        return [_file(one) for one in _read_manifest(directory)["segments"]]
+        return [_file(fields) for fields in _read_manifest(directory)["segments"]]
     except (SnapshotError, KeyError, TypeError, ValueError):
         return []
 
@@ -161,11 +163,11 @@ def _read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def _segment_arrays(segment: Segment) -> list[_Array]:
-    own, frequent = segment.documents, segment.frequent
+    documents, frequent = segment.documents, segment.frequent
     return [
-        *(own.vector_ids, own.ends, frequent.ends),
-        *(segment.ends, own.term_ids, segment.rows, segment.term_ids, frequent.term_ids),
-        *(own.counts, segment.counts, frequent.places, frequent.counts),
+        *(documents.vector_ids, documents.ends, frequent.ends),
+        *(segment.ends, documents.term_ids, segment.rows, segment.term_ids, frequent.term_ids),
+        *(documents.counts, segment.counts, frequent.places, frequent.counts),
     ]
 
 
@@ -178,13 +180,13 @@ def _load_segment(directory: Path, file: _File, squares: Float64) -> LiveSegment
     ids, ends, frequent_ends = arrays[:3]
     posting_ends, terms, rows, different, frequent_terms = arrays[3:8]
     counts, posting_counts, places, frequent_counts = arrays[8:]
-    living = np.ones(len(ids), dtype=np.bool_)
-    living[list(file.removed)] = False
+    present = np.ones(len(ids), dtype=np.bool_)
+    present[list(file.removed)] = False
     frequent = FrequentTerms(frequent_terms, places, frequent_counts, frequent_ends)
     documents = JoinedTerms(ids, terms, counts, ends)
     bits = note_bits(different)
     segment = Segment(documents, different, rows, posting_counts, posting_ends, frequent, bits)
-    return LiveSegment(segment, living, squares, ~np.isnan(squares), file.name)
+    return LiveSegment(segment, present, squares, ~np.isnan(squares), file.name)
 
 
 def _load_terms(directory: Path, file: _File) -> tuple[TermCounts, Float64]:
@@ -206,8 +208,8 @@ def _load(directory: Path, file: _File, types: Sequence[str], access: int) -> li
     if crc32(mapped) != file.checksum:
         raise SnapshotError(f"{path}: is damaged")
     arrays, offset = [], 0
-    for size, one in zip(file.sizes, types, strict=True):
-        arrays.append(np.frombuffer(mapped, dtype=one, count=size, offset=offset))
+    for size, dtype in zip(file.sizes, types, strict=True):
+        arrays.append(np.frombuffer(mapped, dtype=dtype, count=size, offset=offset))
         offset += arrays[-1].nbytes
     return arrays
 
@@ -223,13 +225,13 @@ def _map(path: Path, access: int) -> mmap.mmap:
 def _write(path: Path, arrays: Sequence[_Array]) -> _File:
     checksum = 0
     with path.open("xb") as file:
-        for one in arrays:
-            data = np.ascontiguousarray(one).view(np.uint8).data
+        for array in arrays:
+            data = np.ascontiguousarray(array).view(np.uint8).data
             file.write(data)
             checksum = crc32(data, checksum)
     sync(path)
-    return _File(path.name, tuple(len(one) for one in arrays), checksum)
+    return _File(path.name, tuple(len(array) for array in arrays), checksum)
 
 
-def _removed(one: LiveSegment) -> tuple[int, ...]:
-    return tuple(np.flatnonzero(~one.living).tolist())
+def _removed(live: LiveSegment) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(~live.present).tolist())

@@ -2,7 +2,7 @@
 
 Each change of the tables adds a small segment; those of similar size are merged, so there are
 few. `publish` writes them to files, which are mapped into memory when the copy is opened; what
-changed since is read from the tables. A copy that is missing or unusable is made anew from them.
+changed since is read from the tables. A copy that is missing or unusable is built again from them.
 """
 
 import logging
@@ -42,7 +42,7 @@ from index.sqlite.connections import SQLiteConnections
 _MERGED_AT_ONCE = 4
 _MERGED_WHILE_WRITING = 2**23  # terms of documents; larger merges are left to `publish`
 _STEPS_BETWEEN_LOOKS = 100_000  # of SQLite, to learn that the store is being closed
-_REWRITTEN = 0.75  # a file of which less than this share is living is written again
+_REWRITTEN = 0.75  # a file of which less than this share is present is written again
 
 _log = logging.getLogger(__name__)
 
@@ -63,12 +63,12 @@ class SegmentedIndex:
         self._stopping = threading.Event()
 
     @property
-    def making(self) -> bool:
+    def building(self) -> bool:
         """Whether `make_in_background` has not ended yet: `snapshot` would wait for it."""
         return not self._opened and self._maker is not None and self._maker.is_alive()
 
     def make_in_background(self) -> None:
-        """Begin to open the copy, or to make it anew, in a thread."""
+        """Begin to open the copy, or to build it again, in a thread."""
         self._maker = threading.Thread(target=self._make, name="lexical index", daemon=True)
         self._maker.start()
 
@@ -172,16 +172,16 @@ class SegmentedIndex:
         now = self._snapshot
         if now.identity != before.identity:
             return
-        old = {id(one.segment) for one in before.segments}
-        living = [one.segment.documents.vector_ids[one.living] for one in before.segments]
+        old = {id(live.segment) for live in before.segments}
+        present = [live.segment.documents.vector_ids[live.present] for live in before.segments]
         still = [
-            one.segment.documents.vector_ids[one.living]
-            for one in now.segments
-            if id(one.segment) in old
+            live.segment.documents.vector_ids[live.present]
+            for live in now.segments
+            if id(live.segment) in old
         ]
-        gone = np.setdiff1d(_joined(living), _joined(still))
+        gone = np.setdiff1d(_joined(present), _joined(still))
         kept, _ = without_documents(saved.segments, gone)
-        new = [one for one in now.segments if id(one.segment) not in old]
+        new = [live for live in now.segments if id(live.segment) not in old]
         self._snapshot = replace(
             now, segments=(*kept, *_outdated(new)), frequencies=saved.frequencies
         )
@@ -223,7 +223,7 @@ class SegmentedIndex:
             return load_snapshot(self._directory)
         except SnapshotError as error:
             level = logging.WARNING if (self._directory / CURRENT).exists() else logging.INFO
-            _log.log(level, "making the lexical index from the document store: %s", error)
+            _log.log(level, "building the lexical index from the document store: %s", error)
             return _empty(now.identity)
 
 
@@ -295,16 +295,16 @@ def _snapshot_of(
 
 
 def _outdated(segments: Iterable[LiveSegment]) -> list[LiveSegment]:
-    return [outdated(one) for one in segments]
+    return [outdated(live) for live in segments]
 
 
 def _with_norms(snapshot: LexicalSnapshot) -> LexicalSnapshot:
-    """Return the snapshot with the norms of all documents, by its own frequencies."""
+    """Return the snapshot with the norms of all documents, by its frequencies."""
     frequencies = Frequencies(snapshot.terms.frequencies, snapshot.number, snapshot.changes)
     segments = _outdated(snapshot.segments)
-    for one in segments:
-        one.squares[:] = np.nan  # of those that are not there
-        fill_squares(one, np.flatnonzero(one.living), frequencies)
+    for live in segments:
+        live.squares[:] = np.nan  # of those that are not there
+        fill_squares(live, np.flatnonzero(live.present), frequencies)
     return replace(snapshot, segments=tuple(segments), frequencies=frequencies)
 
 
@@ -312,7 +312,7 @@ def _merge_small(segments: list[LiveSegment]) -> list[LiveSegment]:
     """Merge the last segments while they are small and of similar size."""
     while len(segments) >= _MERGED_AT_ONCE:
         last = segments[-_MERGED_AT_ONCE:]
-        sizes = [one.segment.size for one in last]
+        sizes = [live.segment.size for live in last]
         if sum(sizes) > _MERGED_WHILE_WRITING or max(sizes) >= _MERGED_AT_ONCE * sizes[-1]:
             break
         segments = [*segments[:-_MERGED_AT_ONCE], _merged(last)]
@@ -321,24 +321,24 @@ def _merge_small(segments: list[LiveSegment]) -> list[LiveSegment]:
 
 def _merge_for_files(segments: Sequence[LiveSegment]) -> list[LiveSegment]:
     """Return as few segments as files may be; those that are in files mostly stay."""
-    kept = [one for one in segments if one.file is not None and _is_worth_keeping(one)]
-    known = {id(one) for one in kept}
-    others = [one for one in segments if id(one) not in known and one.living.any()]
-    runs = [others[part] for part in divide([one.segment.size for one in others], MOST_TERMS)]
+    kept = [live for live in segments if live.file is not None and _is_worth_keeping(live)]
+    known = {id(live) for live in kept}
+    others = [live for live in segments if id(live) not in known and live.present.any()]
+    runs = [others[part] for part in divide([other.segment.size for other in others], MOST_TERMS)]
     return [*kept, *(_merged(run) for run in runs)]
 
 
-def _is_worth_keeping(one: LiveSegment) -> bool:
-    return one.segment.size >= MOST_TERMS // 2 and bool(one.living.mean() >= _REWRITTEN)
+def _is_worth_keeping(live: LiveSegment) -> bool:
+    return live.segment.size >= MOST_TERMS // 2 and bool(live.present.mean() >= _REWRITTEN)
 
 
 def _merged(segments: Sequence[LiveSegment]) -> LiveSegment:
-    merged = fresh_segment(merge_segments([(one.segment, one.living) for one in segments]))
-    own = merged.segment.documents.vector_ids
-    for one in segments:
-        kept = np.searchsorted(own, one.segment.documents.vector_ids[one.living])
-        merged.squares[kept] = one.squares[one.living]
-        merged.current[kept] = one.current[one.living]
+    merged = fresh_segment(merge_segments([(live.segment, live.present) for live in segments]))
+    merged_ids = merged.segment.documents.vector_ids
+    for live in segments:
+        kept = np.searchsorted(merged_ids, live.segment.documents.vector_ids[live.present])
+        merged.squares[kept] = live.squares[live.present]
+        merged.current[kept] = live.current[live.present]
     return merged
 
 

@@ -156,8 +156,8 @@ SELECT vector_id, change FROM document_terms WHERE change > ? AND length(terms) 
 ORDER BY vector_id"""
 # The list comes first: as the operand of IN, it would be sorted.
 _FREQUENCIES = """
-SELECT asked.key, documents, instr(term, ' ') AND substr(term, 1, 1) != ?
-FROM json_each(?) AS asked CROSS JOIN terms ON term_id = asked.value"""
+SELECT wanted.key, documents, instr(term, ' ') AND substr(term, 1, 1) != ?
+FROM json_each(?) AS wanted CROSS JOIN terms ON term_id = wanted.value"""
 _FREQUENCIES_A_READ = 100_000
 STATISTICS = """
 SELECT documents, changes, identity FROM term_statistics"""
@@ -180,7 +180,12 @@ def insert_terms(
     before = read_statistics(connection)
     change = before.changes + len(counted)
     packed = [
-        (n, _pack(sorted((term_ids[term], min(own, MAX_COUNT)) for term, own in counts.items())))
+        (
+            n,
+            _pack(
+                sorted((term_ids[term], min(count, MAX_COUNT)) for term, count in counts.items())
+            ),
+        )
         for n, counts in counted
     ]
     connection.executemany(_INSERT_DOCUMENT_TERMS, [(n, change, terms) for n, terms in packed])
@@ -206,7 +211,7 @@ def remove_terms(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> N
         connection.execute(_LOG_REMOVAL, (vector_id, change))
     connection.executemany(_COUNT_TERM, [(-n, term_id) for term_id, n in documents.items()])
     connection.executemany(_DROP_TERM, [(term_id,) for term_id in documents])
-    connection.executemany(_REMOVE_DOCUMENT_TERMS, [(one,) for one in removed])
+    connection.executemany(_REMOVE_DOCUMENT_TERMS, [(vector_id,) for vector_id in removed])
     connection.execute(_COUNT_CHANGE, (-len(removed), len(removed)))
 
 
@@ -214,7 +219,7 @@ def read_document_terms(
     connection: sqlite3.Connection, vector_ids: Iterable[int]
 ) -> dict[int, DocumentTerms]:
     """Return the terms of these documents; missing ones are absent."""
-    id_list = json.dumps([int(one) for one in vector_ids])
+    id_list = json.dumps([int(vector_id) for vector_id in vector_ids])
     rows = connection.execute(_DOCUMENT_TERMS, (id_list,))
     return {vector_id: _unpack(vector_id, terms) for vector_id, terms in rows}
 
@@ -324,7 +329,7 @@ class StoredTerms:
     Attributes:
         documents: the terms of each.
         changes: Int64[N], that put them there.
-        damaged: the vector ids of others that were asked for, and cannot be read.
+        damaged: the vector ids of others that are wanted, and cannot be read.
     """
 
     documents: JoinedTerms
@@ -335,7 +340,7 @@ class StoredTerms:
 def read_stored_terms(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> StoredTerms:
     """Return the terms of those of these documents that are there."""
     last = read_last_term(connection)
-    id_list = json.dumps([int(one) for one in vector_ids])
+    id_list = json.dumps([int(vector_id) for vector_id in vector_ids])
     rows = connection.execute(_STORED_TERMS, (id_list,)).fetchall()
     sound = [row for row in rows if _is_sound(row[1], last)]
     damaged = tuple(row[0] for row in rows if not _is_sound(row[1], last))

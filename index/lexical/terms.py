@@ -13,8 +13,8 @@ from encoder.arrays import UInt64
 from encoder.terms.segmentation import STOP_WORDS, find_words, split_words, without_diacritics
 from encoder.terms.title_matcher import TitleMatcher, match_titles
 
-NAMED = 25
-OWN = 36
+NAMED_TITLE_COUNT = 25
+OWN_TITLE_COUNT = 36
 MAX_TITLE_WORDS = 12
 QUOTE = '"'  # no word has one
 
@@ -40,23 +40,23 @@ def with_titles(known: TitleMatcher, titles: Iterable[str]) -> TitleMatcher:
     return known.joined(known_titles(titles))
 
 
-def count_terms_and_titles(text: str, titles: TitleMatcher, own: str = "") -> Counter[str]:
+def count_terms_and_titles(text: str, titles: TitleMatcher, title: str = "") -> Counter[str]:
     """Count the words of a text, the pairs of them, and the titles that it names."""
     words = words_of(text)
     counted = _count(words)
-    counted.update(_count_titles(words, titles, own))
+    counted.update(_count_titles(words, titles, title))
     return counted
 
 
-def count_titles(text: str, titles: TitleMatcher, own: str = "") -> dict[str, int]:
+def count_titles(text: str, titles: TitleMatcher, title: str = "") -> dict[str, int]:
     """Count the titles alone as `count_terms_and_titles` does, in a fraction of its time."""
-    return _count_titles(words_of(text), titles, own)
+    return _count_titles(words_of(text), titles, title)
 
 
-def _count_titles(words: Sequence[str], titles: TitleMatcher, own: str) -> dict[str, int]:
-    counted = dict.fromkeys(named_titles(words, titles), NAMED)
-    if own_words := title_words(own):
-        counted[title_term(own_words)] = OWN
+def _count_titles(words: Sequence[str], titles: TitleMatcher, title: str) -> dict[str, int]:
+    counted = dict.fromkeys(named_titles(words, titles), NAMED_TITLE_COUNT)
+    if named_words := title_words(title):
+        counted[title_term(named_words)] = OWN_TITLE_COUNT
     return counted
 
 
@@ -150,12 +150,12 @@ def _count(words: Sequence[str]) -> Counter[str]:
     """Count words and pairs: two words that follow each other, neither of them a stop word.
 
     On validation queries of two corpora, pairs of all counts found more than those of two or more
-    occurrences, and more than the heaviest hundred of a document.
+    occurrences, and more than the hundred highest-weighted of a document.
     """
     counted = Counter(words)
     counted.update(
-        f"{one} {other}"
-        for one, other in pairwise(words)
-        if one not in STOP_WORDS and other not in STOP_WORDS
+        f"{word} {other}"
+        for word, other in pairwise(words)
+        if word not in STOP_WORDS and other not in STOP_WORDS
     )
     return counted

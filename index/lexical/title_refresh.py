@@ -118,7 +118,7 @@ def refresh_titles(
             with connections.writing() as connection:
                 before = _read_changes(connection)
                 _replace(connection, changed)
-                changes += _read_changes(connection) - before  # without its own writes
+                changes += _read_changes(connection) - before  # without the writes of this pass
             written()
         last = int(some[-1][0])
         progress.advanced(len(some))

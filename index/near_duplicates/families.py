@@ -100,7 +100,7 @@ class Families:
 
     def of(self, vector_ids: Iterable[int]) -> dict[int, int]:
         """Return the number of the family of each of these documents that is in one."""
-        id_list = json.dumps([int(one) for one in vector_ids])
+        id_list = json.dumps([int(vector_id) for vector_id in vector_ids])
         with self._connections.reading() as connection:
             return dict(connection.execute(_OF_DOCUMENTS, (id_list,)))
 
@@ -109,14 +109,16 @@ class Families:
         with self._connections.reading() as connection:
             found = dict(connection.execute(_OF_IDS, (document_id_list(document_ids),)))
         numbers = self.of(found.values())
-        return {name: numbers[one] for name, one in found.items() if one in numbers}
+        return {
+            name: numbers[vector_id] for name, vector_id in found.items() if vector_id in numbers
+        }
 
     def hidden_by(self, document_ids: Sequence[str]) -> Int64:
         """Return the vector ids of these documents and of their families, ascending."""
         with self._connections.reading() as connection:
             found = dict(connection.execute(_OF_IDS, (document_id_list(document_ids),)))
-        own = np.array(list(found.values()), dtype=np.int64)
-        return np.union1d(own, self.vector_ids(self.of(found.values()).values()))
+        stored = np.array(list(found.values()), dtype=np.int64)
+        return np.union1d(stored, self.vector_ids(self.of(found.values()).values()))
 
     def vector_ids(self, numbers: Iterable[int]) -> Int64:
         """Return the vector ids of all documents of these families, ascending: Int64[N]."""
@@ -186,9 +188,9 @@ class Families:
             ]
             with self._connections.writing() as connection:
                 present = (
-                    one
-                    for one in signed
-                    if connection.execute(_IS_STORED, (one.vector_id,)).fetchone()
+                    text
+                    for text in signed
+                    if connection.execute(_IS_STORED, (text.vector_id,)).fetchone()
                 )
                 add_texts(connection, present)
             last = rows[-1][0]

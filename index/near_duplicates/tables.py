@@ -70,14 +70,14 @@ def confirmed_links(connection: sqlite3.Connection, vector_id: int, signature: U
     )
 
 
-def shared_share(one: Float32, other: Float32) -> float:
+def shared_share(left: Float32, other: Float32) -> float:
     """Return the share of the blocks of the longer text that have a counterpart in the shorter.
 
     Args:
         one: [S, H] block vectors, unit norm.
         other: [T, H] of the other text.
     """
-    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    longer, shorter = (left, other) if len(left) >= len(other) else (other, left)
     nearest = (longer @ shorter.T).max(axis=1)
     return float((nearest >= LEAST_COSINE).mean())
 
@@ -93,7 +93,7 @@ def _candidates(connection: sqlite3.Connection, signature: UInt32) -> list[tuple
     shared = Counter[int]()
     for key in band_keys(signature):
         shared.update(row[0] for row in connection.execute(_TEXTS_OF_BAND, (key, _FROM_BAND)))
-    first = sorted(shared, key=lambda one: (-shared[one], one))[:_COMPARED]
+    first = sorted(shared, key=lambda text_id: (-shared[text_id], text_id))[:_COMPARED]
     if not first:
         return []
     known: list[tuple[int, UInt32]] = []
@@ -110,7 +110,7 @@ def _candidates(connection: sqlite3.Connection, signature: UInt32) -> list[tuple
         for (text_id, _), resemblance in zip(known, estimated, strict=True)
         if resemblance >= _LEAST_RESEMBLANCE
     ]
-    return sorted(found, key=lambda one: (-one[1], one[0]))[:_CONFIRMED]
+    return sorted(found, key=lambda candidate: (-candidate[1], candidate[0]))[:_CONFIRMED]
 
 
 def _readable(text_id: int, content: bytes) -> UInt32 | None:
@@ -168,7 +168,7 @@ _TABLES = ("document_texts", "texts", "text_bands", "text_links", "family_rule")
 
 _TEXT_OF_CONTENT = """
 SELECT text_id FROM texts WHERE content_hash = ?"""
-# A family of its own.
+# A new family.
 _INSERT_TEXT = """
 INSERT OR IGNORE INTO texts (text_id, content_hash, family, signature)
 SELECT new, ?, new, ? FROM (SELECT coalesce(max(text_id), 0) + 1 AS new FROM texts)"""
@@ -222,15 +222,17 @@ def follow_rule(connection: sqlite3.Connection) -> bool:
 def add_texts(connection: sqlite3.Connection, signed: Iterable[SignedText]) -> None:
     """Add the texts of inserted documents. Known ones stay as they are."""
     short: list[SignedText] = []  # they can have no near-duplicates
-    for one in signed:
-        if len(one.signature):
-            _add_text(connection, one)
-            connection.execute(_INSERT_DOCUMENT_TEXT, (one.vector_id, one.content_hash))
+    for text in signed:
+        if len(text.signature):
+            _add_text(connection, text)
+            connection.execute(_INSERT_DOCUMENT_TEXT, (text.vector_id, text.content_hash))
         else:
-            short.append(one)
-    connection.executemany(_INSERT_TEXT, [(one.content_hash, pack(one.signature)) for one in short])
+            short.append(text)
     connection.executemany(
-        _INSERT_DOCUMENT_TEXT, [(one.vector_id, one.content_hash) for one in short]
+        _INSERT_TEXT, [(text.content_hash, pack(text.signature)) for text in short]
+    )
+    connection.executemany(
+        _INSERT_DOCUMENT_TEXT, [(text.vector_id, text.content_hash) for text in short]
     )
 
 
@@ -244,7 +246,7 @@ def _add_text(connection: sqlite3.Connection, text: SignedText) -> None:
     connection.executemany(_INSERT_BAND, [(key, text_id) for key in band_keys(signature)])
     connection.executemany(_INSERT_LINK, [(text_id, other) for other in links])
     connection.executemany(_INSERT_LINK, [(other, text_id) for other in links])
-    families = {connection.execute(_FAMILY_OF, (one,)).fetchone()[0] for one in links}
+    families = {connection.execute(_FAMILY_OF, (link,)).fetchone()[0] for link in links}
     for joined in sorted({text_id, *families})[1:]:
         connection.execute(_JOIN_FAMILY, (min(families), joined))
 
@@ -293,8 +295,8 @@ def _parts(connection: sqlite3.Connection, texts: Sequence[int]) -> list[set[int
         start = min(left)
         reached, edge = {start}, [start]
         while edge and not left <= reached:
-            new = [one for text in edge for one in _linked(connection, text)]
-            edge = [one for one in dict.fromkeys(new) if one not in reached]
+            new = [linked for text in edge for linked in _linked(connection, text)]
+            edge = [linked for linked in dict.fromkeys(new) if linked not in reached]
             reached.update(edge)
         left -= reached
         parts.append(reached)
@@ -302,7 +304,7 @@ def _parts(connection: sqlite3.Connection, texts: Sequence[int]) -> list[set[int
 
 
 def _renumber(connection: sqlite3.Connection, part: set[int]) -> None:
-    connection.executemany(_SET_FAMILY, [(min(part), one) for one in part])
+    connection.executemany(_SET_FAMILY, [(min(part), text_id) for text_id in part])
 
 
 def _linked(connection: sqlite3.Connection, text_id: int) -> list[int]:

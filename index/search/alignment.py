@@ -20,7 +20,7 @@ from index.search.records import AlignmentOptions, AlignmentReceipt, EncodedQuer
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.vector_index import NO_VECTOR
 
-_CANDIDATES_A_CALL = 25  # between two looks at the clock, and at whether more are worth it
+_CANDIDATES_A_CALL = 25  # between two looks at the clock, and at whether to go on
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ def align_candidates(
 
 
 def first_candidates(ranked: Int64, query: int, number: int) -> Int64:
-    """Return where the first documents of a ranking are, at most `number`, besides the query.
+    """Return where the first documents of a ranking are, at most `number`, other than the query.
 
     Args:
         ranked: Int64[N], ids, best first.
@@ -105,8 +105,8 @@ def _align(
 ) -> bool:
     """Align the candidates of some rows; return whether others can be aligned, too."""
     stored = found.query is None and query.blocks is None and query.vector_id != NO_VECTOR
-    asked = vector_ids[rows].tolist()
-    documents = store.alignment.read([*asked, query.vector_id] if stored else asked)
+    wanted = vector_ids[rows].tolist()
+    documents = store.alignment.read([*wanted, query.vector_id] if stored else wanted)
     if documents is None:
         return False
     if found.query is None:
@@ -115,7 +115,9 @@ def _align(
         found.space = documents.space
     if found.query is None or documents.space is not found.space:
         return False  # nothing to align by; or meanwhile, the documents moved to another space
-    known = [row for row, one in zip(rows, asked, strict=True) if one in documents.blocks]
+    known = [
+        row for row, vector_id in zip(rows, wanted, strict=True) if vector_id in documents.blocks
+    ]
     blocks = [documents.blocks[int(vector_ids[row])] for row in known]
     found.scores[known] = align(found.query, blocks)
     return True

@@ -1,4 +1,4 @@
-"""What a score is worth: the match probability and the false positive rate of hits."""
+"""Calibrated scores: the match probability and the false positive rate of hits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from index.search.records import Bounds, Mode
 
 @dataclass(frozen=True, slots=True)
 class CalibratedScore:
-    """What one score is worth; None if there is no calibration for it."""
+    """The calibrated measures of a score; None if there is no calibration for it."""
 
     probability: float | None = None
     false_positive_rate: float | None = None
@@ -37,7 +37,7 @@ class CalibratedScore:
 
 @dataclass(frozen=True, slots=True)
 class ScoreCalibrator:
-    """What the scores of one checkpoint and one data directory are worth.
+    """Calibrates the scores of a checkpoint and a data directory.
 
     Attributes:
         checkpoint: calibration of the checkpoint, if it has one.
@@ -102,7 +102,7 @@ def open_calibrator(
 def calibrate_scores(
     calibrator: ScoreCalibrator, mode: Mode, scores: Sequence[float]
 ) -> list[CalibratedScore]:
-    """Return what each score of a mode is worth; both measures are monotone in the score."""
+    """Calibrate each score of a mode; both measures are monotone in the score."""
     kind = score_kind(mode, adapted=calibrator.adapted)
     inputs = np.array(scores, dtype=np.float64)
     distribution, fitted = calibrator.null_distribution(kind), calibrator.probability_map(kind)

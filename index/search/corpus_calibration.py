@@ -333,10 +333,12 @@ def measure_store(
     ids = store.changes_since(0).added
     if len(ids) > MAX_DOCUMENTS:
         ids = np.random.default_rng(seed).choice(ids, MAX_DOCUMENTS, replace=False)
-    living, vectors = store.vectors(ids)
-    words = store.lexical.term_rows(living, progress)
-    blocks = store.alignment.read(living.tolist())
-    aligned = None if blocks is None else [blocks.blocks.get(one) for one in living.tolist()]
+    present, vectors = store.vectors(ids)
+    words = store.lexical.term_rows(present, progress)
+    blocks = store.alignment.read(present.tolist())
+    aligned = (
+        None if blocks is None else [blocks.blocks.get(vector_id) for vector_id in present.tolist()]
+    )
     return measure_modes(Channels(vectors, words, rule, aligned), progress, seed=seed)
 
 
@@ -383,8 +385,11 @@ def _parse(data: bytes, path: Path) -> CorpusCalibration:
             raise StoreError(f"{path}: format {content['format']!r} is not {FORMAT}")
         calibration = CorpusCalibration(
             fingerprint=str(content["fingerprint"]),
-            kinds={str(kind): _distribution(one) for kind, one in content["kinds"].items()},
-            rule=LinearFusion(**{name: float(one) for name, one in content["rule"].items()}),
+            kinds={
+                str(kind): _distribution(distribution)
+                for kind, distribution in content["kinds"].items()
+            },
+            rule=LinearFusion(**{name: float(value) for name, value in content["rule"].items()}),
         )
         version = str(content["version"])
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -401,7 +406,7 @@ def _to_json(calibration: CorpusCalibration) -> dict[str, Any]:
         "format": FORMAT,
         "fingerprint": calibration.fingerprint,
         "rule": asdict(calibration.rule),
-        "kinds": {kind: asdict(one) for kind, one in calibration.kinds.items()},
+        "kinds": {kind: asdict(distribution) for kind, distribution in calibration.kinds.items()},
     }
 
 
@@ -420,5 +425,5 @@ def _distribution(content: Mapping[str, Any]) -> NullDistribution:
         seed=int(content["seed"]),
         scores=scores,
         rates=rates,
-        thresholds=tuple(Threshold(**one) for one in content["thresholds"]),
+        thresholds=tuple(Threshold(**threshold) for threshold in content["thresholds"]),
     )

@@ -88,7 +88,7 @@ class LinearFusion:
     def alignment_weight(self, mode: Mode) -> float:
         """Return the weight of the alignment in the semantic score of a mode of search.
 
-        Lexical mode reports the semantic score of semantic mode beside its own.
+        Lexical mode reports the semantic score of semantic mode as well.
         """
         hybrid = mode == "hybrid"
         return self.hybrid_alignment_weight if hybrid else self.semantic_alignment_weight
@@ -183,7 +183,7 @@ def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
 def still_valid(calibration: Calibration, former: LinearFusion, rule: LinearFusion) -> Calibration:
     """Return what holds of a calibration of scores by one rule when another one combines them."""
     changed = changed_kinds(former, rule)
-    kept = {kind: one for kind, one in calibration.kinds.items() if kind not in changed}
+    kept = {kind: maps for kind, maps in calibration.kinds.items() if kind not in changed}
     return Calibration(calibration.fingerprint, kept)
 
 
@@ -231,7 +231,7 @@ class CorpusFusion:
         fingerprint: of the vectors whose scores it was fitted to.
         rule: how they are combined.
         report: how it was tested, as JSON; for people.
-        probabilities: what scores by this rule are worth, by kind of score, if that is known; the
+        probabilities: maps from scores by this rule, by kind of score, if they were fitted; the
             inputs of the maps are scores.
     """
 
@@ -283,7 +283,7 @@ def read_corpus_fusion(directory: Path, fingerprint: str) -> CorpusFusion | None
         if content["format"] != CORPUS_FORMAT:
             raise StoreError(f"{path}: format {content['format']!r} is not {CORPUS_FORMAT}")
         rule = LinearFusion(**{name: float(content["rule"][name]) for name in RULE_FIELDS})
-        maps = {str(k): parse_fitted_map(one) for k, one in content["probabilities"].items()}
+        maps = {str(k): parse_fitted_map(fitted) for k, fitted in content["probabilities"].items()}
         found = CorpusFusion(str(content["fingerprint"]), rule, dict(content["report"]), maps)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise StoreError(
@@ -298,4 +298,6 @@ def read_corpus_fusion(directory: Path, fingerprint: str) -> CorpusFusion | None
 
 
 def _maps_to_json(fusion: CorpusFusion) -> dict[str, Any]:
-    return {kind: fitted_map_to_json(one) for kind, one in fusion.probabilities.items()}
+    return {
+        kind: fitted_map_to_json(probability) for kind, probability in fusion.probabilities.items()
+    }

@@ -86,7 +86,7 @@ def rank(
     among: IdSet | None,
     seconds: Seconds,
 ) -> Ranking:
-    """Rank at least the k best documents besides the query, if so many exist."""
+    """Rank at least the k best documents other than the query, if so many exist."""
     if mode == "semantic":
         return _rank_semantic(data, query, k, fusion, among, seconds)
     if mode == "lexical":
@@ -141,14 +141,14 @@ def _rank_lexical(
             best = words.search_all(terms, k + 1, among)
     with timed(seconds, "search"):
         cosines = data.index.scores(query.vector, best.vector_ids)
-    living = ~np.isnan(cosines)
-    cosines = _bounded(cosines[living])
+    present = ~np.isnan(cosines)
+    cosines = _bounded(cosines[present])
     return Ranking(
-        vector_ids=best.vector_ids[living],
-        scores=best.scores[living],
+        vector_ids=best.vector_ids[present],
+        scores=best.scores[present],
         vector=cosines,
         semantic=semantic_scores(fusion, "lexical", cosines),
-        lexical=best.scores[living],
+        lexical=best.scores[present],
         terms=terms,
         scored_as="lexical",
         exhausted=len(best.vector_ids) <= k,
@@ -197,9 +197,9 @@ def _rank_hybrid(
 
     lexical, cosines = PARALLEL_STEPS.both(score_words, score_others)
     cosines = np.concatenate([nearest.scores[0][found], cosines])[order]
-    living = ~np.isnan(cosines)
-    candidates, lexical = candidates[living], lexical[living]
-    cosines = _bounded(cosines[living])
+    present = ~np.isnan(cosines)
+    candidates, lexical = candidates[present], lexical[present]
+    cosines = _bounded(cosines[present])
     scored_as: Mode = "hybrid" if len(terms) else "semantic"
     semantic, scores = apply_rule(fusion, scored_as, cosines, lexical=lexical)
     order = np.lexsort((candidates, -scores))
@@ -229,8 +229,8 @@ def score_documents(
     generation, sequence = data.index.generation, data.index.sequence
     with timed(seconds, "search"):
         cosines = data.index.scores(query.vector, vector_ids)
-    living = ~np.isnan(cosines)
-    vector_ids, cosines = vector_ids[living], _bounded(cosines[living])
+    present = ~np.isnan(cosines)
+    vector_ids, cosines = vector_ids[present], _bounded(cosines[present])
     lexical, terms = None, None
     if mode != "semantic":
         with timed(seconds, "lexical"):

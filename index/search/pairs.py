@@ -55,7 +55,7 @@ class PairSearch:
     Attributes:
         data: the data directory.
         fusion: how scores are made of cosines.
-        calibrator: what a score is worth.
+        calibrator: of the scores.
         bounds: that a pair must meet.
         vector_ids: Int64[N], ascending, of the documents.
         sequence: of the store when these were all of them.
@@ -135,11 +135,11 @@ def _pairs_of_tile(
 def _described(search: PairSearch, left: Int64, right: Int64, cosines: Float32) -> list[Pair]:
     """Return the pairs of Int64[N] and Int64[N] that are inside the bounds, with titles."""
     scores = semantic_scores(search.fusion, "semantic", cosines).tolist()
-    worth = calibrate_scores(search.calibrator, "semantic", scores)
+    calibrated = calibrate_scores(search.calibrator, "semantic", scores)
     kept = [
         row
-        for row, (score, one) in enumerate(zip(scores, worth, strict=True))
-        if within(search.bounds, score, one)
+        for row, (score, measures) in enumerate(zip(scores, calibrated, strict=True))
+        if within(search.bounds, score, measures)
     ]
     needed = np.union1d(left[kept], right[kept]).tolist()
     summaries = search.data.store.get(needed, skip_damaged=True)
@@ -148,7 +148,7 @@ def _described(search: PairSearch, left: Int64, right: Int64, cosines: Float32) 
         ours, theirs = summaries.get(int(left[row])), summaries.get(int(right[row]))
         if ours is None or theirs is None:
             continue
-        probability, rate = worth[row].probability, worth[row].false_positive_rate
+        probability, rate = calibrated[row].probability, calibrated[row].false_positive_rate
         titles = ours.title, theirs.title
         pairs.append(Pair(ours.id, theirs.id, *titles, scores[row], probability, rate))
     return pairs
@@ -160,8 +160,8 @@ def _least_cosine(search: PairSearch) -> float:
     def inside(cosine: float) -> bool:
         cosines = np.array([cosine], dtype=np.float32)
         scores = semantic_scores(search.fusion, "semantic", cosines).tolist()
-        (worth,) = calibrate_scores(search.calibrator, "semantic", scores)
-        return within(search.bounds, scores[0], worth)
+        (measures,) = calibrate_scores(search.calibrator, "semantic", scores)
+        return within(search.bounds, scores[0], measures)
 
     low, high = -1.0, 1.0
     if inside(low):
@@ -186,10 +186,10 @@ def _first_of_families(data: DataDirectory, ids: Int64) -> Int64:
     for start in range(0, len(ids), _READ):
         part = ids[start : start + _READ].tolist()
         families = data.store.families.of(part)
-        for one in part:
-            family = families.get(one)
+        for vector_id in part:
+            family = families.get(vector_id)
             if family is None or family not in seen:
-                kept.append(one)
+                kept.append(vector_id)
             if family is not None:
                 seen.add(family)
     return np.array(kept, dtype=np.int64)

@@ -19,14 +19,14 @@ B = TypeVar("B")
 
 
 class ParallelSteps:
-    """Knows how many searches run in this process, and has a thread beside them."""
+    """Knows how many searches run in this process, and has a second thread for them."""
 
     def __init__(self, cores: int) -> None:
         """Start no thread yet."""
         self._cores = cores
         self._searches = 0
         self._counting = threading.Lock()
-        self._helper = ThreadPoolExecutor(1, "beside a search")
+        self._helper = ThreadPoolExecutor(1, "second step of a search")
 
     @contextmanager
     def searching(self) -> Iterator[None]:
@@ -39,22 +39,22 @@ class ParallelSteps:
             with self._counting:
                 self._searches -= 1
 
-    def both(self, here: Callable[[], A], beside: Callable[[], B]) -> tuple[A, B]:
+    def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
         """Return what two functions return: called at once, or one after the other.
 
         The error of the first is raised before that of the second, which may not have been called.
         """
-        helped = self._hand_over(beside)
+        helped = self._hand_over(second)
         if helped is None:
-            return here(), beside()
+            return first(), second()
         try:
-            first = here()
+            result = first()
         except BaseException:
             if not helped.cancel():
                 wait([helped])  # it uses what the caller may close next
             raise
         # The helper may have had no core in all that time.
-        return first, beside() if helped.cancel() else helped.result()
+        return result, second() if helped.cancel() else helped.result()
 
     def disable(self) -> None:
         """Call functions one after the other from now on: other processes use the cores."""

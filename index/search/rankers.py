@@ -57,7 +57,7 @@ class QueryRanker:
         return frozenset({self.query.vector_id} - {NO_VECTOR})
 
     def rank(self, k: int, among: IdSet | None) -> Ranking:
-        """Rank at least k documents besides the query, if so many exist, and align the best."""
+        """Rank at least k documents other than the query, if so many exist, and align the best."""
         mode, alignment = self.options.mode, self.options.alignment
         first = rank(self.data, self.query, k, mode, self.fusion, among, self.seconds)
         if alignment is None or mode == "lexical":
@@ -96,17 +96,19 @@ class ExamplesRanker:
     @property
     def left_out(self) -> frozenset[int]:
         """Return the vector ids of the examples that are stored: they are no hits."""
-        return frozenset(one.vector_id for one in self.examples.all) - {NO_VECTOR}
+        return frozenset(example.vector_id for example in self.examples.all) - {NO_VECTOR}
 
     def rank(self, k: int, among: IdSet | None) -> Ranking:
-        """Rank at least k documents besides the examples, and align the best with each of them."""
+        """Rank at least k documents other than the examples, and align the best with each."""
         data, mode, fusion, seconds = self.data, self.options.mode, self.fusion, self.seconds
         k += len(self.left_out)
-        found = [rank(data, one, k, mode, fusion, among, seconds) for one in self.examples.like]
-        ids = np.unique(np.concatenate([one.vector_ids for one in found]))
+        found = [
+            rank(data, example, k, mode, fusion, among, seconds) for example in self.examples.like
+        ]
+        ids = np.unique(np.concatenate([candidates.vector_ids for candidates in found]))
         ids = ids[~np.isin(ids, list(self.left_out))]
         parts = self._score(ids)
-        ranking = self._join(parts, exhausted=all(one.exhausted for one in found))
+        ranking = self._join(parts, exhausted=all(candidates.exhausted for candidates in found))
         if self.options.alignment is None or mode == "lexical":
             return ranking
         with timed(seconds, "align"):
@@ -124,7 +126,7 @@ class ExamplesRanker:
     def terms(self, ranking: Ranking, vector_ids: Sequence[int]) -> Explained:
         """Return the terms that give most to the mean lexical scores; none without words."""
         row_of = {vector_id: row for row, vector_id in enumerate(ranking.vector_ids.tolist())}
-        sums: dict[int, dict[str, float]] = {one: {} for one in vector_ids}
+        sums: dict[int, dict[str, float]] = {vector_id: {} for vector_id in vector_ids}
         totals = dict.fromkeys(vector_ids, 0.0)
         with timed(self.seconds, "lexical"):
             for part in ranking.parts[: len(self.examples.like)]:
@@ -132,11 +134,15 @@ class ExamplesRanker:
                     return {}
                 found = self.data.store.lexical.explain(part.terms, vector_ids, _TERMS)
                 for vector_id, terms in found.items():
-                    own, score = sums[vector_id], float(part.lexical[row_of[vector_id]])
-                    for one in terms:
-                        own[one.term] = own.get(one.term, 0.0) + one.weight * score
+                    weights, score = sums[vector_id], float(part.lexical[row_of[vector_id]])
+                    for term in terms:
+                        weights[term.term] = weights.get(term.term, 0.0) + term.weight * score
                     totals[vector_id] += score
-        return {one: _heaviest(own, totals[one]) for one, own in sums.items() if own}
+        return {
+            vector_id: _highest_weights(weights, totals[vector_id])
+            for vector_id, weights in sums.items()
+            if weights
+        }
 
     def example_scores(self, ranking: Ranking, row: int) -> ExampleScores:
         """Return the scores of a row with each example, liked and not."""
@@ -148,13 +154,13 @@ class ExamplesRanker:
         """Score the same documents with each example; those deleted meanwhile are left out."""
         mode, fusion, seconds = self.options.mode, self.fusion, self.seconds
         parts = [
-            score_documents(self.data, one, vector_ids, mode, fusion, seconds)
-            for one in self.examples.all
+            score_documents(self.data, example, vector_ids, mode, fusion, seconds)
+            for example in self.examples.all
         ]
-        living = parts[0].vector_ids
+        present = parts[0].vector_ids
         for part in parts[1:]:
-            living = np.intersect1d(living, part.vector_ids)
-        return [part.take(np.flatnonzero(np.isin(part.vector_ids, living))) for part in parts]
+            present = np.intersect1d(present, part.vector_ids)
+        return [part.take(np.flatnonzero(np.isin(part.vector_ids, present))) for part in parts]
 
     def _align(self, ranking: Ranking, options: AlignmentOptions) -> Ranking:
         """Align the best with each example; out of time, the ranking is what it was."""
@@ -172,7 +178,7 @@ class ExamplesRanker:
             if time.perf_counter() >= deadline:
                 return replace(ranking, receipt=receipt)
             aligned.append(_with_alignment(part, scored, self.fusion))
-        scored_rows = [0 if one.receipt is None else one.receipt.scored for one in aligned]
+        scored_rows = [0 if part.receipt is None else part.receipt.scored for part in aligned]
         receipt = replace(receipt, aligned=max(scored_rows) > 0, scored=max(scored_rows))
         return replace(self._join(aligned, exhausted=ranking.exhausted), receipt=receipt)
 
@@ -187,16 +193,16 @@ class ExamplesRanker:
         """Rank the documents of parts, all in the same order, by the scores of all parts."""
         liked, unliked = parts[: len(self.examples.like)], parts[len(self.examples.like) :]
         scores = combine_scores(
-            np.stack([one.scores for one in liked]), [one.scores for one in unliked]
+            np.stack([part.scores for part in liked]), [part.scores for part in unliked]
         )
-        kinds = {one.scored_as for one in liked}
-        lexical = [one.lexical for one in liked if one.lexical is not None]
-        alignment = [one.alignment for one in liked if one.alignment is not None]
+        kinds = {part.scored_as for part in liked}
+        lexical = [part.lexical for part in liked if part.lexical is not None]
+        alignment = [part.alignment for part in liked if part.alignment is not None]
         ranking = replace(
             parts[0],
             scores=scores,
-            vector=_mean([one.vector for one in liked]),
-            semantic=_mean([one.semantic for one in liked]),
+            vector=_mean([part.vector for part in liked]),
+            semantic=_mean([part.semantic for part in liked]),
             lexical=_mean(lexical) if lexical else None,
             terms=None,
             scored_as=self.options.mode if len(kinds) > 1 else kinds.pop(),
@@ -234,7 +240,7 @@ def _with_alignment(part: Ranking, scored: Ranking, fusion: LinearFusion) -> Ran
         return replace(part, receipt=scored.receipt)
     alignment = np.full(len(part.vector_ids), np.nan, dtype=np.float32)
     row_of = {vector_id: row for row, vector_id in enumerate(part.vector_ids.tolist())}
-    alignment[[row_of[one] for one in scored.vector_ids.tolist()]] = scored.alignment
+    alignment[[row_of[vector_id] for vector_id in scored.vector_ids.tolist()]] = scored.alignment
     return replace(with_scores(part, fusion, alignment=alignment), receipt=scored.receipt)
 
 
@@ -249,7 +255,7 @@ def _mean(values: Sequence[Float32]) -> Float32:
     return mean
 
 
-def _heaviest(weights: Mapping[str, float], total: float) -> tuple[TermWeight, ...]:
+def _highest_weights(weights: Mapping[str, float], total: float) -> tuple[TermWeight, ...]:
     """Return the terms of the highest weights, as shares of the total."""
-    best = sorted(weights.items(), key=lambda one: (-one[1], one[0]))[:_TERMS]
+    best = sorted(weights.items(), key=lambda term: (-term[1], term[0]))[:_TERMS]
     return tuple(TermWeight(term, weight / total) for term, weight in best)

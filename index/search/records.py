@@ -179,7 +179,7 @@ class SearchAnswer:
         sequence: of the store that the index held: every change up to it is in the answer; what
             was deleted later is left out.
         seconds: time of each stage.
-        alignment: what became of the second stage; None if none was asked for.
+        alignment: what became of the second stage; None if it was off.
     """
 
     hits: tuple[Hit, ...]

@@ -38,7 +38,7 @@ MAX_COLLAPSED = 10  # ids that a hit lists of the others of its family
 def collapse_families(
     families: Families,
     found: Sequence[Hit],
-    find_besides: Callable[[Int64], Sequence[Hit]],
+    find_others: Callable[[Int64], Sequence[Hit]],
     top_k: int,
 ) -> list[Hit]:
     """Return the best hit of each of the `top_k` best families; a document may be one alone.
@@ -46,7 +46,7 @@ def collapse_families(
     Args:
         families: of the store that was searched.
         found: the `top_k` best hits, or all where there are fewer.
-        find_besides: returns the same of the documents besides these vector ids Int64[N].
+        find_others: returns the same of the documents without these vector ids Int64[N].
         top_k: how many to return, at most.
     """
     best: dict[int | str, Hit] = {}
@@ -57,7 +57,7 @@ def collapse_families(
             best.setdefault(hit.id if family is None else family, replace(hit, family=family))
         if len(best) >= top_k or len(found) < top_k:
             return list(best.values())[:top_k]
-        found = find_besides(families.hidden_by([hit.id for hit in best.values()]))
+        found = find_others(families.hidden_by([hit.id for hit in best.values()]))
 
 
 def list_collapsed(
@@ -71,9 +71,9 @@ def list_collapsed(
         others = others[among.contains(others)]
     # More than are listed: the hit and the queries may be among them.
     most = MAX_COLLAPSED + 1 + len(queries)
-    some = [one for one in others[:most].tolist() if one not in queries]
+    some = [other for other in others[:most].tolist() if other not in queries]
     ids = [summary.id for _, summary in sorted(store.get(some, skip_damaged=True).items())]
-    return tuple(one for one in ids if one != hit.id)[:MAX_COLLAPSED]
+    return tuple(vector_id for vector_id in ids if vector_id != hit.id)[:MAX_COLLAPSED]
 
 
 _WIDER = 4  # how many times more candidates to rank when too few of them could be used
@@ -119,7 +119,7 @@ def search(
             probability nor a false positive rate.
         options: how many documents to find, by what, and which.
         fusion: how hybrid mode combines the scores of vectors and words.
-        calibrator: what a score is worth.
+        calibrator: of the scores.
         among: what `select_documents` returns for these options.
     """
     options = _possible_now(data, options)
@@ -133,11 +133,11 @@ def search(
     if not options.collapse:
         return first
 
-    def find_besides(hidden: Int64) -> tuple[Hit, ...]:
+    def find_others(hidden: Int64) -> tuple[Hit, ...]:
         everything = data.store.select(None) if among is None else among
         return _find(run, without(everything, hidden)).hits
 
-    kept = collapse_families(data.store.families, first.hits, find_besides, options.top_k)
+    kept = collapse_families(data.store.families, first.hits, find_others, options.top_k)
     hits = [
         replace(hit, collapsed=list_collapsed(data.store, hit, ranker.left_out, among))
         for hit in kept
@@ -150,7 +150,7 @@ def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
 
     Waiting takes seconds to minutes, and would keep other requests from the threads that search.
     """
-    if options.mode == "semantic" or not data.store.lexical.making:
+    if options.mode == "semantic" or not data.store.lexical.building:
         return options
     if options.mode == "lexical":
         raise LexicalIndexNotReadyError
@@ -193,7 +193,11 @@ def _read(run: _Search, ranking: Ranking, damaged: frozenset[int]) -> dict[int, 
             some, rows, size = rows[:size], rows[size:], max(size, CANDIDATES)
             documents = run.data.store.get([ids[row] for row in some], skip_damaged=True)
             found = ((row, documents.get(ids[row])) for row in some)
-            kept |= {row: one for row, one in found if one is not None and _passes(where, one)}
+            kept |= {
+                row: document
+                for row, document in found
+                if document is not None and _passes(where, document)
+            }
     return {row: kept[row] for row in list(kept)[:top_k]}
 
 
@@ -216,9 +220,13 @@ def _scored_exactly(
     rows = order if len(ids) == len(order) else order[np.isin(kept.vector_ids[order], ids)]
     exact = run.ranker.rescored(kept, rows, vectors)
     unread = by_id.keys() - set(ids.tolist())
-    lost = frozenset(one for one in unread if one in run.data.store.damage)
+    lost = frozenset(vector_id for vector_id in unread if vector_id in run.data.store.damage)
     ranked = enumerate(exact.vector_ids.tolist())
-    return exact, {row: by_id[one] for row, one in ranked if one not in lost}, lost
+    return (
+        exact,
+        {row: by_id[vector_id] for row, vector_id in ranked if vector_id not in lost},
+        lost,
+    )
 
 
 def _passes(where: Filter | None, document: DocumentSummary) -> bool:
@@ -248,13 +256,13 @@ def _hits(run: _Search, ranking: Ranking, documents: dict[int, DocumentSummary])
             alignment_score=_known(ranking.alignment, row),
             lexical_score=None if ranking.lexical is None else float(ranking.lexical[row]),
             terms=terms.get(vector_id, ()),
-            probability=worth.probability,
-            false_positive_rate=worth.false_positive_rate,
+            probability=measures.probability,
+            false_positive_rate=measures.false_positive_rate,
             like_scores=by_example[row][0],
             unlike_scores=by_example[row][1],
         )
-        for row, vector_id, score, worth in zip(rows, ids, scores, calibrated, strict=True)
-        if within(run.options.bounds, score, worth)
+        for row, vector_id, score, measures in zip(rows, ids, scores, calibrated, strict=True)
+        if within(run.options.bounds, score, measures)
     )
 
 

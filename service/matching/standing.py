@@ -157,7 +157,7 @@ def scan_new_documents(collection: Collection) -> bool:
         StoreError: documents or queries could not be read or written.
     """
     standing, data = collection.standing, collection.data
-    if data.store.lexical.making:  # a hybrid search would leave the words out
+    if data.store.lexical.building:  # a hybrid search would leave the words out
         data.store.lexical.wait(1.0)
         return True
     every = standing.queries.every()

@@ -71,7 +71,7 @@ class SearchProcesses:
             DocumentNotFoundError, LexicalIndexNotReadyError, StoreError: as `perform`.
         """
         reply, seconds = None, 0.0
-        if not served.data.store.lexical.making or task.options.mode == "semantic":
+        if not served.data.store.lexical.building or task.options.mode == "semantic":
             task, seconds = _with_terms(served.data, task)
             reply = self._ask(served, task)
         if reply is None or reply.left is not None:

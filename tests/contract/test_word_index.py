@@ -239,5 +239,5 @@ def test_the_words_can_be_made_in_the_background(open_one: Open, entry: MakeEntr
     again = open_one()
     again.lexical.make_in_background()
     again.lexical.wait(60)
-    assert not again.lexical.making
+    assert not again.lexical.building
     assert len(found_by(again, text_of(2))) == 5

@@ -54,12 +54,12 @@ def test_names() -> None:
 def test_bm25_by_hand() -> None:
     """Lucene's formula with k1 1.5 and b 0.75, each word of the query as often as it occurs."""
     (system,) = lexical_baselines(["bm25"], TEXTS)
-    tokens = [[word for word in one.split() if word not in ("and", "the")] for one in TEXTS]
-    lengths = [len(one) for one in tokens]
+    tokens = [[word for word in text.split() if word not in ("and", "the")] for text in TEXTS]
+    lengths = [len(token) for token in tokens]
     mean = sum(lengths) / 5
 
     def weight(word: str, document: int) -> float:
-        frequency = sum(word in one for one in tokens)
+        frequency = sum(word in token for token in tokens)
         idf = math.log(1 + (5 - frequency + 0.5) / (frequency + 0.5))
         count = tokens[document].count(word)
         return idf * count / (count + 1.5 * (1 - 0.75 + 0.75 * lengths[document] / mean))
@@ -139,7 +139,7 @@ def test_chunks_by_hand() -> None:
             for first in range(start, end, CHUNK_BLOCKS)
         ]
         chunks.append(np.stack([part / np.linalg.norm(part) for part in parts]))
-    assert [len(one) for one in chunks] == [2, 1, 3]
+    assert [len(chunk) for chunk in chunks] == [2, 1, 3]
     system = chunk_system(blocks)
     there = (chunks[0] @ chunks[2].T).max(1).mean()
     back = (chunks[2] @ chunks[0].T).max(1).mean()

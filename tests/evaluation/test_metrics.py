@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoder.arrays import Float32
@@ -81,8 +81,8 @@ def test_queries_without_judgement_do_not_count() -> None:
     ids = [f"d{n}" for n in range(20)]
     qrels = {"d0": {"d1": 1}}
     both = evaluate_run(rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]]), ids, qrels)
-    one = evaluate_run(rank_exactly(ids, vectors, ["d0"], vectors[[0]]), ids, qrels)
-    assert both == one
+    alone = evaluate_run(rank_exactly(ids, vectors, ["d0"], vectors[[0]]), ids, qrels)
+    assert both == alone
 
 
 def test_no_judgement_at_all_is_an_error() -> None:
@@ -130,6 +130,7 @@ def test_nothing_found_and_one_label() -> None:
     assert values == {"accuracy": 0.0, "precision": 0.0, "recall": 0.0, "F1": 0.0}
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=1, max_size=40))
 def test_no_other_threshold_is_more_accurate(pairs: list[tuple[int, bool]]) -> None:
     scores = np.array([score / 8 for score, _ in pairs], dtype=np.float32)
@@ -154,10 +155,10 @@ def test_estimates_have_the_measured_values_and_intervals_around_them() -> None:
     scores = np.round(labels + chance.standard_normal(500), 1).astype(np.float32)  # with ties
     values = measure_pairs(scores, labels, 0.5)
     estimates = estimate_pairs_of_seeds([(scores, 0.5)], labels)
-    assert {name: one.value for name, one in estimates.items()} == values
-    for one in estimates.values():
-        assert 0.02 < one.value - one.low < 0.08
-        assert 0.02 < one.high - one.value < 0.08
+    assert {name: estimate.value for name, estimate in estimates.items()} == values
+    for estimate in estimates.values():
+        assert 0.02 < estimate.value - estimate.low < 0.08
+        assert 0.02 < estimate.high - estimate.value < 0.08
 
 
 def test_resampled_auc_is_that_of_the_drawn_pairs() -> None:

@@ -85,11 +85,13 @@ def test_retrieval_of_two_systems() -> None:
     assert against["difference"] == pytest.approx(1 - bad["nDCG@10"]["value"])
     assert against["p"] < 0.01
     assert "against" not in bad
-    assert {name: one["queries"] for name, one in bad["by_length"].items()} == {
+    assert {name: figures["queries"] for name, figures in bad["by_length"].items()} == {
         "<=512": 10,
         "513-2048": 20,
     }
-    parts = [one["nDCG@10"]["value"] * one["queries"] for one in bad["by_length"].values()]
+    parts = [
+        figures["nDCG@10"]["value"] * figures["queries"] for figures in bad["by_length"].values()
+    ]
     assert sum(parts) / 30 == pytest.approx(bad["nDCG@10"]["value"])
 
 
@@ -147,7 +149,7 @@ def test_pairs_with_the_threshold_of_others() -> None:
     assert good["AUC"]["value"] == 1.0
     assert bad["accuracy"]["value"] < 1
     assert good["against"]["accuracy"]["p"] < 0.01
-    assert {name: one["pairs"] for name, one in bad["by_length"].items()} == {
+    assert {name: figures["pairs"] for name, figures in bad["by_length"].items()} == {
         "513-2048": 50,
         ">8192": 150,
     }
@@ -159,10 +161,10 @@ def test_pairs_without_others_are_called_an_upper_bound() -> None:
     bound = report_pairs([BAD], PairTask(pairs, None, tokens), "bad")
     honest = report_pairs([BAD], PairTask(pairs, pair_rows(2), tokens), "bad")
     assert bound["threshold_chosen_on"] == "the same pairs"
-    one, other = bound["systems"]["bad"], honest["systems"]["bad"]
-    assert "accuracy" not in one
-    assert one["accuracy_upper_bound"]["value"] >= other["accuracy"]["value"]
-    assert one["AUC"] == other["AUC"]
+    upper, other = bound["systems"]["bad"], honest["systems"]["bad"]
+    assert "accuracy" not in upper
+    assert upper["accuracy_upper_bound"]["value"] >= other["accuracy"]["value"]
+    assert upper["AUC"] == other["AUC"]
 
 
 def test_pairs_of_one_label_have_no_auc() -> None:
@@ -199,9 +201,9 @@ def test_figures_of_seeds_are_their_means() -> None:
         (found, ranked, ("nDCG@10", "recall@100")),
     ):
         for name in names:
-            good, bad = (single[one][name]["value"] for one in ("good", "bad"))
+            good, bad = (single[model][name]["value"] for model in ("good", "bad"))
             assert together["both"][name]["value"] == pytest.approx((good + bad) / 2)
-            assert [one[name] for one in together["both"]["by_seed"]] == [good, bad]
+            assert [figures[name] for figures in together["both"]["by_seed"]] == [good, bad]
             # Two equal seeds are no more certain than one: seeds are not resampled.
             assert together["good"][name] == single["good"][name]
             assert together["both"][name]["low"] <= together["both"][name]["value"]

@@ -80,7 +80,7 @@ def test_the_best_candidates_come_first_in_the_order_of_the_mixture(
     mixture = FusionWeights(0.9, 1.0)
     second = reranked_system(system, scorer, mixture, 8, "reranked")
     names = [IDS[row] for row in ROWS]
-    before, after = (rank(one, IDS, names, ROWS) for one in (system, second))
+    before, after = (rank(stage, IDS, names, ROWS) for stage in (system, second))
     for place, row in enumerate(ROWS.tolist()):
         first, reranked = before.rows[place].tolist(), after.rows[place].tolist()
         assert set(first[:8]) == set(reranked[:8])
@@ -137,9 +137,9 @@ def test_no_corpus_pays_for_what_another_gains(texts: list[str], system: System)
     loses = replace(gains, logits=-gains.logits)
     assert fit_mixture([gains]).mixture.weight > 0.0
     both = fit_mixture([gains, loses])
-    for one in (gains, loses):
-        before = ndcg_of(one, FusionWeights(0.0, 1.0)).mean()
-        assert ndcg_of(one, both.mixture).mean() >= before - 0.01
+    for gain in (gains, loses):
+        before = ndcg_of(gain, FusionWeights(0.0, 1.0)).mean()
+        assert ndcg_of(gain, both.mixture).mean() >= before - 0.01
     assert both.mixture.weight < fit_mixture([gains]).mixture.weight
 
 

@@ -36,14 +36,14 @@ ROWS = np.arange(NUMBER, dtype=np.int64)
 
 
 def vectors() -> Float32:
-    return np.stack([one.vector for one in ENTRIES])
+    return np.stack([entry.vector for entry in ENTRIES])
 
 
 @pytest.fixture(scope="module")
 def blocks() -> AlignedCorpus:
     space = neutral_space(DIMENSION)
-    vectors = [as_stored(one.blocks.vectors) for one in ENTRIES if one.blocks is not None]
-    return join_aligned(space, [space.project(one) for one in vectors])
+    vectors = [as_stored(entry.blocks.vectors) for entry in ENTRIES if entry.blocks is not None]
+    return join_aligned(space, [space.project(vector) for vector in vectors])
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def vector() -> System:
 
 @pytest.fixture(scope="module")
 def lexical() -> System:
-    return lexical_system([one.document.text for one in ENTRIES])
+    return lexical_system([entry.document.text for entry in ENTRIES])
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_a_search_gives_the_same_scores(
     scores = system.score(ROWS[:4])
     for row in range(4):
         found = served(data, ENTRIES[row], mode)
-        assert set(found) == {one.document.id for one in ENTRIES} - {f"d{row}"}
+        assert set(found) == {entry.document.id for entry in ENTRIES} - {f"d{row}"}
         for other in range(NUMBER):
             if other != row:
                 assert found[f"d{other}"] == pytest.approx(float(scores[row, other]), abs=1e-5)
@@ -119,9 +119,11 @@ def test_only_the_best_candidates_are_aligned_and_never_the_query(blocks: Aligne
     found = align_first(blocks, rows, first, 5)
     assert found.shape == first.shape
     for number, row in enumerate(rows.tolist()):
-        best = [one for one in np.argsort(-first[number]).tolist() if one != row][:5]
+        best = [candidate for candidate in np.argsort(-first[number]).tolist() if candidate != row][
+            :5
+        ]
         assert set(np.flatnonzero(~np.isnan(found[number])).tolist()) == set(best)
-        expected = align(blocks[row], [blocks[one] for one in best])
+        expected = align(blocks[row], [blocks[candidate] for candidate in best])
         np.testing.assert_array_equal(found[number, best], expected)
 
 
@@ -145,9 +147,9 @@ def test_without_blocks_nothing_is_aligned(vector: System, lexical: System) -> N
 def test_a_rule_without_alignment_ranks_by_the_vectors(
     vector: System, blocks: AlignedCorpus
 ) -> None:
-    names = [one.document.id for one in ENTRIES]
+    names = [entry.document.id for entry in ENTRIES]
     alone = search_system(vector, None, blocks, LinearFusion(0.4), "semantic")
-    ranked = [rank(one, names, names, ROWS).rows for one in (alone, vector)]
+    ranked = [rank(system, names, names, ROWS).rows for system in (alone, vector)]
     np.testing.assert_array_equal(*ranked)
     aligned = search_system(vector, None, blocks, RULE, "semantic")
     assert (rank(aligned, names, names, ROWS).rows != ranked[0]).any()

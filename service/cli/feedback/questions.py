@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from encoder.errors import EmptyTextError
-from evaluation.fitting.feedback import Asked
+from evaluation.fitting.feedback import SearchableQuery
 from evaluation.fitting.judged_queries import JudgedQuery
 from index.directory.data_directory import DataDirectory
 from index.document import Document
@@ -20,7 +20,7 @@ _PASSAGE_WORDS = 20  # so few that the weights decide whether their document is 
 
 def asked(
     loaded: Loaded, data: DataDirectory, judged: Sequence[JudgedQuery], progress: Progress
-) -> list[Asked | None]:
+) -> list[SearchableQuery | None]:
     """Return queries as they are searched for: texts are encoded, documents have their vectors.
 
     Args:
@@ -36,11 +36,11 @@ def asked(
         StoreError: the store cannot be read.
     """
     progress.started("reading the queries", len(judged), unit="queries")
-    found: list[Asked | None] = []
+    found: list[SearchableQuery | None] = []
     for one in judged:
         query = _query(loaded, data, one)
         progress.advanced(1)
-        found.append(None if query is None else Asked(query, one.grades, complete=False))
+        found.append(None if query is None else SearchableQuery(query, one.grades, complete=False))
     return found
 
 
@@ -69,14 +69,16 @@ def passages(
     return found
 
 
-def look_for(loaded: Loaded, known: Sequence[Document], progress: Progress) -> list[Asked | None]:
+def look_for(
+    loaded: Loaded, known: Sequence[Document], progress: Progress
+) -> list[SearchableQuery | None]:
     """Return passages as queries that each look for their document; None without a token."""
     progress.started("encoding passages", len(known), unit="passages")
-    found: list[Asked | None] = []
+    found: list[SearchableQuery | None] = []
     for one in known:
         query = _encoded(loaded, one.text)
         progress.advanced(1)
-        found.append(None if query is None else Asked(query, {one.id: 1}, complete=True))
+        found.append(None if query is None else SearchableQuery(query, {one.id: 1}, complete=True))
     return found
 
 

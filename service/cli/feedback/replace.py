@@ -22,8 +22,8 @@ from encoder.errors import AdapterError
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.fitting.feedback import (
     MIN_TESTED,
-    Asked,
     Candidate,
+    SearchableQuery,
     run_shadow_test,
 )
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out, not_learned
@@ -223,7 +223,9 @@ def _opened(data: Path, encoder: OnnxEncoder) -> Iterator[DataDirectory]:
         yield directory
 
 
-def _of_both(sides: Sequence[Sequence[Asked | None]]) -> tuple[list[Asked], list[Asked]]:
+def _of_both(
+    sides: Sequence[Sequence[SearchableQuery | None]],
+) -> tuple[list[SearchableQuery], list[SearchableQuery]]:
     """Return the queries that both sides can ask, for each side."""
     both = [(a, b) for a, b in zip(*sides, strict=True) if a is not None and b is not None]
     return [a for a, _ in both], [b for _, b in both]

@@ -87,34 +87,34 @@ def test_the_method_with_the_lower_log_loss_is_kept() -> None:
 
 def test_a_corpus_is_left_out_whole() -> None:
     """Two corpora whose scores are shifted: the score misleads between them, the rate does not."""
-    one = pairs()
+    whole = pairs()
     shifted = replace(
-        one,
-        scores=one.scores * 0.2 + 0.8,
+        whole,
+        scores=whole.scores * 0.2 + 0.8,
         random_pairs=replace(TABLE, scores=(0.6, 0.8, 1.0)),
     )
-    fitted = fit_kind([one, shifted])
+    fitted = fit_kind([whole, shifted])
     by_score, by_rate = fitted.by_score, fitted.by_false_positive_rate
     assert by_score.errors["platt"].equal_mass > 0.2
     assert by_rate.errors["platt"].equal_mass < 0.1
     assert by_rate.errors["platt"].log_loss < by_score.errors["platt"].log_loss
-    assert fitted.fitted_on == (one.fitted_on, shifted.fitted_on)
+    assert fitted.fitted_on == (whole.fitted_on, shifted.fitted_on)
 
 
 def test_corpora_count_alike() -> None:
     """Ten times the pairs of one corpus change nothing, unless they are all called one corpus."""
-    one, other = pairs(), pairs()
+    first, other = pairs(), pairs()
     other = replace(other, scores=other.scores * 0.5 - 0.3)
-    many = replace(one, scores=np.tile(one.scores, 10), labels=np.tile(one.labels, 10))
+    many = replace(first, scores=np.tile(first.scores, 10), labels=np.tile(first.labels, 10))
     together = replace(
-        one,
+        first,
         scores=np.concatenate([many.scores, other.scores]),
         labels=np.concatenate([many.labels, other.labels]),
     )
     points = np.linspace(-0.5, 0.5, 5)
     alike, weighted, pooled = (
         match_probabilities(fit_kind(corpora).by_score.map, points)
-        for corpora in ([one, other], [many, other], [together])
+        for corpora in ([first, other], [many, other], [together])
     )
     assert weighted == pytest.approx(alike, abs=0.02)
     assert np.abs(pooled - alike).max() > 0.1
@@ -139,7 +139,10 @@ def test_the_error_by_hand() -> None:
     weights = np.ones(4)
     numbers = equal_width_bins(stated, 2)
     bins = reliability(stated, labels, weights, numbers)
-    assert [(one.share, one.matches, one.pairs) for one in bins] == [(0.5, 0.5, 2), (0.5, 1.0, 2)]
+    assert [(bin_.share, bin_.matches, bin_.pairs) for bin_ in bins] == [
+        (0.5, 0.5, 2),
+        (0.5, 1.0, 2),
+    ]
     assert expected_calibration_error(bins) == pytest.approx(0.5 * 0.4 + 0.5 * 0.1)
     weights = np.array([1.0, 3.0, 2.0, 2.0])
     weighted = reliability(stated, labels, weights, numbers)

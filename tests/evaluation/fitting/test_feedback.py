@@ -60,19 +60,21 @@ def test_about_the_share_is_held_out_and_always_the_same() -> None:
     held = hold_out(queries, 0.2)
     assert sum(held) == 40
     shuffled = random.Random(1).sample(queries, len(queries))
-    again = {one.key for one, out in zip(shuffled, hold_out(shuffled, 0.2), strict=True) if out}
-    assert again == {one.key for one, out in zip(queries, held, strict=True) if out}
+    again = {
+        judged.key for judged, out in zip(shuffled, hold_out(shuffled, 0.2), strict=True) if out
+    }
+    assert again == {query.key for query, out in zip(queries, held, strict=True) if out}
 
 
 def test_copies_and_queries_that_answer_one_another_stay_together() -> None:
     queries = [query(f"q{n}", f"q{n + 1 if n % 3 else n}") for n in range(90)]
     queries += [query(f"q{n}", "elsewhere") for n in range(90)]  # of the same texts
-    held = dict.fromkeys((one.key for one in queries), False)
-    for one, out in zip(queries, hold_out(queries, 0.5), strict=True):
-        held[one.key] |= out
-    for one, out in zip(queries, hold_out(queries, 0.5), strict=True):
-        assert held[one.key] == out
-        for key in one.answer_keys.values():
+    held = dict.fromkeys((query.key for query in queries), False)
+    for judged, out in zip(queries, hold_out(queries, 0.5), strict=True):
+        held[judged.key] |= out
+    for judged, out in zip(queries, hold_out(queries, 0.5), strict=True):
+        assert held[judged.key] == out
+        for key in judged.answer_keys.values():
             assert held.get(key, out) == out
 
 

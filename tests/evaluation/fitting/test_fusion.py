@@ -87,7 +87,7 @@ def test_the_alignment_weight_is_fitted_on_the_judgements() -> None:
 
 def test_the_line_to_expect_counts_every_corpus_alike() -> None:
     vector = [1.0, 0.2, 0.4, 0.8]
-    line = [np.nan, *(0.25 * one + 0.05 for one in vector[1:])]
+    line = [np.nan, *(0.25 * cosine + 0.05 for cosine in vector[1:])]
     exact = corpus("a", vector, vector, line)
     assert fit_expected([exact]) == pytest.approx((0.25, 0.05), abs=1e-6)
     some = replace(exact, alignment=np.array([[np.nan, line[1], np.nan, line[3]]]))
@@ -148,7 +148,7 @@ def test_a_fit_is_described_with_each_corpus_left_out() -> None:
     }
     by_weight = found["semantic mode by weight of the alignment"]
     assert list(by_weight) == ["one", "other"]
-    assert list(by_weight["other"]) == [f"{one:g}" for one in ALIGNMENT]
+    assert list(by_weight["other"]) == [f"{weight:g}" for weight in ALIGNMENT]
     assert list(by_weight["other"].values()) == pytest.approx(ndcg.semantic[1], abs=1e-4)
     alone = describe({"one": corpora["one"]}, ndcg.without(1), line)
     assert alone["fitted without it"] == {}
@@ -178,7 +178,7 @@ def test_the_command_prints_the_rule_and_writes_it(tiny_checkpoint: Path, tmp_pa
     printed = run(*given)
     assert printed.returncode == 0, printed.stderr
     assert read_fusion(load_checkpoint(checkpoint)) == DEFAULT_RULE
-    assert {one.name for one in (tmp_path / "blocks").iterdir()} == {"one", "other"}
+    assert {path.name for path in (tmp_path / "blocks").iterdir()} == {"one", "other"}
     written = run(*given, "--write")
     assert written.returncode == 0, written.stderr
     report = json.loads(written.stdout)

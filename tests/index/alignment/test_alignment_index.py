@@ -77,10 +77,12 @@ def assert_holds_all_stored_blocks(store: SQLiteDocumentStore) -> None:
     stored, held = store.block_vectors(ids), read(store, ids)
     assert held.keys() == stored.keys()
     assert store.alignment.pending() == 0
-    for one, blocks in stored.items():
+    for vector_id, blocks in stored.items():
         expected = space_of(store).project(blocks.vectors)
-        assert np.abs(held[one].codes.astype(int) - expected.codes).max() <= 1  # half precision
-        assert np.allclose(held[one].hubness, expected.hubness, atol=0.01)
+        assert (
+            np.abs(held[vector_id].codes.astype(int) - expected.codes).max() <= 1
+        )  # half precision
+        assert np.allclose(held[vector_id].hubness, expected.hubness, atol=0.01)
 
 
 def test_documents_are_projected_when_they_are_put(

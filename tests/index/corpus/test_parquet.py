@@ -86,21 +86,6 @@ def test_a_bad_row_is_named_with_its_column_and_the_rest_is_read(tmp_path: Path)
     ]
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"text": ["x"]}, r"has no column id \(it has text\)"),
-        ({"id": ["x"], "body": ["y"]}, r"has no column text \(it has id, body\)"),
-    ],
-)
-def test_a_table_without_a_column_of_documents_is_refused(
-    tmp_path: Path, columns: dict[str, Any], message: str
-) -> None:
-    path = write(tmp_path / "x.parquet", columns)
-    with pytest.raises(CorpusError, match=f"x.parquet: {message}"):
-        list(read_corpus(path))
-
-
 @pytest.mark.parametrize("content", [b"", b"PAR1 and no more", b"PAR1" * 99])
 def test_what_is_no_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.parquet"

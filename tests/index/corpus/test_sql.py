@@ -107,12 +107,6 @@ def test_a_bad_row_is_named_with_its_column_and_the_rest_is_read(database: Datab
     assert list(found.values())[3].startswith("metadata: is not JSON: ")
 
 
-def test_a_repeated_id_is_refused(database: Database) -> None:
-    database.fill("id TEXT, text TEXT", ("a", "One."), ("a", "Two."))
-    [(_, reason)] = refusals(SqlQuery(database.url, ALL)).items()
-    assert reason == "the id 'a' already occurs in row 1"
-
-
 @pytest.mark.parametrize(
     ("query", "message"),
     [

@@ -88,7 +88,7 @@ def ended_in(seconds: float, work: Callable[[], object]) -> Iterator[None]:
 
 def test_meanwhile_vectors_answer_and_then_words_do(path: Path, held: threading.Event) -> None:
     with closing(opened(path, in_background=True)) as data:
-        assert data.store.lexical.making
+        assert data.store.lexical.building
         semantic, hybrid = find(data, "semantic"), find(data, "hybrid")
         assert (hybrid.scored_as, hybrid.hits) == ("semantic", semantic.hits)
         assert all(hit.lexical_score is None for hit in hybrid.hits)
@@ -101,7 +101,7 @@ def test_meanwhile_vectors_answer_and_then_words_do(path: Path, held: threading.
 
         held.set()
         data.store.lexical.wait(60)
-        assert not data.store.lexical.making
+        assert not data.store.lexical.building
         assert [hit.id for hit in find(data, "lexical").hits] == ["late"]
         after = {mode: find(data, mode) for mode in MODES}
         assert after["hybrid"].scored_as == "hybrid"
@@ -114,7 +114,7 @@ def test_meanwhile_vectors_answer_and_then_words_do(path: Path, held: threading.
 
 def test_a_copy_that_is_made_at_once_is_waited_for(path: Path) -> None:
     with closing(opened(path, in_background=True)) as data:
-        assert not data.store.lexical.making
+        assert not data.store.lexical.building
         assert find(data, "hybrid").scored_as == "hybrid"
 
 
@@ -124,7 +124,7 @@ def test_without_in_background_it_is_made_before_opening_ends(
     threading.Timer(0.2, held.set).start()
     with closing(opened(path)) as data:
         assert held.is_set()
-        assert not data.store.lexical.making
+        assert not data.store.lexical.building
 
 
 def test_closing_does_not_wait_for_all_of_it(

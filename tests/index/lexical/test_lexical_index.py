@@ -2,7 +2,6 @@
 
 import sqlite3
 import string
-import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -59,7 +58,7 @@ def assert_says_what_the_texts_say(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         texts = connection.execute("SELECT vector_id, text, title FROM documents").fetchall()
         counts = {n: count_terms_and_titles(text, NO_TITLES, title) for n, text, title in texts}
-        documents = Counter(term for one in counts.values() for term in one)
+        documents = Counter(term for count in counts.values() for term in count)
         assert dict(connection.execute("SELECT term, documents FROM terms")) == documents
         term_ids = dict(connection.execute("SELECT term, term_id FROM terms"))
         assert connection.execute("SELECT documents FROM term_statistics").fetchall() == [
@@ -78,7 +77,7 @@ def assert_says_what_the_texts_say(path: Path) -> None:
 def exact_cosine(store: SQLiteDocumentStore, query: str, document: str) -> float:
     """The formula of the module, term by term."""
     counts = {name: count_terms(text) for name, text in TEXTS.items()}
-    frequency = Counter(term for one in counts.values() for term in one)
+    frequency = Counter(term for count in counts.values() for term in count)
     asked, held = count_terms(query), counts[document]
 
     def weigh(some: Counter[str], term: str, least: int) -> float:
@@ -159,19 +158,19 @@ def test_a_stored_query_has_the_terms_of_its_text_that_others_share(
         norm = np.linalg.norm(read.weights[shared])
         assert stored.term_ids.tolist() == read.term_ids[shared].tolist()
         assert stored.weights == pytest.approx(read.weights[shared] / norm, abs=1e-6)
-        for one in ("idf", "documents", "pairs"):
-            assert (getattr(stored, one) == getattr(read, one)[shared]).all()
+        for field in ("idf", "documents", "pairs"):
+            assert (getattr(stored, field) == getattr(read, field)[shared]).all()
     assert len(filled.lexical.read_stored(999)) == 0
 
 
 def test_shared_terms_explain_a_score(filled: SQLiteDocumentStore) -> None:
     query = filled.lexical.read("tribunal assessment of ants and of the tribunal")
-    ids = {name: one.vector_id for name, one in filled.find(list(TEXTS)).items()}
+    ids = {name: stored.vector_id for name, stored in filled.find(list(TEXTS)).items()}
     explained = filled.lexical.explain(query, [*ids.values(), 999])
     assert explained.keys() == set(ids.values())
     law = explained[ids["law"]]
-    assert [one.term for one in law][:2] == ["tribunal", "assessment"]
-    assert sum(one.weight for one in law) == pytest.approx(1.0)
+    assert [term.term for term in law][:2] == ["tribunal", "assessment"]
+    assert sum(term.weight for term in law) == pytest.approx(1.0)
     assert explained[ids["rivers"]] == ()
     (first,) = filled.lexical.explain(query, [ids["law"]], limit=1)[ids["law"]]
     assert first == law[0]
@@ -221,7 +220,9 @@ def assert_says_what_counts_allow(path: Path) -> None:
     """A count is kept up to 65,535."""
     with closing(sqlite3.connect(path)) as connection:
         blobs = [row[0] for row in connection.execute("SELECT terms FROM document_terms")]
-        of_two_terms = [np.frombuffer(one, "<u2")[-2:].tolist() for one in blobs if len(one) == 12]
+        of_two_terms = [
+            np.frombuffer(blob, "<u2")[-2:].tolist() for blob in blobs if len(blob) == 12
+        ]
         assert [65_535, 65_535] in of_two_terms  # the word, and the pair of it with itself
 
 
@@ -292,10 +293,10 @@ def test_a_bounded_read_keeps_the_heaviest_term_and_skips_what_is_too_common() -
         )
 
     budget, limit = index.lexical.scoring.POSTINGS_BUDGET, index.lexical.scoring.QUERY_TERMS
-    assert index.lexical.scoring.heaviest_terms(query(budget + 1, 1, 1)) == [0]
-    assert index.lexical.scoring.heaviest_terms(query(budget - 1, 2, 1)) == [0, 2]
-    assert len(index.lexical.scoring.heaviest_terms(query(*[1] * 2 * limit))) == limit
-    assert index.lexical.scoring.heaviest_terms(query()) == []
+    assert index.lexical.scoring.candidate_terms(query(budget + 1, 1, 1)) == [0]
+    assert index.lexical.scoring.candidate_terms(query(budget - 1, 2, 1)) == [0, 2]
+    assert len(index.lexical.scoring.candidate_terms(query(*[1] * 2 * limit))) == limit
+    assert index.lexical.scoring.candidate_terms(query()) == []
 
 
 def test_frequencies_follow_when_enough_documents_change(
@@ -339,35 +340,6 @@ def test_a_document_of_damaged_terms_is_left_out(
     assert "law" not in find(open_store(), "tribunal assessment")
 
 
-def test_readers_beside_a_writer_see_whole_states(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
-    store.put([entry("other", "nothing of that kind")])
-    torn: list[object] = []
-    writing = threading.Event()
-    writing.set()
-
-    def read() -> None:
-        while writing.is_set():
-            query = store.lexical.read("twins")
-            found = store.lexical.search(query, 500)
-            if len(found.vector_ids) % 2 or (found.scores <= 0).any():
-                torn.append(found)
-
-    readers = [threading.Thread(target=read) for _ in range(3)]
-    for thread in readers:
-        thread.start()
-    for number in range(40):
-        store.put([entry(f"{number}{twin}", f"twins of {number}") for twin in "ab"])
-        if number % 3 == 0:
-            store.delete([f"{number}a", f"{number}b"])
-    writing.clear()
-    for thread in readers:
-        thread.join()
-    assert torn == []
-    assert_says_what_the_texts_say(store.path)
-
-
 def test_words_are_named_right_while_others_are_forgotten(
     filled: SQLiteDocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,5 +351,7 @@ def test_words_are_named_right_while_others_are_forgotten(
     for start in range(0, len(ids), 5):
         some = ids[start : start + 10]  # half of them are known
         found = names.of(iter(some))
-        assert {one: found[one] for one in some} == {one: words[one] for one in some}
+        assert {term_id: found[term_id] for term_id in some} == {
+            term_id: words[term_id] for term_id in some
+        }
         assert len(names._known) <= 20

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index.lexical.scoring import (
@@ -78,19 +78,20 @@ def test_every_pair_is_told_once() -> None:
 words = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=8)
 
 
+@settings(deadline=None)
 @given(st.lists(words, min_size=2, max_size=6), st.integers(0, 5))
 def test_cosines_are_those_of_dense_vectors(texts: list[list[str]], cut: int) -> None:
     names = "abcde"
-    terms = [*names, *(f"{one} {other}" for one in names for other in names)]
-    counted = [count_terms(" ".join(one)) for one in texts]
-    counts = np.array([[one[term] for term in terms] for one in counted], dtype=np.float64)
+    terms = [*names, *(f"{name} {other}" for name in names for other in names)]
+    counted = [count_terms(" ".join(text)) for text in texts]
+    counts = np.array([[counts[term] for term in terms] for counts in counted], dtype=np.float64)
     having = (counts > 0).sum(axis=0)
     idf = np.where(having >= 2, np.log(len(texts) / np.maximum(having, 1)), 0.0)
     weights = np.sqrt(counts) * idf
     weights /= np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-12)
     pairs = np.array(list(combinations(range(len(texts)), 2)), dtype=np.int64)
     expected = np.einsum("ij,ij->i", weights[pairs[:, 0]], weights[pairs[:, 1]])
-    rows = rows_of_texts([" ".join(one) for one in texts])
+    rows = rows_of_texts([" ".join(text) for text in texts])
     assert term_cosines(rows, pairs, SilentProgress()) == pytest.approx(expected, abs=1e-6)
     documents = [
         (np.flatnonzero(row).astype(np.uint32), row[row > 0].astype(np.uint16)) for row in counts

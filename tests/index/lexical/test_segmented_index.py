@@ -57,11 +57,11 @@ def assert_is_a_copy(store: SQLiteDocumentStore) -> None:
         ids = [row[0] for row in rows]
         held = read_document_terms(connection, ids)
         terms = connection.execute("SELECT term_id, documents, term FROM terms").fetchall()
-    assert snapshot.living_ids().tolist() == ids
+    assert snapshot.present_ids().tolist() == ids
     assert snapshot.number == len(ids)
     for vector_id, expected in held.items():
         found = snapshot.terms_of(vector_id)
-        assert [one.tolist() for one in found] == [one.tolist() for one in expected]
+        assert [array.tolist() for array in found] == [array.tolist() for array in expected]
     known = {term_id: documents for term_id, documents, _ in terms}
     counted = {n: int(count) for n, count in enumerate(snapshot.terms.frequencies) if count}
     assert counted == known
@@ -71,11 +71,11 @@ def assert_is_a_copy(store: SQLiteDocumentStore) -> None:
 def assert_norms_are_those_of_the_frequencies(store: SQLiteDocumentStore) -> None:
     snapshot = snapshot_of(store)
     idf = snapshot.frequencies.idf(np.arange(snapshot.terms.last + 1))
-    for one in snapshot.segments:
-        for row in np.flatnonzero(one.living & one.current).tolist():
-            terms, counts = one.segment.terms_of(row)
+    for segment in snapshot.segments:
+        for row in np.flatnonzero(segment.present & segment.current).tolist():
+            terms, counts = segment.segment.terms_of(row)
             expected = float((idf[terms] ** 2 * counts).sum())
-            assert one.squares[row] == pytest.approx(expected, rel=1e-5)
+            assert segment.squares[row] == pytest.approx(expected, rel=1e-5)
     assert snapshot.frequencies.serve(snapshot.number, snapshot.changes)
 
 
@@ -113,7 +113,7 @@ def slow_scores(snapshot: LexicalSnapshot, query: LexicalQuery, vector_ids: Int6
 
 def assert_scores_as_the_slow_path_does(store: SQLiteDocumentStore, chance: random.Random) -> None:
     snapshot = snapshot_of(store)
-    ids = snapshot.living_ids()
+    ids = snapshot.present_ids()
     for heaviest in (0, 3, 64):  # by term; the other terms of many documents are read by document
         query = random_query(snapshot, chance)
         expected = slow_scores(snapshot, query, ids)
@@ -129,7 +129,7 @@ def assert_scores_as_the_slow_path_does(store: SQLiteDocumentStore, chance: rand
 def assert_finds_the_best(store: SQLiteDocumentStore, chance: random.Random) -> None:
     """Compare candidates with the scores of all documents, where all terms are read by term."""
     snapshot = snapshot_of(store)
-    ids, query = snapshot.living_ids(), random_query(snapshot, chance)
+    ids, query = snapshot.present_ids(), random_query(snapshot, chance)
     among = IdSet(int(ids.max(initial=0)) + 1, ids[::3], inverted=chance.random() < 0.5)
     own = ids[among.contains(ids)]
     scores = snapshot.scores(query, own)
@@ -190,7 +190,7 @@ def test_it_follows_every_change(
 
     def change_titles() -> None:
         names = chance.sample(sorted(texts), min(len(texts), 3))
-        store.put([entry(one, texts[one] or "-", chance.choice(WORDS)) for one in names])
+        store.put([entry(name, texts[name] or "-", chance.choice(WORDS)) for name in names])
 
     def delete() -> None:
         names = chance.sample(sorted(texts), min(len(texts), chance.randint(0, 4)))
@@ -260,7 +260,7 @@ def test_norms_are_read_from_the_files(
     published: SQLiteDocumentStore, open_store: OpenStore
 ) -> None:
     snapshot = snapshot_of(open_store())
-    assert all(one.current[one.living].all() for one in snapshot.segments)
+    assert all(segment.current[segment.present].all() for segment in snapshot.segments)
     assert_norms_are_those_of_the_frequencies(published)
 
 
@@ -367,7 +367,7 @@ def test_searches_beside_writes_and_publications_see_whole_states(
         while writing.is_set():
             published.lexical.publish()
 
-    threads = [threading.Thread(target=one) for one in (read, read, publish)]
+    threads = [threading.Thread(target=target) for target in (read, read, publish)]
     for thread in threads:
         thread.start()
     for number in range(60):
@@ -395,4 +395,4 @@ def test_terms_are_located_by_bits_as_by_a_search(size: int, number: int) -> Non
         places, found = bits.locate(asked)
         assert places.tolist() == list(range(number))
         assert found.tolist() == term_ids.tolist()
-        assert [len(one) for one in bits.locate(asked[:0])] == [0, 0]
+        assert [len(array) for array in bits.locate(asked[:0])] == [0, 0]

@@ -13,8 +13,8 @@ from evaluation.systems import lexical_system
 from index.lexical.scoring import rows_of_texts, term_cosines
 from index.lexical.terms import (
     MAX_TITLE_WORDS,
-    NAMED,
-    OWN,
+    NAMED_TITLE_COUNT,
+    OWN_TITLE_COUNT,
     count_corpus,
     count_terms_and_titles,
     known_titles,
@@ -46,9 +46,9 @@ def test_titles_are_found_as_runs_of_words_whatever_stands_between_them() -> Non
     titles = known_titles(["World War II", "Ants", "São Paulo", "", "?!"])
     text = "After WORLD  war, ii… the ants of Sao Paulo, and ants. World war."
     assert titles_in(count_terms_and_titles(text, titles)) == {
-        '"world war ii"': NAMED,
-        '"ants"': NAMED,
-        '"sao paulo"': NAMED,
+        '"world war ii"': NAMED_TITLE_COUNT,
+        '"ants"': NAMED_TITLE_COUNT,
+        '"sao paulo"': NAMED_TITLE_COUNT,
     }
     assert count_terms_and_titles(text, titles)["ants"] == 2
     assert titles_in(count_terms_and_titles("Paulo São", titles)) == {}
@@ -85,7 +85,11 @@ def test_places_are_those_of_the_text_as_written(text: str, words: list[str]) ->
 def test_the_own_title_counts_for_itself_whether_named_or_not() -> None:
     titles = known_titles(["Ants"])
     named = titles_in(count_terms_and_titles("ants and bees", titles, "Ants!"))
-    assert named == titles_in(count_terms_and_titles("bees", titles, "ANTS")) == {'"ants"': OWN}
+    assert (
+        named
+        == titles_in(count_terms_and_titles("bees", titles, "ANTS"))
+        == {'"ants"': OWN_TITLE_COUNT}
+    )
 
 
 def test_a_title_of_too_many_words_is_no_term() -> None:
@@ -93,6 +97,7 @@ def test_a_title_of_too_many_words_is_no_term() -> None:
     assert titles_in(count_terms_and_titles(long, known_titles([long]), long)) == {}
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), max_size=5),
     st.lists(st.sampled_from(WORDS), max_size=30),
@@ -102,13 +107,14 @@ def test_what_is_found_is_what_a_search_for_each_title_finds(
 ) -> None:
     known = known_titles(" ".join(title) for title in titles)
     expected = {
-        f'"{" ".join(title)}"': NAMED
+        f'"{" ".join(title)}"': NAMED_TITLE_COUNT
         for title in titles
         if any(text[n : n + len(title)] == title for n in range(len(text)))
     }
     assert titles_in(count_terms_and_titles(" ".join(text), known)) == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=4), st.lists(st.sampled_from(WORDS), max_size=4))
 def test_titles_are_joined_as_if_all_were_known_at_once(some: list[str], more: list[str]) -> None:
     some, more = [*some, "two words"], [" ".join(more), *more, "?!"]
@@ -165,7 +171,7 @@ def naming(store: SQLiteDocumentStore) -> set[str]:
     """Return the documents that have the title "World War II" as a term."""
     query = store.lexical.read("unheard", title="World War II")
     found = store.lexical.search(query, 10).vector_ids.tolist()
-    return {one.id for one in store.get(found).values()}
+    return {summary.id for summary in store.get(found).values()}
 
 
 def test_a_pass_finds_the_titles_of_later_documents(
@@ -238,7 +244,7 @@ def test_an_answer_names_the_title_among_its_terms(
     query = store.lexical.read("A story of World War II.")
     ids = store.lexical.search(query, 10).vector_ids.tolist()
     first = {n: terms[0].term for n, terms in store.lexical.explain(query, ids).items()}
-    term_of = {one.id: first[n] for n, one in store.get(ids).items()}
+    term_of = {summary.id: first[n] for n, summary in store.get(ids).items()}
     assert {name for name, term in term_of.items() if term == '"world war ii"'} == {
         "war",
         "names it",

@@ -109,13 +109,13 @@ def test_documents_exchange_their_texts_in_one_call(store: SQLiteDocumentStore) 
 def test_a_family_is_listed_a_page_at_a_time(store: SQLiteDocumentStore) -> None:
     put(store, b=FIRST, a=[*FIRST[:8], 100, 101], c=FIRST, other=OTHER)
     number, members = store.families.page("b", "", 2)
-    assert [(one.id, one.copy) for one in members] == [("a", False), ("b", True)]
-    assert [one.id for one in store.families.page("a", "b", 9)[1]] == ["c"]
+    assert [(member.id, member.copy) for member in members] == [("a", False), ("b", True)]
+    assert [member.id for member in store.families.page("a", "b", 9)[1]] == ["c"]
     [family] = store.families.largest(10)
     assert (family.number, family.documents, family.texts, family.first) == (number, 3, 2, "a")
     assert store.families.totals() == (1, 3)
     ids = store.families.vector_ids([family.number]).tolist()
-    assert {one.id for one in store.get(ids).values()} == {"a", "b", "c"}
+    assert {summary.id for summary in store.get(ids).values()} == {"a", "b", "c"}
     assert store.families.page("unknown", "", 9) == (None, [])
 
 
@@ -172,7 +172,11 @@ def rows_left_over(path: Path) -> int:
 
 
 DOCUMENTS = {
-    **{f"{name}{n}": [100 * n + one for one in row] for name, row in CHAIN.items() for n in (1, 2)},
+    **{
+        f"{name}{n}": [100 * n + paragraph for paragraph in row]
+        for name, row in CHAIN.items()
+        for n in (1, 2)
+    },
     **{f"alone{n}": list(range(5_000 + 10 * n, 5_010 + 10 * n)) for n in range(80)},
 }
 
@@ -232,9 +236,9 @@ def test_many_near_duplicates_cost_a_bounded_time(
     compared: list[int] = []
     resemblances = near_copies.resemblances
 
-    def counted(one: np.ndarray, others: list[np.ndarray]) -> np.ndarray:
+    def counted(signature: np.ndarray, others: list[np.ndarray]) -> np.ndarray:
         compared.append(len(others))
-        return resemblances(one, others)
+        return resemblances(signature, others)
 
     monkeypatch.setattr("index.near_duplicates.tables.resemblances", counted)
     forms = [entry_of(f"form{n:03}", [*FIRST[:6], 1_000 + n]) for n in range(300)]

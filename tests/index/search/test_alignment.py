@@ -12,11 +12,7 @@ import pytest
 
 from encoder.alignment.scoring import align
 from encoder.alignment.space import neutral_space
-from encoder.arrays import Float32
-from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.document import Document
-from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.search.records import (
     AlignmentOptions,
@@ -26,18 +22,12 @@ from index.search.records import (
     SearchAnswer,
     SearchOptions,
 )
-from index.search.search import search
 from index.sqlite.block_vectors import BlockVectors
-from index.store.records import EncodedDocument
+from tests.index.search.plane import answer, direction, entry, names, stored_query
 
 WIDTH = 8
 RULE = LinearFusion(0.25, 0.6, 0.75, expected_slope=0.5, expected_intercept=-0.1)
 UNHURRIED = AlignmentOptions(budget_seconds=math.inf)
-
-
-def direction(degrees: float) -> Float32:
-    angle = np.deg2rad(degrees)
-    return np.array([np.cos(angle), np.sin(angle)], dtype=np.float32)
 
 
 def blocks(*axes: int) -> BlockVectors:
@@ -61,7 +51,7 @@ def data(tmp_path: Path) -> Iterator[DataDirectory]:
     space = neutral_space(WIDTH)
     opened = open_data_directory(tmp_path, fingerprint="a" * 64, dimension=2, alignment=space)
     entries = [
-        EncodedDocument(Document(name, text), direction(degrees), Receipt(1, 1, 1, 0, 1), of_it)
+        entry(name, text, direction(degrees), of_it)
         for name, (text, degrees, of_it) in DOCUMENTS.items()
     ]
     opened.index.apply(opened.store.put(entries))
@@ -77,18 +67,11 @@ def find(
     rule: LinearFusion = RULE,
 ) -> SearchAnswer:
     options = SearchOptions(top_k=9, mode=mode, alignment=alignment)
-    nothing = ScoreCalibrator(None, None, None)
-    return search(data, query, options, fusion=rule, calibrator=nothing, among=None)
-
-
-def names(answer: SearchAnswer) -> list[str]:
-    return [hit.id for hit in answer.hits]
+    return answer(data, query, options, rule)
 
 
 def stored(data: DataDirectory, name: str) -> EncodedQuery:
-    vector_id = data.store.find([name])[name].vector_id
-    text, degrees, _ = DOCUMENTS[name]
-    return EncodedQuery(text, direction(degrees), vector_id=vector_id)
+    return stored_query(data, name, direction(DOCUMENTS[name][1]))
 
 
 def expected_alignment(cosine: float) -> float:
@@ -96,8 +79,8 @@ def expected_alignment(cosine: float) -> float:
 
 
 def test_blocks_put_first_what_vectors_put_last(data: DataDirectory) -> None:
-    assert names(find(data, alignment=None)) == ["near", "blockless", "half", "aligned"]
-    assert names(find(data))[0] == "aligned"
+    assert names(find(data, alignment=None).hits) == ["near", "blockless", "half", "aligned"]
+    assert names(find(data).hits)[0] == "aligned"
 
 
 def test_scores_are_those_of_the_formula(data: DataDirectory) -> None:
@@ -129,10 +112,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
         rows = rows + noise.normal(scale=0.25, size=rows.shape)
         rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
         own = BlockVectors(np.zeros((3, 2), dtype=np.int64), rows)
-        document = Document(f"d{number}", "heron marsh" + " bolt" * (number % 7))
-        entries.append(
-            EncodedDocument(document, direction(number / 4), Receipt(1, 1, 1, 0, 1), own)
-        )
+        text = "heron marsh" + " bolt" * (number % 7)
+        entries.append(entry(f"d{number}", text, direction(number / 4), own))
     opened.index.apply(opened.store.put(entries))
     yield opened
     opened.close()
@@ -143,7 +124,7 @@ def test_alignment_ends_when_the_best_are_known(many: DataDirectory, mode: Mode)
     rule = LinearFusion(0.25, 0.4, 0.4, expected_slope=0.5, expected_intercept=-0.1)
     every = find(many, mode=mode, alignment=replace(UNHURRIED, margin=math.inf), rule=rule)
     found = find(many, mode=mode, rule=rule)
-    assert names(found) == names(every)
+    assert names(found.hits) == names(every.hits)
     assert [hit.score for hit in found.hits] == [hit.score for hit in every.hits]
     assert every.alignment is not None
     assert found.alignment is not None
@@ -156,24 +137,26 @@ def test_alignment_goes_on_while_others_may_come_first(many: DataDirectory) -> N
     found = find(many, rule=rule)
     assert found.alignment is not None
     assert found.alignment.scored > 25
-    assert names(found) == names(find(many, alignment=replace(UNHURRIED, margin=1e9), rule=rule))
+    assert names(found.hits) == names(
+        find(many, alignment=replace(UNHURRIED, margin=1e9), rule=rule).hits
+    )
 
 
 def test_hybrid_mode_weighs_semantic_and_lexical_scores(data: DataDirectory) -> None:
-    answer = find(data, mode="hybrid")
-    assert answer.alignment == AlignmentReceipt(True, 4, 3)
-    for hit in answer.hits:
+    found = find(data, mode="hybrid")
+    assert found.alignment == AlignmentReceipt(True, 4, 3)
+    for hit in found.hits:
         assert hit.lexical_score is not None
         expected = 0.75 * hit.semantic_score + 0.25 * hit.lexical_score
         assert hit.score == pytest.approx(expected, abs=1e-6)
-    scores = [hit.score for hit in answer.hits]
+    scores = [hit.score for hit in found.hits]
     assert scores == sorted(scores, reverse=True)
 
 
 def test_lexical_mode_aligns_nothing(data: DataDirectory) -> None:
-    answer = find(data, mode="lexical")
-    assert answer.alignment is None
-    assert all(hit.alignment_score is None for hit in answer.hits)
+    found = find(data, mode="lexical")
+    assert found.alignment is None
+    assert all(hit.alignment_score is None for hit in found.hits)
 
 
 @pytest.mark.parametrize("budget", [0.0, 1e-9])
@@ -181,24 +164,24 @@ def test_lexical_mode_aligns_nothing(data: DataDirectory) -> None:
 def test_out_of_budget_the_order_is_that_of_the_stage_before(
     data: DataDirectory, mode: Mode, budget: float
 ) -> None:
-    answer = find(data, mode=mode, alignment=AlignmentOptions(budget_seconds=budget))
+    found = find(data, mode=mode, alignment=AlignmentOptions(budget_seconds=budget))
     before = find(data, mode=mode, alignment=None)
-    assert answer.alignment == AlignmentReceipt(aligned=False, candidates=4, scored=0)
-    assert answer.hits == before.hits
+    assert found.alignment == AlignmentReceipt(aligned=False, candidates=4, scored=0)
+    assert found.hits == before.hits
     assert before.alignment is None
 
 
 def test_only_the_best_candidates_are_aligned(data: DataDirectory) -> None:
-    answer = find(data, alignment=AlignmentOptions(1, math.inf))
-    assert answer.alignment == AlignmentReceipt(True, 1, 1)
-    assert {hit.id for hit in answer.hits if hit.alignment_score is not None} == {"near"}
+    found = find(data, alignment=AlignmentOptions(1, math.inf))
+    assert found.alignment == AlignmentReceipt(True, 1, 1)
+    assert {hit.id for hit in found.hits if hit.alignment_score is not None} == {"near"}
 
 
 def test_a_stored_query_is_aligned_by_its_stored_blocks(data: DataDirectory) -> None:
-    answer = find(data, stored(data, "aligned"))
-    assert names(answer)[0] == "half"
+    found = find(data, stored(data, "aligned"))
+    assert names(found.hits)[0] == "half"
     by_text = replace(stored(data, "aligned"), blocks=blocks(0, 1, 2, 7).vectors)
-    assert find(data, by_text).hits == answer.hits
+    assert find(data, by_text).hits == found.hits
 
 
 def test_a_stored_query_without_a_row_is_projected_from_its_block_vectors(
@@ -215,9 +198,9 @@ def test_a_stored_query_without_a_row_is_projected_from_its_block_vectors(
 def test_a_stored_query_without_block_vectors_is_answered_by_the_stage_before(
     data: DataDirectory,
 ) -> None:
-    answer = find(data, stored(data, "blockless"))
-    assert answer.alignment == AlignmentReceipt(aligned=False, candidates=3, scored=0)
-    assert answer.hits == find(data, stored(data, "blockless"), alignment=None).hits
+    found = find(data, stored(data, "blockless"))
+    assert found.alignment == AlignmentReceipt(aligned=False, candidates=3, scored=0)
+    assert found.hits == find(data, stored(data, "blockless"), alignment=None).hits
 
 
 def test_a_damaged_candidate_gets_the_score_to_expect_and_nothing_is_lost(
@@ -229,16 +212,12 @@ def test_a_damaged_candidate_gets_the_score_to_expect_and_nothing_is_lost(
             f"UPDATE alignment_blocks SET content = x'00' WHERE vector_id = {vector_id}"
         )
         connection.commit()
-    answer = find(data)
-    assert answer.alignment == AlignmentReceipt(True, 4, 2)
-    assert sorted(names(answer)) == sorted(DOCUMENTS)
-    (half,) = [hit for hit in answer.hits if hit.id == "half"]
+    found = find(data)
+    assert found.alignment == AlignmentReceipt(True, 4, 2)
+    assert sorted(names(found.hits)) == sorted(DOCUMENTS)
+    (half,) = [hit for hit in found.hits if hit.id == "half"]
     alignment = expected_alignment(half.vector_score)
     assert half.semantic_score == pytest.approx(0.25 * half.vector_score + 0.75 * alignment)
-
-
-def test_answers_are_the_same_every_time(data: DataDirectory) -> None:
-    assert find(data).hits == find(data).hits
 
 
 def test_a_collection_of_one_document(tmp_path: Path) -> None:
@@ -246,11 +225,8 @@ def test_a_collection_of_one_document(tmp_path: Path) -> None:
     with closing(
         open_data_directory(tmp_path, fingerprint="a" * 64, dimension=2, alignment=space)
     ) as data:
-        entry = EncodedDocument(
-            Document("only", "reed"), direction(5.0), Receipt(1, 1, 1, 0, 1), blocks(0)
-        )
-        data.index.apply(data.store.put([entry]))
-        answer = find(data)
-        assert names(answer) == ["only"]
-        assert answer.alignment == AlignmentReceipt(True, 1, 1)
+        data.index.apply(data.store.put([entry("only", "reed", direction(5.0), blocks(0))]))
+        found = find(data)
+        assert names(found.hits) == ["only"]
+        assert found.alignment == AlignmentReceipt(True, 1, 1)
         assert find(data, replace(QUERY, vector_id=1)).hits == ()

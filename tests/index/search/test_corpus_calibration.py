@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoder.alignment.scoring import align
@@ -93,7 +93,7 @@ def test_a_score_that_is_not_finite_is_refused(vectors: Vectors) -> None:
 def test_thresholds_keep_their_rate_on_fresh_pairs(
     clusters: np.ndarray, measured: NullDistribution
 ) -> None:
-    assert [one.false_positive_rate for one in measured.thresholds] == list(RATES)
+    assert [threshold.false_positive_rate for threshold in measured.thresholds] == list(RATES)
     fresh = pair_scores(clusters, sample_pairs(len(clusters), seed=2))
     for threshold in measured.thresholds:
         rate = float((fresh >= threshold.score).mean())
@@ -123,6 +123,7 @@ def test_the_rate_of_a_score_is_the_share_that_reaches_it(
     assert 0 < ends[1] <= 2 / MAX_PAIRS
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=20))
 def test_rates_fall_as_scores_rise(scores: list[float]) -> None:
     table = NullDistribution(10, 45, 0, (-0.5, 0.0, 0.7), (1.0, 0.4, 0.001), ())
@@ -131,7 +132,7 @@ def test_rates_fall_as_scores_rise(scores: list[float]) -> None:
 
 def test_a_small_corpus_has_no_threshold_of_a_small_rate(vectors: Vectors) -> None:
     small = measure(vectors(100, seed=1))  # 4,950 pairs
-    assert [one.false_positive_rate for one in small.thresholds] == [0.1, 0.03, 0.01]
+    assert [threshold.false_positive_rate for threshold in small.thresholds] == [0.1, 0.03, 0.01]
     assert threshold_for(small, 0.01).score > 0
     with pytest.raises(CorpusError, match=r"0\.003: 4950 pairs of 100 documents are too few"):
         threshold_for(small, 0.003)
@@ -181,9 +182,7 @@ def test_one_of_another_checkpoint_is_refused(
         lambda content: {**content, "kinds": {"semantic": {}}},
         lambda content: {**content, "version": "0"},
         lambda content: {**content, "rule": {**content["rule"], "lexical_weight": 1.5}},
-        lambda content: {**content, "rule": {**content["rule"], "hybrid_alignment_weight": "much"}},
         lambda content: {**content, "rule": {**content["rule"], "third_weight": 0.5}},
-        lambda content: {**content, "rule": {}},
         lambda content: {**content, "rule": None},
         lambda content: [content],
     ],
@@ -253,7 +252,7 @@ def test_a_store_is_measured_in_every_mode(
     assert vectors["hybrid"].scores == pytest.approx(measured["semantic"].scores, abs=2e-6)
     monkeypatch.setattr(corpus_calibration, "MAX_DOCUMENTS", 110)
     few = measure_store(store, RULE, SilentProgress(), seed=2)
-    assert {one.documents for one in few.values()} == {110}
+    assert {distribution.documents for distribution in few.values()} == {110}
     store.delete([str(number) for number in range(129)])
     with pytest.raises(CorpusError, match="1 documents are too few"):
         measure_store(store, RULE, SilentProgress())

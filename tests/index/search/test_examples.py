@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from encoder.alignment.space import neutral_space
-from encoder.arrays import Float32
-from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.document import Document
-from index.search.calibrator import ScoreCalibrator
-from index.search.fusion import LinearFusion
 from index.search.rankers import UNLIKE_WEIGHT, combine_scores
 from index.search.records import (
     AlignmentOptions,
@@ -23,19 +18,11 @@ from index.search.records import (
     SearchAnswer,
     SearchOptions,
 )
-from index.search.search import search, select_documents
 from index.sqlite.block_vectors import BlockVectors
 from index.store.filters import OneOf
-from index.store.records import EncodedDocument
+from tests.index.search.plane import MODES, answer, direction, entry, names, stored_query
 
-RULE = LinearFusion(0.5, 0.25, 0.4, expected_slope=0.5, expected_intercept=0.2)
-MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
 EVERYTHING = AlignmentOptions(budget_seconds=60.0)
-
-
-def direction(degrees: float) -> Float32:
-    angle = np.deg2rad(degrees)
-    return np.array([np.cos(angle), np.sin(angle)], dtype=np.float32)
 
 
 # id -> text, angle of its vector.
@@ -62,8 +49,7 @@ def put(data: DataDirectory, *, blocks: bool = False) -> None:
     for name, (text, degrees) in DOCUMENTS.items():
         vector = direction(degrees)
         kept = BlockVectors(np.array([[0, len(text)]]), vector[np.newaxis]) if blocks else None
-        document = Document(name, text, "", {"bird": "heron" in text})
-        entries.append(EncodedDocument(document, vector, Receipt(1, 1, 1, 0, 1), kept))
+        entries.append(entry(name, text, vector, kept, {"bird": "heron" in text}))
     data.index.apply(data.store.put(entries))
 
 
@@ -72,31 +58,22 @@ def example(text: str, degrees: float) -> EncodedQuery:
 
 
 def stored(data: DataDirectory, name: str) -> EncodedQuery:
-    text, degrees = DOCUMENTS[name]
-    vector_id = data.store.find([name])[name].vector_id
-    return EncodedQuery(text, direction(degrees), vector_id=vector_id)
+    return stored_query(data, name, direction(DOCUMENTS[name][1]))
 
 
-def answer(
+def find(
     data: DataDirectory, query: EncodedQuery | Examples, mode: Mode, **more: object
 ) -> SearchAnswer:
     given = SearchOptions(top_k=9, mode=mode, alignment=EVERYTHING)
-    options = replace(given, **more)  # type: ignore[arg-type]
-    nothing = ScoreCalibrator(None, None, None)
-    among = select_documents(data, options)
-    return search(data, query, options, fusion=RULE, calibrator=nothing, among=among)
-
-
-def names(found: SearchAnswer) -> list[str]:
-    return [hit.id for hit in found.hits]
+    return answer(data, query, replace(given, **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_like_all_examples_comes_first(data: DataDirectory, mode: Mode) -> None:
     birds, courts = example(*DOCUMENTS["birds"]), example(*DOCUMENTS["courts"])
-    assert names(answer(data, birds, mode))[0] == "birds"
-    found = answer(data, Examples((birds, courts)), mode)
-    assert names(found)[0] == "both"
+    assert names(find(data, birds, mode).hits)[0] == "birds"
+    found = find(data, Examples((birds, courts)), mode)
+    assert names(found.hits)[0] == "both"
     assert found.scored_as == mode
 
 
@@ -104,18 +81,22 @@ def test_what_is_like_all_examples_comes_first(data: DataDirectory, mode: Mode) 
 def test_scores_are_those_of_each_example(data: DataDirectory, mode: Mode) -> None:
     like = (example(*DOCUMENTS["birds"]), example(*DOCUMENTS["courts"]))
     unlike = (example("motor nut bolt", 200.0),)
-    alone = [{hit.id: hit for hit in answer(data, one, mode).hits} for one in (*like, *unlike)]
-    hits = answer(data, Examples(like, unlike), mode).hits
+    alone = [
+        {hit.id: hit for hit in find(data, example, mode).hits} for example in (*like, *unlike)
+    ]
+    hits = find(data, Examples(like, unlike), mode).hits
     assert len(hits) >= 5
     for hit in hits:
-        given = [one[hit.id].score if hit.id in one else 0.0 for one in alone]
+        given = [hits_by_id[hit.id].score if hit.id in hits_by_id else 0.0 for hits_by_id in alone]
         assert (*hit.like_scores, *hit.unlike_scores) == pytest.approx(given, abs=1e-6)
         expected = combine_scores(
             np.array(hit.like_scores)[:, np.newaxis], [np.array(hit.unlike_scores)]
         )
         assert hit.score == pytest.approx(expected[0], abs=1e-6)
-        vector = np.mean([one[hit.id].vector_score for one in alone[:2] if hit.id in one])
-        if all(hit.id in one for one in alone):
+        vector = np.mean(
+            [hits_by_id[hit.id].vector_score for hits_by_id in alone[:2] if hit.id in hits_by_id]
+        )
+        if all(hit.id in hits_by_id for hits_by_id in alone):
             assert hit.vector_score == pytest.approx(vector, abs=1e-6)
         assert (hit.probability, hit.false_positive_rate) == (None, None)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
@@ -132,25 +113,25 @@ def test_the_formula() -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_one_example_ranks_as_a_query(data: DataDirectory, mode: Mode) -> None:
     query = example("heron egret marsh", 30.0)
-    alone, as_example = answer(data, query, mode), answer(data, Examples((query,)), mode)
+    alone, as_example = find(data, query, mode), find(data, Examples((query,)), mode)
     positive = [hit.id for hit in alone.hits if hit.score > 0]
-    assert names(as_example)[: len(positive)] == positive
+    assert names(as_example.hits)[: len(positive)] == positive
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_examples_that_are_stored_are_no_hits(data: DataDirectory, mode: Mode) -> None:
-    found = answer(
+    found = find(
         data, Examples((stored(data, "birds"),), (stored(data, "neither"),)), mode, top_k=9
     )
-    assert not {"birds", "neither"} & set(names(found))
-    assert "birds too" in names(found)
+    assert not {"birds", "neither"} & set(names(found.hits))
+    assert "birds too" in names(found.hits)
 
 
 def test_an_unlike_example_lowers_what_is_nearer_to_it(data: DataDirectory) -> None:
     like = (example("heron egret court", 45.0),)
-    before = names(answer(data, Examples(like), "hybrid"))
+    before = names(find(data, Examples(like), "hybrid").hits)
     against = (example(*DOCUMENTS["birds too"]),)
-    after = names(answer(data, Examples(like, against), "hybrid"))
+    after = names(find(data, Examples(like, against), "hybrid").hits)
     assert before.index("birds too") < after.index("birds too")
     assert after[0] == "both"
 
@@ -159,19 +140,19 @@ def test_an_unlike_example_lowers_what_is_nearer_to_it(data: DataDirectory) -> N
 def test_filters_and_exclusions_hold(data: DataDirectory, mode: Mode) -> None:
     examples = Examples((example(*DOCUMENTS["birds"]), example(*DOCUMENTS["courts"])))
     where = OneOf("/bird", (True,))
-    found = answer(data, examples, mode, where=where, exclude=("birds",))
-    assert set(names(found)) == {"both", "birds too"}
+    found = find(data, examples, mode, where=where, exclude=("birds",))
+    assert set(names(found.hits)) == {"both", "birds too"}
 
 
 def test_terms_are_those_of_the_liked(data: DataDirectory) -> None:
     examples = Examples(
         (example("heron marsh", 0.0), example("court judge", 90.0)), (example("motor", 200.0),)
     )
-    hits = {hit.id: hit for hit in answer(data, examples, "hybrid").hits}
-    assert {one.term for one in hits["both"].terms} == {"heron", "court"}
+    hits = {hit.id: hit for hit in find(data, examples, "hybrid").hits}
+    assert {term.term for term in hits["both"].terms} == {"heron", "court"}
     assert hits["neither"].terms == ()
-    assert sum(one.weight for one in hits["both"].terms) == pytest.approx(1.0)
-    assert sum(one.weight for one in hits["birds"].terms) == pytest.approx(1.0)
+    assert sum(term.weight for term in hits["both"].terms) == pytest.approx(1.0)
+    assert sum(term.weight for term in hits["birds"].terms) == pytest.approx(1.0)
 
 
 def test_the_best_are_aligned_with_every_example(tmp_path: Path) -> None:
@@ -180,15 +161,15 @@ def test_the_best_are_aligned_with_every_example(tmp_path: Path) -> None:
     try:
         put(data, blocks=True)
         like = (stored(data, "birds"), stored(data, "courts"))
-        found = answer(data, Examples(like), "hybrid")
+        found = find(data, Examples(like), "hybrid")
         assert found.alignment is not None
         assert found.alignment.aligned
         assert found.alignment.scored == len(found.hits) == 4
-        alone = [{hit.id: hit for hit in answer(data, one, "hybrid").hits} for one in like]
+        alone = [{hit.id: hit for hit in find(data, example, "hybrid").hits} for example in like]
         for hit in found.hits:
-            given = [one[hit.id].alignment_score or 0.0 for one in alone]
+            given = [hits_by_id[hit.id].alignment_score or 0.0 for hits_by_id in alone]
             assert hit.alignment_score == pytest.approx(np.mean(given), abs=1e-6)
-        late = answer(data, Examples(like), "hybrid", alignment=AlignmentOptions(budget_seconds=0))
+        late = find(data, Examples(like), "hybrid", alignment=AlignmentOptions(budget_seconds=0))
         assert late.alignment is not None
         assert not late.alignment.aligned
         assert {hit.alignment_score for hit in late.hits} == {None}

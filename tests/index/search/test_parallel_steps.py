@@ -38,7 +38,7 @@ def test_they_run_in_their_order_where_every_core_has_a_search(cores: int) -> No
             lambda: (order.append("here"), own_thread()),
             lambda: (order.append("beside"), own_thread()),
         )
-    assert [one[1] for one in threads] == [own_thread(), own_thread()]
+    assert [thread[1] for thread in threads] == [own_thread(), own_thread()]
     assert order == ["here", "beside"]
     assert core.both(own_thread, own_thread)[0] == own_thread()
 

@@ -1,6 +1,6 @@
 """The search: scores of the three modes, and `top_k` hits whatever was deleted or changed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 import index.search.modes
-from encoder.arrays import Float32
-from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.document import Document
-from index.search.calibrator import ScoreCalibrator
-from index.search.fusion import LinearFusion
 from index.search.parallel_steps import ParallelSteps
 from index.search.records import (
     AlignmentReceipt,
@@ -21,22 +16,10 @@ from index.search.records import (
     EncodedQuery,
     Hit,
     Mode,
-    SearchAnswer,
     SearchOptions,
 )
-from index.search.search import search, select_documents
 from index.store.filters import OneOf
-from index.store.records import EncodedDocument
-
-# No document here has block vectors: each gets the alignment score to expect of its vector score.
-RULE = LinearFusion(0.5, 0.25, 0.4, expected_slope=0.5, expected_intercept=0.2)
-MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
-
-
-def direction(degrees: float) -> Float32:
-    angle = np.deg2rad(degrees)
-    return np.array([np.cos(angle), np.sin(angle)], dtype=np.float32)
-
+from tests.index.search.plane import MODES, RULE, answer, direction, names, put, stored_query
 
 # id -> text, angle of its vector from that of the query. The best match is second by each channel.
 DOCUMENTS = {
@@ -57,36 +40,8 @@ def data(tmp_path: Path) -> Iterator[DataDirectory]:
     opened.close()
 
 
-def put(data: DataDirectory, documents: dict[str, tuple[str, float]], **metadata: object) -> None:
-    entries = [
-        EncodedDocument(
-            Document(name, text, "", metadata), direction(degrees), Receipt(1, 1, 1, 0, 1)
-        )
-        for name, (text, degrees) in documents.items()
-    ]
-    data.index.apply(data.store.put(entries))
-
-
-def answer(
-    data: DataDirectory,
-    query: EncodedQuery,
-    options: SearchOptions,
-    rule: LinearFusion = RULE,
-    between: Callable[[], object] = lambda: None,
-) -> SearchAnswer:
-    """Search; `between` is called after the documents were selected."""
-    among = select_documents(data, options)
-    between()
-    nothing = ScoreCalibrator(None, None, None)
-    return search(data, query, options, fusion=rule, calibrator=nothing, among=among)
-
-
 def find(data: DataDirectory, query: EncodedQuery, k: int, mode: Mode) -> tuple[Hit, ...]:
     return answer(data, query, SearchOptions(top_k=k, mode=mode)).hits
-
-
-def names(hits: tuple[Hit, ...]) -> list[str]:
-    return [hit.id for hit in hits]
 
 
 def test_hybrid_finds_what_neither_channel_puts_first(data: DataDirectory) -> None:
@@ -106,7 +61,7 @@ def test_hits_are_the_same_with_a_second_core(
 
 
 def unaligned(cosine: float, mode: Mode) -> float:
-    """Return the semantic score of a document that was not aligned."""
+    """Return the semantic score of a document without block vectors, by the line of the rule."""
     weight = {"hybrid": 0.25}.get(mode, 0.4)
     return (1 - weight) * cosine + weight * max(0.0, 0.5 * cosine + 0.2)
 
@@ -148,8 +103,7 @@ def test_a_rule_of_one_channel_ranks_as_that_channel(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_stored_query_is_left_out_of_its_own_matches(data: DataDirectory, mode: Mode) -> None:
-    stored = data.store.find(["best"])["best"]
-    query = EncodedQuery(stored.document.text, direction(20.0), vector_id=stored.vector_id)
+    query = stored_query(data, "best", direction(20.0))
     assert "best" not in names(find(data, query, 9, mode))
     assert len(find(data, query, 1, mode)) == 1
 

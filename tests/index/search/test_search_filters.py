@@ -6,19 +6,14 @@ import numpy as np
 import pytest
 
 from encoder.arrays import Float32
-from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.document import Document
-from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.search.records import EncodedQuery, Mode, SearchAnswer, SearchOptions
-from index.search.search import search, select_documents
 from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Range, matches
-from index.store.records import EncodedDocument
+from tests.index.search.plane import MODES, answer, entry, stored_query
 
 DOCUMENTS = 1_200  # so many that the rarest terms alone find too few that pass
 RULE = LinearFusion(0.5)
-MODES: list[Mode] = ["semantic", "lexical", "hybrid"]
 # Selects what shares with the query only words that nearly every document has.
 COMMON = And((Range("/number", Bound(600, True), None), OneOf("/rare", (False,))))
 FILTERS: dict[str, tuple[Filter, int]] = {
@@ -35,15 +30,7 @@ FILTERS: dict[str, tuple[Filter, int]] = {
 def find(
     data: DataDirectory, query: EncodedQuery, k: int, mode: Mode, where: Filter | None = None
 ) -> SearchAnswer:
-    options = SearchOptions(top_k=k, mode=mode, where=where)
-    return search(
-        data,
-        query,
-        options,
-        fusion=RULE,
-        calibrator=ScoreCalibrator(None, None, None),
-        among=select_documents(data, options),
-    )
+    return answer(data, query, SearchOptions(top_k=k, mode=mode, where=where), RULE)
 
 
 def vectors() -> Float32:
@@ -66,8 +53,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
         if number == 0:
             text = "bolt nut"
         metadata = {"number": number, "even": number % 2 == 0, "rare": rare}
-        document = Document(f"d{number}", text, "", metadata)
-        entries.append(EncodedDocument(document, vector, Receipt(1, 1, 1, 0, 1)))
+        entries.append(entry(f"d{number}", text, vector, metadata=metadata))
     opened.index.apply(opened.store.put(entries))
     yield opened
     opened.close()
@@ -98,8 +84,7 @@ def test_a_filter_changes_no_score_and_no_order(data: DataDirectory, mode: Mode)
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_stored_query_does_not_take_the_place_of_a_match(data: DataDirectory, mode: Mode) -> None:
-    stored = data.store.find(["d24"])["d24"]
-    query = EncodedQuery(stored.document.text, vectors()[24], vector_id=stored.vector_id)
+    query = stored_query(data, "d24", vectors()[24])
     hits = find(data, query, 9, mode, FILTERS["ten"][0]).hits
     assert len(hits) == 9
     assert "d24" not in [hit.id for hit in hits]

@@ -1,37 +1,21 @@
 """Scores of matches are exact, whatever precision the index holds vectors in."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from encoder.arrays import Float32
-from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.document import Document
-from index.search.calibrator import ScoreCalibrator
-from index.search.fusion import LinearFusion
-from index.search.records import Bounds, EncodedQuery, Hit, Mode, SearchOptions
-from index.search.search import search
-from index.store.records import EncodedDocument
+from index.search.records import NO_BOUNDS, Bounds, EncodedQuery, Hit, Mode, SearchOptions
 from index.vectors.vector_index import Precision
+from tests.index.search.plane import MODES, RULE, answer, entry
+from tests.tools.index_fixtures import unit_vectors
 
 DIMENSION = 64
 COUNT = 400
-RULE = LinearFusion(0.5, 0.25, 0.4, expected_slope=0.5, expected_intercept=0.2)
-MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
-
-
-def unit_vectors(count: int, seed: int) -> Float32:
-    vectors = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
-    unit: Float32 = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return unit
-
-
-VECTORS = unit_vectors(COUNT, seed=1)
-QUERY = EncodedQuery("heron egret marsh", unit_vectors(1, seed=2)[0])
+VECTORS = unit_vectors(COUNT, seed=1, dimension=DIMENSION)
+QUERY = EncodedQuery("heron egret marsh", unit_vectors(1, seed=2, dimension=DIMENSION)[0])
 
 
 @pytest.fixture(params=["fp16", "int8"])
@@ -45,28 +29,16 @@ def data(
         tmp_path / "data", fingerprint="a" * 64, dimension=DIMENSION, index_precision=precision
     )
     words = ("heron marsh", "egret", "court appeal", "motor bolt")
-    opened.store.put(
-        [
-            EncodedDocument(
-                Document(f"d{row}", f"{words[row % 4]} word{row}"),
-                VECTORS[row],
-                Receipt(1, 1, 1, 0, 1),
-            )
-            for row in range(COUNT)
-        ]
-    )
+    texts = [f"{words[row % 4]} word{row}" for row in range(COUNT)]
+    opened.store.put([entry(f"d{row}", text, VECTORS[row]) for row, text in enumerate(texts)])
     opened.index.rebuild()
     assert (opened.index.nlist, opened.index.exact) == (2, False)
     yield opened
     opened.close()
 
 
-def find(data: DataDirectory, mode: Mode, k: int, bounds: Bounds | None = None) -> tuple[Hit, ...]:
-    options = SearchOptions(top_k=k, mode=mode)
-    if bounds is not None:
-        options = replace(options, bounds=bounds)
-    nothing = ScoreCalibrator(None, None, None)
-    return search(data, QUERY, options, fusion=RULE, calibrator=nothing, among=None).hits
+def find(data: DataDirectory, mode: Mode, k: int, bounds: Bounds = NO_BOUNDS) -> tuple[Hit, ...]:
+    return answer(data, QUERY, SearchOptions(top_k=k, mode=mode, bounds=bounds)).hits
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -102,10 +74,3 @@ def test_a_bound_holds_for_the_exact_score(data: DataDirectory) -> None:
     hits = find(data, "semantic", 50)
     bound = Bounds(min_score=hits[20].score)
     assert [hit.id for hit in find(data, "semantic", 50, bound)] == [hit.id for hit in hits[:21]]
-
-
-def test_best_are_those_of_brute_force(data: DataDirectory) -> None:
-    exact = np.argsort(-(VECTORS @ QUERY.vector))
-    found = [int(hit.id[1:]) for hit in find(data, "semantic", 20)]
-    assert len(set(found) & set(exact[:20].tolist())) >= 19  # the last may be as near as the next
-    assert found[:10] == exact[:10].tolist()
