@@ -60,11 +60,7 @@ class SentenceBlocks:
 
 
 def block_capacity(block_length: int, special_tokens: int = 2) -> int:
-    """Return how many tokens of text one block holds.
-
-    Raises:
-        ValueError: there is no room for a single token.
-    """
+    """Return how many tokens of text one block holds."""
     if block_length <= special_tokens:
         raise ValueError(
             f"block_length must be over the {special_tokens} special tokens, not {block_length}"

@@ -206,9 +206,6 @@ def create_reranker(
         bert: folder or hub name of a BERT-architecture checkpoint: weights and tokenizer.
         directory: made where it is missing.
         seed: of the weights of the head, which begin at random.
-
-    Raises:
-        CheckpointError: the recipe and the BERT checkpoint do not fit.
     """
     folder = find_bert(bert)
     directory.mkdir(parents=True, exist_ok=True)
@@ -247,11 +244,9 @@ def write_trained_reranker(
 def load_reranker_model(
     checkpoint: RerankerCheckpoint, changes: Mapping[str, Any] | None = None
 ) -> RerankerModel:
-    """Load the model of a checkpoint with its weights, in evaluation mode.
+    """Load the model of a reranker with its weights, in evaluation mode.
 
-    Args:
-        checkpoint: one that has its weights.
-        changes: of its configuration, for comparisons: another `importance`, say.
+    `changes` of its configuration are for comparisons: another `importance`, say.
     """
     sizes = {"length": checkpoint.pair.length, **checkpoint.model, **(changes or {})}
     architecture = RERANKERS[checkpoint.architecture]
@@ -283,11 +278,7 @@ def _special_tokens(tokenizer: Tokenizer) -> dict[str, int | None]:
 
 
 def tokenizer_of(folder: Path) -> Tokenizer:
-    """Read the tokenizer of a BERT checkpoint, made to cut words of any length.
-
-    Raises:
-        CheckpointError: it cannot be read, or has no [CLS], [SEP] or [PAD].
-    """
+    """Read the tokenizer of a BERT checkpoint, made to cut words of any length."""
     path = folder / TOKENIZER
     try:
         tokenizer = Tokenizer.from_file(str(path))

@@ -40,14 +40,8 @@ _INPUTS = ("input_ids", "token_types", "special")
 def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -> dict[str, float]:
     """Write graphs, golden pairs and parity report into the directory of a reranker.
 
-    The directory is changed only if every requested precision passes.
-
-    Args:
-        checkpoint: one that has its weights.
-        precisions: of "fp32" and "int8".
-
-    Returns:
-        The largest difference of a logit to the model's, for each precision.
+    The directory is changed only if every requested precision passes. Returned is the largest
+    difference of a logit to the model's, for each precision.
     """
     check_precisions(precisions, RERANKER_PRECISIONS)
     model = load_reranker_model(checkpoint)

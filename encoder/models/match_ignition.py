@@ -117,9 +117,8 @@ class FilteringLayer(nn.Module):
     def forward(self, states: Tensor, mask: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Attend from `queries` [N, Q, E] to states [N, T, E] under a mask [N, T].
 
-        Returns:
-            What the queries became after the attention [N, Q, E], and the attention averaged over
-            the heads [N, Q, T] (equation 7).
+        Returned are the attended queries [N, Q, E] and the attention, averaged over the heads,
+        [N, Q, T] (equation 7).
         """
         heads = self.config.attention_heads
         query = self.query(queries).unflatten(-1, (heads, -1)).transpose(1, 2)  # [N, H, Q, E/H]
@@ -213,15 +212,10 @@ class MatchIgnition(RerankerModel):
 
 
 def page_rank(attention: Tensor, mask: Tensor, iterations: int) -> Tensor:
-    """Return the importance of each word of the layer before, by PageRank (equation 8).
+    """Return the importance [N, T] of each word of the layer before, by PageRank (equation 8).
 
-    Args:
-        attention: [N, T, T], each row sums to 1.
-        mask: [N, T], 1 for a word and 0 for padding.
-        iterations: steps.
-
-    Returns:
-        [N, T], which sums to 1; 0 for padding.
+    Rows of attention [N, T, T] sum to 1, and so does the importance; padding of the mask [N, T] has
+    none.
     """
     even = mask / mask.sum(1, keepdim=True)
     ranks = even

@@ -84,11 +84,7 @@ class RerankerCheckpoint:
 
 
 def load_reranker_checkpoint(directory: Path) -> RerankerCheckpoint:
-    """Open the directory of a reranker and verify its configuration and tokenizer.
-
-    Raises:
-        CheckpointError: a file is missing, changed or invalid; the message names it.
-    """
+    """Open the directory of a reranker and verify its configuration and tokenizer."""
     manifest = read_manifest(directory)
     config = read_config(directory, manifest)
     if "pair" not in config:
