@@ -92,12 +92,6 @@ class GoldenBatch:
         ends = [0, *accumulate(self.sizes)]
         return np.concatenate([encode_blocks(self.blocks[a:b]) for a, b in pairwise(ends)])
 
-    def measure(
-        self, encode_blocks: EncodeBlocks, combine: Callable[[Float32, Float32], Float32]
-    ) -> Parity:
-        """Run both graphs, each on the model's own input to it, and compare."""
-        return self.compare(self.encode(encode_blocks), combine)
-
     def compare(self, blocks: Float32, combine: Callable[[Float32, Float32], Float32]) -> Parity:
         """Compare block vectors [N, H], and document vectors of the model's own block vectors.
 

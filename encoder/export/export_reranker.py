@@ -18,7 +18,7 @@ from encoder.export.export import check_precisions, staged_graphs
 from encoder.export.graphs import export_graph
 from encoder.export.quality import add_to_report
 from encoder.export.quantise import Sample, quantise
-from encoder.models.architecture import RerankerModel
+from encoder.models.match_ignition import MatchIgnition
 from encoder.reranker.checkpoint import (
     RERANKER_PRECISIONS,
     RerankerCheckpoint,
@@ -59,7 +59,7 @@ def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -
     return differences
 
 
-def score_with_model(model: RerankerModel, pairs: Sequence[PairTokens]) -> "np.ndarray":
+def score_with_model(model: MatchIgnition, pairs: Sequence[PairTokens]) -> "np.ndarray":
     """Return the logits Float32[N] of pairs by the model, one at a time, without padding."""
     with torch.no_grad():
         logits = [model(*(t[None] for t in _tensors(pair))) for pair in pairs]
@@ -71,7 +71,7 @@ def _tensors(pair: PairTokens) -> tuple[Tensor, ...]:
 
 
 def _write_graphs(
-    model: RerankerModel, directory: Path, precisions: Sequence[str], pairs: Sequence[PairTokens]
+    model: MatchIgnition, directory: Path, precisions: Sequence[str], pairs: Sequence[PairTokens]
 ) -> None:
     fp32 = directory / "fp32"
     fp32.mkdir()

@@ -1,7 +1,7 @@
 """What creation, export and training need to know of an architecture.
 
-An architecture is one module: a frozen configuration, a model and an `EncoderArchitecture` (or
-`RerankerArchitecture`) that names them. One line in `encoder/models/registry.py` makes it known.
+An architecture is a frozen configuration, a model and an `EncoderArchitecture` that names them. One
+line in `encoder/models/registry.py` makes it known.
 """
 
 from abc import ABC, abstractmethod
@@ -186,23 +186,6 @@ class ReadsTerms(Protocol):
     sketch_balance: Tensor
 
 
-class RerankerConfig(Protocol):
-    """What every configuration of a cross-encoder has; fields of its own come on top."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def length(self) -> int:
-        """Tokens of a pair, at most, special tokens included."""
-        ...
-
-
-class RerankerModel(TrainableModel):
-    """A cross-encoder: input_ids, token_types and special, each [N, T] -> logits [N]."""
-
-    config: RerankerConfig
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermChannelSizes:
     """Sizes of a term channel; see `encoder.models.smith.SmithConfig`."""
@@ -223,7 +206,8 @@ class EncoderArchitecture:
         model: makes a model with random weights.
         load_bert: copies the weights of a folder with a BERT checkpoint into the sentence level.
         begin_as_mean: sets the document level so that its output is the normalised mean of the
-            block vectors; raises ValueError where the configuration does not allow it.
+            block vectors; raises ValueError where the configuration does not allow it. None where
+            no configuration does.
         with_term_channel: gives a configuration a term channel of these sizes; None where the
             architecture has none.
     """
@@ -232,15 +216,5 @@ class EncoderArchitecture:
     config: Callable[..., EncoderConfig]
     model: Callable[[Any], EncoderModel]
     load_bert: Callable[[Any, Path], None]
-    begin_as_mean: Callable[[Any], None]
+    begin_as_mean: Callable[[Any], None] | None = None
     with_term_channel: Callable[[Any, TermChannelSizes], EncoderConfig] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RerankerArchitecture:
-    """How cross-encoders of an architecture are made; see `EncoderArchitecture`."""
-
-    name: str
-    config: Callable[..., RerankerConfig]
-    model: Callable[[Any], RerankerModel]
-    load_bert: Callable[[Any, Path], None]

@@ -25,7 +25,7 @@ can be stored as one vector.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -85,10 +85,6 @@ def _load_bert(model: Baseline, folder: Path) -> None:
     bert = BertWeights(folder)
     words = {"token_embedding.weight": bert["embeddings.word_embeddings.weight"]}
     bert.copy_into(_Embedding(model.block_encoder.token_embedding), words)
-
-
-def _begin_as_mean(_: EncoderModel) -> NoReturn:
-    raise ValueError("begin_as_mean: a baseline has no document level that can begin so")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +183,6 @@ HAN = EncoderArchitecture(
     config=HanConfig,
     model=Han,
     load_bert=_load_bert,
-    begin_as_mean=_begin_as_mean,
 )
 
 
@@ -248,7 +243,6 @@ DSSM = EncoderArchitecture(
     config=DssmConfig,
     model=Dssm,
     load_bert=_load_bert,
-    begin_as_mean=_begin_as_mean,
 )
 
 
@@ -307,5 +301,4 @@ ARC_I = EncoderArchitecture(
     config=BaselineConfig,
     model=ArcI,
     load_bert=_load_bert,
-    begin_as_mean=_begin_as_mean,
 )

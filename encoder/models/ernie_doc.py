@@ -327,17 +327,11 @@ def load_bert(model: ErnieDoc, folder: Path) -> None:
     bert.copy_into(encoder, tensors)
 
 
-def begin_as_mean(_: ErnieDoc) -> None:
-    """Refuse: the document vector is made of the last segment."""
-    raise ValueError("begin_as_mean: an ernie-doc reads the last segment, not a mean of all")
-
-
 ARCHITECTURE = EncoderArchitecture(
     name="ernie-doc",
     config=ErnieDocConfig,
     model=ErnieDoc,
     load_bert=load_bert,
-    begin_as_mean=begin_as_mean,
 )
 
 

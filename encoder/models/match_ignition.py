@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.architecture import RerankerArchitecture, RerankerModel
+from encoder.models.architecture import TrainableModel
 from encoder.models.layers import TokenEncoder, attention_bias, initialise_as_bert
 from encoder.models.weights import BertWeights
 
@@ -177,7 +177,7 @@ class CrossEncoder(TokenEncoder):
         return last.feed_forward(attended)[:, 0]
 
 
-class MatchIgnition(RerankerModel):
+class MatchIgnition(TrainableModel):
     """The cross-encoder with its head: a pair -> the logit of its match probability."""
 
     config: MatchIgnitionConfig
@@ -290,11 +290,3 @@ def load_bert_into_pairs(encoder: CrossEncoder, folder: Path) -> None:
         "position_embedding.weight": bert["embeddings.position_embeddings.weight"][: config.length],
     }
     bert.copy_into(encoder, tensors | bert.layers(_BERT_LAYER_NAMES, config.layers))
-
-
-ARCHITECTURE = RerankerArchitecture(
-    name="match-ignition",
-    config=MatchIgnitionConfig,
-    model=MatchIgnition,
-    load_bert=lambda model, folder: load_bert_into_pairs(model.cross_encoder, folder),
-)

@@ -59,7 +59,7 @@ class RerankerCheckpoint:
     Attributes:
         directory: its location.
         name: for display.
-        architecture: a name of `encoder.models.registry.RERANKERS`.
+        architecture: "match-ignition".
         fingerprint: SHA-256, in hex, over configuration, tokenizer and weights.
         pair: what is read of a pair.
         start_token: token id that opens a pair ([CLS]).
