@@ -121,11 +121,7 @@ def require_same(directory: Path, found: ArchiveKey, expected: ArchiveKey) -> No
 
 
 def read_key(directory: Path) -> ArchiveKey:
-    """Read the key of an archive.
-
-    Raises:
-        ArchiveError: there is no archive, or its key is damaged.
-    """
+    """Read the key of an archive."""
     content = read_json(directory / KEY)
     try:
         if content.pop("format") != FORMAT:
@@ -141,11 +137,7 @@ def write_key(directory: Path, key: ArchiveKey) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        ArchiveError: the file is missing, or not a JSON object.
-    """
+    """Read a JSON object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -199,11 +191,7 @@ class BlockArchive:
         return float((ends[stops] - ends[starts]).mean())
 
     def span(self, row: int) -> tuple[int, int]:
-        """Return the first block of a document and the one after its last.
-
-        Raises:
-            IndexError: there is no such document.
-        """
+        """Return the first block of a document and the one after its last."""
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of an archive of {len(self)} documents")
         return int(self.document_ends[row - 1]) if row else 0, int(self.document_ends[row])
@@ -223,12 +211,7 @@ class BlockArchive:
 
 
 def read_block_archive(directory: Path, key: ArchiveKey | None = None) -> BlockArchive:
-    """Open the committed documents of an archive.
-
-    Args:
-        directory: where it lies.
-        key: expected key; not checked when not given.
-    """
+    """Open the committed documents of an archive, which must have the key, if one is given."""
     found = read_key(directory)
     if key is not None:
         require_same(directory, found, key)
@@ -269,11 +252,9 @@ class BlockArchiveWriter:
         return self._counts.documents
 
     def append(self, documents: Sequence[SentenceBlocks], vectors: Sequence[Float32]) -> None:
-        """Commit documents: once this returns, they are durable.
+        """Commit documents of at most `max_blocks` blocks, each with its block vectors [S, H].
 
-        Args:
-            documents: D documents of at most `max_blocks` blocks each.
-            vectors: for each the block vectors [S, H].
+        Once this returns, they are durable; if a file cannot be written, none is committed.
         """
         for document, of_document in zip(documents, vectors, strict=True):
             self._check(document, of_document)

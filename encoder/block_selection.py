@@ -33,21 +33,12 @@ class BlockSelector:
     """Selects a share of the blocks of a document. Safe to call from threads."""
 
     def __init__(self, hashed: HashedTerms, share: float) -> None:
-        """Select by hashed words and their weights.
-
-        Args:
-            hashed: of at least one dimension.
-            share: of the blocks, over 0 and at most 1.
-        """
+        """Select a share of the blocks by hashed words, which have at least one dimension."""
         self._hashed = hashed
         self._share = share
 
     def __call__(self, blocks: Sequence[Sequence[int]]) -> tuple[int, ...]:
-        """Return the positions of the selected blocks, ascending.
-
-        Args:
-            blocks: token ids of the S sentence blocks of a document, special tokens not included.
-        """
+        """Return the positions of the selected sentence blocks of a document, ascending."""
         if blocks_to_encode(len(blocks), self._share) == len(blocks):
             return tuple(range(len(blocks)))
         features = self._hashed.features_of_blocks(blocks)
@@ -65,7 +56,7 @@ def blocks_to_encode(blocks: int, share: float) -> int:
 
 
 def cover(features: Float32, number: int) -> Int64:
-    """Return the positions of the first block and of those that cover all best, ascending.
+    """Return which blocks cover all best, ascending, the first block among them.
 
     Args:
         features: [S, D] of the blocks, unit norm or zero.

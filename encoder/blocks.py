@@ -59,17 +59,11 @@ class SentenceBlocks:
         return tuple(self.blocks[position] for position in self.selected)
 
 
-def block_capacity(block_length: int, special_tokens: int = 2) -> int:
-    """Return how many tokens of text one block holds.
-
-    Raises:
-        ValueError: there is no room for a single token.
-    """
-    if block_length <= special_tokens:
-        raise ValueError(
-            f"block_length must be over the {special_tokens} special tokens, not {block_length}"
-        )
-    return block_length - special_tokens
+def block_capacity(block_length: int) -> int:
+    """Return how many tokens of text one block holds."""
+    if block_length <= 2:
+        raise ValueError(f"block_length must be over the 2 special tokens, not {block_length}")
+    return block_length - 2
 
 
 def plan_sentence_blocks(

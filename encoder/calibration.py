@@ -177,11 +177,7 @@ def read_calibration(checkpoint: Checkpoint) -> Calibration | None:
 
 
 def parse_calibration(data: bytes, path: Path) -> Calibration:
-    """Parse the content of a `calibration.json`; `path` is for messages.
-
-    Raises:
-        CheckpointError: it is damaged or of another format.
-    """
+    """Parse the content of a `calibration.json`; `path` is for messages."""
     try:
         content = json.loads(data)
         if content["format"] != FORMAT:

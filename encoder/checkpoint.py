@@ -137,10 +137,9 @@ class Checkpoint:
 
 
 def find_checkpoint(name: Path) -> Path:
-    """Return the directory of a checkpoint; a bare name is that of one that ships.
+    """Return the directory of a checkpoint: a name without folders may be one that ships.
 
-    Args:
-        name: a directory; or "best", "fast", or the name of a folder of those that ship.
+    Those are "best", "fast", and the names of their folders; what exists goes before them.
     """
     if name.exists() or len(name.parts) != 1:
         return name
@@ -200,11 +199,7 @@ class Manifest:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read the manifest of an encoder or a reranker.
-
-    Raises:
-        CheckpointError: it is missing, of another format or invalid.
-    """
+    """Read the manifest of an encoder or a reranker."""
     path = directory / MANIFEST
     content = _parse_object(path, _read(path))
     if content.get("format") != FORMAT:
@@ -337,11 +332,7 @@ _DECIMALS = 2
 
 
 def check_share(share: float) -> float:
-    """Return a share if it is one.
-
-    Raises:
-        ValueError: it is not over 0 and at most 1, or has more than two decimals.
-    """
+    """Return a share if it is one."""
     if not 0.0 < share <= 1.0 or round(share, _DECIMALS) != share:
         raise ValueError(f"{share} is not from 0.01 to 1, with two decimals")
     return share

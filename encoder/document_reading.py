@@ -61,11 +61,7 @@ class DocumentReading:
         return self._left == 0
 
     def advance(self) -> None:
-        """Read the next segment on the calling thread.
-
-        Raises:
-            ValueError: all has been read.
-        """
+        """Read the next segment on the calling thread."""
         if self.done:
             raise ValueError("the document has been read")
         place = -self._left % len(self._blocks)

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,7 +87,6 @@ class OnnxEncoder:
         threads: int | None = None,
         adapter: Adapter | None = None,
         batch_tokens: int | None = None,
-        engine_cache: Path | None = None,
     ) -> None:
         """Open the graphs of a checkpoint.
 
@@ -102,15 +100,8 @@ class OnnxEncoder:
             adapter: fitted to the corpus; its document vectors are adapted.
             batch_tokens: of a packed call; by default 65,536 on a GPU and 0, one block a call, on
                 a CPU.
-            engine_cache: folder where TensorRT keeps its engines; without it, it builds them anew.
         """
-        graphs = open_graphs(
-            checkpoint,
-            precision,
-            providers,
-            batch_tokens=batch_tokens,
-            engine_cache=engine_cache,
-        )
+        graphs = open_graphs(checkpoint, precision, providers, batch_tokens=batch_tokens)
         self._graphs: OpenedGraphs = graphs
         self._packing = graphs.packing
         device = device_of(graphs.provider)
@@ -139,14 +130,9 @@ class OnnxEncoder:
         return self._space.fingerprint
 
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
-        """Encode sentence blocks on the calling thread.
+        """Encode N sentence blocks on the calling thread: [N, block_dimension].
 
-        Args:
-            blocks: N token sequences without special tokens; of a recurrent encoder all blocks of
-                one document, in their order.
-
-        Returns:
-            [N, block_dimension] block vectors.
+        A recurrent encoder takes all blocks of one document, in their order.
         """
         if self.recurrent:
             return self.begin_document(blocks).read()
@@ -164,24 +150,17 @@ class OnnxEncoder:
         return vectors
 
     def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
-        """Begin to read a document with a recurrent encoder, one block a step.
-
-        Args:
-            blocks: as in `encode_blocks`.
-        """
+        """Begin to read a document with a recurrent encoder, one block a step."""
         return DocumentReading(
             self.checkpoint, lambda inputs: self._graphs.block.run(None, dict(inputs)), blocks
         )
 
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
-        """Encode one document.
+        """Encode one document: [dimension], unit norm.
 
         Args:
             blocks: its sentence blocks, whose words are counted.
             block_vectors: [S, block_dimension], the vectors of those that were encoded.
-
-        Returns:
-            [dimension], unit norm.
 
         Raises:
             ValueError: the document has no block.
@@ -194,18 +173,7 @@ class OnnxEncoder:
     def encode_documents(
         self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
     ) -> Float32:
-        """Encode many documents, with all threads or packed.
-
-        Args:
-            blocks: of each of D documents, as in `encode_document`.
-            block_vectors: of each.
-
-        Returns:
-            [D, dimension], unit norm.
-
-        Raises:
-            ValueError: a document has no block.
-        """
+        """Encode D documents, as `encode_document`, with all threads or packed: [D, dimension]."""
         if not self.batch_tokens:
             with ThreadPoolExecutor(self.threads) as pool:
                 each = list(pool.map(self.encode_document, blocks, block_vectors))
@@ -270,29 +238,21 @@ class OnnxEncoder:
     def section_vector(
         self, blocks: Float32, number: int, next_blocks: Float32, next_number: int
     ) -> Float32:
-        """Encode a section of a document.
+        """Encode a section: [dimension], unit norm, before any adaptation to a corpus.
 
         Args:
             blocks: [S, block_dimension] block vectors of the section.
             number: of the section in its document, from 0.
-            next_blocks: [T, block_dimension] those of the section that follows; of the last
-                section those of the first one, which may be the same.
+            next_blocks: [T, block_dimension] those of the next section; of the last one those of
+                the first, which may be the same.
             next_number: of that section.
-
-        Returns:
-            [dimension], unit norm, before any adaptation to a corpus.
         """
         return self._read_section("section_vector", blocks, number, next_blocks, next_number)
 
     def chunk_attention(self, blocks: Float32, next_blocks: Float32) -> Float32 | None:
-        """Return how much blocks attend to those of a following section (CoLDE, section 3.2).
+        """Return how much blocks attend to those of a next section, [S, T] (CoLDE, section 3.2).
 
-        Args:
-            blocks: [S, block_dimension] block vectors of a section.
-            next_blocks: [T, block_dimension] those of the section that follows.
-
-        Returns:
-            [S, T], rows sum to 1, the mean over the heads; None where the model has no attention.
+        It is the mean over the heads, rows sum to 1; None where the model has no attention.
         """
         if self._sections is not None and "chunk_attention" not in self._sections.outputs:
             return None

@@ -19,14 +19,11 @@ from encoder.checkpoint import (
 from encoder.device.packing import BlockPacking
 from encoder.device.providers import (
     CPU,
-    TENSORRT,
     Provider,
-    engine_folder,
-    engine_shapes,
     load_libraries,
     messages_on_stderr,
     missing_providers,
-    providers_for,
+    provider_options,
     usable_providers,
 )
 from encoder.errors import CheckpointError, ProviderError
@@ -62,16 +59,8 @@ def open_graphs(
     providers: Sequence[str] | None,
     *,
     batch_tokens: int | None = None,
-    engine_cache: Path | None = None,
 ) -> OpenedGraphs:
-    """Open both graphs with the first provider that works.
-
-    Args:
-        checkpoint: with the graphs.
-        precision: of the graphs; None for the best one for the device.
-        providers: in the order of preference; None for CUDA, then the CPU.
-        batch_tokens: as in `OnnxEncoder`.
-        engine_cache: where TensorRT keeps its engines, of all checkpoints.
+    """Open both graphs with the first provider that works; arguments as of `OnnxEncoder`.
 
     Raises:
         CheckpointError: a graph is missing or changed, or not of the requested precision.
@@ -83,21 +72,12 @@ def open_graphs(
         load_libraries(provider)
         chosen = _choose_precision(checkpoint, precision, provider)
         packing = _packing(checkpoint, provider, batch_tokens)
-        if provider == TENSORRT and checkpoint.segment_memory is not None:
-            _LOG.warning("%s does not run recurrent encoders", provider)
-            continue
-        name = f"{chosen}/{BLOCK_GRAPH}"
-        cache = None
-        if provider == TENSORRT:
-            cache = engine_folder(engine_cache, checkpoint.files.get(name, ""))
-        given = providers_for(provider, chosen, engine_shapes(packing), cache)
-        block = _open_graph(checkpoint, name, given)
+        given = [(provider, provider_options(provider))]
+        block = _open_graph(checkpoint, f"{chosen}/{BLOCK_GRAPH}", given)
         if block.get_providers()[0] != provider:
             # ONNX Runtime falls back to the CPU without an error when a GPU library is missing
             _LOG.warning("%s is installed but does not start", provider)
             continue
-        # A hundredth of the work, in shapes of any size: not worth an engine of its own.
-        given = providers_for(provider, chosen)
         document = _open_graph(checkpoint, f"{chosen}/{DOCUMENT_GRAPH}", given)
         return OpenedGraphs(block, document, chosen, provider, packing)
     raise ProviderError(f"none of the execution providers starts: {', '.join(providers or ())}")

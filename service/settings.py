@@ -48,7 +48,7 @@ class Settings(DeviceSettings, AccessSettings, StandingSettings):
     providers: Names = Field(
         default=(),
         description="ONNX Runtime execution providers in order of preference, separated by "
-        "commas, of tensorrt, cuda and cpu; by default, CUDA if available, else CPU.",
+        "commas, of cuda and cpu; by default, CUDA if available, else CPU.",
     )
     reading_share: float | None = Field(
         default=None,

@@ -60,7 +60,6 @@ class Plan:
         rounds: of each measurement.
         texts: of documents with text.
         peak: operations a second of the device; None if not known.
-        engine_cache: of TensorRT.
     """
 
     device: str
@@ -70,13 +69,12 @@ class Plan:
     rounds: int
     texts: Sequence[str]
     peak: float | None
-    engine_cache: Path | None
 
 
 def main(
     checkpoint: Annotated[list[Path], typer.Option(help="A checkpoint directory; repeatable.")],
     work: Annotated[Path, typer.Option(help="What is kept between the parts.")],
-    device: Annotated[str, typer.Option(help="cuda, tensorrt or cpu.")] = "cuda",
+    device: Annotated[str, typer.Option(help="cuda or cpu.")] = "cuda",
     precision: Annotated[str | None, typer.Option(help="Of the graphs.")] = None,
     batch_tokens: Annotated[
         list[int] | None, typer.Option(min=32, help="Of a packed call; repeatable.")
@@ -155,7 +153,6 @@ def open_encoder(checkpoint: Checkpoint, plan: Plan, batch_tokens: int) -> OnnxE
         precision=plan.precision,
         providers=[plan.device],
         batch_tokens=batch_tokens,
-        engine_cache=plan.engine_cache,
     )
     encoder.warm_up()
     return encoder
@@ -220,7 +217,6 @@ def measure_steps(checkpoint: Checkpoint, plan: Plan, batch_tokens: int) -> dict
         plan.precision,
         [plan.device],
         batch_tokens=batch_tokens,
-        engine_cache=plan.engine_cache,
     )
     bound = BoundGraph(graphs.block, checkpoint.block_dimension, device_of(graphs.provider))
     documents = full_documents(checkpoint, plan, batch_tokens)

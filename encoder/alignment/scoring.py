@@ -63,15 +63,12 @@ def own_similarity(blocks: AlignedBlocks) -> float:
 def align_pairs(
     blocks: Sequence[AlignedBlocks | None], pairs: Int64, advanced: Callable[[int], None]
 ) -> Float32:
-    """Return the alignment score [P] of pairs of documents.
+    """Return the alignment score [P] of pairs of documents, NaN where one has no blocks.
 
     Args:
         blocks: of N documents; None for those without.
         pairs: Int64[P, 2], rows of documents.
         advanced: called with how many more pairs are done.
-
-    Returns:
-        Float32[P], NaN where a document has no blocks.
     """
     scores = np.full(len(pairs), np.nan, dtype=np.float32)
     order = np.argsort(pairs[:, 0], kind="stable")
@@ -134,12 +131,7 @@ class Contributions:
 
 
 def find_contributions(left: AlignedBlocks, right: AlignedBlocks) -> Contributions:
-    """Return what each pair of blocks gives to the alignment score of two documents.
-
-    Args:
-        left: one document, of at least one block.
-        right: the other, in the same space.
-    """
+    """Return what each pair of blocks gives to the alignment score; neither document is empty."""
     table = similarities(left, right)
     given = np.zeros(table.shape)
     rows, columns = np.arange(len(left)), np.arange(len(right))

@@ -174,11 +174,7 @@ def sample_documents(count: int) -> Int64:
 
 
 def sample_blocks(documents: Sequence[NDArray[np.floating]]) -> Float32:
-    """Return the block vectors that a space is fitted to.
-
-    Args:
-        documents: block vectors [S, H] of one document or more.
-    """
+    """Return the block vectors that a space is fitted to, of at least one document of [S, H]."""
     chosen = sample_documents(len(documents)).tolist()
     each = max(1, SAMPLE_BLOCKS // len(chosen))
     parts = [documents[row][at_equal_distances(len(documents[row]), each)] for row in chosen]
@@ -283,11 +279,7 @@ def _check(space: AlignmentSpace) -> None:
 
 
 def open_space(checkpoint: Checkpoint) -> AlignmentSpace:
-    """Return the space of a checkpoint: of its training documents, or else the neutral one.
-
-    Raises:
-        CheckpointError: the file is damaged, or does not fit the block vectors.
-    """
+    """Return the space of a checkpoint: of its training documents, or else the neutral one."""
     if ALIGNMENT not in checkpoint.files:
         return neutral_space(checkpoint.block_dimension)
     path = checkpoint.directory / ALIGNMENT

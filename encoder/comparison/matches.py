@@ -37,14 +37,11 @@ class Box(NamedTuple):
 
 
 def merge_spans(boxes: Sequence[Box], gap: int) -> list[Box]:
-    """Join boxes that are at most `gap` words apart in both texts.
+    """Join boxes that are at most `gap` words apart in both texts; in the order of the left text.
 
     Boxes are separated where a text has a wider gap, on one side and then on the other, until no
     part has one (Sanchez-Perez and others, 2014, section 2.3). Within a part the order of the two
     sides may differ: a paraphrase may reorder sentences.
-
-    Returns:
-        The hull of each part, in the order of the left text.
     """
     waiting = [list(boxes)] if boxes else []
     whole: list[Box] = []
@@ -365,11 +362,7 @@ def measure_background(left: Float32, right: Float32, short: Background) -> Back
     """Measure the background of two texts from the pairs of blocks within and between them.
 
     Few of all pairs match, even of a text with itself, so that they do not affect the median.
-
-    Args:
-        left: [S, H] block vectors of one text, unit norm.
-        right: [T, H] of the other.
-        short: the background of two texts that are too short to measure their own.
+    Texts of block vectors [S, H] and [T, H] that are too short to measure it have that of `short`.
     """
     if len(left) + len(right) < FEWEST_BLOCKS:
         return short

@@ -276,7 +276,7 @@ class SectionReader(Protocol):
 def section_vectors(
     reader: SectionReader, block_vectors: Float32, offsets: Int64, sections: Sequence[Section]
 ) -> Float32:
-    """Return the vector of each section of a text.
+    """Return the vector of each section of a text, [L, D], unit norm; zero if it was not read.
 
     Sections follow one another as in training: after the last comes the first.
 
@@ -285,9 +285,6 @@ def section_vectors(
         block_vectors: [S, H] of the text, at least one.
         offsets: [S, 2], first character and the character after the last of each block.
         sections: L of the text, in order.
-
-    Returns:
-        [L, D], unit norm; zero for a section in a part that was not read.
     """
     places = [np.arange(*one) for one in blocks_of_sections(offsets, sections)]
     read = [number for number, place in enumerate(places) if len(place)]
@@ -320,15 +317,10 @@ def blocks_of_sections(offsets: Int64, sections: Sequence[Section]) -> list[tupl
 def attended_blocks(
     reader: SectionReader, left: tuple[Float32, Int64], right: tuple[Float32, Int64]
 ) -> tuple[AttendedBlockPair, ...] | None:
-    """Return the pairs of blocks of two texts that attend to each other most.
+    """Return the pairs of blocks of two texts that attend to each other most, the strongest first.
 
-    Args:
-        reader: of the model that made the block vectors.
-        left: block vectors [S, H] and offsets [S, 2] of one text.
-        right: [T, H] and [T, 2] of the other.
-
-    Returns:
-        At most `MAX_PAIRS`, the strongest first; None where the model has no attention.
+    They are `MAX_PAIRS` at most; None where the model has no attention. Each text is given as its
+    block vectors [S, H] and offsets [S, 2].
     """
     there = reader.chunk_attention(left[0], right[0])  # [S, T], rows sum to 1
     back = reader.chunk_attention(right[0], left[0])  # [T, S]

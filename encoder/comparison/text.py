@@ -89,10 +89,9 @@ def prepare_text(
 
 
 def span_vectors(read: ComparableText, spans: list[Span]) -> Float32:
-    """Return the vector of each span: the mean of the blocks it touches, weighted by characters.
+    """Return the mean of the blocks that each span touches, weighted by characters: [P, H].
 
-    Returns:
-        [P, H], unit norm; zero for a span without a block, in a part that was not read.
+    They have unit norm, or are zero for a span in a part that was not read.
     """
     table = np.array(spans, dtype=np.int64).reshape(-1, 2)
     ends = np.minimum(table[:, 1:], read.offsets[:, 1])

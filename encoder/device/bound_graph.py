@@ -51,13 +51,7 @@ class BoundGraph:
     """
 
     def __init__(self, session: ort.InferenceSession, width: int, device: str) -> None:
-        """Bind a session.
-
-        Args:
-            session: the graph.
-            width: of a row of its output.
-            device: of its execution provider.
-        """
+        """Bind a session, whose output has rows of this width, on the device of its provider."""
         self.device = device
         self._session = session
         self.width = width

@@ -242,7 +242,7 @@ def _export_document_encoder(model: EncoderModel, path: Path) -> None:
 
 def _measure(staged: Checkpoint, golden: GoldenBatch, precision: str) -> Parity:
     encoder = OnnxEncoder(staged, precision=precision, providers=["cpu"])
-    return golden.measure(encoder.encode_blocks, encoder.combine)
+    return golden.compare(golden.encode(encoder.encode_blocks), encoder.combine)
 
 
 def _check_qualities(

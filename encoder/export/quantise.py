@@ -96,13 +96,7 @@ _TABLE_ROWS = 1_024  # smaller tables are left as they are
 
 
 def quantise(source: Path, target: Path, samples: Sequence[Sample]) -> None:
-    """Write the int8 graph of an fp32 graph.
-
-    Args:
-        source: an fp32 graph.
-        target: where the int8 graph goes.
-        samples: inputs of the graph, to learn how large activations become.
-    """
+    """Write the int8 graph of an fp32 graph; samples of its inputs show its activations."""
     model = onnx.load(source)
     transpose_keys_at_once(model.graph)
     peaks = _peaks(model, samples)

@@ -1,7 +1,7 @@
 """What creation, export and training need to know of an architecture.
 
-An architecture is one module: a frozen configuration, a model and an `EncoderArchitecture` (or
-`RerankerArchitecture`) that names them. One line in `encoder/models/registry.py` makes it known.
+An architecture is a frozen configuration, a model and an `EncoderArchitecture` that names them. One
+line in `encoder/models/registry.py` makes it known.
 """
 
 from abc import ABC, abstractmethod
@@ -31,42 +31,41 @@ class Sections:
     successors: Tensor
 
 
-class EncoderConfig(Protocol):
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
     """What every configuration of an encoder has; fields of its own come on top.
 
     Attributes:
         vocabulary_size: rows of the token embedding.
         block_length: tokens of a sentence block, special tokens included.
-        hidden_size: width of a block vector.
-        layer_norm_epsilon: of layer normalisation.
-        max_blocks: sentence blocks of a document, at most.
+        max_blocks: sentence blocks that are read of a document.
+        hidden_size: width of a block vector (H).
         dimension: width of the document vector.
-        term_width: of the term features that the document level reads; 0 without a term channel.
-        max_sections: of a document that see each other; None where they never do.
+        dropout: share of activations dropped in training.
+        layer_norm_epsilon: of layer normalisation, BERT's.
         predicts_blocks: whether the document level has `block_states`, which masked blocks are
             predicted from.
     """
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    vocabulary_size: int = 30_522
+    block_length: int = 512
+    max_blocks: int = 64
+    hidden_size: int = 768
+    dimension: int = 768
+    dropout: float = 0.1
+    layer_norm_epsilon: float = 1e-12
+
+    predicts_blocks: ClassVar[bool] = False
 
     @property
-    def vocabulary_size(self) -> int: ...  # noqa: D102
+    def term_width(self) -> int:
+        """Width of the term features that the document level reads; 0 without a term channel."""
+        return 0
+
     @property
-    def block_length(self) -> int: ...  # noqa: D102
-    @property
-    def hidden_size(self) -> int: ...  # noqa: D102
-    @property
-    def layer_norm_epsilon(self) -> float: ...  # noqa: D102
-    @property
-    def max_blocks(self) -> int: ...  # noqa: D102
-    @property
-    def dimension(self) -> int: ...  # noqa: D102
-    @property
-    def term_width(self) -> int: ...  # noqa: D102
-    @property
-    def max_sections(self) -> int | None: ...  # noqa: D102
-    @property
-    def predicts_blocks(self) -> bool: ...  # noqa: D102
+    def max_sections(self) -> int | None:
+        """Sections of a document that see each other; None where each is a document of its own."""
+        return None
 
 
 class TrainableModel(nn.Module, ABC):
@@ -187,23 +186,6 @@ class ReadsTerms(Protocol):
     sketch_balance: Tensor
 
 
-class RerankerConfig(Protocol):
-    """What every configuration of a cross-encoder has; fields of its own come on top."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def length(self) -> int:
-        """Tokens of a pair, at most, special tokens included."""
-        ...
-
-
-class RerankerModel(TrainableModel):
-    """A cross-encoder: input_ids, token_types and special, each [N, T] -> logits [N]."""
-
-    config: RerankerConfig
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermChannelSizes:
     """Sizes of a term channel; see `encoder.models.smith.SmithConfig`."""
@@ -224,7 +206,8 @@ class EncoderArchitecture:
         model: makes a model with random weights.
         load_bert: copies the weights of a folder with a BERT checkpoint into the sentence level.
         begin_as_mean: sets the document level so that its output is the normalised mean of the
-            block vectors; raises ValueError where the configuration does not allow it.
+            block vectors; raises ValueError where the configuration does not allow it. None where
+            no configuration does.
         with_term_channel: gives a configuration a term channel of these sizes; None where the
             architecture has none.
     """
@@ -233,15 +216,5 @@ class EncoderArchitecture:
     config: Callable[..., EncoderConfig]
     model: Callable[[Any], EncoderModel]
     load_bert: Callable[[Any, Path], None]
-    begin_as_mean: Callable[[Any], None]
+    begin_as_mean: Callable[[Any], None] | None = None
     with_term_channel: Callable[[Any, TermChannelSizes], EncoderConfig] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RerankerArchitecture:
-    """How cross-encoders of an architecture are made; see `EncoderArchitecture`."""
-
-    name: str
-    config: Callable[..., RerankerConfig]
-    model: Callable[[Any], RerankerModel]
-    load_bert: Callable[[Any, Path], None]

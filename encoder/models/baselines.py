@@ -25,13 +25,18 @@ can be stored as one vector.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.architecture import EncoderArchitecture, EncoderModel, TrainingInput
+from encoder.models.architecture import (
+    EncoderArchitecture,
+    EncoderConfig,
+    EncoderModel,
+    TrainingInput,
+)
 from encoder.models.layers import (
     MASK_VALUE,
     Bidirectional,
@@ -44,30 +49,12 @@ from encoder.models.weights import BertWeights
 
 
 @dataclass(frozen=True, slots=True)
-class BaselineConfig:
-    """Sizes of a baseline.
+class BaselineConfig(EncoderConfig):
+    """Sizes of a baseline, whose token embedding is as wide as a block vector."""
 
-    Attributes:
-        vocabulary_size: rows of the token embedding.
-        block_length: tokens of a sentence block, special tokens included.
-        max_blocks: sentence blocks that are read of a document.
-        hidden_size: width of the token embedding and of a block vector (H).
-        dimension: width of the document vector.
-        dropout: share of activations dropped in training.
-        layer_norm_epsilon: of the head that predicts masked words.
-    """
-
-    vocabulary_size: int = 30_522
     block_length: int = 64
-    max_blocks: int = 64
     hidden_size: int = 256
     dimension: int = 256
-    dropout: float = 0.1
-    layer_norm_epsilon: float = 1e-12
-
-    term_width: ClassVar[int] = 0
-    max_sections: ClassVar[None] = None  # each section is a document of its own
-    predicts_blocks: ClassVar[bool] = False
 
 
 class Baseline(EncoderModel):
@@ -98,10 +85,6 @@ def _load_bert(model: Baseline, folder: Path) -> None:
     bert = BertWeights(folder)
     words = {"token_embedding.weight": bert["embeddings.word_embeddings.weight"]}
     bert.copy_into(_Embedding(model.block_encoder.token_embedding), words)
-
-
-def _begin_as_mean(_: EncoderModel) -> NoReturn:
-    raise ValueError("begin_as_mean: a baseline has no document level that can begin so")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +152,7 @@ class DocumentLevel(nn.Module):
         self.projection = nn.Linear(features, config.dimension)
 
     def forward(self, block_vectors: Tensor, block_mask: Tensor, _: None = None) -> Tensor:
-        """Encode documents.
-
-        Args:
-            block_vectors: [D, S, H], any values in padding.
-            block_mask: [D, S], 1 for a block and 0 for padding, which comes last.
-
-        Returns:
-            [D, dimension] document vectors of unit norm.
-        """
+        """Encode documents: [D, S, H], [D, S], padding last -> [D, dimension] of unit norm."""
         parts = [self.sentences(block_vectors, block_mask)]
         if self.config.paragraph_blocks:
             parts.append(self._by_paragraphs(block_vectors, block_mask))
@@ -208,7 +183,6 @@ HAN = EncoderArchitecture(
     config=HanConfig,
     model=Han,
     load_bert=_load_bert,
-    begin_as_mean=_begin_as_mean,
 )
 
 
@@ -269,7 +243,6 @@ DSSM = EncoderArchitecture(
     config=DssmConfig,
     model=Dssm,
     load_bert=_load_bert,
-    begin_as_mean=_begin_as_mean,
 )
 
 
@@ -328,5 +301,4 @@ ARC_I = EncoderArchitecture(
     config=BaselineConfig,
     model=ArcI,
     load_bert=_load_bert,
-    begin_as_mean=_begin_as_mean,
 )

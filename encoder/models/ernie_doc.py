@@ -19,7 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from encoder.models.architecture import EncoderArchitecture, RecurrentModel, TrainingInput
+from encoder.models.architecture import (
+    EncoderArchitecture,
+    EncoderConfig,
+    RecurrentModel,
+    TrainingInput,
+)
 from encoder.models.layers import (
     Pooling,
     TokenEncoder,
@@ -44,14 +49,12 @@ _BERT_LAYERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ErnieDocConfig:
+class ErnieDocConfig(EncoderConfig):
     """Sizes and choices of one ERNIE-Doc. The defaults are the paper's base size (section 4.2.2).
 
+    A sentence block is a segment of L tokens; nothing in the model depends on `max_blocks`.
+
     Attributes:
-        vocabulary_size: rows of the token embedding.
-        block_length: tokens of a segment, special tokens included (L).
-        max_blocks: segments that are read of a document; nothing in the model depends on it.
-        hidden_size: width of the layers and of a block vector (d).
         intermediate_size: width of the feed-forward layers.
         attention_heads: heads of each layer.
         sentence_layers: layers (N).
@@ -59,31 +62,17 @@ class ErnieDocConfig:
         recurrence: what a layer remembers of the segments before: "same_layer", its own output
             (section 3.3); "layer_below", its input, as in Transformer-XL (section 3.1); "none".
         retrospective: whether every segment is fed twice (section 3.2).
-        dimension: width of the document vector.
         pooling: a segment is represented by its first token ("cls", the paper) or by the mean of
             its tokens ("mean").
-        dropout: share of activations dropped in training.
-        layer_norm_epsilon: BERT's.
     """
 
-    vocabulary_size: int = 30_522
-    block_length: int = 512
-    max_blocks: int = 64
-    hidden_size: int = 768
     intermediate_size: int = 3_072
     attention_heads: int = 12
     sentence_layers: int = 12
     memory_length: int = 128
     recurrence: Recurrence = "same_layer"
     retrospective: bool = True
-    dimension: int = 768
     pooling: Pooling = "cls"
-    dropout: float = 0.1
-    layer_norm_epsilon: float = 1e-12
-
-    term_width: ClassVar[int] = 0
-    max_sections: ClassVar[None] = None  # each section is a document of its own
-    predicts_blocks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_pooling(self.pooling)
@@ -175,16 +164,13 @@ class SegmentEncoder(TokenEncoder):
 
         Args:
             input_ids: [D, T] token ids, special tokens included.
-            attention_mask: [D, T], 1 for a token and 0 for padding, which comes last; of a
-                document that has no segment here, 0 alone: its memory stays as it is.
+            attention_mask: [D, T], padding last; of a document without a segment here, 0 alone: its
+                memory stays as it is.
             memory: of the segments before.
 
         Returns:
             [D, T, H] states of the last layer, and the memory for the next segment, without a
             gradient (SG in equation 3).
-
-        Raises:
-            ValueError: the segment is longer than the model reads.
         """
         if input_ids.shape[1] > self.config.block_length:
             raise ValueError(
@@ -214,8 +200,7 @@ class SegmentEncoder(TokenEncoder):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Read one segment, as `step`, with flat tensors as an exported graph has them.
 
-        Returns:
-            [D, H] block vectors of unit norm, states and mask of the next memory.
+        Returned are block vectors [D, H] of unit norm, states and mask of the next memory.
         """
         states, after = self.step(input_ids, attention_mask, Memory(memory, memory_mask))
         return self.pool(states, attention_mask), after.states, after.mask
@@ -239,15 +224,7 @@ class LastSegment(nn.Module):
         self.projection = nn.Linear(config.hidden_size, config.dimension)
 
     def forward(self, block_vectors: Tensor, block_mask: Tensor, _: None = None) -> Tensor:
-        """Encode documents.
-
-        Args:
-            block_vectors: [D, S, H] of the segments in retrospect, any values in padding.
-            block_mask: [D, S], 1 for a segment and 0 for padding, which comes last.
-
-        Returns:
-            [D, dimension] document vectors of unit norm.
-        """
+        """Encode documents: [D, S, H], [D, S], padding last -> [D, dimension] of unit norm."""
         last = (block_mask.long().sum(1) - 1)[:, None, None]  # [D, 1, 1]
         vectors = block_vectors.gather(1, last.expand(-1, 1, block_vectors.shape[2]))[:, 0]
         return F.normalize(self.projection(self.dropout(vectors)), dim=-1)
@@ -297,17 +274,10 @@ class ErnieDoc(RecurrentModel):
         return torch.stack(pooled, dim=1)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, also: None = None) -> Tensor:
-        """Encode documents from their tokens.
+        """Encode documents end to end, as `EncoderModel.forward`.
 
         The gradient is that of the last segment alone, as it stops at the memory: the other
         segments are read without a graph.
-
-        Args:
-            input_ids: [D, S, T] token ids, special tokens included.
-            attention_mask: [D, S, T]; a segment without a single token is padding, and comes last.
-
-        Returns:
-            [D, dimension] document vectors of unit norm.
         """
         documents, segments, tokens = input_ids.shape
         last = attention_mask.amax(-1).long().sum(1) - 1  # [D]
@@ -357,21 +327,11 @@ def load_bert(model: ErnieDoc, folder: Path) -> None:
     bert.copy_into(encoder, tensors)
 
 
-def begin_as_mean(_: ErnieDoc) -> None:
-    """Refuse: the document vector is made of the last segment.
-
-    Raises:
-        ValueError: always.
-    """
-    raise ValueError("begin_as_mean: an ernie-doc reads the last segment, not a mean of all")
-
-
 ARCHITECTURE = EncoderArchitecture(
     name="ernie-doc",
     config=ErnieDocConfig,
     model=ErnieDoc,
     load_bert=load_bert,
-    begin_as_mean=begin_as_mean,
 )
 
 

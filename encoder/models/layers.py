@@ -22,15 +22,9 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(hidden_size, hidden_size)
 
     def forward(self, states: Tensor, bias: Tensor, groups: Tensor | None = None) -> Tensor:
-        """Attend within each row.
+        """Attend within each row: states [N, T, H], bias [N, 1, 1, T] -> [N, T, H].
 
-        Args:
-            states: [N, T, H].
-            bias: [N, 1, 1, T].
-            groups: [N, G, T], averages of states that attend instead of the states themselves.
-
-        Returns:
-            [N, T, H], or [N, G, H] of groups.
+        With `groups` [N, G, T], averages of states attend instead of the states: -> [N, G, H].
         """
         projected = self.query_key_value(states).unflatten(-1, (3, self.heads, -1))
         query, key, value = projected.permute(2, 0, 3, 1, 4).unbind(0)  # each [N, A, T, H/A]
@@ -86,7 +80,7 @@ def masked_sum(states: Tensor, mask: Tensor) -> Tensor:
 
 
 def group_tokens(mask: Tensor, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Divide tokens into groups of neighbours (as Funnel-Transformer does, Dai et al. 2020).
+    """Divide tokens into groups of `size` neighbours (as Funnel-Transformer, Dai et al. 2020).
 
     Args:
         mask: [N, T], 1 for a token and 0 for padding.
@@ -212,15 +206,7 @@ class BlockEncoder(TokenEncoder):
         return states
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Encode sentence blocks.
-
-        Args:
-            input_ids: [N, T] token ids, special tokens included.
-            attention_mask: [N, T], 1 for a token and 0 for padding.
-
-        Returns:
-            [N, H] block vectors of unit norm.
-        """
+        """Encode sentence blocks: [N, T], [N, T] -> [N, H] of unit norm."""
         return self.pool(self.token_states(input_ids, attention_mask), attention_mask)
 
     def pool(self, states: Tensor, attention_mask: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.architecture import RerankerArchitecture, RerankerModel
+from encoder.models.architecture import TrainableModel
 from encoder.models.layers import TokenEncoder, attention_bias, initialise_as_bert
 from encoder.models.weights import BertWeights
 
@@ -117,9 +117,8 @@ class FilteringLayer(nn.Module):
     def forward(self, states: Tensor, mask: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Attend from `queries` [N, Q, E] to states [N, T, E] under a mask [N, T].
 
-        Returns:
-            What the queries became after the attention [N, Q, E], and the attention averaged over
-            the heads [N, Q, T] (equation 7).
+        Returned are the attended queries [N, Q, E] and the attention, averaged over the heads,
+        [N, Q, T] (equation 7).
         """
         heads = self.config.attention_heads
         query = self.query(queries).unflatten(-1, (heads, -1)).transpose(1, 2)  # [N, H, Q, E/H]
@@ -178,7 +177,7 @@ class CrossEncoder(TokenEncoder):
         return last.feed_forward(attended)[:, 0]
 
 
-class MatchIgnition(RerankerModel):
+class MatchIgnition(TrainableModel):
     """The cross-encoder with its head: a pair -> the logit of its match probability."""
 
     config: MatchIgnitionConfig
@@ -213,15 +212,10 @@ class MatchIgnition(RerankerModel):
 
 
 def page_rank(attention: Tensor, mask: Tensor, iterations: int) -> Tensor:
-    """Return the importance of each word of the layer before, by PageRank (equation 8).
+    """Return the importance [N, T] of each word of the layer before, by PageRank (equation 8).
 
-    Args:
-        attention: [N, T, T], each row sums to 1.
-        mask: [N, T], 1 for a word and 0 for padding.
-        iterations: steps.
-
-    Returns:
-        [N, T], which sums to 1; 0 for padding.
+    Rows of attention [N, T, T] sum to 1, and so does the importance; padding of the mask [N, T] has
+    none.
     """
     even = mask / mask.sum(1, keepdim=True)
     ranks = even
@@ -296,11 +290,3 @@ def load_bert_into_pairs(encoder: CrossEncoder, folder: Path) -> None:
         "position_embedding.weight": bert["embeddings.position_embeddings.weight"][: config.length],
     }
     bert.copy_into(encoder, tensors | bert.layers(_BERT_LAYER_NAMES, config.layers))
-
-
-ARCHITECTURE = RerankerArchitecture(
-    name="match-ignition",
-    config=MatchIgnitionConfig,
-    model=MatchIgnition,
-    load_bert=lambda model, folder: load_bert_into_pairs(model.cross_encoder, folder),
-)

@@ -1,10 +1,7 @@
-"""The registry of architectures, by the name that recipes and checkpoints give them.
+"""The registry of architectures of encoders, by the name that recipes and checkpoints give them."""
 
-Encoders turn one document into a vector; rerankers read two documents together and have no vector.
-"""
-
-from encoder.models import baselines, colde, ernie_doc, match_ignition, smith
-from encoder.models.architecture import EncoderArchitecture, RerankerArchitecture
+from encoder.models import baselines, colde, ernie_doc, smith
+from encoder.models.architecture import EncoderArchitecture
 
 ENCODERS: dict[str, EncoderArchitecture] = {
     architecture.name: architecture
@@ -16,7 +13,4 @@ ENCODERS: dict[str, EncoderArchitecture] = {
         baselines.DSSM,
         baselines.ARC_I,
     )
-}
-RERANKERS: dict[str, RerankerArchitecture] = {
-    match_ignition.ARCHITECTURE.name: match_ignition.ARCHITECTURE
 }

@@ -29,11 +29,7 @@ _LAYER_NAMES = {
 
 
 def find_bert(name: str) -> Path:
-    """Return the folder of a BERT checkpoint: `name` itself, or downloaded under that hub name.
-
-    Raises:
-        CheckpointError: no such folder, and no hub answers for the name.
-    """
+    """Return the folder of a BERT checkpoint: `name` itself, or downloaded under that hub name."""
     if Path(name).is_dir():
         return Path(name)
     from huggingface_hub import snapshot_download
@@ -50,11 +46,7 @@ def find_bert(name: str) -> Path:
 
 
 def read_bert_config(folder: Path) -> dict[str, Any]:
-    """Read `config.json` of a BERT checkpoint.
-
-    Raises:
-        CheckpointError: no configuration, or one of another architecture or activation.
-    """
+    """Read `config.json` of a BERT checkpoint."""
     try:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

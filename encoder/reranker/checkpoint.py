@@ -59,7 +59,7 @@ class RerankerCheckpoint:
     Attributes:
         directory: its location.
         name: for display.
-        architecture: a name of `encoder.models.registry.RERANKERS`.
+        architecture: "match-ignition".
         fingerprint: SHA-256, in hex, over configuration, tokenizer and weights.
         pair: what is read of a pair.
         start_token: token id that opens a pair ([CLS]).
@@ -84,11 +84,7 @@ class RerankerCheckpoint:
 
 
 def load_reranker_checkpoint(directory: Path) -> RerankerCheckpoint:
-    """Open the directory of a reranker and verify its configuration and tokenizer.
-
-    Raises:
-        CheckpointError: a file is missing, changed or invalid; the message names it.
-    """
+    """Open the directory of a reranker and verify its configuration and tokenizer."""
     manifest = read_manifest(directory)
     config = read_config(directory, manifest)
     if "pair" not in config:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,30 +18,8 @@ from encoder.reranker.checkpoint import (
     load_reranker_checkpoint,
 )
 from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens
-from encoder.reranker.score_fusion import ScoreFusion, read_score_fusion
+from encoder.reranker.score_fusion import read_score_fusion
 from encoder.reranker.sentence_ranking import SentenceGraphText
-
-
-class Reranker(Protocol):
-    """Scores pairs of texts. Safe to call from threads."""
-
-    @property
-    def name(self) -> str:
-        """Return its name, for display."""
-        ...
-
-    @property
-    def rule(self) -> ScoreFusion:
-        """Return how its logits and the scores of a first stage become one score."""
-        ...
-
-    def read(self, text: str) -> SentenceGraphText:
-        """Read a text once for many pairs."""
-        ...
-
-    def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
-        """Return the logit of the probability that two documents match."""
-        ...
 
 
 class OnnxReranker:
@@ -50,19 +27,13 @@ class OnnxReranker:
 
     Attributes:
         checkpoint: what it was loaded from.
+        name: of the checkpoint.
         precision: of the graph in use.
+        rule: how its logits and the scores of a first stage become one score.
     """
 
     def __init__(self, checkpoint: RerankerCheckpoint, *, precision: str | None = None) -> None:
-        """Open the graph of a checkpoint.
-
-        Args:
-            checkpoint: from `load_reranker_checkpoint`.
-            precision: "int8" or "fp32"; by default int8 if available.
-
-        Raises:
-            CheckpointError: the graph is missing or changed.
-        """
+        """Open the graph of a checkpoint, by default in int8 if available, else in fp32."""
         having = checkpoint.precisions
         chosen = precision or next(iter(having), None)
         if chosen not in having:
@@ -73,19 +44,10 @@ class OnnxReranker:
         name = f"{chosen}/{PAIR_GRAPH}"
         self._session = open_pair_graph(checkpoint.directory, checkpoint.files, name)
         self._reader = PairTokenizer(checkpoint)
-        self._rule = read_score_fusion(checkpoint)
+        self.rule = read_score_fusion(checkpoint)
         self.checkpoint = checkpoint
+        self.name = checkpoint.name
         self.precision = chosen
-
-    @property
-    def name(self) -> str:
-        """Return the name of the checkpoint."""
-        return self.checkpoint.name
-
-    @property
-    def rule(self) -> ScoreFusion:
-        """Return the rule of the checkpoint."""
-        return self._rule
 
     def read(self, text: str) -> SentenceGraphText:
         """Split a text into sentences and words."""

@@ -44,11 +44,7 @@ class PairTokenizer:
     """Tokenises pairs of texts for a reranker. Safe to call from threads."""
 
     def __init__(self, checkpoint: RerankerCheckpoint) -> None:
-        """Load the tokenizer.
-
-        Raises:
-            CheckpointError: it is missing, changed or invalid.
-        """
+        """Load the tokenizer."""
         data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
         try:
             self._tokenizer = Tokenizer.from_buffer(data)

@@ -63,12 +63,7 @@ def _strip(text: str) -> str:
 
 
 def split_words(plain: str) -> list[str]:
-    """Return the words of a text in their order, as they are written.
-
-    Args:
-        plain: a text; diacritics, if they are to be ignored, are removed before
-            (`without_diacritics`).
-    """
+    """Return the words of a text in their order, as they are written; see `without_diacritics`."""
     if plain.isascii() or not _SPECIAL.search(plain):
         return _WORD.findall(plain)
     return [plain[begin:end] for begin, end in find_words(plain)]

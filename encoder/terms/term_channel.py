@@ -95,11 +95,7 @@ def write_hashed_terms(path: Path, terms: HashedTerms) -> None:
 def read_hashed_terms(
     data: bytes, where: str, vocabulary: TermVocabulary, dimension: int
 ) -> HashedTerms:
-    """Read what `write_hashed_terms` wrote.
-
-    Raises:
-        CheckpointError: it is no such file, or of another vocabulary; `where` names it.
-    """
+    """Read what `write_hashed_terms` wrote."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             weights = arrays["weights"].astype(np.float32)
@@ -151,12 +147,7 @@ class TermChannel:
 
 
 def open_term_channel(checkpoint: Checkpoint) -> TermChannel:
-    """Read the term table of a checkpoint.
-
-    Raises:
-        CheckpointError: it or the hashed terms are missing, changed, or do not fit the
-            configuration.
-    """
+    """Read the term table of a checkpoint."""
     width = int(checkpoint.model.get("term_features", 0))
     hashed = open_hashed_terms(checkpoint)
     if width == 0:

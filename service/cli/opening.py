@@ -77,7 +77,6 @@ def load(
         providers=providers,
         threads=threads,
         adapter=read_corpus_adapter(data, opened) if data else None,
-        engine_cache=devices.engine_cache,
     )
     encoder.warm_up()
     return Loaded(opened, open_document_tokenizer(opened), encoder)

@@ -68,6 +68,5 @@ def _open_encoder(settings: Settings, checkpoint: Checkpoint) -> WarmEncoder:
         precision=settings.precision,
         providers=settings.providers or None,
         threads=settings.threads,
-        engine_cache=settings.engine_cache,
     )
     return WarmEncoder(encoder, encoder.warm_up(), open_document_tokenizer(checkpoint))

@@ -5,7 +5,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import httpx
 
@@ -18,17 +18,6 @@ T = TypeVar("T")
 _Read = Callable[[Any, str], Any]
 
 
-class Page(Protocol):
-    """An answer that holds a part of a list."""
-
-    @property
-    def next_cursor(self) -> str | None:
-        """Where the next part begins; None after the last one."""
-
-
-P = TypeVar("P", bound=Page)
-
-
 def read_reply(kind: type[T], reply: Reply) -> T:
     """Return the JSON of a reply as an object of a class.
 
@@ -39,7 +28,7 @@ def read_reply(kind: type[T], reply: Reply) -> T:
 
 
 def read_pages(
-    caller: Caller, path: str, page_size: int | None, kind: type[P], items: Callable[[P], list[T]]
+    caller: Caller, path: str, page_size: int | None, name: str, kind: type[T]
 ) -> Emitting[T]:
     """Emit the items of a list, page by page; each request has the full time of a call.
 
@@ -47,22 +36,40 @@ def read_pages(
         caller: of the call.
         path: of the list, percent-encoded.
         page_size: items in one request; None leaves it to the server.
-        kind: of a page.
-        items: returns those of a page.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
+        name: of the field that holds the items of a page.
+        kind: of an item.
     """
     cursor: str | None = None
     while True:
         params = {"limit": page_size, "cursor": cursor}
         reply = yield from caller.again().ask(Request(method="GET", path=path, params=params))
-        page = read_reply(kind, reply)
-        for one in items(page):
-            yield Emit(one)
-        if page.next_cursor is None:
+        for item in read_field(list[kind], name, reply):  # type: ignore[valid-type]
+            yield Emit(item)
+        cursor = read_field(cast(type[str | None], str | None), "next_cursor", reply)
+        if cursor is None:
             return
-        cursor = page.next_cursor
+
+
+def fetch(caller: Caller, kind: type[T], request: Request) -> Steps[T]:
+    """Send a request, and return the JSON of the reply as an object of a class."""
+    return read_reply(kind, (yield from caller.ask(request)))
+
+
+def fetch_field(caller: Caller, kind: type[T], name: str, request: Request) -> Steps[T]:
+    """Send a request, and return one field of the JSON of the reply."""
+    return read_field(kind, name, (yield from caller.ask(request)))
+
+
+def read_field(kind: type[T], name: str, reply: Reply) -> T:
+    """Return one field of the JSON object that a reply holds.
+
+    Raises:
+        ResponseError: it has no such field, or one of another type.
+    """
+    content = read_json(reply.content)
+    if not isinstance(content, dict) or name not in content:
+        raise ResponseError(f"answer has no {name}")
+    return read_value(kind, content[name], f"answer.{name}")
 
 
 def read_json(content: bytes) -> Any:
@@ -77,13 +84,13 @@ def read_json(content: bytes) -> Any:
         raise ResponseError("the answer is not JSON: is this the URL of a Longmatch?") from error
 
 
-def read_value(kind: type[T], value: Any) -> T:
+def read_value(kind: type[T], value: Any, where: str = "answer") -> T:
     """Return a JSON value as an object of a class.
 
     Raises:
         ResponseError: it lacks a field, or one has another type.
     """
-    return cast(T, _reader(cast(Any, kind))(value, "answer"))
+    return cast(T, _reader(cast(Any, kind))(value, where))
 
 
 def read_part(reply: Reply) -> Steps[bytes | None]:

@@ -204,5 +204,3 @@ def test_wrong_sizes_are_refused() -> None:
         ENCODERS["han"].config(hidden_size=7)
     with pytest.raises(ValueError, match="paragraph_blocks must not be negative"):
         ENCODERS["han"].config(paragraph_blocks=-1)
-    with pytest.raises(ValueError, match="begin_as_mean"):
-        ENCODERS["dssm"].begin_as_mean(small("dssm"))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from encoder.models.ernie_doc import ErnieDoc, ErnieDocConfig, begin_as_mean
+from encoder.models.ernie_doc import ErnieDoc, ErnieDocConfig
 
 SMALL = ErnieDocConfig(
     vocabulary_size=50,
@@ -263,7 +263,5 @@ def test_what_the_model_cannot_do_is_refused() -> None:
     ids, mask = tokens(7)
     with pytest.raises(ValueError, match="a segment of 7 tokens: this model reads at most 6"):
         model(ids, mask)
-    with pytest.raises(ValueError, match="reads the last segment"):
-        begin_as_mean(model)
     with pytest.raises(ValueError, match="no multiple of 3 heads"):
         small(attention_heads=3)
