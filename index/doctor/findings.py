@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from index.sqlite.failures import storage_error
+from index.sqlite.connections import storage_error
 
 
 class Remedy(Enum):
