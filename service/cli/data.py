@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from index.directory.backup import restore_backup, write_backup
-from index.directory.backup_archive import BackupManifest
+from index.directory.backup import BackupManifest, restore_backup, write_backup
 from index.doctor.examine import SAMPLE, Sampling, examine
 from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
