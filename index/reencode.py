@@ -27,10 +27,8 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import adapt_data_directory, read_corpus_adapter, write_corpus_adapter
 from index.build import encode_documents, publish, refit_alignment, update_unchanged
-from index.directory.content_swap import swap_in
 from index.directory.data_directory import (
     ADAPTER_FILE,
-    CONTENT,
     LOCK_FILE,
     SHADOW_TEST_FILE,
     STORE_FILE,
@@ -38,6 +36,7 @@ from index.directory.data_directory import (
     locked,
     open_data_directory,
     settle,
+    swap_in,
 )
 from index.directory.file_digest import verify_digest
 from index.document import Document
@@ -157,7 +156,7 @@ def put_in_place(made: Reencoded) -> int:
             with closing(_open(made.data, made.former)) as old:
                 documents = _follow(old, made)
             (made.beside / LOCK_FILE).unlink(missing_ok=True)
-            swap_in(made.data, CONTENT, REENCODING)
+            swap_in(made.data, REENCODING)
     except DataDirectoryInUseError as error:
         raise DataDirectoryInUseError(
             f"{made.data}: every document is encoded, and the old vectors still serve: stop the "

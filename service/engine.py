@@ -21,7 +21,7 @@ from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
-from index.sqlite.failures import is_full
+from index.sqlite.connections import is_full
 from service.background.maintenance import Maintenance, record_index_metrics
 from service.background.recall_monitor import RecallMonitor
 from service.errors import CollectionNotFoundError, NotReadyError

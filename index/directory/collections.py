@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from encoder.atomic_files import replace_durably, sync
-from index.directory.content_swap import swap_is_pending, sync_tree
-from index.directory.data_directory import CONTENT, STORE_FILE
+from index.directory.data_directory import CONTENT, STORE_FILE, swap_is_pending, sync_tree
 from index.errors import StoreError
 
 COLLECTIONS_DIRECTORY = "collections"

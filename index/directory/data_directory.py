@@ -11,10 +11,18 @@ lock            held by the process that writes
 
 .store-digest           the digest of a closed store, see index/directory/file_digest.py
 
-Other names that begin with a dot belong to a swap of the whole content, see
-index/directory/content_swap.py.
+`swap_in` replaces its content, all of it or nothing. A data directory may be a mount point, which
+cannot be replaced by a rename. So its entries are moved one by one, and the next opening for
+writing resumes a swap that a kill interrupted.
+
+.arriving/      the new content while it is written; ignored and thrown away after a kill
+.decided/       the new content, complete: from this rename on it counts; the old is moved out
+.moving-in/     the old content is out, the new one is moved in
+.old/           the old content, until it is deleted
 """
 
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,8 +31,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from encoder.alignment.space import AlignmentSpace
+from encoder.atomic_files import replace_durably, sync
 from encoder.checkpoint import Checkpoint, split_fingerprint, with_reading_share
-from index.directory.content_swap import finish_swap, swap_is_pending
 from index.directory.file_digest import (
     DIGEST_FILE,
     DigestCheck,
@@ -63,6 +71,11 @@ CONTENT = (
     FUSION_FILE,
     SHADOW_TEST_FILE,
 )
+
+ARRIVING = ".arriving"
+_DECIDED = ".decided"
+_MOVING_IN = ".moving-in"
+_OLD = ".old"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +144,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         else:
             _make_directory(path)
             open_files.callback(_acquire_lock(path).release)
-            finish_swap(path, CONTENT)
+            _finish_swap(path)
             open_files.callback(_write_digests, opened)
         later = in_background and not read_only and has_digest(path / STORE_FILE)
         if not later:
@@ -179,7 +192,7 @@ def locked(path: Path) -> Iterator[None]:
     _make_directory(path)
     lock = _acquire_lock(path)
     try:
-        finish_swap(path, CONTENT)
+        _finish_swap(path)
         yield
     finally:
         lock.release()
@@ -260,3 +273,66 @@ def _acquire_lock(path: Path) -> FileLock:
     except (OSError, NotImplementedError) as error:
         raise StoreError(f"{path}: cannot be written: {error}") from error
     return lock
+
+
+def swap_in(path: Path, new: str = ARRIVING) -> None:
+    """Replace the content of a data directory by that of `new`, a folder in it.
+
+    The caller holds the lock of the directory. After a kill the
+    next opening finds the old content or the new one.
+
+    Raises:
+        StoreError: it could not be written.
+    """
+    try:
+        sync_tree(path / new)
+        replace_durably(path / new, path / _DECIDED)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error}") from error
+    _finish_swap(path)
+
+
+def _finish_swap(path: Path) -> None:
+    """Finish a swap that was decided; does nothing where there is none.
+
+    Raises:
+        StoreError: it could not be written; a later call resumes.
+    """
+    try:
+        if (path / _DECIDED).exists():
+            _move_out(path)
+        if (path / _MOVING_IN).exists():
+            for entry in sorted((path / _MOVING_IN).iterdir()):
+                entry.replace(path / entry.name)
+            sync(path)
+            (path / _MOVING_IN).rmdir()
+        if (path / _OLD).exists():
+            shutil.rmtree(path / _OLD)
+    except OSError as error:
+        raise StoreError(f"{path}: a swap of its content is unfinished: {error}") from error
+
+
+def swap_is_pending(path: Path) -> bool:
+    """Return whether a swap was decided and not finished."""
+    return (path / _DECIDED).exists() or (path / _MOVING_IN).exists()
+
+
+def sync_tree(path: Path) -> None:
+    """Write a directory and everything in it through to the disk.
+
+    Raises:
+        OSError: something cannot be written.
+    """
+    for folder, _, names in os.walk(path):
+        for name in names:
+            sync(Path(folder, name))
+        sync(Path(folder))
+
+
+def _move_out(path: Path) -> None:
+    (path / _OLD).mkdir(exist_ok=True)
+    for name in CONTENT:
+        if (path / name).exists():
+            (path / name).replace(path / _OLD / name)
+    sync(path)
+    replace_durably(path / _DECIDED, path / _MOVING_IN)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from index.sqlite.failures import storage_error
+from index.sqlite.connections import storage_error
 
 
 class Remedy(Enum):
@@ -18,10 +18,8 @@ class Remedy(Enum):
     REBUILD_METADATA_VALUES = "rebuild the metadata values"
     REINDEX_DATABASE = "rebuild the database's indexes"
     ENCODE = "encode again"
-    SET_ASIDE = "remove them, and keep what can be read of them in damaged.jsonl"
-    SET_JOBS_ASIDE = "move it and the uploads into jobs.damaged, send the uploads again"
-    SET_STANDING_ASIDE = "move it to standing.damaged, make the standing queries again"
-    SET_FEEDBACK_ASIDE = "move it into feedback.damaged and begin a new one"
+    REMOVE_DAMAGED = "remove them, and keep what can be read of them in damaged.jsonl"
+    MOVE_AWAY = "move it into a folder whose name ends in .damaged, and begin a new one"
     END_JOB = "end the job as failed, send the upload again"
     DELETE = "delete it"
     REBUILD_CHECKSUMS = "compute the checksums again"
@@ -55,7 +53,7 @@ class Finding:
         what: the file, or the part of the store.
         problem: what is wrong with it, in words.
         remedy: what helps.
-        vector_ids: of the documents to encode again, or to set aside.
+        vector_ids: of the documents to encode again, or to remove.
     """
 
     what: str

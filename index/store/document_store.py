@@ -22,8 +22,7 @@ from index.near_duplicates.signatures import sign
 from index.near_duplicates.tables import add_texts
 from index.progress import Progress
 from index.sqlite.block_vectors import BlockVectors, as_stored, read_block_vectors
-from index.sqlite.connections import SQLiteConnections, document_id_list, vector_id_list
-from index.sqlite.free_space import Space, reclaim
+from index.sqlite.connections import Space, SQLiteConnections, document_id_list, vector_id_list
 from index.sqlite.task_state import MaintenanceState
 from index.store.change_log import ChangeLog
 from index.store.checksums import (
@@ -310,8 +309,8 @@ class SQLiteDocumentStore:
         return Change(present, added, np.sort(_int64(removed))), ids, vectors
 
     def reclaim(self, pages: int) -> Space:
-        """Return up to `pages` free pages to the file system; see `free_space.reclaim`."""
-        return reclaim(self._connections, pages)
+        """Return free pages to the file system; see `SQLiteConnections.reclaim`."""
+        return self._connections.reclaim(pages)
 
     def refresh_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
         """Search all texts again for the titles of documents; end early when `stop` returns true.

@@ -1,15 +1,12 @@
 """Commands that maintain a data directory: snapshot, restore, doctor."""
 
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from encoder.checkpoint import Checkpoint
-from index.directory.backup import restore_backup, write_backup
-from index.directory.backup_archive import BackupManifest
+from index.directory.backup import BackupManifest, restore_backup, write_backup
 from index.doctor.examine import SAMPLE, Sampling, examine
 from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
@@ -24,9 +21,7 @@ from service.cli.options import (
     console,
 )
 from service.cli.progress import printable, show_progress
-from service.feedback.doctor import examine_feedback, repair_feedback
-from service.jobs.doctor import examine_jobs, repair_jobs
-from service.standing.doctor import examine_standing, repair_standing
+from service.doctor import examine_service_files, repair_service_files
 
 
 def snapshot(
@@ -85,14 +80,14 @@ def doctor(
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
         sampling = Sampling(sample, precision, progress)
-        of_data, *of_files = _examine(data, opened, sampling)
-        findings = (*of_data, *chain(*of_files))
+        of_documents = examine(data, opened, sampling)
+        of_service = examine_service_files(data)
+        findings = (*of_documents, *of_service)
         _print_findings(findings)
-        if repair and any(one.remedy.repairable for one in findings):
-            for mend, found in zip(_REPAIRS, of_files, strict=True):
-                mend(data, found)
-            repair_data(data, opened, of_data, precision, progress)
-            findings = tuple(chain(*_examine(data, opened, sampling)))
+        if repair and any(finding.remedy.repairable for finding in findings):
+            repair_service_files(data, of_service)
+            repair_data(data, opened, of_documents, precision, progress)
+            findings = (*examine(data, opened, sampling), *examine_service_files(data))
             console.print("after the repair:")
             _print_findings(findings)
     if any(one.remedy.repairable for one in findings):
@@ -100,20 +95,6 @@ def doctor(
     if not findings:
         console.print(printable(f"{data}: no problems found"))
     raise typer.Exit(INPUT_SKIPPED if findings else OK)
-
-
-# What repairs each of the files that `_examine` examines after the documents.
-_REPAIRS = (repair_jobs, repair_feedback, repair_standing)
-
-
-def _examine(
-    data: Path,
-    checkpoint: Checkpoint,
-    sampling: Sampling,
-) -> tuple[tuple[Finding, ...], ...]:
-    """Return what is wrong with the documents, and with the files of the service beside them."""
-    found = examine(data, checkpoint, sampling)
-    return found, examine_jobs(data), examine_feedback(data), examine_standing(data)
 
 
 def _held(manifest: BackupManifest) -> str:

@@ -124,8 +124,6 @@ class Jobs:
         """
         if self.stopping:
             raise ShuttingDownError
-        if self._connections.lost is not None:
-            raise self._connections.lost
         with self._room.place(client, announced) as place:
             yield place
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from index.sqlite.connections import SQLiteConnections, utc_now
-from index.sqlite.database import DatabaseFormat, open_database
+from index.sqlite.connections import DatabaseFormat, SQLiteConnections, utc_now
 from service.errors import JobEndedError, JobNotFoundError
 from service.jobs.idempotency import KeyedResponse, insert_response
 from service.jobs.job import MAX_LISTED_ERRORS, EndState, Job, LineError, Step, Upload
@@ -62,12 +61,10 @@ _JOBS = DatabaseFormat("jobs", APPLICATION_ID, SCHEMA_VERSION, SCHEMA)
 def open_tables(path: Path, *, read_only: bool = False) -> SQLiteConnections:
     """Open the tables; create them if there is no file.
 
-    Where a full disk has no room for a new file, they are empty and refuse writes.
-
     Raises:
         StoreError: the file cannot be created or is not a database of jobs.
     """
-    return open_database(path, _JOBS, read_only=read_only)
+    return SQLiteConnections(path, read_only=read_only, kind=_JOBS)
 
 
 _COLUMNS = ", ".join(field.name for field in fields(Job))

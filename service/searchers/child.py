@@ -8,8 +8,8 @@ import sys
 import traceback
 from dataclasses import dataclass, field, replace
 
-from index.directory.beside_writer import follow_vectors, follow_words, open_beside_writer
 from index.directory.data_directory import DataDirectory
+from index.directory.follower import follow_vectors, follow_words, open_follower
 from index.errors import IndexingError
 from index.search.parallel_steps import PARALLEL_STEPS
 from service.errors import ServiceError
@@ -74,7 +74,7 @@ class Searcher:
             self._opened[opening.number].opening = opening
             return None
         try:
-            data = open_beside_writer(
+            data = open_follower(
                 opening.path,
                 fingerprint=opening.fingerprint,
                 dimension=opening.dimension,

@@ -114,13 +114,15 @@ def test_a_server_starts_on_a_full_disk_and_reads(
         status, answer = server.request("POST", "/index", documents("third"))
         assert status == 200, answer
         assert server.request("DELETE", "/documents/third")[0] == 204
+        standing = {"text": RIVER, "min_score": 0}
+        assert server.request("POST", "/standing-queries", standing)[0] == 201
+        assert send_lines(server, json.dumps({"id": "x", "text": RIVER}).encode())[0] == 202
         assert "disk is full" in server.log.read_text()
         assert "Traceback" not in server.log.read_text()
         assert server.stop() == 0
     with serve(data, tiny_checkpoint, threads=1, disk_reserve_bytes=0) as server:
-        reads(server)
+        assert len(server.request("GET", "/standing-queries")[1]["queries"]) == 1
         accepts_writes(server)
-        assert send_lines(server, json.dumps({"id": "x", "text": RIVER}).encode())[0] == 202
 
 
 def test_a_disk_that_fills_while_a_server_runs(

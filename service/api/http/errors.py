@@ -24,7 +24,7 @@ from index.errors import (
     LexicalIndexNotReadyError,
     StorageError,
 )
-from index.sqlite.failures import storage_error
+from index.sqlite.connections import storage_error
 from service.api.http.openai_errors import openai_member
 from service.api.http.problems import (
     DOCUMENT_DAMAGED,

@@ -9,8 +9,7 @@ from index.adapt import MIN_DOCUMENTS
 from index.build import NO_DOCUMENT
 from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.reader import Corpus, count_documents, read_corpus
-from index.directory.content_swap import swap_is_pending
-from index.directory.data_directory import STORE_FILE
+from index.directory.data_directory import STORE_FILE, swap_is_pending
 from index.errors import CorpusError
 from service.cli.checks import OptionError, check_file
 

@@ -11,8 +11,8 @@ import pytest
 
 import index.store.change_log
 from index.directory.data_directory import open_data_directory
+from index.doctor.examine import examine_index
 from index.doctor.findings import Remedy
-from index.doctor.vector_checks import examine_index
 from index.errors import StoreError
 from index.sqlite.task_state import LOG_START, read_count
 from index.store.document_store import SQLiteDocumentStore

@@ -1,8 +1,8 @@
-"""A data directory read by a process beside the one that writes, which says how far it must be.
+"""A data directory in a process that only searches, and follows the process that writes.
 
-The store itself is always read as it is. The index over its vectors is a copy of each process, and
-so are the frequencies that norms of words are computed by: both are brought to where the writing
-process has them, so that both processes give the same answers.
+The store itself is always read as it is. Each process has its index over the vectors, and the
+frequencies that norms of words are computed by: both are brought to the state of the writing
+process, so that both processes give the same answers.
 """
 
 from contextlib import ExitStack
@@ -19,8 +19,8 @@ from index.vectors.vector_index import Precision
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """How far the writing process is: what a search beside it must see.
+class WriterState:
+    """How far the writing process is: what a search in another process must see.
 
     Attributes:
         sequence: of the store that its index holds.
@@ -38,11 +38,11 @@ class Position:
     counted: int
 
 
-def position_of(data: DataDirectory) -> Position:
+def writer_state(data: DataDirectory) -> WriterState:
     """Return how far the process is that has a data directory open for writing."""
     index = data.index
     counted = frequencies_of(data).changes
-    return Position(index.sequence, index.generation, index.training, index.nprobe, counted)
+    return WriterState(index.sequence, index.generation, index.training, index.nprobe, counted)
 
 
 def frequencies_of(data: DataDirectory) -> Frequencies:
@@ -50,7 +50,7 @@ def frequencies_of(data: DataDirectory) -> Frequencies:
     return data.store.lexical.frequencies
 
 
-def open_beside_writer(
+def open_follower(
     path: Path, *, fingerprint: str, dimension: int, index_precision: Precision | None
 ) -> DataDirectory:
     """Open a data directory for reading that another process has open for writing.
@@ -78,12 +78,12 @@ def open_beside_writer(
         return DataDirectory(path, store, index, opened.pop_all())
 
 
-def follow_words(data: DataDirectory, position: Position, frequencies: Frequencies | None) -> bool:
+def follow_words(data: DataDirectory, state: WriterState, frequencies: Frequencies | None) -> bool:
     """Bring the words to the present state of the store, with norms as the writer has them.
 
     Args:
-        data: that was opened beside its writer.
-        position: of the writer.
+        data: that `open_follower` opened.
+        state: of the writer.
         frequencies: of the writer, if it gives them.
 
     Returns:
@@ -91,16 +91,16 @@ def follow_words(data: DataDirectory, position: Position, frequencies: Frequenci
     """
     words = data.store.lexical
     words.changed()
-    if not position.counted:
+    if not state.counted:
         return True  # the writer has no copy of the words, or there are none
-    if words.frequencies.changes != position.counted and frequencies is not None:
+    if words.frequencies.changes != state.counted and frequencies is not None:
         words.use_frequencies(frequencies)
         return True
-    return words.frequencies.changes == position.counted
+    return words.frequencies.changes == state.counted
 
 
-def follow_vectors(data: DataDirectory, position: Position) -> bool:
-    """Bring the index over the vectors to the position of the writer, or beyond.
+def follow_vectors(data: DataDirectory, state: WriterState) -> bool:
+    """Bring the index over the vectors to the state of the writer, or beyond.
 
     Returns:
         Whether it is there; it is not where the index of the writer was never published, or is
@@ -110,15 +110,15 @@ def follow_vectors(data: DataDirectory, position: Position) -> bool:
         StoreError: the store cannot be read.
     """
     index = data.index
-    if index.generation < position.generation:
+    if index.generation < state.generation:
         try:
             index.load_snapshot()
         except SnapshotError:
             return False
-    if index.sequence < position.sequence:
+    if index.sequence < state.sequence:
         index.catch_up()
-    if index.generation > position.generation:
+    if index.generation > state.generation:
         return True  # published since
-    if index.nprobe != position.nprobe:
-        index.set_nprobe(position.nprobe, generation=position.generation)
-    return (index.generation, index.training) == (position.generation, position.training)
+    if index.nprobe != state.nprobe:
+        index.set_nprobe(state.nprobe, generation=state.generation)
+    return (index.generation, index.training) == (state.generation, state.training)

@@ -11,14 +11,14 @@ import pytest
 import index.lexical.frequencies
 import index.lexical.segmented_index
 from encoder.blocks import Receipt
-from index.directory.beside_writer import (
+from index.directory.data_directory import SNAPSHOTS_DIRECTORY, DataDirectory, open_data_directory
+from index.directory.follower import (
     follow_vectors,
     follow_words,
     frequencies_of,
-    open_beside_writer,
-    position_of,
+    open_follower,
+    writer_state,
 )
-from index.directory.data_directory import SNAPSHOTS_DIRECTORY, DataDirectory, open_data_directory
 from index.document import Document
 from index.errors import SnapshotError
 from index.lexical.segment_files import load_snapshot
@@ -69,7 +69,7 @@ def answer(data: DataDirectory, number: int) -> SearchAnswer:
 
 def check_same(writer: DataDirectory, reader: DataDirectory, number: int = 7) -> None:
     """Bring the reader to the writer, and compare their answers."""
-    position = position_of(writer)
+    position = writer_state(writer)
     assert follow_vectors(reader, position)
     if not follow_words(reader, position, None):
         assert follow_words(reader, position, frequencies_of(writer))
@@ -90,7 +90,7 @@ def writer(tmp_path: Path) -> Iterator[DataDirectory]:
 
 @pytest.fixture
 def reader(writer: DataDirectory) -> Iterator[DataDirectory]:
-    with closing(open_beside_writer(writer.path, **SPACE, index_precision=None)) as data:
+    with closing(open_follower(writer.path, **SPACE, index_precision=None)) as data:
         yield data
 
 
@@ -110,7 +110,7 @@ def test_norms_are_by_the_frequencies_of_the_writer(
     monkeypatch.setattr(index.lexical.frequencies, "_ALWAYS_RENEWED", 0)
     for start in range(100, 109):  # the writer counts them again at some of these
         put(writer, start, 1)
-    position = position_of(writer)
+    position = writer_state(writer)
     follow_vectors(reader, position)
     assert not follow_words(reader, position, None)
     assert answer(reader, 7).hits != answer(writer, 7).hits
@@ -160,7 +160,7 @@ def test_an_index_that_was_never_published_is_not_there(
     (writer.path / SNAPSHOTS_DIRECTORY).write_text("in the way")
     with pytest.raises(SnapshotError):
         writer.index.rebuild()
-    assert not follow_vectors(reader, position_of(writer))
+    assert not follow_vectors(reader, writer_state(writer))
 
 
 def test_nprobe_is_that_of_the_writer(
