@@ -44,7 +44,8 @@ from index.vectors.recall import share_found
 from index.vectors.vector_index import Precision
 
 SIZES = [5_000, 50_000, 200_000]
-DIMENSION = 384
+DIMENSION = 1_536  # of the checkpoints that ship
+PRECISION: Precision = "int8"  # the default of an index
 LATENT_DIMENSION = 32
 CLUSTERS = 1_000
 SPREAD_IN_CLUSTER = 1.0  # as much as between the centres: cells overlap
@@ -67,6 +68,7 @@ class RoundResult:
 
 def main(
     size: Annotated[list[int] | None, typer.Option(min=5_000, help="May be repeated.")] = None,
+    dimension: Annotated[int, typer.Option(min=LATENT_DIMENSION, help="Of a vector.")] = DIMENSION,
 ) -> None:
     """Measure building, searching, deleting, saving and loading, and recall@10 by nprobe."""
     source = commit()
@@ -74,11 +76,11 @@ def main(
     results = {}
     for vectors in size or SIZES:
         with ProcessPoolExecutor(1, mp_context=context) as process:
-            results[str(vectors)] = process.submit(measure, vectors).result()
+            results[str(vectors)] = process.submit(measure, vectors, dimension).result()
     settings = {
-        "dimension": DIMENSION,
+        "dimension": dimension,
         "threads": {"building": usable_cores(), "searching": 1},
-        "precision": "fp32",
+        "precision": PRECISION,
         "sizes": size or SIZES,
         "clusters": CLUSTERS,
         "rounds": ROUNDS,
@@ -90,9 +92,9 @@ def main(
     write_record(record)
 
 
-def measure(size: int) -> dict[str, Any]:
+def measure(size: int, dimension: int) -> dict[str, Any]:
     """Measure an index of `size` vectors; in a fresh process, for its memory."""
-    vectors, queries = sample_vectors(size)
+    vectors, queries = sample_vectors(size, dimension)
     exact = best_scores(vectors, queries)
     before = resident_megabytes(os.getpid())
     index, built = build_index(vectors)
@@ -167,11 +169,12 @@ def table(record: dict[str, Any]) -> str:
             for nprobe, point in one["by_nprobe"].items()
         ],
     )
-    return f"{first}\n\n{second}"
+    settings = record["settings"]
+    return f"{settings['dimension']:,} dimensions, {settings['precision']}\n\n{first}\n\n{second}"
 
 
 def build_index(
-    vectors: Float32, precision: Precision = "fp32"
+    vectors: Float32, precision: Precision = PRECISION
 ) -> tuple[FaissIndex, dict[str, float]]:
     """Build an index as the live one is built; also return the seconds of training and adding."""
     nlist = choose_nlist(len(vectors))
@@ -196,7 +199,7 @@ def _save_and_load(index: FaissIndex) -> dict[str, float]:
         started = time.perf_counter()
         index.save(path)
         saved = time.perf_counter()
-        loaded = load_faiss_index(path)
+        loaded = load_faiss_index(path, PRECISION)
         return {
             "save_seconds": saved - started,
             "load_seconds": time.perf_counter() - saved,
