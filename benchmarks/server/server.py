@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -140,6 +141,48 @@ def started(
     finally:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def sampled_memory(pid: int, every: float = 1.0) -> Iterator[list[tuple[float, float]]]:
+    """Sample seconds and resident megabytes of a process for as long as the context is open."""
+    curve: list[tuple[float, float]] = []
+    ended = threading.Event()
+
+    def sample() -> None:
+        started = time.monotonic()
+        while not ended.is_set():
+            curve.append((round(time.monotonic() - started, 2), round(resident_megabytes(pid), 1)))
+            ended.wait(every)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield curve
+    finally:
+        ended.set()
+        thread.join()
+
+
+def resident_megabytes(pid: int) -> float:
+    """Return the resident memory of a process; works on Linux alone, as what follows."""
+    return _kilobytes(f"/proc/{pid}/status", "VmRSS:") / 1024
+
+
+def private_megabytes(pid: int) -> float:
+    """Return the memory that a process shares with no other one."""
+    return _kilobytes(f"/proc/{pid}/smaps_rollup", "Private_") / 1024
+
+
+def _kilobytes(path: str, prefix: str) -> int:
+    lines = Path(path).read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(prefix))
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has used, in all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _environment(checkpoint: Path) -> dict[str, str]:

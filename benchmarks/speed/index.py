@@ -30,12 +30,11 @@ from benchmarks.common import (
     interleave,
     make_record,
     markdown_table,
-    percentiles,
     ratios,
     spread,
     write_record,
 )
-from benchmarks.server.memory_curve import resident_megabytes
+from benchmarks.server.server import resident_megabytes
 from encoder.arrays import Float32
 from encoder.onnx_encoder import usable_cores
 from index.vectors.faiss.faiss_index import FaissIndex, load_faiss_index, train_faiss_index
@@ -54,8 +53,6 @@ K = 10
 ROUNDS = 5
 QUERIES_A_ROUND = 40
 ADDED_TOGETHER = 1_024  # as the live index adds them
-DELETED_ONE_BY_ONE = 200
-DELETED_TOGETHER = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,7 @@ def main(
     size: Annotated[list[int] | None, typer.Option(min=5_000, help="May be repeated.")] = None,
     dimension: Annotated[int, typer.Option(min=LATENT_DIMENSION, help="Of a vector.")] = DIMENSION,
 ) -> None:
-    """Measure building, searching, deleting, saving and loading, and recall@10 by nprobe."""
+    """Measure building, searching, saving and loading, and recall@10 by nprobe."""
     source = commit()
     context = multiprocessing.get_context("spawn")
     results = {}
@@ -107,7 +104,6 @@ def measure(size: int, dimension: int) -> dict[str, Any]:
         **built,
         **_save_and_load(index),
         "by_nprobe": _search(index, queries, exact),
-        **_delete(index, size),
     }
 
 
@@ -141,8 +137,6 @@ def table(record: dict[str, Any]) -> str:
         "nprobe": lambda one: one["default_nprobe"],
         "search p50 ms": lambda one: 1e3 * _at_default(one)["seconds"]["median"],
         "recall@10": lambda one: f"{_at_default(one)['recall_at_10']:.3f}",
-        "delete p50 ms": lambda one: 1e3 * one["delete_seconds"]["p50"],
-        "delete 1,000 ms": lambda one: 1e3 * one["delete_1000_seconds"],
         "bytes a vector": lambda one: one["resident_bytes_a_vector"],
         "in the file": lambda one: one["file_bytes_a_vector"],
         "save s": lambda one: one["save_seconds"],
@@ -235,21 +229,6 @@ def _search(index: FaissIndex, queries: Float32, exact: Float32) -> dict[str, An
         }
         for nprobe, some in measured.items()
     }
-
-
-def _delete(index: FaissIndex, size: int) -> dict[str, Any]:
-    chosen = np.random.default_rng(SEED).permutation(size).astype(np.int64)
-    nothing = chosen[:0], np.empty((0, index.dimension), dtype=np.float32)
-    seconds = []
-    for number in range(DELETED_ONE_BY_ONE):
-        started = time.perf_counter()
-        index.change(*nothing, removed=chosen[number : number + 1])
-        seconds.append(time.perf_counter() - started)
-    started = time.perf_counter()
-    together = chosen[DELETED_ONE_BY_ONE : DELETED_ONE_BY_ONE + DELETED_TOGETHER]
-    index.change(*nothing, removed=together)
-    elapsed = time.perf_counter() - started
-    return {"delete_seconds": percentiles(seconds), "delete_1000_seconds": elapsed}
 
 
 def _at_default(figures: dict[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,91 @@
-"""Runs bm25s or Tantivy for `benchmarks.speed.peers.search`, under the Python that has it.
+"""Runs bm25s or Tantivy for `benchmarks.speed.search_peers`, under the Python that has it.
 
-Started as a module: `python -m benchmarks.speed.peers.search_worker ENGINE CORPUS`.
+    python -m benchmarks.speed.search_worker ENGINE CORPUS
+
+Imports nothing of Longmatch. The first line of the answer says the versions, the ways to ask and
+the seconds of indexing. After it, each line of standard input is {"by": a way, "queries": […]}, and
+each line of the answer {"seconds": […], "ids": [[…]]}, of the eleven best of each: a stored
+document is among what its text finds.
 """
 
+import gc
+import json
+import os
 import re
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from benchmarks.speed.peers.answers import MOST, Corpus, Way, serve
-
+K = 10
+MOST = K + 1  # of an answer
 MOST_TERMS = 64  # of a query of Tantivy's "more like this"
 WORDS = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to ask an engine.
+
+    Attributes:
+        find: what `prepare` returns -> the ids of the best, best first. This is timed.
+        prepare: a text, or the id of a stored document -> the query. An engine may have this of
+            its documents, and it is not timed.
+    """
+
+    find: Callable[[Any], list[str]]
+    prepare: Callable[[str], Any] = str
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """What an engine indexes."""
+
+    ids: list[str]
+    texts: list[str]
+
+    @property
+    def text_of(self) -> dict[str, str]:
+        """The texts by id."""
+        return dict(zip(self.ids, self.texts, strict=True))
+
+
+def serve(path: str, make: Callable[[Corpus], Mapping[str, Way]], packages: Sequence[str]) -> None:
+    """Index a corpus, JSON Lines of id and text; answer until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
+    lines = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    corpus = Corpus([line["id"] for line in lines], [line["text"] for line in lines])
+    del lines
+    started = time.perf_counter()
+    ways = make(corpus)
+    first = {
+        "indexing": time.perf_counter() - started,
+        "ways": list(ways),
+        "versions": {one: version(one) for one in packages},
+    }
+    gc.collect()
+    gc.freeze()  # an index of Python objects would be looked through again and again
+    answers.write(json.dumps(first) + "\n")
+    answers.flush()
+    for line in sys.stdin:
+        answers.write(json.dumps(_answer(ways, json.loads(line))) + "\n")
+        answers.flush()
+
+
+def _answer(ways: Mapping[str, Way], asked: Mapping[str, Any]) -> dict[str, Any]:
+    way, seconds, ids = ways[asked["by"]], [], []
+    for one in asked["queries"]:
+        query = way.prepare(one)
+        started = time.perf_counter()
+        found = way.find(query)
+        seconds.append(time.perf_counter() - started)
+        ids.append(found)
+    return {"seconds": seconds, "ids": ids}
 
 
 def open_bm25s(corpus: Corpus, backend: str) -> dict[str, Way]:

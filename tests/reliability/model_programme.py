@@ -3,15 +3,16 @@
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from benchmarks.reliability.documents import (
+from index.vectors.lists import ONE_LIST_BELOW
+from index.vectors.vector_index import NO_VECTOR
+from tests.reliability.numbered_documents import (
     DIMENSION,
-    NumberedData,
     contents,
     entry_of,
     fill,
@@ -20,8 +21,6 @@ from benchmarks.reliability.documents import (
     random_unit_vector,
     vector_of,
 )
-from index.vectors.lists import ONE_LIST_BELOW
-from index.vectors.vector_index import NO_VECTOR
 
 _WEIGHTS = {
     "match": 500, "add": 150, "change": 100, "again": 50, "delete": 180, "delete unknown": 10,
@@ -44,20 +43,12 @@ class ModelReport:
     kinds: dict[str, int]
     generations: int
 
-    def as_json(self) -> dict[str, Any]:
-        """Return a JSON-serialisable dict."""
-        return asdict(self)
-
 
 class ModelCheck:
     """A data directory and a dict with its expected contents."""
 
-    weights = _WEIGHTS
-
-    def __init__(
-        self, path: Path, seed: int, open_data: Callable[[Path], NumberedData] = open_numbered
-    ) -> None:
-        """Fill a new data directory, or what `open_data` opens, with enough for inverted lists."""
+    def __init__(self, path: Path, seed: int) -> None:
+        """Fill a new data directory with enough documents for inverted lists."""
         self._path = path
         self._random = random.Random(seed)
         self._numbers = np.random.default_rng(seed)
@@ -66,8 +57,7 @@ class ModelCheck:
         self._alive = np.zeros(len(self._names), dtype=np.bool_)
         self._versions: dict[str, int] = {}
         self._next_version = 1
-        self._open = open_data
-        self._data = open_data(path)
+        self._data = open_numbered(path)
         filled = self._names[: ONE_LIST_BELOW + 100]
         fill(self._data, filled)
         for name in filled:
@@ -89,11 +79,11 @@ class ModelCheck:
 
     def step(self) -> str:
         """Run one random operation, check its result, and return its kind."""
-        [kind] = self._random.choices(list(self.weights), list(self.weights.values()))
+        [kind] = self._random.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
         self._operations()[kind]()
         return kind
 
-    def _operations(self) -> dict[str, Callable[[], None]]:
+    def _operations(self) -> dict[str, Callable[[], object]]:
         return {
             "match": self._match,
             "add": lambda: self._put(self._absent()),
@@ -102,10 +92,10 @@ class ModelCheck:
             "delete": lambda: self._delete(self._present()),
             "delete unknown": lambda: self._delete(["unknown", *self._absent()]),
             "restart": self._restart,
-            "retrain": lambda: _use(self._data.index.retrain(0.5)),
+            "retrain": partial(self._data.index.retrain, 0.5),
             "rebuild": self._data.index.rebuild,
             "publish": self._data.index.publish,
-            "reclaim": lambda: _use(self._data.store.reclaim(50)),
+            "reclaim": partial(self._data.store.reclaim, 50),
         }
 
     def check(self) -> None:
@@ -165,7 +155,7 @@ class ModelCheck:
 
     def _restart(self) -> None:
         self._data.close()
-        self._data = self._open(self._path)
+        self._data = open_numbered(self._path)
         self.check()
 
     def _record(self, name: str, version: int) -> None:
@@ -195,15 +185,7 @@ def run_model(path: Path, operations: int, seed: int) -> ModelReport:
     Raises:
         WrongAnswerError: a result differed from the dict.
     """
-    return run_check(ModelCheck(path, seed), operations, seed)
-
-
-def run_check(check: ModelCheck, operations: int, seed: int) -> ModelReport:
-    """Run a check that was made with this seed, and close it.
-
-    Raises:
-        WrongAnswerError: a result differed from the dict.
-    """
+    check = ModelCheck(path, seed)
     kinds: Counter[str] = Counter()
     try:
         for _ in range(operations):
@@ -226,7 +208,3 @@ def require_equal(found: object, expected: object, what: str) -> None:
     """
     if found != expected:
         raise WrongAnswerError(f"{what}: {str(found)[:500]}, not {str(expected)[:500]}")
-
-
-def _use(_: object) -> None:
-    """Discard a result."""

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,30 +11,11 @@ from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.store.records import EncodedDocument
-from index.vectors.live_index import LiveIndex
 
 DIMENSION = 16
 FINGERPRINT = "f" * 64
 _WORDS = ("river", "stone", "music", "winter", "letter", "engine", "forest", "harbour")
 _RECEIPT = Receipt(tokens=4, tokens_read=4, blocks=1, blocks_left_out=0, tokens_encoded=4)
-
-
-class NumberedData(Protocol):
-    """A store of such documents, and an index of its vectors."""
-
-    @property
-    def store(self) -> Any:
-        """All roles of `index.store.ports`."""
-        ...
-
-    @property
-    def index(self) -> LiveIndex:
-        """Of the store."""
-        ...
-
-    def close(self) -> None:
-        """Close both."""
-        ...
 
 
 def vector_of(name: str, version: int) -> Float32:
@@ -59,7 +39,7 @@ def entry_of(name: str, version: int) -> EncodedDocument:
     )
 
 
-def fill(data: NumberedData, names: Sequence[str], version: int = 0) -> None:
+def fill(data: DataDirectory, names: Sequence[str], version: int = 0) -> None:
     """Put one version of each name, and train and publish an index of them."""
     for start in range(0, len(names), 1_000):
         data.store.put([entry_of(name, version) for name in names[start : start + 1_000]])
@@ -77,7 +57,7 @@ def open_numbered(path: Path) -> DataDirectory:
     )
 
 
-def contents(data: NumberedData) -> tuple[dict[str, int], int]:
+def contents(data: DataDirectory) -> tuple[dict[str, int], int]:
     """Return the version of each document in the store, and the number of duplicates."""
     ids = data.store.changes_since(0).added.tolist()
     found = [data.store.get(some) for some in _parts(ids)]
@@ -89,7 +69,9 @@ def contents(data: NumberedData) -> tuple[dict[str, int], int]:
     return versions, twice
 
 
-def index_problems(data: NumberedData, names: Iterable[str], versions: dict[str, int]) -> list[str]:
+def index_problems(
+    data: DataDirectory, names: Iterable[str], versions: dict[str, int]
+) -> list[str]:
     """Compare the index with the store, and search it for these documents.
 
     Returns:

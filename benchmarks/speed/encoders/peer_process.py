@@ -20,7 +20,7 @@ from benchmarks.speed.encoders.timed_encoder import TimedEncoder
 from encoder.arrays import Float32, Int64
 
 CHUNK_TOKENS = 254  # and two special ones
-_WORKER = Path(__file__).with_name("worker.py")
+_WORKER = Path(__file__).with_name("peer_worker.py")
 _WARM_UP_CHUNKS = 32
 
 

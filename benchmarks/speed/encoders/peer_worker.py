@@ -1,8 +1,8 @@
-"""Runs fastembed or Infinity for `benchmarks.speed.peers.process`, under the Python of its own.
+"""Runs fastembed or Infinity for `benchmarks.speed.encoder`, under the Python that has it.
 
-Started as a script: `python worker.py NAME MODEL THREADS`. Imports nothing of Longmatch. Each line
-of standard input is a JSON list of texts; each line of the answer, after a first one that says
-"ready" and the versions, is {"seconds": …, "vectors": [[…]]}.
+Started as a script: `python peer_worker.py NAME MODEL THREADS`. Imports nothing of Longmatch. Each
+line of standard input is a JSON list of texts; each line of the answer, after a first one that says
+the best batch size and the versions, is {"seconds": …, "vectors": [[…]]}.
 """
 
 import asyncio

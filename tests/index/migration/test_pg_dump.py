@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from benchmarks.reliability.documents import DIMENSION, FINGERPRINT, entry_of
 from index.postgres.address import parse_postgresql_url
 from index.postgres.document_store import PostgreSQLDocumentStore
+from tests.reliability.numbered_documents import DIMENSION, FINGERPRINT, entry_of
 from tests.tools.postgresql import PostgreSQLServer, program
 
 
