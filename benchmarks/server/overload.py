@@ -8,8 +8,7 @@ nothing. Then one client at a time again, until latency is normal. All texts dif
 cache does not help (see `benchmarks.server.client`).
 
 Clients and server share the cores, and the clients run in a separate process. Checks use the
-latencies that clients see, including their own delays; the record also has the delays of the
-clients and the time of rejections by the clock of the server.
+latencies that clients see, including their own delays, which the record has as well.
 
 Exit status 1 when a check fails.
 """
@@ -19,7 +18,7 @@ import random
 import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
@@ -48,7 +47,7 @@ from benchmarks.server.client import (
     summarise,
 )
 from benchmarks.server.load import latency_table
-from benchmarks.server.server import Server, counted_between, sampled_memory, serving
+from benchmarks.server.server import Server, sampled_memory, serving
 from encoder.checkpoint import DEFAULT_CHECKPOINT
 from encoder.onnx_encoder import usable_cores
 from service.workers.fair_queue import LONG_TOKENS
@@ -123,7 +122,6 @@ def measure(
     # One document at a time uses every core: its sentence blocks are encoded side by side.
     capacity = sum(answer.tokens for answer in before) / sum(answer.seconds for answer in before)
     plan = arrivals(texts, seconds, capacity * TIMES_CAPACITY)
-    counted = server.metrics()
     overload_began = time.monotonic() - began
     sent, let_go = clients.submit(overloaded, port, plan, seconds).result()
     overload_ended = time.monotonic() - began
@@ -139,7 +137,6 @@ def measure(
             "seconds_late": percentiles(sent.late),
             "processor_share": round(sent.processor_seconds / (overload_ended - overload_began), 3),
         },
-        "server": counted_between(counted, server.metrics()),
         "checks": checks(before, sent.answers, usual["p99"], recovery),
     }
 
@@ -250,6 +247,7 @@ def memory_of(curve: Sequence[tuple[float, float]], began: float, ended: float) 
 def table(record: dict[str, Any]) -> str:
     """Format the record as Markdown."""
     settings, results = record["settings"], record["results"]
+    clients = results["clients"]
     statuses = ", ".join(f"{count:,} of {name}" for name, count in results["statuses"].items())
     return (
         f"{settings['times_capacity']} times the capacity of "
@@ -258,22 +256,10 @@ def table(record: dict[str, Any]) -> str:
         f"half-open connections; {settings['threads']} cores, shared with the clients. "
         f"Statuses: {statuses}. "
         f"Memory {results['memory_before']:,.0f} MB before, {results['memory_most']:,.0f} MB at "
-        f"most. Normal {results['seconds_to_normal']} s after.{_beside(results)}\n\n"
+        f"most. Normal {results['seconds_to_normal']} s after. The "
+        f"clients took {clients['processor_share']:.0%} of a core and were late by "
+        f"{1000 * clients['seconds_late']['p99']:.0f} ms (p99).\n\n"
         f"{latency_table(results)}\n\n{checked(results['checks'])}"
-    )
-
-
-def _beside(results: Mapping[str, Any]) -> str:
-    """Describe the load of the clients and the server's own measurements."""
-    clients, server = results["clients"], results["server"]
-    shares = ", ".join(
-        f"{share:.2%} within {bound} ms"
-        for bound, share in server["share_within_milliseconds"].items()
-    )
-    return (
-        f" The clients took {clients['processor_share']:.0%} of a core and were late by "
-        f"{1000 * clients['seconds_late']['p99']:.0f} ms (p99). By its own clock the server "
-        f"refused {shares}. Block cache hits: {server['blocks_remembered_share']:.1%}."
     )
 
 

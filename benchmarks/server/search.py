@@ -51,10 +51,7 @@ ROUNDS, SECONDS = 3, 4.0
 TEXTS = 50  # other queries by text are these again
 WAIT_SECONDS = 0.1
 START_SECONDS = 60
-WARM_UP, WARM_UP_SECONDS = (
-    3,
-    60.0,
-)  # requests of each kind, which read what later ones find in memory
+WARM_UP, WARM_UP_SECONDS = 3, 60.0  # requests that read what later ones find in memory
 MODES: dict[str, dict[str, object]] = {
     "hybrid": {"mode": "hybrid", "align": False},
     "hybrid, aligned": {"mode": "hybrid"},

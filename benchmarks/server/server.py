@@ -17,40 +17,6 @@ from typing import Any
 from benchmarks.common import ROOT
 from index.document import Document
 
-_BOUNDS = (0.005, 0.01, 0.025, 0.05)  # seconds; buckets of the histogram
-
-
-def counted_between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, Any]:
-    """Return the rejections by admission control, their durations, and the block cache hit share.
-
-    Durations of requests rejected by admission control are those of "unmatched": from
-    reading the head of the request to the last byte of the response. Aborted slow uploads are
-    counted there as well, but after many seconds, in none of the buckets read here.
-
-    Args:
-        before: samples of the first scrape, by name with labels.
-        after: samples of the second scrape.
-    """
-
-    def since(name: str) -> float:
-        return after.get(name, 0.0) - before.get(name, 0.0)
-
-    duration = "longmatch_request_duration_seconds"
-    refused = since('longmatch_requests_total{code="503",method="POST",route="/match"}')
-    within = {
-        str(round(1000 * bound)): since(f'{duration}_bucket{{le="{bound}",route="unmatched"}}')
-        for bound in _BOUNDS
-    }
-    hits, misses = (since(f"longmatch_block_cache_{one}_total") for one in ("hits", "misses"))
-    return {
-        "refused_before_routing": round(refused),
-        "share_within_milliseconds": {
-            bound: round(count / max(1.0, refused), 5) for bound, count in within.items()
-        },
-        "blocks_remembered_share": round(hits / max(1.0, hits + misses), 4),
-    }
-
-
 _COMMAND = [sys.executable, "-c", "from service.cli.main import main; main()"]
 _START_SECONDS = 300  # a large collection is read from a cold disk
 

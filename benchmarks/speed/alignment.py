@@ -11,7 +11,6 @@ the working thread, which other load on the machine affects less than the clock.
 
 import multiprocessing
 import os
-import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -59,16 +58,6 @@ KERNEL_BLOCKS = (MEDIAN_BLOCKS, MAX_BLOCKS)
 MODES: tuple[Mode, ...] = ("hybrid", "semantic")
 ALIGNED = AlignmentOptions(CANDIDATES, budget_seconds=60.0)  # never cut short
 RULE = LinearFusion(0.5, 0.5, 0.5, expected_slope=0.5, expected_intercept=0.1)
-# Of the store: which tables and indexes hold what. The rest is neither of texts nor of blocks.
-PARTS = {
-    "text": ("documents",),
-    "words": ("terms", "document_terms", "postings", "term_statistics"),
-    "block vectors": ("block_vectors",),
-    "aligned blocks": ("alignment_blocks",),
-}
-_PAGES = """
-SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_master m ON s.name = m.name
-WHERE s.aggregate = TRUE GROUP BY m.tbl_name"""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -133,7 +122,6 @@ def measure(folder: Path, size: int) -> dict[str, Any]:
         queries = _queries(data, size)
         return {
             **build,
-            "bytes_a_document": _bytes_a_document(path / STORE_FILE, size),
             **_measure_searches(data, queries),
         }
 
@@ -148,17 +136,6 @@ def _queries(data: DataDirectory, size: int) -> list[EncodedQuery]:
         title, text = one.document.title, one.document.text
         queries.append(EncodedQuery(text, vectors[0], title, vector_id=one.vector_id))
     return queries
-
-
-def _bytes_a_document(store: Path, size: int) -> dict[str, float]:
-    """Return the bytes of the pages that hold each part; needs an SQLite that has `dbstat`."""
-    with closing(sqlite3.connect(store)) as connection:
-        pages = dict(connection.execute(_PAGES).fetchall())
-    # The tables of a full-text index are named after it.
-    pages["postings"] = sum(pages[name] for name in pages if name.startswith("postings_"))
-    bytes_of = {part: sum(pages.get(one, 0) for one in names) for part, names in PARTS.items()}
-    bytes_of["in all"] = store.stat().st_size
-    return {part: count / size for part, count in bytes_of.items()}
 
 
 def _timed(call: Callable[[], Any]) -> tuple[tuple[float, float], Any]:
@@ -250,14 +227,6 @@ def table(record: Mapping[str, Any]) -> str:
                 [
                     [f"{int(size):,}", *(Spread(**one["aligned_to_not"][mode]) for mode in MODES)]
                     for size, one in searches.items()
-                ],
-            ),
-            markdown_table(
-                ["bytes a document", *PARTS, "in all"],
-                [
-                    [f"{int(size):,}", *(float(one["bytes_a_document"][part]) for part in parts)]
-                    for size, one in searches.items()
-                    for parts in [(*PARTS, "in all")]
                 ],
             ),
         ]

@@ -11,12 +11,10 @@ Recall@10 is against exact search by NumPy: the share of the 10 found whose scor
 
 import multiprocessing
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
@@ -37,7 +35,7 @@ from benchmarks.common import (
 from benchmarks.server.server import resident_megabytes
 from encoder.arrays import Float32
 from encoder.onnx_encoder import usable_cores
-from index.vectors.faiss.faiss_index import FaissIndex, load_faiss_index, train_faiss_index
+from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
 from index.vectors.lists import SAMPLE_PER_LIST, choose_nlist, default_nprobe
 from index.vectors.recall import share_found
 from index.vectors.vector_index import Precision
@@ -67,7 +65,7 @@ def main(
     size: Annotated[list[int] | None, typer.Option(min=5_000, help="May be repeated.")] = None,
     dimension: Annotated[int, typer.Option(min=LATENT_DIMENSION, help="Of a vector.")] = DIMENSION,
 ) -> None:
-    """Measure building, searching, saving and loading, and recall@10 by nprobe."""
+    """Measure building, searching, and recall@10 by nprobe."""
     source = commit()
     context = multiprocessing.get_context("spawn")
     results = {}
@@ -102,7 +100,6 @@ def measure(size: int, dimension: int) -> dict[str, Any]:
         "default_nprobe": default_nprobe(index.nlist),
         "resident_bytes_a_vector": resident * 2**20 / size,
         **built,
-        **_save_and_load(index),
         "by_nprobe": _search(index, queries, exact),
     }
 
@@ -138,9 +135,6 @@ def table(record: dict[str, Any]) -> str:
         "search p50 ms": lambda one: 1e3 * _at_default(one)["seconds"]["median"],
         "recall@10": lambda one: f"{_at_default(one)['recall_at_10']:.3f}",
         "bytes a vector": lambda one: one["resident_bytes_a_vector"],
-        "in the file": lambda one: one["file_bytes_a_vector"],
-        "save s": lambda one: one["save_seconds"],
-        "load s": lambda one: one["load_seconds"],
     }
     first = markdown_table(
         ["vectors", *sizes],
@@ -184,21 +178,6 @@ def build_index(
         "train_seconds": trained - started,
         "add_seconds": time.perf_counter() - trained,
     }
-
-
-def _save_and_load(index: FaissIndex) -> dict[str, float]:
-    """Measure saving and loading in the page cache, without waiting for the disk."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "index.faiss")
-        started = time.perf_counter()
-        index.save(path)
-        saved = time.perf_counter()
-        loaded = load_faiss_index(path, PRECISION)
-        return {
-            "save_seconds": saved - started,
-            "load_seconds": time.perf_counter() - saved,
-            "file_bytes_a_vector": path.stat().st_size / len(loaded),
-        }
 
 
 def _search(index: FaissIndex, queries: Float32, exact: Float32) -> dict[str, Any]:

@@ -3,10 +3,7 @@
 import gzip
 import json
 import sys
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,16 +14,12 @@ from benchmarks import gpu
 from benchmarks.common import read_documents
 from benchmarks.quality.retrieval import find_corpora
 from benchmarks.speed import alignment, encoder, families, lexical, scale, search_peers
-from benchmarks.speed.encoders.peer_process import CHUNK_TOKENS, cut_texts, open_peer
 from benchmarks.speed.encoders.timed_encoder import TimedEncoder
 from benchmarks.speed.index import DIMENSION, K, best_scores, sample_vectors
 from benchmarks.synthetic import planted_families
-from benchmarks.synthetic.articles import MEDIAN_BLOCKS, article_model
-from benchmarks.synthetic.planted_families import PLANTED, PlantedDocument, plant
+from benchmarks.synthetic.planted_families import PLANTED, plant
 from encoder.checkpoint import load_checkpoint
-from encoder.tokenizer import open_tokenizer
 from index.document import Document
-from index.lexical.terms import count_terms, is_pair
 
 
 @pytest.fixture(autouse=True)
@@ -50,30 +43,6 @@ def test_figures_are_ratios_to_the_reference_encoder() -> None:
     assert results["a"]["tokens_per_second_encoding"]["median"] == (500 / 4 + 500 / 2) / 2
     assert results["a"]["times_as_fast"] == {"median": 2.0, "low": 2.0, "high": 2.0}
     assert results["b"]["times_as_fast"]["median"] == 1.0
-
-
-def test_chunks_of_peers_hold_the_whole_text(tiny_checkpoint: Path) -> None:
-    tokenizer = open_tokenizer(load_checkpoint(tiny_checkpoint))
-    texts = ["one two three " * 300, "", "four"]
-    chunks = cut_texts(tokenizer, texts)
-    assert set(chunks.document.tolist()) == {0, 2}
-    first = [text for text, of in zip(chunks.texts, chunks.document, strict=True) if of == 0]
-    assert "".join("".join(first).split()) == "".join(texts[0].split())
-    sizes = [len(tokenizer.encode(text, add_special_tokens=False)) for text in first]
-    assert sizes[:-1] == [CHUNK_TOKENS] * (len(first) - 1)
-
-
-def test_a_worker_that_cannot_start_is_an_error(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    with (
-        pytest.raises(RuntimeError, match="the worker ended with status 1"),
-        open_peer("unknown", Path(sys.executable), tiny_checkpoint, 1, ["some text"]),
-    ):
-        pass
-    with (
-        pytest.raises(RuntimeError, match="unknown: the worker ended with status 1"),
-        search_peers.open_process(Path(sys.executable), "unknown", tmp_path, {}, {}),
-    ):
-        pass
 
 
 def test_vectors_are_seeded_of_unit_norm_and_clustered() -> None:
@@ -108,24 +77,8 @@ def test_alignment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert set(first) - set(again) == {"build_seconds"}
     for name, figures in first["search"].items():
         assert ("align" in figures["stages"]) == name.endswith("aligned")
-    of_parts = first["bytes_a_document"]
-    assert of_parts["block vectors"] > MEDIAN_BLOCKS * 384  # two bytes for each number
-    assert sum(of_parts[part] for part in alignment.PARTS) < of_parts["in all"]
     printed = alignment.table({"results": {"searches": {"30": again}}})
     assert "| 30 documents, hybrid, aligned" in printed
-
-
-def test_articles_have_the_words_and_blocks_of_real_ones() -> None:
-    model = article_model(1, 16, 24)
-    articles = [model.article(number) for number in range(60)]
-    assert model.article(7).document == articles[7].document
-    counted = [count_terms(article.document.text) for article in articles]
-    pairs = [sum(is_pair(term) for term in terms) for terms in counted]
-    words = [len(terms) - pairs[row] for row, terms in enumerate(counted)]
-    # Of 428 articles of Wikipedia: 931 and 617, in 2,617 words.
-    assert 700 < np.median(words) < 1_100
-    assert 450 < np.median(pairs) < 850
-    assert 50 < np.median([article.receipt.blocks for article in articles]) < 70
 
 
 @pytest.mark.slow
@@ -148,60 +101,16 @@ def test_scale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_checkpoint:
     assert "| inserts a second" in printed
 
 
-@pytest.fixture(scope="module")
-def documents() -> list[Document]:
-    return read_documents(None, 60)
-
-
-def test_what_is_planted_is_what_it_says(documents: list[Document]) -> None:
-    def words(text: str) -> Counter[str]:
-        return Counter(text.split())
-
-    planted = plant(documents, 4, 1)
-    assert plant(documents, 4, 1) == planted
-    texts = {one.document.id: one.document.text for one in planted}
-    kinds = Counter(one.kind for one in planted)
-    assert {kind: kinds[kind] for kind in PLANTED} == dict.fromkeys(PLANTED, 4)
-    for one in planted:
-        original = texts[one.family]
-        kept = (words(one.document.text) & words(original)).total() / words(original).total()
-        match one.kind:
-            case planted_families.COPY:
-                assert one.document.text == original
-            case planted_families.CONCATENATED:
-                assert kept > 0.99
-                assert 1 < len(one.document.text) / len(original) <= 2.01
-            case kind if kind in planted_families.EDITS:
-                assert 1 - kept == pytest.approx(planted_families.EDITS[kind] / 1.5, rel=0.9)
-    with pytest.raises(ValueError, match="not enough"):
-        plant(documents[:5], 4, 1)
-
-
-def test_pairs_and_kinds_of_families_are_counted() -> None:
-    def planted(name: str, kind: str, family: str) -> PlantedDocument:
-        return PlantedDocument(Document(name, "text"), kind, family)
-
-    some = [planted(name, "original", name) for name in ("a", "b")]
-    some += [planted(f"a {kind}", kind, "a") for kind in PLANTED]
-    right = {one.document.id: 1 for one in some if one.family == "a"}
-    found = families.compare_families(some, right)
-    assert (found["precision"], found["pairs"], found["wrong"]) == (1.0, 21, {})
-    assert set(found["recall"].values()) == {1.0}
-    found = families.compare_families(some, {"a": 1, "b": 1, "a copy": 1})
-    assert found["precision"] == pytest.approx(1 / 3)
-    assert found["wrong"] == {"copy - original": 1, "original - original": 1}
-
-
 @pytest.mark.slow
-def test_families(documents: list[Document], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(families, "ROUNDS", 2)
     monkeypatch.setattr(planted_families, "MOST_WORDS", 220)
     results = families.measure(
         [
             one
-            for one in plant(documents, 2, 1)
+            for one in plant(read_documents(None, 60), 2, 1)
             if one.kind in PLANTED or one.family == one.document.id
-        ][:30]
+        ]
     )
     assert results["precision"] == 1.0
     assert set(results["recall"]) == set(PLANTED)
@@ -226,32 +135,6 @@ def test_search_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ours["id"]["ndcg"] > 0.9
     assert ours["text"]["times_ours"]["median"] == 1.0
     assert "small, by words" in search_peers.table({"results": {"small": results}})
-
-
-def test_engines_answer_in_turns_after_an_untimed_round() -> None:
-    asked: list[tuple[str, tuple[str, ...]]] = []
-
-    def taking(name: str, seconds: float) -> Any:
-        def ask(names: Sequence[str]) -> Any:
-            asked.append((name, tuple(names)))
-            return [seconds * (1 + names[0].count("x"))] * len(names), [["right"] for _ in names]
-
-        return ask
-
-    queries = [f"q{'x' * n}" for n in range(12)]
-    engines = {
-        search_peers.WORDS: search_peers.Engine(
-            0.0, {"text": taking("ours, text", 2), "id": taking("ours", 1)}
-        ),
-        "other": search_peers.Engine(0.0, {"id": taking("other", 3)}),
-    }
-    results = search_peers.in_turns(engines, queries, {name: {"right": 1} for name in queries})
-    first, rounds = asked[:3], asked[3:]
-    assert {names for _, names in first} == {tuple(queries)}
-    assert [name for name, _ in rounds] == ["ours", "other", "ours, text"] * 6
-    assert rounds[0][1] == rounds[2][1] == tuple(queries[:2])
-    assert results["other"]["id"]["times_ours"] == {"median": 3.0, "low": 3.0, "high": 3.0}
-    assert results["other"]["id"]["ndcg"] == 1.0
 
 
 def test_gpu_is_rehearsed_on_a_cpu(tiny_checkpoint: Path) -> None:

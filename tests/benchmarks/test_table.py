@@ -86,7 +86,7 @@ def not_printed(page: str, printed: str) -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_figure_in_a_table_of_models_is_printed_from_a_result(
+def test_every_figure_of_model_tables_is_printed(
     document: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(DOCUMENTS[document])
