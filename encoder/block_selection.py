@@ -10,7 +10,7 @@ over the TF-IDF vectors of the blocks (facility location; Lin and Bilmes, "A cla
 functions for document summarization", ACL 2011). The first block is always selected. Words cost no
 Transformer, so those of all blocks are counted.
 
-Of eight ways that `python -m benchmarks.reading.curve` compares, this one and the beginning of the
+Of eight ways that were compared (`docs/results/encoding.md`), this one and the beginning of the
 document kept hybrid mode best on validation queries; this one also sees the rest of the document.
 """
 

@@ -13,20 +13,17 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks.common import RESULTS, SEED, commit, make_record, markdown_table, write_record
-from benchmarks.plots import plot_reliability
+from benchmarks.common import SEED, commit, make_record, markdown_table, write_record
 from encoder.arrays import Float64, Int64
 from encoder.calibration import KindCalibration, log_odds, match_probabilities, read_calibration
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import embed_with_blocks
 from evaluation.fitting.calibration import (
-    ReliabilityBin,
     ScoredPairs,
     equal_mass_bins,
     error_of_perfect,
     measure_error,
-    reliability,
     score_labelled_pairs,
 )
 from index.corpus.reader import read_documents
@@ -67,7 +64,6 @@ def main(
         typer.Option(help="A folder of <corpus>.npz, as `embed --blocks` wrote them."),
     ] = None,
     checkpoint: Annotated[Path, typer.Option(help="One with a calibration.")] = DEFAULT_CHECKPOINT,
-    plot: Annotated[bool, typer.Option(help="Also plot the reliability diagram.")] = True,
 ) -> None:
     """Measure calibration error on test pairs, and false positives at the threshold for 1 %."""
     source = commit()
@@ -95,9 +91,6 @@ def main(
     record = make_record("calibration", source, settings, results)
     typer.echo(table(record))
     write_record(record)
-    if plot:
-        curves = {f"{mode}, by {MAPS[1]}": diagram(stated[mode], MAPS[1]) for mode in measured}
-        plot_reliability(RESULTS / "calibration.svg", curves)
 
 
 def state(maps: KindCalibration, pairs: ScoredPairs) -> Stated:
@@ -125,13 +118,6 @@ def measure(stated: dict[str, Stated]) -> dict[str, dict[str, Any]]:
             },
         }
     return found
-
-
-def diagram(stated: dict[str, Stated], name: str) -> tuple[ReliabilityBin, ...]:
-    """Return the bins of all pairs by one map."""
-    probabilities, labels, _ = _pooled(stated, name)
-    alike = np.ones(len(labels))
-    return reliability(probabilities, labels, alike, equal_mass_bins(probabilities, alike))
 
 
 def try_thresholds(

@@ -14,12 +14,10 @@ All variants run in turns. Beside latencies, the table has the CPU time of the s
 answer, which other load on the machine affects less; that of search processes is part of it.
 """
 
-import http.client
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -39,10 +37,9 @@ from benchmarks.common import (
     spread,
     write_record,
 )
-from benchmarks.server.server import Server, started
-from benchmarks.speed.scale_steps import processor_seconds
-from benchmarks.synthetic.articles import article_model
-from benchmarks.synthetic.stored_articles import store_articles
+from benchmarks.server.client import Request, closed_loop
+from benchmarks.server.server import Server, private_megabytes, processor_seconds, started
+from benchmarks.synthetic.articles import article_model, store_articles
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder, usable_cores
 from index.directory.data_directory import STORE_FILE
@@ -52,10 +49,9 @@ SIZES = [1_000, 10_000]
 CLIENTS = [1, 8, 64]
 ROUNDS, SECONDS = 3, 4.0
 TEXTS = 50  # other queries by text are these again
-TIMEOUT_SECONDS = 600
 WAIT_SECONDS = 0.1
 START_SECONDS = 60
-WARM_UP = 3  # requests of each kind, which read what later ones find in memory
+WARM_UP, WARM_UP_SECONDS = 3, 60.0  # requests that read what later ones find in memory
 MODES: dict[str, dict[str, object]] = {
     "hybrid": {"mode": "hybrid", "align": False},
     "hybrid, aligned": {"mode": "hybrid"},
@@ -154,7 +150,7 @@ def measure(
             time.sleep(WAIT_SECONDS)
         queries = {"id": _ids(size), "text": _texts()}
         for variant in variants:
-            _ask(server, _bodies(variant, queries)[:WARM_UP])
+            closed_loop(server.port, [iter(_requests(variant, queries)[:WARM_UP])], WARM_UP_SECONDS)
         rounds = interleave(
             {str(one): _runner(server, one, queries, seconds) for one in variants}, ROUNDS
         )
@@ -181,8 +177,11 @@ def _texts() -> list[dict[str, object]]:
     return [{"text": model.article(2 * 10**6 + number).document.text} for number in range(TEXTS)]
 
 
-def _bodies(variant: Variant, queries: Mapping[str, Sequence[dict[str, object]]]) -> list[bytes]:
-    return [json.dumps(one | MODES[variant.mode]).encode() for one in queries[variant.query]]
+def _requests(
+    variant: Variant, queries: Mapping[str, Sequence[dict[str, object]]]
+) -> list[Request]:
+    mode = MODES[variant.mode]
+    return [Request(0, json.dumps(query | mode).encode()) for query in queries[variant.query]]
 
 
 def _runner(
@@ -191,50 +190,25 @@ def _runner(
     queries: Mapping[str, Sequence[dict[str, object]]],
     seconds: float,
 ) -> Callable[[int], Round]:
-    bodies = _bodies(variant, queries)
+    requests = _requests(variant, queries)
 
     def run(number: int) -> Round:
-        start = number * len(bodies) // ROUNDS  # another part of the queries in each round
+        start = number * len(requests) // ROUNDS  # another part of the queries in each round
         before, began = _processor_seconds(server), time.perf_counter()
-        with ThreadPoolExecutor(variant.clients) as pool:
-            asking = [
-                pool.submit(
-                    _ask,
-                    server,
-                    islice(cycle(bodies), start + client, None, variant.clients),
-                    began + seconds,
-                )
-                for client in range(variant.clients)
-            ]
-            answers = [one for each in asking for one in each.result()]
-        lasted = time.perf_counter() - began
+        clients = [
+            islice(cycle(requests), start + client, None, variant.clients)
+            for client in range(variant.clients)
+        ]
+        answers = closed_loop(server.port, clients, seconds)
         return Round(
-            answered=[taken for status, taken in answers if status == 200],
-            refused=sum(status != 200 for status, _ in answers),
-            seconds=lasted,
+            answered=[answer.seconds for answer in answers if answer.status == 200],
+            refused=sum(answer.status != 200 for answer in answers),
+            seconds=time.perf_counter() - began,
             processor=_processor_seconds(server) - before,
-            megabytes=max(map(_own_megabytes, _children(server)), default=0.0),
+            megabytes=max(map(private_megabytes, _children(server)), default=0.0),
         )
 
     return run
-
-
-def _ask(
-    server: Server, bodies: Iterable[bytes], deadline: float = float("inf")
-) -> list[tuple[int, float]]:
-    """Send bodies, one after the other, until the deadline; return status and seconds of each."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_SECONDS)
-    answers = []
-    for body in bodies:
-        started_at = time.perf_counter()
-        if started_at >= deadline:
-            break
-        connection.request("POST", "/match", body, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        response.read()
-        answers.append((response.status, time.perf_counter() - started_at))
-    connection.close()
-    return answers
 
 
 def _figures(rounds: Sequence[Round]) -> dict[str, Any]:
@@ -270,13 +244,6 @@ def _children(server: Server) -> list[int]:
 
 def _processor_seconds(server: Server) -> float:
     return sum(map(processor_seconds, [server.process.pid, *_children(server)]))
-
-
-def _own_megabytes(pid: int) -> float:
-    """Return the memory that a process shares with no other one."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    own = (line.split() for line in lines if line.startswith("Private_"))
-    return sum(int(kilobytes) for _, kilobytes, _ in own) / 1024
 
 
 def table(record: Mapping[str, Any]) -> str:

@@ -89,9 +89,7 @@ def test_the_nth_call_of_the_encoder_fails(
     sound(client)
 
 
-def test_requests_that_share_the_encoder_with_a_failure_are_answered(
-    client: Any, connected: Any
-) -> None:
+def test_requests_beside_a_failed_encoding_are_answered(client: Any, connected: Any) -> None:
     call = NthCall(client.app.state.engine.encoder._graphs.block, "run", fail_in_the_graph)
 
     async def run() -> list[httpx.Response]:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from benchmarks.common import SEED
-from benchmarks.quality.calibration import MAPS, Stated, diagram, measure, table, try_thresholds
+from benchmarks.quality.calibration import MAPS, Stated, measure, table, try_thresholds
 from index.lexical.scoring import rows_of_texts
 from index.progress import SilentProgress
 from index.search.corpus_calibration import Channels, measure_modes
@@ -31,19 +31,6 @@ def test_errors_are_measured_for_all_pairs_and_for_each_corpus() -> None:
     assert wrong["b"] == right["b"]
     assert wrong["pooled"]["equal_mass"] > wrong["corpora alike"]["equal_mass"] > 0.1
     assert right["b"]["equal_mass_of_perfect"] > right["a"]["equal_mass_of_perfect"]
-
-
-def test_the_diagram_has_all_pairs() -> None:
-    bins = diagram(
-        {
-            "a": stated_at_random(300, shift=0.0, seed=1),
-            "b": stated_at_random(200, shift=0.0, seed=2),
-        },
-        "score",
-    )
-    assert sum(one.pairs for one in bins) == 500
-    stated = [one.probability for one in bins]
-    assert stated == sorted(stated)
 
 
 @pytest.mark.slow
