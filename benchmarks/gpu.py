@@ -20,7 +20,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from encoder.selection.block_selection import open_document_tokenizer
 
 from benchmarks.common import (
     Spread,
@@ -34,6 +33,7 @@ from benchmarks.common import (
 )
 from benchmarks.speed.index import DIMENSION, sample_vectors
 from encoder.arrays import Float32
+from encoder.block_selection import open_document_tokenizer
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.device.packing import SPECIAL_TOKENS

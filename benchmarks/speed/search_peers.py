@@ -26,7 +26,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from index.search.spare_core import SPARE_CORE
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import (
@@ -49,6 +48,7 @@ from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
+from index.search.parallel_steps import PARALLEL_STEPS
 from index.search.records import EncodedQuery, SearchOptions
 from index.search.search import search
 from index.store.records import EncodedDocument
@@ -81,7 +81,7 @@ def main(
 ) -> None:
     """Measure every engine on every corpus that has judgements."""
     source = commit()
-    SPARE_CORE.give_up()
+    PARALLEL_STEPS.disable()
     for part in find_corpora(data, "test"):
         name = part.folder.name
         if corpus not in (None, name):
