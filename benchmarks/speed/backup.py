@@ -29,7 +29,7 @@ from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import vector_id_list
 from index.store.records import EncodedDocument
-from index.store.statements import SUMMARIES
+from index.store.rows import SUMMARIES
 
 WORDS, BLOCKS = 2_000, 40
 VOCABULARY = 50_000

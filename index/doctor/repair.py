@@ -41,8 +41,8 @@ from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
 from index.sqlite.connections import SQLiteConnections, translated_errors, vector_id_list
 from index.store.checksums import CHECKSUMS_SCHEMA, write_checksums
-from index.store.metadata import METADATA_SCHEMA, insert_metadata
-from index.store.statements import advance_sequence, insert_vector, remove_documents
+from index.store.filters import METADATA_SCHEMA, insert_metadata
+from index.store.rows import advance_sequence, insert_vector, remove_documents
 
 _TEXTS = """
 SELECT vector_id, content_hash, text FROM documents

@@ -29,7 +29,7 @@ from index.store.checksums import (
     summary_checksum,
     vector_checksum,
 )
-from index.store.metadata import metadata_values
+from index.store.filters import metadata_values
 from index.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 _PROBLEMS_SHOWN = 5
