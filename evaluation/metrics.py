@@ -237,23 +237,12 @@ def measure_pairs(scores: Float32, labels: Labels, threshold: float) -> dict[str
     return values
 
 
-def estimate_pairs(
-    scores: Float32, labels: Labels, threshold: float, resamples: int = RESAMPLES
-) -> dict[str, Estimate]:
-    """Return `measure_pairs` with bootstrap intervals over pairs, at a fixed threshold.
-
-    Pairs share documents, so the intervals are slightly too narrow.
-
-    Raises:
-        MissingExtraError: scikit-learn or scipy is not installed.
-    """
-    return estimate_pairs_of_seeds([(scores, threshold)], labels, resamples)
-
-
 def estimate_pairs_of_seeds(
     seeds: Sequence[tuple[Float32, float]], labels: Labels, resamples: int = RESAMPLES
 ) -> dict[str, Estimate]:
-    """Return `estimate_pairs` of the mean over several trainings of one model.
+    """Return the mean `measure_pairs` of several trainings of a model, with bootstrap intervals.
+
+    At fixed thresholds. Pairs share documents, so the intervals are slightly too narrow.
 
     Args:
         seeds: of each training the scores Float32[P] and its threshold.

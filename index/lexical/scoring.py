@@ -68,15 +68,6 @@ def join_rows(parts: Sequence[TermRows]) -> TermRows:
     )
 
 
-def take_rows(rows: TermRows, chosen: Int64) -> TermRows:
-    """Return the chosen documents Int64[K], in this order, with their weights."""
-    starts = np.append(0, rows.ends[:-1])
-    bounds = zip(starts[chosen].tolist(), rows.ends[chosen].tolist(), strict=True)
-    places = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*one) for one in bounds)])
-    ends = np.cumsum(rows.ends[chosen] - starts[chosen])
-    return TermRows(rows.term_ids[places], rows.weights[places], ends)
-
-
 def rows_of_texts(texts: Iterable[str], titles: Sequence[str] = ()) -> TermRows:
     """Weigh the terms of texts as a store that held all of them, and nothing else, would.
 

@@ -116,20 +116,6 @@ def pair_scores(vectors: Float32, pairs: Int64) -> Float64:
     return rounded
 
 
-def measure_random_pairs(vectors: Float32, *, seed: int = 0) -> NullDistribution:
-    """Measure how random pairs of a corpus score.
-
-    Args:
-        vectors: Float32[N, dimension], unit norm.
-        seed: of the sample of pairs and of the bootstrap.
-
-    Raises:
-        CorpusError: there are fewer than `MIN_DOCUMENTS`, or a vector is not finite.
-    """
-    pairs = sample_pairs(len(vectors), seed)
-    return measure_distribution(pairs, pair_scores(vectors, pairs), len(vectors), seed=seed)
-
-
 def measure_distribution(
     pairs: Int64, scores: Float64, documents: int, *, seed: int = 0
 ) -> NullDistribution:

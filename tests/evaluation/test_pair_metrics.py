@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.metrics import choose_threshold, estimate_pairs, measure_pairs
+from evaluation.metrics import choose_threshold, estimate_pairs_of_seeds, measure_pairs
 
 LABELS = np.array([False, False, True, False, True, True])
 SCORES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], dtype=np.float32)
@@ -49,7 +49,7 @@ def test_estimates_have_the_measured_values_and_intervals_around_them() -> None:
     labels = chance.random(500) < 0.5
     scores = np.round(labels + chance.standard_normal(500), 1).astype(np.float32)  # with ties
     values = measure_pairs(scores, labels, 0.5)
-    estimates = estimate_pairs(scores, labels, 0.5)
+    estimates = estimate_pairs_of_seeds([(scores, 0.5)], labels)
     assert {name: one.value for name, one in estimates.items()} == values
     for one in estimates.values():
         assert 0.02 < one.value - one.low < 0.08
@@ -70,5 +70,5 @@ def test_resampled_auc_is_that_of_the_drawn_pairs() -> None:
 
 
 def test_few_pairs_whose_resamples_may_have_one_label() -> None:
-    estimate = estimate_pairs(SCORES[:2], np.array([False, True]), 0.15)["AUC"]
+    estimate = estimate_pairs_of_seeds([(SCORES[:2], 0.15)], np.array([False, True]))["AUC"]
     assert (estimate.value, estimate.low, estimate.high) == (1.0, 1.0, 1.0)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from index.lexical.scoring import (
     join_rows,
     rows_of_texts,
-    take_rows,
     term_cosines,
     weigh_rows,
 )
@@ -99,12 +98,3 @@ def test_cosines_are_those_of_dense_vectors(texts: list[list[str]], cut: int) ->
     parts = [some for some in (documents[:cut], documents[cut:]) if some]
     joined = join_rows([weigh_rows(some, idf.astype(np.float32)) for some in parts])
     assert term_cosines(joined, pairs, SilentProgress()) == pytest.approx(expected, abs=1e-6)
-
-
-def test_some_rows_keep_their_scores() -> None:
-    rows = rows_of_texts(TEXTS)
-    chosen = np.array([5, 3, 4, 2], dtype=np.int64)
-    pairs = np.array([[0, 1], [2, 3], [3, 0]], dtype=np.int64)
-    found = term_cosines(take_rows(rows, chosen), pairs, SilentProgress())
-    assert found.tolist() == term_cosines(rows, chosen[pairs], SilentProgress()).tolist()
-    assert len(take_rows(rows, chosen[:0])) == 0

@@ -24,8 +24,8 @@ from index.search.corpus_calibration import (
 )
 from index.search.fusion import LinearFusion
 from index.search.score_distribution import (
+    NullDistribution,
     measure_distribution,
-    measure_random_pairs,
     pair_scores,
     sample_pairs,
 )
@@ -36,11 +36,14 @@ FINGERPRINT = "a" * 64
 RULE = LinearFusion(0.5)
 
 
+def measure(vectors: Any, seed: int) -> NullDistribution:
+    pairs = sample_pairs(len(vectors), seed)
+    return measure_distribution(pairs, pair_scores(vectors, pairs), len(vectors), seed=seed)
+
+
 @pytest.fixture
 def calibration(vectors: Callable[..., Any]) -> CorpusCalibration:
-    return CorpusCalibration(
-        FINGERPRINT, {"semantic": measure_random_pairs(vectors(120, seed=1), seed=5)}, RULE
-    )
+    return CorpusCalibration(FINGERPRINT, {"semantic": measure(vectors(120, seed=1), seed=5)}, RULE)
 
 
 def test_a_directory_without_one_has_none(tmp_path: Path) -> None:
@@ -134,7 +137,7 @@ def test_a_store_is_measured_in_every_mode(
     _, stored = store.vectors(store.changes_since(0).added)
     measured = measure_store(store, RULE, SilentProgress(), seed=2)
     assert set(measured) == {"semantic", "lexical", "hybrid"}
-    assert measured["semantic"] == measure_random_pairs(stored, seed=2)
+    assert measured["semantic"] == measure(stored, seed=2)
     assert measured["lexical"].scores[0] == 0.0
     alone = measure_store(store, LinearFusion(1.0), SilentProgress(), seed=2)
     assert alone["hybrid"] == measured["lexical"]

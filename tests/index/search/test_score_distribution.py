@@ -15,13 +15,18 @@ from index.search.score_distribution import (
     NullDistribution,
     check_rate,
     false_positive_rates,
-    measure_random_pairs,
+    measure_distribution,
     pair_scores,
     sample_pairs,
     threshold_for,
 )
 
 Vectors = Callable[..., Any]
+
+
+def measure(vectors: np.ndarray, seed: int = 0) -> NullDistribution:
+    pairs = sample_pairs(len(vectors), seed)
+    return measure_distribution(pairs, pair_scores(vectors, pairs), len(vectors), seed=seed)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +39,7 @@ def clusters() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def measured(clusters: np.ndarray) -> NullDistribution:
-    return measure_random_pairs(clusters, seed=1)
+    return measure(clusters, seed=1)
 
 
 def test_all_pairs_of_a_small_corpus_are_sampled_once() -> None:
@@ -55,14 +60,14 @@ def test_pairs_of_a_large_corpus_are_of_two_documents_and_seeded() -> None:
 @pytest.mark.parametrize("count", [0, 1, 99])
 def test_too_few_documents_are_refused_with_the_limit(vectors: Vectors, count: int) -> None:
     with pytest.raises(CorpusError, match=f"{count} documents are too few.*: 100 are needed"):
-        measure_random_pairs(vectors(count, seed=1))
+        measure(vectors(count, seed=1))
 
 
 def test_a_score_that_is_not_finite_is_refused(vectors: Vectors) -> None:
     damaged = vectors(120, seed=1)
     damaged[7] = np.nan
     with pytest.raises(CorpusError, match="not finite"):
-        measure_random_pairs(damaged)
+        measure(damaged)
 
 
 def test_thresholds_keep_their_rate_on_fresh_pairs(
@@ -80,7 +85,7 @@ def test_thresholds_keep_their_rate_on_fresh_pairs(
 def test_more_documents_make_a_narrower_interval(
     clusters: np.ndarray, measured: NullDistribution
 ) -> None:
-    few = threshold_for(measure_random_pairs(clusters[::8]), 0.01)
+    few = threshold_for(measure(clusters[::8]), 0.01)
     many = threshold_for(measured, 0.01)
     assert few.high - few.low > 1.5 * (many.high - many.low)
 
@@ -105,7 +110,7 @@ def test_rates_fall_as_scores_rise(scores: list[float]) -> None:
 
 
 def test_a_small_corpus_has_no_threshold_of_a_small_rate(vectors: Vectors) -> None:
-    small = measure_random_pairs(vectors(100, seed=1))  # 4,950 pairs
+    small = measure(vectors(100, seed=1))  # 4,950 pairs
     assert [one.false_positive_rate for one in small.thresholds] == [0.1, 0.03, 0.01]
     assert threshold_for(small, 0.01).score > 0
     with pytest.raises(CorpusError, match=r"0\.003: 4950 pairs of 100 documents are too few"):
@@ -113,7 +118,7 @@ def test_a_small_corpus_has_no_threshold_of_a_small_rate(vectors: Vectors) -> No
 
 
 def test_equal_documents_have_no_threshold(vectors: Vectors) -> None:
-    equal = measure_random_pairs(vectors(1, seed=1).repeat(150, axis=0))
+    equal = measure(vectors(1, seed=1).repeat(150, axis=0))
     assert equal.thresholds == ()
     assert false_positive_rates(equal, np.array([1.0])).tolist() == [1.0]
 
