@@ -10,7 +10,7 @@ from encoder.terms.segmentation import separate_words
 from evaluation.block_baselines import CorpusBlocks, chunk_system, first_tokens_system, mean_system
 from evaluation.systems import System, vector_system
 from index.errors import CorpusError
-from index.extras import require_extra
+from index.optional_packages import require_extra
 
 LSA_DIMENSION = 384
 _SEED = 0

@@ -14,7 +14,7 @@ from evaluation.judgements import Qrels
 from evaluation.significance import RESAMPLES, Estimate, bootstrap_percentiles, join_estimates
 from evaluation.systems import Run, rank, vector_system
 from index.errors import CorpusError
-from index.extras import require_extra
+from index.optional_packages import require_extra
 from index.vectors.bulk import compare_all
 from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
 from index.vectors.lists import choose_nlist, default_nprobe

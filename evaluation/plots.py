@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from evaluation.calibration_error import ReliabilityBin
 from evaluation.significance import Estimate
-from index.extras import require_extra
+from index.optional_packages import require_extra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.arrays import Float64, Int64
-from index.extras import require_extra
+from index.optional_packages import require_extra
 
 RESAMPLES = 10_000
 _SEED = 1

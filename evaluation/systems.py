@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.extras import require_extra
 from index.lexical.scoring import inverse_document_frequencies
 from index.lexical.terms import count_corpus
+from index.optional_packages import require_extra
 from index.vectors.bulk import products
 from index.vectors.vector_index import NO_VECTOR
 

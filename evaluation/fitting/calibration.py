@@ -28,7 +28,7 @@ from evaluation.calibration_error import (
 )
 from evaluation.judgements import find_pairs, read_pairs
 from index.errors import CorpusError
-from index.extras import require_extra
+from index.optional_packages import require_extra
 from index.progress import Progress, SilentProgress
 from index.search.records import Mode
 from index.search.score_distribution import (

@@ -29,7 +29,7 @@ from index.corpus.remote import (
 from index.corpus.sql import SqlQuery, check_query, count_query, read_query
 from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
-from index.extras import require_extra
+from index.optional_packages import require_extra
 
 JSON_LINES_SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 BEIR_CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")

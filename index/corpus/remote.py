@@ -15,7 +15,7 @@ from typing import Any
 
 from index.corpus.sql import without_password
 from index.errors import CorpusError
-from index.extras import require_extra
+from index.optional_packages import require_extra
 
 _BUFFER_BYTES = 2**20
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from index.corpus.tables import check_columns, record_of
 from index.errors import CorpusError, DocumentError
-from index.extras import require_extra
+from index.optional_packages import require_extra
 
 _SQLITE = "sqlite"
 _POSTGRESQL = ("postgresql", "postgres")

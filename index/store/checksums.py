@@ -173,7 +173,7 @@ def _as_bytes(value: object) -> bytes:
 
 
 def _as_list(vector_ids: Iterable[int]) -> str:
-    return json.dumps([int(one) for one in vector_ids])
+    return json.dumps([int(vector_id) for vector_id in vector_ids])
 
 
 IdsOf = Callable[[Sequence[int]], Mapping[int, str]]
@@ -211,7 +211,7 @@ class DamageLog:
     def parts(self) -> set[tuple[int, str]]:
         """Return what is known: vector ids, each with a part that is damaged."""
         with self._lock:
-            return {(one, part) for one, parts in self._known.items() for part in parts}
+            return {(vector_id, part) for vector_id, parts in self._known.items() for part in parts}
 
     def without(
         self, rows: Sequence[tuple[Any, ...]], damaged: Iterable[int], part: str, *, skip: bool
@@ -240,22 +240,24 @@ class DamageLog:
         found = sorted(vector_ids)
         names = self._names(found)
         with self._lock:
-            new = [one for one in found if part not in self._known.get(one, ())]
-            for one in new:
-                self._known.setdefault(one, set()).add(part)
-        for one in new:
+            new = [vector_id for vector_id in found if part not in self._known.get(vector_id, ())]
+            for number in new:
+                self._known.setdefault(number, set()).add(part)
+        for number in new:
             _log.error(
                 "%s: document %r is damaged in its %s: %s --repair",
-                *(self._path, names[one], part, DOCTOR),
+                *(self._path, names[number], part, DOCTOR),
             )
         return DamagedDocumentError(self._path, names[found[0]], part)
 
     def forget(self, vector_ids: Iterable[int]) -> None:
         """Forget documents that were removed."""
         with self._lock:
-            for one in vector_ids:
-                self._known.pop(int(one), None)
+            for vector_id in vector_ids:
+                self._known.pop(int(vector_id), None)
 
     def _names(self, vector_ids: Sequence[int]) -> dict[int, str]:
         names = self._ids_of(vector_ids)
-        return {one: names.get(one, f"of vector id {one}") for one in vector_ids}
+        return {
+            vector_id: names.get(vector_id, f"of vector id {vector_id}") for vector_id in vector_ids
+        }

@@ -104,8 +104,8 @@ class ChangeLog:
     def added_after(self, vector_id: int, limit: int) -> tuple[int, Int64]:
         """Return the sequence, and the first present vector ids after one, ascending Int64[N].
 
-        A document whose text is new has a new vector id, so who has seen the vectors up to one has
-        seen every text that was stored before; nothing of this is ever forgotten.
+        A document whose text is new has a new vector id, so a reader that has seen the vectors up
+        to an id has seen every text that was stored before; nothing of this is ever forgotten.
 
         Args:
             vector_id: of the last vector that was seen; it may be gone.
@@ -242,13 +242,17 @@ class SQLiteDocumentStore:
         ids = document_id_list(entry.document.id for entry in entries)
         hashes = {e.document.id: e.document.content_hash for e in entries}
         signatures = self._signatures(entries, hashes)
-        # As they are stored: a document that is aligned anew later must not get other scores.
+        # As they are stored: a document that is aligned again later must not get other scores.
         blocks = {e.document.id: e.blocks for e in entries if e.blocks is not None}
         projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
         with self._connections.writing() as connection, self._damaged_words():
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)
-            same = {one for one in known if self._has_text(known[one], hashes[one])}
+            same = {
+                document_id
+                for document_id in known
+                if self._has_text(known[document_id], hashes[document_id])
+            }
             changed = [e for e in entries if e.document.id not in same]
             described = [e.document for e in entries if e.document.id in same]
             for document in described:
@@ -265,13 +269,16 @@ class SQLiteDocumentStore:
             if self.finds_families:
                 add_texts(connection, signed_texts(rows, signatures))
             documents = (entry.document for entry in changed)
-            counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
+            counted = [
+                count_terms_and_titles(document.text, titles, document.title)
+                for document in documents
+            ]
             inserted = insert_terms(connection, list(zip(added, counted, strict=True)))
             if projected is not None:
                 names = (entry.document.id for entry in changed)
                 projected.insert(connection, dict(zip(names, added, strict=True)))
             if described:
-                write_checksums(connection, [known[one.id][0] for one in described])
+                write_checksums(connection, [known[document.id][0] for document in described])
         self.lexical.changed(inserted)
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
@@ -475,7 +482,7 @@ class SQLiteDocumentStore:
             return {}
         known = self.content_hashes(list(hashes))
         new = (e.document for e in entries if known.get(e.document.id) != hashes[e.document.id])
-        return {hashes[one.id]: sign(one.text) for one in new}
+        return {hashes[document.id]: sign(document.text) for document in new}
 
     def _has_text(self, known: tuple[int, bytes], content_hash: bytes) -> bool:
         """Return whether a stored document has this text, and is not known to be damaged."""

@@ -110,7 +110,7 @@ def insert_metadata(
 
 def remove_metadata(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
     """Remove the values of documents whose metadata is about to be changed or deleted."""
-    id_list = json.dumps([int(one) for one in vector_ids])
+    id_list = json.dumps([int(vector_id) for vector_id in vector_ids])
     for vector_id, metadata in connection.execute(_STORED, (id_list,)).fetchall():
         try:
             values = metadata_values(json.loads(metadata))
@@ -283,7 +283,7 @@ def _met(where: OneOf | Range | Exists, value: MetadataValue) -> bool:
     _, kind, stored = value
     match where:
         case OneOf():
-            return any(kind == kind_of(one) and stored == prefix(one) for one in where.values)
+            return any(kind == kind_of(value) and stored == prefix(value) for value in where.values)
         case Range():
             return kind == where.kind and _in_range(where, stored)
     return True

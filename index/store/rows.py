@@ -100,25 +100,25 @@ def insert_rows(connection: sqlite3.Connection, rows: Sequence[DocumentRow]) -> 
         _INSERT_DOCUMENT,
         [
             (
-                *(one.vector_id, one.document_id, one.content_hash, *one.receipt),
-                *(one.indexed_at, one.title, one.metadata, one.text),
+                *(row.vector_id, row.document_id, row.content_hash, *row.receipt),
+                *(row.indexed_at, row.title, row.metadata, row.text),
             )
-            for one in rows
+            for row in rows
         ],
     )
     connection.executemany(
-        _INSERT_VECTOR, [(one.vector_id, one.sequence, one.vector) for one in rows]
+        _INSERT_VECTOR, [(row.vector_id, row.sequence, row.vector) for row in rows]
     )
     connection.executemany(
         _INSERT_BLOCKS,
         [
-            (one.vector_id, one.offsets, one.block_vectors)
-            for one in rows
-            if one.offsets is not None
+            (row.vector_id, row.offsets, row.block_vectors)
+            for row in rows
+            if row.offsets is not None
         ],
     )
-    insert_metadata(connection, [(one.vector_id, json.loads(one.metadata)) for one in rows])
-    insert_checksums(connection, [one.checked() for one in rows])
+    insert_metadata(connection, [(row.vector_id, json.loads(row.metadata)) for row in rows])
+    insert_checksums(connection, [row.checked() for row in rows])
 
 
 def insert_vector(
@@ -216,13 +216,13 @@ def signed_texts(
     rows: Sequence[DocumentRow], signatures: Mapping[bytes, UInt32]
 ) -> list[SignedText]:
     """Return the signed text of each; those are signed now that have no signature yet."""
-    known = ((one, signatures.get(one.content_hash)) for one in rows)
+    known = ((row, signatures.get(row.content_hash)) for row in rows)
     return [
         SignedText(
-            *(one.vector_id, one.content_hash),
-            sign(one.text) if signature is None else signature,
+            *(row.vector_id, row.content_hash),
+            sign(row.text) if signature is None else signature,
         )
-        for one, signature in known
+        for row, signature in known
     ]
 
 

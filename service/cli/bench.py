@@ -8,7 +8,7 @@ import typer
 
 from evaluation.judgements import PARTS, read_pairs, read_qrels, read_splits
 from index.errors import CorpusError
-from index.extras import require_extra
+from index.optional_packages import require_extra
 from service.cli.checks import OptionError, check_file, check_output_folder, read_option
 from service.cli.indexing.checks import check_corpus
 from service.cli.options import INTERRUPTED, RESUMABLE, SharedOption, ThreadsOption, console

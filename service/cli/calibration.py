@@ -34,8 +34,8 @@ from index.corpus.reader import read_documents
 from index.directory.data_directory import CALIBRATION_FILE
 from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
-from index.extras import require_extra
 from index.lexical.scoring import TermRows, rows_of_texts
+from index.optional_packages import require_extra
 from index.progress import Progress
 from index.search.calibrator import score_kind
 from index.search.corpus_calibration import (

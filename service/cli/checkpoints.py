@@ -17,7 +17,7 @@ from evaluation.quality_gate import (
     sample_corpus,
     sample_stdlib,
 )
-from index.extras import require_extra
+from index.optional_packages import require_extra
 from service.cli.checks import (
     OptionError,
     check_output_folder,

@@ -12,7 +12,7 @@ from encoder.reranker.checkpoint import RERANKER_PRECISIONS
 from evaluation.judgements import read_pairs, read_qrels, read_splits
 from evaluation.quality_gate import DOCUMENTS, sample_stdlib
 from index.errors import CorpusError
-from index.extras import require_extra
+from index.optional_packages import require_extra
 from service.cli.checkpoints import GateDocumentsOption, PrecisionsOption, quality_gate
 from service.cli.checks import (
     OptionError,

@@ -9,7 +9,7 @@ import time
 
 from opentelemetry import trace
 
-from index.extras import require_extra
+from index.optional_packages import require_extra
 from service.metrics import Metrics, Stage
 
 # How FastAPI reports: metrics and logs are our own, and its logs of errors would have messages.

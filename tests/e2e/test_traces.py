@@ -121,7 +121,7 @@ def test_an_address_without_the_extra_is_refused_at_the_start(
     longmatch: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr("index.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("index.optional_packages.find_spec", lambda name: None)
     answer = longmatch("serve", "--data", tmp_path / "data", "--port", 0)
     assert answer.status == 2
     assert "longmatch[otel]" in answer.err

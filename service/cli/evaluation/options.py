@@ -5,7 +5,7 @@ from pathlib import Path
 
 from evaluation.baselines import BLOCK_BASELINES
 from evaluation.judgements import PARTS
-from index.extras import require_extra
+from index.optional_packages import require_extra
 from index.search.records import Mode
 from service.cli.checks import OptionError, check_output_folder, check_reranker, check_vectors
 from service.cli.indexing.checks import check_corpus, check_enough_to_adapt

@@ -21,7 +21,7 @@ from evaluation.fitting.feedback import (
 from evaluation.fitting.feedback_calibration import fit_probabilities
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out
 from index.directory.data_directory import CALIBRATION_FILE, DataDirectory
-from index.extras import require_extra
+from index.optional_packages import require_extra
 from index.progress import Progress
 from index.search.calibrator import score_kind
 from index.search.corpus_calibration import write_corpus_calibration

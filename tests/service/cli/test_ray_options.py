@@ -27,7 +27,7 @@ def test_options_of_ray_need_it(longmatch: Run, corpus: Path, option: str, value
 def test_the_extra_is_named_where_ray_is_not_installed(
     longmatch: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("index.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("index.optional_packages.find_spec", lambda name: None)
     answer = longmatch("index", corpus, "--on", "ray")
     assert answer.status == 2
     assert "encoding on Ray needs the extra 'ray': pip install 'longmatch[ray]'" in answer.err

@@ -6,7 +6,7 @@ from importlib.metadata import distribution
 import pytest
 from packaging.requirements import Requirement
 
-from index.extras import EXTRAS
+from index.optional_packages import EXTRAS
 from tests.service.cli.checks.conftest import EVALUATE, FIT, TRAIN, error_of
 
 # Each command line, and a module without which it cannot end.
