@@ -50,7 +50,7 @@ def examine_service_files(data: Path) -> tuple[Finding, ...]:
 
 
 def repair_service_files(data: Path, findings: Sequence[Finding]) -> None:
-    """Move damaged files into folders of their own, and end jobs without an upload.
+    """Move damaged files into folders, and end jobs without an upload.
 
     Raises:
         DataDirectoryInUseError: a server has the directory open and must be stopped first.

@@ -2,7 +2,7 @@
 
 A backup is a folder, or a tar file of one, not compressed: first `manifest.json`, which has the
 SHA-256 of each file, then the files of the data directory. It gets its name once it is complete and
-has been read back; before, it is a hidden folder beside that name, which the next attempt deletes.
+has been read back; before, it is a hidden folder next to that name, which the next attempt deletes.
 """
 
 import hashlib
@@ -125,7 +125,7 @@ class BackupManifest:
 def copy_data_directory(data: Path, target: Path) -> None:
     """Copy a data directory into the folder `target`, as it is at one moment.
 
-    Its collections are copied after it, one by one, each as it is at one moment of its own.
+    Its collections are copied after it, each as it is at one moment.
     The index generation is copied first, so the copy of the store is never behind it and knows the
     changes that it lacks. All other files are copied too, except hidden ones, the lock, the API
     keys (a restored copy would accept revoked ones), and the copy of the lexical index, which is
@@ -263,9 +263,9 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
     for name in set(collection_names(data)).difference(collections):
         folder = collection_path(data, name)
         _log.warning("%s: is no collection, having no %s: not in the backup", folder, STORE_FILE)
-    for one in _with_collections(data):
-        settle(one)
-        verify_digest(one / STORE_FILE)
+    for directory in _with_collections(data):
+        settle(directory)
+        verify_digest(directory / STORE_FILE)
     unfinished = target.with_name(f".{target.name}.unfinished")
     with _cleared_on_failure(unfinished, target):
         _require_space(data, target.parent)
@@ -304,7 +304,7 @@ def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupMa
         _require_empty(data)
         arriving = data / ARRIVING
         with _cleared_on_failure(arriving):
-            _require_room(sum(one.size for one in manifest.files.values()), data)
+            _require_room(sum(file.size for file in manifest.files.values()), data)
             arriving.mkdir()
             _copy_backup(source, manifest, arriving)
             _verify_files(arriving, manifest)
@@ -385,7 +385,9 @@ def _with_collections(data: Path) -> list[Path]:
 
 def _require_space(data: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    stores = [file for one in _with_collections(data) for file in one.glob(f"{STORE_FILE}*")]
+    stores = [
+        file for directory in _with_collections(data) for file in directory.glob(f"{STORE_FILE}*")
+    ]
     _require_room(sum(file.stat().st_size for file in stores), target)
 
 
@@ -398,7 +400,7 @@ def _require_room(needed: int, folder: Path) -> None:
 @contextmanager
 def _cleared_on_failure(*paths: Path) -> Iterator[None]:
     """Clear these places before a block that writes to them, and again if it fails."""
-    hidden = [paths[0], *(one.with_name(f".{one.name}.finished") for one in paths[1:])]
+    hidden = [paths[0], *(path.with_name(f".{path.name}.finished") for path in paths[1:])]
     _remove(hidden)
     try:
         yield
@@ -455,7 +457,7 @@ def _parse_manifest(data: bytes, where: str) -> BackupManifest:
         if content.pop("sha256") != _digest(content):
             raise BackupError(f"{where}: was changed or is damaged")
         del content["format"]
-        files = {str(name): BackupFile(**one) for name, one in content.pop("files").items()}
+        files = {str(name): BackupFile(**fields) for name, fields in content.pop("files").items()}
         manifest = BackupManifest(files=files, **content)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise BackupError(f"{where}: is not the manifest of a backup: {error!r}") from error

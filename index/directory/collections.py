@@ -1,4 +1,4 @@
-"""The named collections of a data directory, each a whole data directory in a folder of its own.
+"""The named collections of a data directory, each a whole data directory in a folder.
 
 collections/NAME/           a data directory, on which every command works by this path
 collections/.NAME.new/      one that is being made; thrown away after a kill
@@ -66,7 +66,7 @@ def stored_collections(data: Path) -> list[str]:
     found = []
     for name in collection_names(data):
         path = collection_path(data, name)
-        if any((path / one).exists() for one in CONTENT) or swap_is_pending(path):
+        if any((path / entry).exists() for entry in CONTENT) or swap_is_pending(path):
             check_collection(path)
             found.append(name)
     return found

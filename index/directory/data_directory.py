@@ -114,7 +114,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
 ) -> DataDirectory:
     """Open a data directory; create it when it is missing, unless `read_only`.
 
-    One process at a time writes; any number read beside it, each with the state at its opening
+    One process at a time writes; any number of others read, each with the state at its opening
     until it calls `index.catch_up`.
 
     Args:

@@ -126,7 +126,7 @@ class EncodingActor:
         )
         if encoder.fingerprint != order.fingerprint:
             raise CheckpointError(
-                f"{checkpoint.directory}: is another checkpoint than the one that was asked for"
+                f"{checkpoint.directory}: is another checkpoint than the requested one"
             )
         encoder.warm_up()
         return open_document_tokenizer(checkpoint), encoder

@@ -105,7 +105,10 @@ def _examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> Iterator
     space = vector_space(checkpoint, adapter)
     found = list(_examine_store(data, space))
     yield from found
-    if any(one.what == STORE_FILE and one.remedy != Remedy.REBUILD_CHECKSUMS for one in found):
+    if any(
+        finding.what == STORE_FILE and finding.remedy != Remedy.REBUILD_CHECKSUMS
+        for finding in found
+    ):
         return  # comparing other data with the store would repeat the same finding
     with closing(_open_store(data, space)) as store:
         yield from examine_index(data / SNAPSHOTS_DIRECTORY, store)
@@ -168,7 +171,7 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
             require_damage(path, error)
             problem = "the file has changed since it was closed"
             yield Finding(DIGEST_FILE, problem, Remedy.WRITE_DIGEST)
-        if any(one.remedy == Remedy.RESTORE_BACKUP for one in broken):
+        if any(finding.remedy == Remedy.RESTORE_BACKUP for finding in broken):
             return
         _open_store(data, space).close()
         yield from examine_rows(path, space.dimension)

@@ -41,8 +41,8 @@ from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
 from index.sqlite.connections import SQLiteConnections, translated_errors, vector_id_list
 from index.store.checksums import CHECKSUMS_SCHEMA, write_checksums
-from index.store.metadata import METADATA_SCHEMA, insert_metadata
-from index.store.statements import advance_sequence, insert_vector, remove_documents
+from index.store.filters import METADATA_SCHEMA, insert_metadata
+from index.store.rows import advance_sequence, insert_vector, remove_documents
 
 _TEXTS = """
 SELECT vector_id, content_hash, text FROM documents
@@ -98,12 +98,12 @@ def repair(
         SnapshotError: the index could not be published.
         StoreError: something cannot be written.
     """
-    remedies: set[Remedy] = {one.remedy for one in findings if one.remedy.repairable}
+    remedies: set[Remedy] = {finding.remedy for finding in findings if finding.remedy.repairable}
     if not remedies:
         return
     checkpoint = share_if_readable(data, checkpoint)
     with locked(data):
-        for name in {one.what for one in findings if one.remedy is Remedy.DELETE}:
+        for name in {finding.what for finding in findings if finding.remedy is Remedy.DELETE}:
             (data / name).unlink(missing_ok=True)
         remove_digest(data / STORE_FILE)
         lost = _named_by(findings, Remedy.REMOVE_DAMAGED)
@@ -111,7 +111,7 @@ def repair(
         again = sorted(_named_by(findings, Remedy.ENCODE) - lost)
         if again:
             _encode_again(data, checkpoint, again, precision, progress)
-    if any(one.what == STORE_FILE and not one.remedy.repairable for one in findings):
+    if any(finding.what == STORE_FILE and not finding.remedy.repairable for finding in findings):
         return  # the store cannot be opened for writing, or must get no digest
     space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
     with closing(
@@ -135,7 +135,9 @@ def repair(
 
 def _named_by(findings: Sequence[Finding], remedy: Remedy) -> set[int]:
     """Return the vector ids that the findings of a remedy name."""
-    return {number for one in findings if one.remedy == remedy for number in one.vector_ids}
+    return {
+        number for finding in findings if finding.remedy == remedy for number in finding.vector_ids
+    }
 
 
 def _repair_database(store: Path, remedies: set[Remedy], lost: Sequence[int]) -> None:
@@ -184,7 +186,7 @@ def _encode_again(
             encoded = encoder.encode(list(blocks.values()))
             with connections.writing() as connection:
                 replace_vectors(connection, blocks, encoded)
-            tokens = sum(one.receipt.tokens_encoded for one in blocks.values())
+            tokens = sum(read.receipt.tokens_encoded for read in blocks.values())
             progress.advanced(len(some), tokens=tokens)
 
 
@@ -252,7 +254,7 @@ def rebuild_lexical_index(connections: SQLiteConnections, progress: Progress) ->
     while True:
         with connections.writing() as connection:
             rows = connection.execute(_NEXT_TEXTS, (last, _ROWS_A_TRANSACTION)).fetchall()
-            counted = [(n, count_terms_and_titles(text, titles, own)) for n, own, text in rows]
+            counted = [(n, count_terms_and_titles(text, titles, title)) for n, title, text in rows]
             insert_terms(connection, counted)
             if not rows:
                 note_titles_are_fresh(connection)
@@ -295,9 +297,11 @@ def remove_damaged(connections: SQLiteConnections, file: Path, vector_ids: Seque
                 os.fsync(lines.fileno())
         except OSError as error:
             raise StoreError(f"{file}: cannot be written: {error.strerror}") from error
-        damaged = [one for one in vector_ids if not _has_sound_terms(connection, one)]
-        for one in damaged:
-            connection.execute("DELETE FROM document_terms WHERE vector_id = ?", (one,))
+        damaged = [
+            vector_id for vector_id in vector_ids if not _has_sound_terms(connection, vector_id)
+        ]
+        for vector_id in damaged:
+            connection.execute("DELETE FROM document_terms WHERE vector_id = ?", (vector_id,))
         remove_documents(connection, vector_ids, advance_sequence(connection))
     return bool(damaged)
 

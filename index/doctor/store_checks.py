@@ -37,7 +37,7 @@ from index.store.checksums import (
     summary_checksum,
     vector_checksum,
 )
-from index.store.metadata import metadata_values
+from index.store.filters import metadata_values
 from index.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 _PROBLEMS_SHOWN = 5
@@ -96,9 +96,9 @@ def examine_database(path: Path) -> Iterator[Finding]:
 
 
 def _database_remedy(problems: Sequence[str]) -> Remedy:
-    if all(any(known in one for known in _REINDEX_HELPS) for one in problems):
+    if all(any(known in problem for known in _REINDEX_HELPS) for problem in problems):
         return Remedy.REINDEX_DATABASE
-    if all(any(table in one.lower() for table in _LEXICAL) for one in problems):
+    if all(any(table in problem.lower() for table in _LEXICAL) for problem in problems):
         return Remedy.REBUILD_LEXICAL_INDEX
     return Remedy.RESTORE_BACKUP
 
@@ -207,7 +207,7 @@ def _vector_is_damaged(
 
 
 def _counted(damaged: Sequence[object], noun: str) -> str:
-    shown = ", ".join(str(one) for one in damaged[:_PROBLEMS_SHOWN])
+    shown = ", ".join(str(item) for item in damaged[:_PROBLEMS_SHOWN])
     more = ", …" if len(damaged) > _PROBLEMS_SHOWN else ""
     verb = "is" if len(damaged) == 1 else "are"
     return f"{len(damaged)} {noun}{'' if len(damaged) == 1 else 's'} ({shown}{more}) {verb}"
@@ -255,13 +255,13 @@ def _wrong_documents(connection: sqlite3.Connection) -> list[int]:
     held: _Sums = {}
     for *row, vector_id in connection.execute(_VALUES):
         held[vector_id] = (held.get(vector_id, 0) + _hash(tuple(row))) & _64_BITS
-    different = {one for one, hashed in held.items() if expected.get(one, 0) != hashed}
-    different |= {one for one, hashed in expected.items() if hashed and one not in held}
+    different = {n for n, hashed in held.items() if expected.get(n, 0) != hashed}
+    different |= {n for n, hashed in expected.items() if hashed and n not in held}
     return sorted(different - unknown)
 
 
 def _expected_sums(connection: sqlite3.Connection) -> tuple[_Sums, set[int]]:
-    """Return the sum of each document, and the documents whose own metadata is damaged."""
+    """Return the sum of each document, and the documents whose metadata is damaged."""
     sums: _Sums = {}
     unknown: set[int] = set()
     for vector_id, metadata in connection.execute(_METADATA):
@@ -333,7 +333,7 @@ def _first_family_problem(connection: sqlite3.Connection) -> str | None:
     if not follow_rule(connection):
         return None
     for (document_id,) in connection.execute(_OTHER_TEXT):
-        return f"document {document_id!r} is under another text than its own"
+        return f"document {document_id!r} is linked to the text of another document"
     held: dict[int, set[int]] = {}
     for text_id, band in connection.execute(_BANDS):
         held.setdefault(text_id, set()).add(band)
@@ -370,10 +370,10 @@ def _wrong_families(connection: sqlite3.Connection) -> str | None:
         seen.add(text_id)
         waiting = [text_id]
         while waiting:
-            one = waiting.pop()
-            if families[one] != text_id:
-                return f"text {one} is in family {families[one]}, not in family {text_id}"
-            new = [other for other in links.get(one, ()) if other not in seen]
+            member = waiting.pop()
+            if families[member] != text_id:
+                return f"text {member} is in family {families[member]}, not in family {text_id}"
+            new = [other for other in links.get(member, ()) if other not in seen]
             seen.update(new)
             waiting += new
     return None
@@ -437,7 +437,7 @@ def _by_term(term_of: Mapping[int, str], held: DocumentTerms | None) -> dict[str
     if held is None or not term_of.keys() >= set(held[0].tolist()):
         return None
     ids, counts = held
-    return {term_of[one]: n for one, n in zip(ids.tolist(), counts.tolist(), strict=True)}
+    return {term_of[term_id]: n for term_id, n in zip(ids.tolist(), counts.tolist(), strict=True)}
 
 
 def _match_text(held: Mapping[str, int], title: str, text: str) -> bool:
@@ -449,8 +449,8 @@ def _match_text(held: Mapping[str, int], title: str, text: str) -> bool:
     words = {term: n for term, n in held.items() if term not in titles}
     if words != {term: min(n, MAX_COUNT) for term, n in count_terms(text).items()}:
         return False
-    own = title_words(title)
-    if own and titles.pop(title_term(own), None) != OWN_TITLE_COUNT:
+    words_of_title = title_words(title)
+    if words_of_title and titles.pop(title_term(words_of_title), None) != OWN_TITLE_COUNT:
         return False
     joined = f" {' '.join(words_of(text))} "
     return all(n == NAMED_TITLE_COUNT and f" {term[1:-1]} " in joined for term, n in titles.items())

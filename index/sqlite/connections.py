@@ -29,7 +29,7 @@ BUSY_TIMEOUT_SECONDS = 30.0
 # A stored text may be no UTF-8 any more. Its checksum tells; the error that Python's module would
 # raise names no row, and quotes the text.
 _read_any_text = methodcaller("decode", "utf-8", "replace")
-_PAGES_A_CHECKPOINT = 1_000  # SQLite's own default
+_PAGES_A_CHECKPOINT = 1_000  # SQLite's default
 # What SQLite raises; the second where its message quotes a schema that is no longer UTF-8.
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _PRIVATE = stat.S_IRUSR | stat.S_IWUSR

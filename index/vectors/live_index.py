@@ -126,7 +126,7 @@ def _build_candidate(
         store: whose vectors.
         precision: that the index holds vectors in.
         target: recall@10 that nprobe is chosen for.
-        stop: asked before every chunk; true gives up.
+        stop: called before every chunk; true gives up.
 
     Raises:
         StoreError: the store cannot be read.
@@ -429,7 +429,7 @@ class LiveIndex:
             _catch_up(self._live.index, self._store, self.sequence)
 
     def rebuild(self) -> None:
-        """Build a new index beside this one from the store's vectors, publish it, swap it in.
+        """Build a new index from the store's vectors, publish it, swap it in.
 
         Raises:
             StoreError: the store cannot be read; the old index stays.
@@ -445,7 +445,7 @@ class LiveIndex:
                 self._swap_in(candidate, manifest)
 
     def retrain(self, target: float, stop: Stop = never) -> RetrainingResult:
-        """Build a new generation beside this one, measure it, then publish it and swap it in.
+        """Build a new generation, measure it, then publish it and swap it in.
 
         It is rejected when its recall@10 of held-out vectors is below the target and below that
         of the old one. Searches and changes go on meanwhile.

@@ -160,7 +160,10 @@ def current_precision(root: Path) -> Precision | None:
     try:
         path = root / current_generation(root) / SNAPSHOT_MANIFEST
         backend = _parse_manifest(path, path.read_bytes()).backend
-        return next((one for one in get_args(Precision) if backend_of(one) == backend), None)
+        return next(
+            (precision for precision in get_args(Precision) if backend_of(precision) == backend),
+            None,
+        )
     except (OSError, SnapshotError):
         return None
 

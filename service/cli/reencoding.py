@@ -13,7 +13,7 @@ from index.reencode import (
     discard,
     only_reencoding,
     put_in_place,
-    reencode_beside,
+    reencode_documents,
 )
 from service.cli.checks import OptionError, open_checkpoint
 from service.cli.feedback.replace import (
@@ -92,7 +92,7 @@ def reencode(
     try:
         with only_reencoding(data):
             with show_progress(console) as progress:
-                made = reencode_beside(data, opened, precision, progress, adapt=adapt)
+                made = reencode_documents(data, opened, precision, progress, adapt=adapt)
                 if trial is not None:
                     report = run_trial(trial, made, others, seed, progress)
             swap = report is None or _is_to_be_adopted(made, report, dry_run=dry_run)
@@ -123,7 +123,7 @@ def _is_to_be_adopted(made: Reencoded, report: dict[str, Any], *, dry_run: bool)
         console.print(
             printable(
                 f"{made.data}: better; nothing has changed, for want of a run without --dry-run, "
-                f"which finds the new vectors in {made.beside.name}"
+                f"which finds the new vectors in {made.content.name}"
             )
         )
     else:

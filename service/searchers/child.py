@@ -28,7 +28,7 @@ from service.searchers.task import perform
 from service.threads import cap_malloc_threshold, lower_priority
 
 # The server logs damage itself when it hears of it.
-_LOGGED_THERE = "index.store.damage"
+_LOGGED_THERE = "index.store.checksums"
 
 
 @dataclass(slots=True)

@@ -11,8 +11,18 @@ from hypothesis import strategies as st
 
 from index.document import MAX_METADATA_LEVELS
 from index.store.document_store import SQLiteDocumentStore
-from index.store.filters import Bound, Exists, Filter, Not, OneOf, Range, matches
-from index.store.metadata import MAX_FIELD_CHARACTERS, MAX_NESTING, metadata_values
+from index.store.filters import (
+    MAX_FIELD_CHARACTERS,
+    MAX_NESTING,
+    Bound,
+    Exists,
+    Filter,
+    Not,
+    OneOf,
+    Range,
+    matches,
+    metadata_values,
+)
 from index.store.records import EncodedDocument
 from tests.tools.filter_cases import FILTERS, LONG, METADATA, expected
 

@@ -8,13 +8,13 @@ which training finds the range of each dimension. One list holds fp32 whatever t
 has no training that could find ranges, and few vectors.
 
 Pending vectors. To find the list of a vector, FAISS reads all centroids, several megabytes, so ten
-vectors take half as long as fifty; and searches wait while lists change. Small additions
-therefore wait beside the lists, where every search compares them, and are assigned together. They
-are rounded as in the lists.
+vectors take half as long as fifty; and searches wait while lists change. Small additions therefore
+wait outside of the lists, where every search compares them, and are assigned together. They are
+rounded as in the lists.
 
 Threads. FAISS spreads a call over OpenMP threads. A search here runs on the calling thread alone:
 a second thread gains nothing for a single query, every thread that ever searched would keep a
-team of its own, and where cores are shared a team waits for its slowest member far longer than a
+team of threads, and where cores are shared a team waits for its slowest member far longer than a
 query takes. Many queries come from many threads, which do not wait for each other. Training and
 large additions, which no request waits for, use all cores; training a GPU, where there is one.
 """
@@ -289,8 +289,8 @@ class FaissIndex:
         vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
         vectors[listed] = ivf.reconstruct(self._index, ids[listed])
         others = np.flatnonzero(~listed)
-        asked, waiting = np.nonzero(ids[others, np.newaxis] == content.waiting)
-        vectors[others[asked]] = content.pending[waiting]
+        rows, waiting = np.nonzero(ids[others, np.newaxis] == content.waiting)
+        vectors[others[rows]] = content.pending[waiting]
         return vectors
 
     def change(
@@ -435,7 +435,7 @@ class FaissIndex:
         Raises:
             OSError: the file cannot be written whole.
         """
-        # Through Python's file object: faiss's own writer does not report a failing close.
+        # Through Python's file object: the writer of faiss does not report a failing close.
         with path.open("xb") as file, self._changing:
             self._assign_pending()
             with self._lock.reading():

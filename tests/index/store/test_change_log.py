@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import index.store.change_log
+import index.store.document_store
 from index.directory.data_directory import open_data_directory
 from index.doctor.examine import examine_index
 from index.doctor.findings import Remedy
@@ -122,7 +122,7 @@ def test_a_reader_that_fell_behind_reads_all_again(
 def test_it_is_forgotten_in_small_transactions(
     store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index.store.change_log, "_REMOVALS_A_TRANSACTION", 2)
+    monkeypatch.setattr(index.store.document_store, "_REMOVALS_A_TRANSACTION", 2)
     for version in range(8):
         store.put([entry("a", f"text {version}")])
     assert store.log.forget(5, trained=0) == 4
