@@ -118,8 +118,8 @@ def _dots(rows: TermRows, starts: Int64, chosen: Int64, query_weights: Float32) 
     return dots
 
 
-# Words and titles, and as many pairs of words. On three corpora 32 found .98 and more of the first
-# ten of an exact search, 64 found .998 and more, 256 no more than that.
+# Words and titles, and as many pairs of words. On three corpora 32 found 0.98 and more of the first
+# ten of an exact search, 64 found 0.998 and more, 256 no more than that.
 QUERY_TERMS = 64
 POSTINGS_BUDGET = 60_000
 _SLOTS = 1 << 16  # of a table of terms: as many as a UInt16 has values

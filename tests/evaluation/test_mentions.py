@@ -117,8 +117,8 @@ def test_queries_of_their_own_file(corpus: Path, tmp_path: Path) -> None:
 WORDS = ["world", "war", "ii", "São", "½", "ﬁn", "İ"]
 
 
-def masked(text: str, titles: Sequence[str], own: str = "") -> str:
-    mask = TitleMask(known_titles(titles), {"d": title_term(title_words(own))} if own else {})
+def masked(text: str, titles: Sequence[str], title: str = "") -> str:
+    mask = TitleMask(known_titles(titles), {"d": title_term(title_words(title))} if title else {})
     return mask(Document("d", text))[0]
 
 
@@ -147,8 +147,8 @@ def test_words_brought_together_by_a_mask_are_masked_too() -> None:
 def test_the_own_title_stays_but_for_titles_in_it() -> None:
     titles = ["World War II", "War", "Ants"]
     text = "World War II was a war."
-    assert masked(text, titles[::2], own="World War II") == text
-    assert masked(text, titles, own="World War II") == "World _ II was a _."
+    assert masked(text, titles[::2], title="World War II") == text
+    assert masked(text, titles, title="World War II") == "World _ II was a _."
     assert masked(text, titles) == "_ was a _."
 
 

@@ -149,7 +149,7 @@ def test_the_threshold_lies_between_scores() -> None:
     )
 
 
-def test_estimates_have_the_measured_values_and_intervals_around_them() -> None:
+def test_intervals_lie_around_the_measured_values() -> None:
     chance = np.random.default_rng(1)
     labels = chance.random(500) < 0.5
     scores = np.round(labels + chance.standard_normal(500), 1).astype(np.float32)  # with ties

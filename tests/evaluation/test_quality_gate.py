@@ -32,7 +32,7 @@ QRELS: Qrels = {
 }
 
 
-def test_a_query_comes_with_all_its_judged_documents_or_not_at_all(corpus: Path) -> None:
+def test_a_query_comes_with_all_its_judged_documents(corpus: Path) -> None:
     sample = sample_corpus(corpus, QRELS, limit=16)
     ids = [document.id for document in sample.documents]
     assert len(ids) == 16

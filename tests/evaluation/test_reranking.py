@@ -73,9 +73,7 @@ ROWS = np.arange(0, 24, 2, dtype=np.int64)
 IDS = [str(number) for number in range(24)]
 
 
-def test_the_best_candidates_come_first_in_the_order_of_the_mixture(
-    texts: list[str], system: System
-) -> None:
+def test_the_mixture_orders_the_first_candidates(texts: list[str], system: System) -> None:
     scorer = PairScorer(TopicReranker(), texts, threads=2)
     mixture = FusionWeights(0.9, 1.0)
     second = reranked_system(system, scorer, mixture, 8, "reranked")

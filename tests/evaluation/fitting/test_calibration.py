@@ -149,7 +149,7 @@ def test_the_error_by_hand() -> None:
     assert expected_calibration_error(weighted) == pytest.approx(0.5 * 0.65 + 0.5 * 0.1)
 
 
-def test_bins_of_equal_mass_hold_equal_mass_and_keep_ties_together() -> None:
+def test_bins_of_equal_mass_keep_ties_together() -> None:
     stated = np.random.default_rng(0).random(1_000) ** 3
     assert set(np.bincount(equal_mass_bins(stated, np.ones(1_000), 10)).tolist()) == {100}
     tied = equal_mass_bins(np.array([0.2] * 7 + [0.8] * 3), np.ones(10), 5)

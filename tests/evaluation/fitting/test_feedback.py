@@ -22,7 +22,7 @@ def verdicts(relevant: int, others: int, seed: int = 0) -> tuple[Float64, Int64,
 
 
 @pytest.mark.parametrize("others", [1_000, 10_000])
-def test_probabilities_do_not_depend_on_how_many_verdicts_of_a_kind_there_are(others: int) -> None:
+def test_probabilities_do_not_depend_on_class_sizes(others: int) -> None:
     found = fit_verdicts(*verdicts(1_000, others))
     assert found.fitted is not None
     assert (found.relevant, found.not_relevant, found.queries) == (1_000, others, QUERIES)
@@ -66,7 +66,7 @@ def test_about_the_share_is_held_out_and_always_the_same() -> None:
     assert again == {query.key for query, out in zip(queries, held, strict=True) if out}
 
 
-def test_copies_and_queries_that_answer_one_another_stay_together() -> None:
+def test_copies_and_mutual_answers_stay_together() -> None:
     queries = [query(f"q{n}", f"q{n + 1 if n % 3 else n}") for n in range(90)]
     queries += [query(f"q{n}", "elsewhere") for n in range(90)]  # of the same texts
     held = dict.fromkeys((query.key for query in queries), False)
@@ -84,7 +84,7 @@ def test_one_group_is_not_divided() -> None:
     assert hold_out([], 0.5) == []
 
 
-def test_what_belongs_to_a_query_that_was_learned_from_is_not_new() -> None:
+def test_what_belongs_to_a_training_query_is_not_new() -> None:
     queries = [query("q1", "a"), query("q2", "q1"), query("q3", "q2"), query("q4", "a")]
     assert not_learned(queries, {"q1"}) == [False, False, False, True]
     assert not_learned(queries, {"gone"}) == [True] * 4

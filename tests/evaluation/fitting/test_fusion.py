@@ -115,7 +115,7 @@ def test_the_weights_of_the_highest_plateau_are_chosen() -> None:
 
 
 def test_semantic_mode_has_a_weight_of_its_own() -> None:
-    # Only the alignment of its own candidates puts a first.
+    # Only the alignment of these candidates puts a first.
     hybrid = corpus("a", [1.0, 0.5, 0.6, 0.7], [0.0] * 4, [np.nan, 0.1, 0.9, 0.8])
     semantic = np.array([[np.nan, 0.9, 0.1, 0.2]], dtype=np.float32)
     fitted = fit_fusion(replace(hybrid, semantic_alignment=semantic))

@@ -115,7 +115,7 @@ def test_a_store_without_a_space_aligns_nothing(
     assert store.alignment.pending() == 0
 
 
-def test_documents_put_before_there_was_a_space_are_pending_until_the_refresh(
+def test_documents_without_a_space_are_pending(
     open_store: OpenStore, with_blocks: Callable[..., EncodedDocument]
 ) -> None:
     store = open_store()
@@ -142,7 +142,7 @@ def test_a_small_collection_is_not_fitted(
     assert store.alignment.drift() == float("inf")
 
 
-def test_a_space_is_fitted_to_the_collection_and_all_documents_are_in_it(
+def test_a_fitted_space_holds_all_documents(
     store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
 ) -> None:
     fill(store, with_blocks, MIN_DOCUMENTS)
@@ -180,21 +180,21 @@ def test_drift_counts_what_came_and_went(
     assert store.alignment.drift() == pytest.approx(30 / MIN_DOCUMENTS)
 
 
-def test_searches_use_the_former_space_until_the_new_one_holds_all_documents(
+def test_searches_use_the_former_space_until_the_refit_ends(
     store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
 ) -> None:
     ids = fill(store, with_blocks, MIN_DOCUMENTS)
-    asked = 0
+    calls = 0
 
     def stop_later() -> bool:
-        nonlocal asked
-        asked += 1
+        nonlocal calls
+        calls += 1
         assert read(store, ids).keys() == set(ids)
         assert not len(space_of(store).background)
-        return asked > 1  # after the first batch
+        return calls > 1  # after the first batch
 
     store.alignment.refresh(QUIET, fit=True, stop=stop_later)
-    assert asked == 3
+    assert calls == 3
     (late,) = store.put([with_blocks("late", 999)]).added.tolist()  # between the two passes
     assert late in read(store, [late])
     store.alignment.refresh(QUIET, fit=False)  # continues
@@ -202,7 +202,7 @@ def test_searches_use_the_former_space_until_the_new_one_holds_all_documents(
     assert_holds_all_stored_blocks(store)
 
 
-def test_a_document_put_or_deleted_during_a_pass_is_in_no_half_state(
+def test_writes_during_a_refit_leave_no_half_state(
     store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
 ) -> None:
     fill(store, with_blocks, MIN_DOCUMENTS)
@@ -241,7 +241,7 @@ def test_a_damaged_space_is_an_error_that_names_the_way_out(
         open_store().alignment.read(ids)
 
 
-def test_block_vectors_of_another_width_are_refused_before_anything_is_written(
+def test_block_vectors_of_another_width_are_refused(
     store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
 ) -> None:
     wrong = replace(with_blocks("d0", 1), blocks=BlockVectors(np.zeros((1, 2), int), np.eye(1, 5)))

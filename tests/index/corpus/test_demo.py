@@ -21,7 +21,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Document]:
     return {document.id: document for document in found}
 
 
-def test_some_hundreds_of_documents_of_hundreds_to_thousands_of_words(
+def test_the_number_and_length_of_documents(
     corpus: dict[str, Document],
 ) -> None:
     words = sorted(len(document.text.split()) for document in corpus.values())

@@ -57,7 +57,7 @@ def test_one_child_reads_many_files(tmp_path: Path) -> None:
     assert not is_running(pids.pop())
 
 
-def test_a_file_that_takes_too_much_memory_is_refused_and_the_job_goes_on(tmp_path: Path) -> None:
+def test_a_file_that_takes_too_much_memory_is_skipped(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "First.")
     write(tmp_path / "b.pdf", HUNGRY_PDF)
     write(tmp_path / "c.pdf", pdf(["Third."]))
@@ -102,7 +102,7 @@ def test_a_child_that_hangs_is_ended(tmp_path: Path) -> None:
         reader.read(path)
         hung = pid_of(reader)
         os.kill(hung, signal.SIGSTOP)
-        # What it was asked is asked of a new one, since it may have hung of an earlier file.
+        # The request is sent to a new child, since it may have hung of an earlier file.
         assert reader.read(path).text == "Text."
         assert pid_of(reader) != hung
         assert not is_running(hung)

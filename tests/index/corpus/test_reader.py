@@ -17,7 +17,7 @@ from index.errors import CorpusError, DocumentError
 from tests.tools.corpora import documents, ids, json_lines, refusals, write
 
 
-def test_a_folder_gives_each_file_of_a_known_kind_in_sorted_order(tmp_path: Path) -> None:
+def test_a_folder_gives_files_of_known_kinds_sorted(tmp_path: Path) -> None:
     write(tmp_path / "b.txt", "Second.")
     write(tmp_path / "a" / "z.md", "# Notes\n\nText.")
     write(tmp_path / "a" / "deep" / "er" / "x.rst", "Title\n=====\n\nText.")
@@ -51,7 +51,7 @@ def test_a_folder_is_read_lazily(tmp_path: Path) -> None:
     assert next(corpus) == Document(id="b.txt", text="Changed.", title="Changed.")
 
 
-def test_a_file_that_goes_away_while_the_folder_is_read_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_disappears_is_skipped(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "First.")
     gone = write(tmp_path / "b.txt", "Second.")
     corpus = read_corpus(tmp_path)
@@ -91,7 +91,7 @@ def test_a_link_to_a_folder_of_the_corpus_changes_no_id(tmp_path: Path) -> None:
     assert ids(tmp_path) == ["z/x.txt"]
 
 
-def test_links_out_of_the_corpus_are_refused_unless_they_are_followed(tmp_path: Path) -> None:
+def test_links_out_of_the_corpus_need_follow_links(tmp_path: Path) -> None:
     write(tmp_path / "secret.txt", "Secret.")
     write(tmp_path / "outside" / "y.txt", "Secret.")
     write(tmp_path / "corpus" / "deep" / "x.txt", "Text.")

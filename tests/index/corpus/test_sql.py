@@ -184,7 +184,7 @@ def test_a_connection_that_is_lost_ends_with_an_error(postgresql: str) -> None:
         list(corpus)
 
 
-def test_a_server_that_does_not_answer_is_named_without_the_password() -> None:
+def test_no_password_in_the_error_of_a_dead_server() -> None:
     corpus = SqlQuery("postgresql://me:secret@127.0.0.1:1/papers?password=secret", ALL)
     with pytest.raises(CorpusError, match="refused") as caught:
         list(read_corpus(corpus))
@@ -192,7 +192,7 @@ def test_a_server_that_does_not_answer_is_named_without_the_password() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_an_address_that_is_not_understood_is_named_without_the_password() -> None:
+def test_no_password_in_the_error_of_a_bad_address() -> None:
     with pytest.raises(CorpusError, match="IPv6") as caught:
         list(read_corpus(SqlQuery("postgresql://me:secret@[bad/papers", ALL)))
     assert "secret" not in str(caught.value)

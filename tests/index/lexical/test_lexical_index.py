@@ -78,18 +78,18 @@ def exact_cosine(store: SQLiteDocumentStore, query: str, document: str) -> float
     """The formula of the module, term by term."""
     counts = {name: count_terms(text) for name, text in TEXTS.items()}
     frequency = Counter(term for count in counts.values() for term in count)
-    asked, held = count_terms(query), counts[document]
+    wanted, held = count_terms(query), counts[document]
 
     def weigh(some: Counter[str], term: str, least: int) -> float:
-        least = 1 if term in asked else least
+        least = 1 if term in wanted else least
         if frequency[term] < least:
             return 0.0
         return float(np.sqrt(some[term]) * np.log(len(TEXTS) / frequency[term]))
 
-    dot = sum(weigh(asked, term, 1) * weigh(held, term, 1) for term in asked if term in held)
+    dot = sum(weigh(wanted, term, 1) * weigh(held, term, 1) for term in wanted if term in held)
     norms = [
         np.sqrt(sum(weigh(some, term, least) ** 2 for term in some))
-        for some, least in ((asked, 1), (held, 2))
+        for some, least in ((wanted, 1), (held, 2))
     ]
     return float(dot / (norms[0] * norms[1])) if dot else 0.0
 
@@ -124,7 +124,7 @@ def test_numbers_case_and_diacritics(filled: SQLiteDocumentStore) -> None:
     )
 
 
-def test_pairs_of_neighbouring_words_are_terms_unless_one_is_a_stop_word() -> None:
+def test_pairs_with_a_stop_word_are_no_terms() -> None:
     counted = count_terms("The ant colony of the forest. Ant colony!")
     assert {term: n for term, n in counted.items() if is_pair(term)} == {
         "ant colony": 2,
@@ -148,7 +148,7 @@ def test_a_stored_text_does_not_count_words_of_its_own(filled: SQLiteDocumentSto
     assert number not in stored.term_ids
 
 
-def test_a_stored_query_has_the_terms_of_its_text_that_others_share(
+def test_a_stored_query_has_the_shared_terms_of_its_text(
     filled: SQLiteDocumentStore,
 ) -> None:
     for name, text in TEXTS.items():
@@ -281,7 +281,7 @@ def test_any_changes_leave_it_right(
     assert_says_what_the_texts_say(path)
 
 
-def test_a_bounded_read_keeps_the_heaviest_term_and_skips_what_is_too_common() -> None:
+def test_candidate_terms_stay_within_the_postings_budget() -> None:
     def query(*documents: int) -> LexicalQuery:
         number = len(documents)
         return LexicalQuery(

@@ -82,17 +82,17 @@ def assert_norms_are_those_of_the_frequencies(store: SQLiteDocumentStore) -> Non
 def random_query(snapshot: LexicalSnapshot, chance: random.Random) -> LexicalQuery:
     """Ask for some terms by weights and frequencies that are not those of the snapshot."""
     last = snapshot.terms.last
-    asked = np.array(sorted(chance.sample(range(last + 1), min(7, last + 1))), dtype=np.int64)
-    weights = np.array([chance.choice([0.25, 0.5, 1.0]) for _ in asked], dtype=np.float32)
+    wanted = np.array(sorted(chance.sample(range(last + 1), min(7, last + 1))), dtype=np.int64)
+    weights = np.array([chance.choice([0.25, 0.5, 1.0]) for _ in wanted], dtype=np.float32)
     weights /= max(float(np.linalg.norm(weights)), 1e-12)
-    idf = snapshot.frequencies.idf(asked)
+    idf = snapshot.frequencies.idf(wanted)
     order = np.argsort(-weights, kind="stable")
     return LexicalQuery(
-        asked[order],
+        wanted[order],
         weights[order],
         (idf + np.float32(chance.choice([0.0, 0.5])))[order],
-        snapshot.terms.frequencies[asked][order].astype(np.int64),
-        snapshot.terms.pairs[asked][order],
+        snapshot.terms.frequencies[wanted][order].astype(np.int64),
+        snapshot.terms.pairs[wanted][order],
     )
 
 
@@ -100,25 +100,25 @@ def slow_scores(snapshot: LexicalSnapshot, query: LexicalQuery, vector_ids: Int6
     """Compute the cosines term by term."""
     idf = snapshot.frequencies.idf(np.arange(snapshot.terms.last + 1)).astype(np.float64)
     idf[query.term_ids] = query.idf
-    asked = np.zeros(len(idf))
-    asked[query.term_ids] = query.weights
+    wanted = np.zeros(len(idf))
+    wanted[query.term_ids] = query.weights
     scores = []
     for vector_id in vector_ids.tolist():
         terms, counts = snapshot.terms_of(vector_id)
         weights = np.sqrt(counts) * idf[terms]
         norm = max(float(np.linalg.norm(weights)), 1e-12)
-        scores.append(min(float(weights @ asked[terms]) / norm, 1.0))
+        scores.append(min(float(weights @ wanted[terms]) / norm, 1.0))
     return np.array(scores)
 
 
 def assert_scores_as_the_slow_path_does(store: SQLiteDocumentStore, chance: random.Random) -> None:
     snapshot = snapshot_of(store)
     ids = snapshot.present_ids()
-    for heaviest in (0, 3, 64):  # by term; the other terms of many documents are read by document
+    for number in (0, 3, 64):  # by term; the other terms of many documents are read by document
         query = random_query(snapshot, chance)
         expected = slow_scores(snapshot, query, ids)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(index.lexical.scoring, "QUERY_TERMS", heaviest)
+            patch.setattr(index.lexical.scoring, "QUERY_TERMS", number)
             candidates = snapshot.best(query, 1000, None)  # as a search does: candidates first
             found = snapshot.scores(query, np.append(ids, 10**6))
         assert found[:-1] == pytest.approx(expected, abs=1e-6)
@@ -131,14 +131,14 @@ def assert_finds_the_best(store: SQLiteDocumentStore, chance: random.Random) -> 
     snapshot = snapshot_of(store)
     ids, query = snapshot.present_ids(), random_query(snapshot, chance)
     among = IdSet(int(ids.max(initial=0)) + 1, ids[::3], inverted=chance.random() < 0.5)
-    own = ids[among.contains(ids)]
-    scores = snapshot.scores(query, own)
+    selected = ids[among.contains(ids)]
+    scores = snapshot.scores(query, selected)
     for k in (1, 4, 1000):
         best = snapshot.best(query, k, among)
         assert len(best) == min(k, int((scores > 0).sum()))
         assert len(set(best.tolist())) == len(best)
-        found = np.sort(scores[np.isin(own, best)])
-        assert found == pytest.approx(np.sort(scores)[len(own) - len(best) :], abs=1e-6)
+        found = np.sort(scores[np.isin(selected, best)])
+        assert found == pytest.approx(np.sort(scores)[len(selected) - len(best) :], abs=1e-6)
 
 
 def test_inserts_are_not_read_back(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
@@ -350,7 +350,7 @@ def test_a_reader_follows_a_writer_that_publishes(
         reader.lexical.publish()
 
 
-def test_searches_beside_writes_and_publications_see_whole_states(
+def test_concurrent_searches_see_whole_states(
     published: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     torn: list[object] = []
@@ -390,9 +390,9 @@ def test_terms_are_located_by_bits_as_by_a_search(size: int, number: int) -> Non
     term_ids = np.sort(chance.choice(size, number, replace=False)).astype(np.uint32)
     bits = note_bits(term_ids)
     assert (bits is None) == (number <= (int(term_ids[-1]) + 1) / 16)
-    asked = np.arange(size + 200, dtype=np.uint32)
+    wanted = np.arange(size + 200, dtype=np.uint32)
     if bits is not None:
-        places, found = bits.locate(asked)
+        places, found = bits.locate(wanted)
         assert places.tolist() == list(range(number))
         assert found.tolist() == term_ids.tolist()
-        assert [len(array) for array in bits.locate(asked[:0])] == [0, 0]
+        assert [len(array) for array in bits.locate(wanted[:0])] == [0, 0]

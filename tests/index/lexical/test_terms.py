@@ -42,7 +42,7 @@ def titles_in(counted: Counter[str]) -> dict[str, int]:
     return {term: n for term, n in counted.items() if term.startswith('"')}
 
 
-def test_titles_are_found_as_runs_of_words_whatever_stands_between_them() -> None:
+def test_titles_are_found_as_runs_of_words() -> None:
     titles = known_titles(["World War II", "Ants", "São Paulo", "", "?!"])
     text = "After WORLD  war, ii… the ants of Sao Paulo, and ants. World war."
     assert titles_in(count_terms_and_titles(text, titles)) == {
@@ -82,7 +82,7 @@ def test_places_are_those_of_the_text_as_written(text: str, words: list[str]) ->
     assert [text[begin:end] for _, begin, end in word_spans(text)] == words
 
 
-def test_the_own_title_counts_for_itself_whether_named_or_not() -> None:
+def test_the_title_of_the_text_itself_counts() -> None:
     titles = known_titles(["Ants"])
     named = titles_in(count_terms_and_titles("ants and bees", titles, "Ants!"))
     assert (
@@ -124,7 +124,7 @@ def test_titles_are_joined_as_if_all_were_known_at_once(some: list[str], more: l
     assert joined.lengths.tolist() == together.lengths.tolist()
 
 
-def test_the_titles_of_new_documents_are_known_without_reading_all_again(
+def test_new_titles_are_known_without_reading_all_again(
     store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put([entry("first", "nothing", "Ants")])

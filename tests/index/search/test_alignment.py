@@ -111,9 +111,9 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
         rows = np.eye(WIDTH)[[0, 1, 2] if number < 25 else [5, 6, 7]]
         rows = rows + noise.normal(scale=0.25, size=rows.shape)
         rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-        own = BlockVectors(np.zeros((3, 2), dtype=np.int64), rows)
+        kept = BlockVectors(np.zeros((3, 2), dtype=np.int64), rows)
         text = "heron marsh" + " bolt" * (number % 7)
-        entries.append(entry(f"d{number}", text, direction(number / 4), own))
+        entries.append(entry(f"d{number}", text, direction(number / 4), kept))
     opened.index.apply(opened.store.put(entries))
     yield opened
     opened.close()
@@ -184,7 +184,7 @@ def test_a_stored_query_is_aligned_by_its_stored_blocks(data: DataDirectory) -> 
     assert find(data, by_text).hits == found.hits
 
 
-def test_a_stored_query_without_a_row_is_projected_from_its_block_vectors(
+def test_a_stored_query_without_aligned_blocks_is_projected(
     data: DataDirectory,
 ) -> None:
     query = stored(data, "aligned")
@@ -195,7 +195,7 @@ def test_a_stored_query_without_a_row_is_projected_from_its_block_vectors(
     assert find(data, query).hits == before.hits
 
 
-def test_a_stored_query_without_block_vectors_is_answered_by_the_stage_before(
+def test_a_stored_query_without_blocks_is_not_aligned(
     data: DataDirectory,
 ) -> None:
     found = find(data, stored(data, "blockless"))
@@ -203,7 +203,7 @@ def test_a_stored_query_without_block_vectors_is_answered_by_the_stage_before(
     assert found.hits == find(data, stored(data, "blockless"), alignment=None).hits
 
 
-def test_a_damaged_candidate_gets_the_score_to_expect_and_nothing_is_lost(
+def test_a_damaged_candidate_gets_the_expected_score(
     data: DataDirectory,
 ) -> None:
     vector_id = data.store.find(["half"])["half"].vector_id

@@ -1,4 +1,4 @@
-"""What scores are worth, from the calibrations of a checkpoint and of a corpus."""
+"""Calibrated scores, from the calibrations of a checkpoint and of a corpus."""
 
 import numpy as np
 import pytest

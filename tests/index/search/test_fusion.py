@@ -34,7 +34,7 @@ def test_the_hybrid_score_is_the_weighted_mean() -> None:
     assert fuse(LinearFusion(0.25), semantic, lexical).tolist() == [0.75, 0.125]
 
 
-def test_the_semantic_score_is_the_weighted_mean_of_vector_and_alignment() -> None:
+def test_the_semantic_score_is_a_weighted_mean() -> None:
     vector = np.array([0.8, 0.4, -0.5], dtype=np.float32)
     alignment = np.array([0.2, 0.0, 0.9], dtype=np.float32)
     rule = LinearFusion(0.375, 0.5, 0.25)
@@ -82,9 +82,7 @@ def test_a_weight_has_its_bounds(weight: float) -> None:
 @pytest.mark.parametrize(
     ("slope", "intercept"), [(-0.1, 0.0), (float("inf"), 0.0), (0.1, float("nan"))]
 )
-def test_the_expected_alignment_score_is_finite_and_does_not_fall(
-    slope: float, intercept: float
-) -> None:
+def test_the_expected_alignment_line_has_bounds(slope: float, intercept: float) -> None:
     with pytest.raises(ValueError, match="the expected alignment score has the line"):
         LinearFusion(0.5, 0.5, 0.5, slope, intercept)
 

@@ -10,7 +10,7 @@ from index.search.parallel_steps import ParallelSteps
 SECONDS = 30  # until a test fails that waits for another thread
 
 
-def own_thread() -> int:
+def this_thread() -> int:
     return threading.get_ident()
 
 
@@ -22,60 +22,60 @@ def fail(error: Exception) -> Callable[[], None]:
 
 
 def test_two_steps_run_at_once_where_a_core_is_free() -> None:
-    core, both = ParallelSteps(2), threading.Barrier(2)
-    with core.searching():
-        here, beside = core.both(
-            lambda: (both.wait(SECONDS), own_thread()), lambda: (both.wait(SECONDS), own_thread())
+    steps, both = ParallelSteps(2), threading.Barrier(2)
+    with steps.searching():
+        first, second = steps.both(
+            lambda: (both.wait(SECONDS), this_thread()), lambda: (both.wait(SECONDS), this_thread())
         )
-    assert here[1] == own_thread() != beside[1]
+    assert first[1] == this_thread() != second[1]
 
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_they_run_in_their_order_where_every_core_has_a_search(cores: int) -> None:
-    core, order = ParallelSteps(cores), list[str]()
-    with core.searching(), core.searching():
-        threads = core.both(
-            lambda: (order.append("here"), own_thread()),
-            lambda: (order.append("beside"), own_thread()),
+    steps, order = ParallelSteps(cores), list[str]()
+    with steps.searching(), steps.searching():
+        threads = steps.both(
+            lambda: (order.append("first"), this_thread()),
+            lambda: (order.append("second"), this_thread()),
         )
-    assert [thread[1] for thread in threads] == [own_thread(), own_thread()]
-    assert order == ["here", "beside"]
-    assert core.both(own_thread, own_thread)[0] == own_thread()
+    assert [thread[1] for thread in threads] == [this_thread(), this_thread()]
+    assert order == ["first", "second"]
+    assert steps.both(this_thread, this_thread)[0] == this_thread()
 
 
-def test_a_step_that_no_core_was_found_for_is_done_by_its_own_thread() -> None:
-    core, occupied, ended = ParallelSteps(2), threading.Event(), threading.Event()
+def test_without_a_free_core_the_caller_runs_both_steps() -> None:
+    steps, occupied, ended = ParallelSteps(2), threading.Event(), threading.Event()
 
     def occupy() -> None:
         occupied.set()
         assert ended.wait(SECONDS)
 
-    other = threading.Thread(target=core.both, args=(lambda: None, occupy))
+    other = threading.Thread(target=steps.both, args=(lambda: None, occupy))
     other.start()
     assert occupied.wait(SECONDS)
-    assert core.both(lambda: "here", own_thread) == ("here", own_thread())
-    with pytest.raises(OSError, match="here"):
-        core.both(fail(OSError("here")), own_thread)
+    assert steps.both(lambda: "first", this_thread) == ("first", this_thread())
+    with pytest.raises(OSError, match="first"):
+        steps.both(fail(OSError("first")), this_thread)
     ended.set()
     other.join(SECONDS)
 
 
 @pytest.mark.parametrize("cores", [0, 2])
 def test_an_error_of_either_step_is_raised_and_of_both_the_first(cores: int) -> None:
-    core = ParallelSteps(cores)
-    for here, beside, expected in (
-        (fail(OSError("here")), own_thread, "here"),
-        (own_thread, fail(OSError("beside")), "beside"),
-        (fail(OSError("here")), fail(OSError("beside")), "here"),
+    steps = ParallelSteps(cores)
+    for first, second, expected in (
+        (fail(OSError("first")), this_thread, "first"),
+        (this_thread, fail(OSError("second")), "second"),
+        (fail(OSError("first")), fail(OSError("second")), "first"),
     ):
         with pytest.raises(OSError, match=expected):
-            core.both(here, beside)
-    assert core.both(lambda: 1, lambda: 2) == (1, 2)
+            steps.both(first, second)
+    assert steps.both(lambda: 1, lambda: 2) == (1, 2)
 
 
 def test_without_a_helper_its_own_thread_does_both() -> None:
-    ended, given_up = ParallelSteps(2), ParallelSteps(2)
+    ended, disabled = ParallelSteps(2), ParallelSteps(2)
     ended._helper.shutdown()  # as the end of the interpreter does
-    given_up.disable()
-    for core in (ended, given_up):
-        assert core.both(own_thread, own_thread) == (own_thread(), own_thread())
+    disabled.disable()
+    for steps in (ended, disabled):
+        assert steps.both(this_thread, this_thread) == (this_thread(), this_thread())

@@ -148,7 +148,9 @@ def test_more_than_the_usual_number_of_candidates(data: DataDirectory) -> None:
 
 @pytest.mark.parametrize("text", ["heron common", "unknown"])
 @pytest.mark.parametrize("top_k", [1, 10, 100])
-def test_deleted_candidates_cost_no_place(data: DataDirectory, text: str, top_k: int) -> None:
+def test_deleted_candidates_do_not_shorten_the_answer(
+    data: DataDirectory, text: str, top_k: int
+) -> None:
     """The index still holds the nearest 300 vectors: more than are candidates at first."""
     put(data, {f"n{n}": (f"heron common n{n}", n / 10) for n in range(450)})
     query = EncodedQuery(text, direction(0.0))
@@ -163,9 +165,7 @@ def test_deleted_candidates_cost_no_place(data: DataDirectory, text: str, top_k:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_documents_that_changed_since_they_were_selected_cost_no_place(
-    data: DataDirectory, mode: Mode
-) -> None:
+def test_changed_documents_do_not_shorten_the_answer(data: DataDirectory, mode: Mode) -> None:
     documents = {f"n{n}": (f"heron common n{n}", n / 10) for n in range(400)}
     put(data, documents, kept=True)
     first = {name: documents[name] for name in list(documents)[:300]}

@@ -42,9 +42,7 @@ def find(data: DataDirectory, mode: Mode, k: int, bounds: Bounds = NO_BOUNDS) ->
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_scores_are_those_of_the_stored_vectors_and_in_their_order(
-    data: DataDirectory, mode: Mode
-) -> None:
+def test_scores_are_those_of_the_stored_vectors(data: DataDirectory, mode: Mode) -> None:
     exact = VECTORS @ QUERY.vector
     hits = find(data, mode, 50)
     rows = [int(hit.id[1:]) for hit in hits]
