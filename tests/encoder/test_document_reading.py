@@ -69,13 +69,6 @@ def test_documents_that_are_read_in_turn_do_not_meet(encoder: OnnxEncoder) -> No
         assert np.array_equal(one.vectors, encoder.encode_blocks(blocks))
 
 
-def test_the_first_block_depends_on_the_last(encoder: OnnxEncoder) -> None:
-    blocks = blocks_of(14, 14, 14)
-    before = encoder.encode_blocks(blocks)
-    blocks[2][0] += 1
-    assert np.abs(encoder.encode_blocks(blocks)[0] - before[0]).max() > 1e-5
-
-
 def test_what_a_step_carries_does_not_grow_with_the_document(checkpoint: Checkpoint) -> None:
     session = open_graphs(checkpoint, "fp32", ["cpu"]).block
     sizes: set[int] = set()

@@ -90,7 +90,30 @@ def _iterating(
     return method
 
 
-class Client:
+class Configured:
+    """What both clients have: copies with other options and the same connections."""
+
+    _options: Options
+
+    def with_timeout(self, seconds: float | None) -> Self:
+        """Return a client with the same connections whose calls may take these seconds."""
+        return self._with(timeout=seconds)
+
+    def with_retry(self, retry: Retry) -> Self:
+        """Return a client with the same connections which repeats like this."""
+        return self._with(retry=retry)
+
+    def in_collection(self, name: str | None) -> Self:
+        """Return a client with the same connections for a collection; None for the default one."""
+        return self._with(collection=name)
+
+    def _with(self, **changed: Any) -> Self:
+        other = copy.copy(self)
+        other._options = replace(self._options, **changed)
+        return other
+
+
+class Client(Configured):
     """A client of a Longmatch server. Threads may share it.
 
     with Client("http://localhost:8000", api_key="lm_...") as client:
@@ -132,18 +155,6 @@ class Client:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
-
-    def with_timeout(self, seconds: float | None) -> Self:
-        """Return a client with the same connections whose calls may take these seconds."""
-        return self._with(timeout=seconds)
-
-    def with_retry(self, retry: Retry) -> Self:
-        """Return a client with the same connections which repeats like this."""
-        return self._with(retry=retry)
-
-    def in_collection(self, name: str | None) -> Self:
-        """Return a client with the same connections for a collection; None for the default one."""
-        return self._with(collection=name)
 
     match = _blocking(search.match)
     match_many = _blocking(search.match_many)
@@ -199,11 +210,6 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _with(self, **changed: Any) -> Self:
-        other = copy.copy(self)
-        other._options = replace(self._options, **changed)
-        return other
 
     def _run(self, steps: Steps[T]) -> T:
         try:
