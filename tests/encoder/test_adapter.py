@@ -101,7 +101,7 @@ def test_the_digest_is_of_all_that_is_in_it() -> None:
         replace(adapter, titles=match_token_titles([[1, 2]])),
         replace(adapter, titles=match_token_titles([[1, 3]])),
     ]
-    assert len({one.fingerprint for one in (adapter, *others)}) == 1 + len(others)
+    assert len({item.fingerprint for item in (adapter, *others)}) == 1 + len(others)
 
 
 @given(st.data())

@@ -105,7 +105,7 @@ def test_a_configuration_with_another_field_is_not_understood(copy: Path) -> Non
         load_checkpoint(copy)
 
 
-def test_the_fingerprint_follows_the_weights_and_not_the_precisions(copy: Path) -> None:
+def test_the_fingerprint_is_of_the_weights_not_the_precisions(copy: Path) -> None:
     before = load_checkpoint(copy)
     shutil.rmtree(copy / "fp16")
     write_manifest(copy)
@@ -140,14 +140,14 @@ def test_a_bare_name_is_that_of_a_checkpoint_that_ships(
     assert not is_shipped(tiny_checkpoint)
 
 
-def test_checkpoints_that_ship_are_complete_and_their_vectors_apart() -> None:
+def test_shipped_checkpoints_are_complete_and_different() -> None:
     shipped = {name: load_checkpoint(find_checkpoint(Path(name))) for name in BY_NAME}
-    assert len({one.fingerprint for one in shipped.values()}) == len(BY_NAME)
-    for one in shipped.values():
-        assert is_shipped(one.directory)
-        assert "int8" in one.precisions
-        assert {ALIGNMENT, CALIBRATION, FUSION} <= one.files.keys()
-        assert (one.directory / "MODEL_CARD.md").exists()
+    assert len({checkpoint.fingerprint for checkpoint in shipped.values()}) == len(BY_NAME)
+    for checkpoint in shipped.values():
+        assert is_shipped(checkpoint.directory)
+        assert "int8" in checkpoint.precisions
+        assert {ALIGNMENT, CALIBRATION, FUSION} <= checkpoint.files.keys()
+        assert (checkpoint.directory / "MODEL_CARD.md").exists()
 
 
 @pytest.fixture

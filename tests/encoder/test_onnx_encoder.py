@@ -106,7 +106,7 @@ def test_a_packed_document_without_a_block_is_refused(checkpoint: Checkpoint) ->
         )
 
 
-def test_graphs_that_compute_something_else_are_refused_at_warm_up(
+def test_graphs_that_differ_are_refused_at_warm_up(
     checkpoint: Checkpoint, encoder: OnnxEncoder, tmp_path: Path
 ) -> None:
     """As an int8 kernel that saturates would: the golden vectors are not what comes out."""

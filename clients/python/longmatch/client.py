@@ -64,7 +64,7 @@ class Options:
 
     def limits(self, seconds: float | None) -> httpx.Timeout:
         """Return the limits of one attempt: of connecting, and between bytes."""
-        given = [one for one in (seconds, self.timeout) if one is not None]
+        given = [item for item in (seconds, self.timeout) if item is not None]
         between = min(given) if given else None
         connect = min([self.connect_timeout, *given])
         return httpx.Timeout(between, connect=connect)
@@ -142,7 +142,7 @@ class Client(Configured):
             connect_timeout: seconds to connect.
             retry: how often to repeat, and how long to wait; by default, `Retry()`.
             max_connections: at most, at a time.
-            transport: of httpx, for a proxy or certificates of your own; it has limits of its own.
+            transport: of httpx, for a proxy or custom certificates; it has its limits.
         """
         self._options = Options(retry or Retry(), timeout, connect_timeout)
         self._http = httpx.Client(

@@ -131,8 +131,8 @@ def test_both_levels_are_the_formulas_whatever_the_padding(name: str) -> None:
     documents = [blocks[:5], blocks[:1], blocks[1:4]]
     padded = torch.full((3, 5, 6), 9.0)
     block_mask = torch.zeros(3, 5, dtype=torch.int64)
-    for row, one in enumerate(documents):
-        padded[row, : len(one)], block_mask[row, : len(one)] = one, 1
+    for row, document in enumerate(documents):
+        padded[row, : len(document)], block_mask[row, : len(document)] = document, 1
     with torch.no_grad():
         vectors = model.document_encoder(padded, block_mask)
     expected = [naive_document(model, numbers(document)) for document in documents]

@@ -175,7 +175,7 @@ def test_the_gradient_stops_at_the_memory() -> None:
     assert model.block_encoder.token_embedding.weight.grad[1:7].any()
 
 
-def test_the_gradient_is_that_of_the_last_segment_with_a_graph_of_all() -> None:
+def test_the_gradient_is_that_of_the_last_segment() -> None:
     model = small()
     ids, mask = tokens(6, 3, 5)
     model(ids, mask)[0, 0].backward()

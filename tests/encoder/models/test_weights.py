@@ -122,9 +122,7 @@ def test_a_missing_or_broken_weight_file_is_named(tiny_bert: Path, tmp_path: Pat
         load_bert_into(encoder, tmp_path)
 
 
-def test_weights_are_kept_in_half_precision_and_computed_with_in_single(
-    tiny_bert: Path, tiny_weights: Checkpoint
-) -> None:
+def test_weights_are_stored_in_half_precision(tiny_bert: Path, tiny_weights: Checkpoint) -> None:
     kept = load_file(tiny_weights.directory / WEIGHTS)
     assert {tensor.dtype for tensor in kept.values()} == {torch.float16}
     loaded = load_model(tiny_weights).state_dict()
@@ -143,9 +141,7 @@ def test_weights_that_are_written_again_are_the_same(
 
 
 @pytest.mark.parametrize("wrong", [65_520.0, -70_000.0, math.nan])
-def test_a_weight_that_half_precision_has_no_number_for_is_refused(
-    tmp_path: Path, wrong: float
-) -> None:
+def test_a_weight_beyond_half_precision_is_refused(tmp_path: Path, wrong: float) -> None:
     layer = nn.Linear(2, 2)
     with torch.no_grad():
         layer.bias[1] = wrong

@@ -58,8 +58,8 @@ def test_graphs_judge_as_the_model_does(tiny_reranker: Path, precision: str) -> 
     found = np.array([reranker.score_tokens(pair) for pair in pairs])
     np.testing.assert_allclose(found, expected, atol={"fp32": 1e-3, "int8": 0.5}[precision])
     assert expected.std() > 0.1
-    one = reranker.score(texts[1], texts[2])
-    assert one == reranker.score_tokens(reranker.pair(texts[1], texts[2]))
+    first = reranker.score(texts[1], texts[2])
+    assert first == reranker.score_tokens(reranker.pair(texts[1], texts[2]))
 
 
 def test_int8_is_preferred_and_unknown_precisions_are_named(tiny_reranker: Path) -> None:

@@ -30,7 +30,7 @@ def english_texts() -> list[str]:
 
 def plain(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text.lower())
-    return "".join(one for one in decomposed if not unicodedata.combining(one))
+    return "".join(character for character in decomposed if not unicodedata.combining(character))
 
 
 def test_words_and_terms_of_english_do_not_change() -> None:
@@ -53,7 +53,9 @@ def test_the_sentence_graph_of_english_does_not_change() -> None:
         read = split_for_ranking(text)
         for (start, end), words in zip(read.spans, read.words, strict=True):
             found = RUN_OF_LETTERS.findall(plain(text[start:end]))
-            assert words == tuple(dict.fromkeys(one for one in found if one not in STOP_WORDS))
+            assert words == tuple(
+                dict.fromkeys(result for result in found if result not in STOP_WORDS)
+            )
 
 
 @given(st.text(st.characters(max_codepoint=0x08FF)))
@@ -68,7 +70,7 @@ def test_words_are_whole_and_in_order(text: str) -> None:
     assert [text[begin:end] for begin, end in places] == split_words(text)
     ends = [0, *(end for _, end in places)]
     assert all(end <= begin < after for end, (begin, after) in zip(ends, places, strict=False))
-    left = "".join(one for place, one in enumerate(text) if not covered(place, places))
+    left = "".join(item for place, item in enumerate(text) if not covered(place, places))
     assert not RUN_OF_LETTERS.search(left)
     without_spaces = separate_words(text).replace(" ", "")
     assert without_spaces == text.replace(" ", "")
@@ -91,7 +93,7 @@ def test_words_of_mixed_scripts(text: str, words: str) -> None:
     assert words_of(text) == words.split()
 
 
-def test_english_words_beside_other_scripts_do_not_change() -> None:
+def test_english_words_among_other_scripts_do_not_change() -> None:
     text = "Ran (乱, Ran) is a film by Kurosawa (黒澤 明); दिल is Dil."
     english = [word for word in words_of(text) if word.isascii()]
     assert english == ["ran", "ran", "is", "a", "film", "by", "kurosawa", "is", "dil"]
