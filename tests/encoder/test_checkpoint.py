@@ -50,34 +50,19 @@ def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
         load_checkpoint(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "manifest.json"])
-def test_a_missing_file_is_named(copy: Path, name: str) -> None:
-    (copy / name).unlink()
-    with pytest.raises(CheckpointError, match=name):
-        load_checkpoint(copy)
+FILES = ["config.json", "tokenizer.json", "int8/block_encoder.onnx", "int8/document_encoder.onnx"]
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
-def test_a_changed_file_is_named(copy: Path, name: str) -> None:
-    with (copy / name).open("a") as file:
-        file.write(" ")
-    with pytest.raises(CheckpointError, match=name):
-        load_checkpoint(copy)
-
-
-@pytest.mark.parametrize("graph", ["block_encoder.onnx", "document_encoder.onnx"])
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
 @pytest.mark.parametrize("damage", ["missing", "changed", "cut"])
-def test_a_damaged_graph_is_named(copy: Path, graph: str, damage: str) -> None:
-    path = copy / "int8" / graph
+def test_a_damaged_file_is_named(copy: Path, name: str, damage: str) -> None:
+    path = copy / name
     data = bytearray(path.read_bytes())
-    if damage == "missing":
-        path.unlink()
-    elif damage == "changed":
-        data[len(data) // 2] ^= 1
-        path.write_bytes(data)
-    else:
-        path.write_bytes(data[:-100])
-    with pytest.raises(CheckpointError, match=graph):
+    data[len(data) // 2] ^= 1
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(data if damage == "changed" else data[:-100])
+    with pytest.raises(CheckpointError, match=name.rpartition("/")[2].replace(".", r"\.")):
         OnnxEncoder(load_checkpoint(copy), precision="int8")
 
 
