@@ -228,7 +228,7 @@ def read_block_archive(directory: Path, key: ArchiveKey | None = None) -> BlockA
 
 
 class BlockArchiveWriter:
-    """Appends documents to an archive: one writer at a time, beside any number of readers."""
+    """Appends documents to an archive: one writer at a time, and any number of readers."""
 
     def __init__(self, directory: Path, key: ArchiveKey) -> None:
         """Open an archive for writing: a new one, or one to continue.

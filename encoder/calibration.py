@@ -184,7 +184,7 @@ def parse_calibration(data: bytes, path: Path) -> Calibration:
             raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
         calibration = Calibration(
             fingerprint=str(content["fingerprint"]),
-            kinds={str(kind): _kind(one) for kind, one in content["kinds"].items()},
+            kinds={str(kind): _kind(value) for kind, value in content["kinds"].items()},
         )
         version = str(content["version"])
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -200,11 +200,11 @@ def _to_json(calibration: Calibration) -> dict[str, Any]:
         "fingerprint": calibration.fingerprint,
         "kinds": {
             kind: {
-                "by_score": fitted_map_to_json(one.by_score),
-                "by_false_positive_rate": fitted_map_to_json(one.by_false_positive_rate),
-                "fitted_on": [asdict(pairs) for pairs in one.fitted_on],
+                "by_score": fitted_map_to_json(fitted.by_score),
+                "by_false_positive_rate": fitted_map_to_json(fitted.by_false_positive_rate),
+                "fitted_on": [asdict(pairs) for pairs in fitted.fitted_on],
             }
-            for kind, one in calibration.kinds.items()
+            for kind, fitted in calibration.kinds.items()
         },
     }
 

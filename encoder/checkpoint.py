@@ -9,7 +9,7 @@ calibration.json      optional: maps from score to match probability, see encode
 fusion.json           optional: how vector and word scores are joined, see index/search/fusion.py
 golden.npz            a golden batch with the vectors that the model gives for it
 parity.json           how far each graph is from the model on the golden batch
-section_reader.onnx   of a model with sections: one section beside the next, in fp32
+section_reader.onnx   of a model with sections: reads a section and the next one, in fp32
 terms.npz             the term table, if there is a term channel, see encoder/terms/term_table.py
 sketch.npz            weights of hashed terms, if it has them, see encoder/terms/term_channel.py
 quality.json          optional: how int8 and fp16 compare with fp32, see encoder/export/quality.py

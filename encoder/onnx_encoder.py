@@ -5,7 +5,7 @@ is as fast as batching, wastes nothing on padding, and is the only way to make d
 independent of the rest of a batch, because its activations share one scale over the whole tensor.
 On a GPU the blocks of many documents are packed, sorted by length, into a few fixed shapes
 (`encoder/device/`), and so are the block vectors of many documents. The thread that packs the next
-call, and takes the last one apart, runs beside the one that waits for the device.
+call, and takes the last one apart, runs in parallel to the one that waits for the device.
 
 A recurrent encoder reads the blocks of a document in order, each by one call with a memory of those
 before, so it encodes whole documents: many at a time on a CPU, one on a GPU.
@@ -180,7 +180,7 @@ class OnnxEncoder:
             return np.array(each, dtype=np.float32).reshape(-1, self.dimension)
         if not all(map(len, block_vectors)):
             raise ValueError("a document with no block has no vector")
-        features = [self.term_features(one) for one in blocks]
+        features = [self.term_features(block) for block in blocks]
         vectors = self._combine_packed(block_vectors, features)
         if self._adapt is None:
             return vectors
@@ -201,7 +201,7 @@ class OnnxEncoder:
                 inputs["term_features"] = pad_rows(np.array([term_features[row] for row in rows]))
             self._documents.run(inputs, vectors, rows)
 
-        sizes = [len(one) for one in block_vectors]
+        sizes = [len(vector) for vector in block_vectors]
         self._run_calls(combine, document_calls(sizes, most, DOCUMENT_BATCH_BLOCKS))
         return vectors
 
@@ -232,7 +232,7 @@ class OnnxEncoder:
 
     @property
     def reads_sections(self) -> bool:
-        """Whether it has vectors of sections, of its own projection (CoLDE, section 3.2)."""
+        """Whether it has vectors of sections, by a learned projection (CoLDE, section 3.2)."""
         return self._sections is not None
 
     def section_vector(
@@ -275,7 +275,9 @@ class OnnxEncoder:
         """Encode many documents with all threads; for offline work."""
         split = self.encode_block_vectors(documents)
         return EncodedBatch(
-            document_vectors=self.encode_documents([one.blocks for one in documents], split),
+            document_vectors=self.encode_documents(
+                [document.blocks for document in documents], split
+            ),
             block_vectors=tuple(split),
         )
 

@@ -116,7 +116,7 @@ def open_pair_graph(directory: Path, files: Mapping[str, str], name: str) -> ort
 
 
 class SectionGraph:
-    """The graph that reads one section of a document beside the next one; on the CPU.
+    """The graph that reads a section of a document and the next one; on the CPU.
 
     Attributes:
         outputs: the names of what it can compute.
@@ -151,7 +151,7 @@ def _open_graph(
 
 def _open_session(data: bytes, where: Path, providers: Sequence[Provider]) -> ort.InferenceSession:
     options = ort.SessionOptions()
-    options.log_severity_level = 3  # errors only: its warnings are about its own optimiser
+    options.log_severity_level = 3  # errors only: its warnings are about its optimiser
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     # Shapes differ from call to call: an arena and memory patterns would grow with each new one.
@@ -165,5 +165,5 @@ def _open_session(data: bytes, where: Path, providers: Sequence[Provider]) -> or
                 providers=list(providers),
                 disabled_optimizers=_SLOW_ON_CPU if providers[0][0] == CPU else None,
             )
-    except Exception as error:  # the library has no common base class of its own
+    except Exception as error:  # the library has no common base class
         raise CheckpointError(f"{where} does not load: {error}") from error

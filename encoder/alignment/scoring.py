@@ -2,12 +2,12 @@
 
     s(i, j) = b_i . c_j - (hubness(b_i) + hubness(c_j)) / 2
     ours    = mean_i max(0, max_j s(i, j))        theirs = mean_j max(0, max_i s(i, j))
-    own(b)  = mean_i (1 - hubness(b_i))
-    score   = (ours + theirs) / (2 sqrt(own(b) own(c)))
+    self(b) = mean_i (1 - hubness(b_i))
+    score   = (ours + theirs) / (2 sqrt(self(b) self(c)))
 
 This is late interaction (Khattab and Zaharia, "ColBERT", SIGIR 2020, section 3.3) over sentence
 blocks instead of tokens, in both directions, with the similarity of CSLS (Conneau et al., ICLR
-2018, section 2.3). `own` is what a document scores with itself, so that the score is 1 for the
+2018, section 2.3). `self` is what a document scores with itself, so that the score is 1 for the
 document itself, and 0 where nothing matches better than chance.
 
 Up to a factor that both documents determine, it is the sum of
@@ -28,7 +28,7 @@ from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Float64, Int64
 
 _CANDIDATES_A_CALL = 200
-_LEAST_OWN = 1e-3  # of a document of nothing but hubs
+_LEAST_SELF_SCORE = 1e-3  # of a document of nothing but hubs
 
 
 def similarities(left: AlignedBlocks, right: AlignedBlocks) -> Float32:
@@ -43,21 +43,21 @@ def align(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Float32:
     """
     if not candidates:
         return np.zeros(0, dtype=np.float32)
-    lengths: Int64 = np.array([len(one) for one in candidates], dtype=np.int64)
+    lengths: Int64 = np.array([len(candidate) for candidate in candidates], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     pairs = _products(query, candidates)
     ours = np.maximum(np.maximum.reduceat(pairs, starts, axis=1), 0.0).mean(axis=0)
     theirs = np.add.reduceat(np.maximum(pairs.max(axis=0), 0.0), starts) / lengths
-    hubness = np.concatenate([one.hubness for one in candidates])
+    hubness = np.concatenate([candidate.hubness for candidate in candidates])
     means = np.add.reduceat(hubness, starts, dtype=np.float64) / lengths
-    own = np.maximum(1.0 - means, _LEAST_OWN) * own_similarity(query)
-    scores: Float32 = ((ours + theirs) / (2 * np.sqrt(own))).astype(np.float32)
+    norms = np.maximum(1.0 - means, _LEAST_SELF_SCORE) * self_similarity(query)
+    scores: Float32 = ((ours + theirs) / (2 * np.sqrt(norms))).astype(np.float32)
     return np.minimum(scores, np.float32(1.0))
 
 
-def own_similarity(blocks: AlignedBlocks) -> float:
+def self_similarity(blocks: AlignedBlocks) -> float:
     """Return the mean of 1 - hubness over the blocks of a document, what it scores with itself."""
-    return max(1.0 - float(blocks.hubness.mean()), _LEAST_OWN)
+    return max(1.0 - float(blocks.hubness.mean()), _LEAST_SELF_SCORE)
 
 
 def align_pairs(
@@ -88,8 +88,8 @@ def _align_known(blocks: Sequence[AlignedBlocks | None], pairs: Int64) -> Float3
     others = [blocks[row] for row in pairs[:, 1].tolist()]
     for start in range(0, len(others), _CANDIDATES_A_CALL):
         some = range(start, min(start + _CANDIDATES_A_CALL, len(others)))
-        known = [(n, one) for n in some if (one := others[n]) is not None]
-        scores[[n for n, _ in known]] = align(query, [one for _, one in known])
+        known = [(n, other) for n in some if (other := others[n]) is not None]
+        scores[[n for n, _ in known]] = align(query, [other for _, other in known])
     return scores
 
 
@@ -99,12 +99,12 @@ def _products(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Floa
     Two more columns let the matrix product subtract the hubness of both blocks too.
     """
     width = query.codes.shape[1]
-    codes = np.concatenate([one.codes for one in candidates])
-    scales = np.concatenate([one.scales for one in candidates])
+    codes = np.concatenate([candidate.codes for candidate in candidates])
+    scales = np.concatenate([candidate.scales for candidate in candidates])
     right = np.empty((len(codes), width + 2), dtype=np.float32)
     np.multiply(codes, scales[:, None], out=right[:, :width])
     right[:, width] = 1.0
-    right[:, width + 1] = np.concatenate([one.hubness for one in candidates])
+    right[:, width + 1] = np.concatenate([candidate.hubness for candidate in candidates])
     left = np.empty((len(query), width + 2), dtype=np.float32)
     np.multiply(query.codes, query.scales[:, None], out=left[:, :width])
     left[:, width] = query.hubness * -0.5

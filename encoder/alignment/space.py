@@ -88,7 +88,7 @@ class AlignedCorpus(Sequence[AlignedBlocks]):
     def __getitem__(self, row: slice) -> list[AlignedBlocks]: ...
     def __getitem__(self, row: int | slice) -> AlignedBlocks | list[AlignedBlocks]:
         if isinstance(row, slice):
-            return [self[one] for one in range(*row.indices(len(self)))]
+            return [self[number] for number in range(*row.indices(len(self)))]
         stop = int(self.ends[row])
         start = int(self.ends[row - 1]) if row else 0
         return AlignedBlocks(
@@ -100,10 +100,10 @@ def join_aligned(space: "AlignmentSpace", documents: Sequence[AlignedBlocks]) ->
     """Make a corpus of one document or more."""
     return AlignedCorpus(
         space,
-        np.concatenate([one.codes for one in documents]),
-        np.concatenate([one.scales for one in documents]),
-        np.concatenate([one.hubness for one in documents]),
-        np.cumsum([len(one) for one in documents], dtype=np.int64),
+        np.concatenate([document.codes for document in documents]),
+        np.concatenate([document.scales for document in documents]),
+        np.concatenate([document.hubness for document in documents]),
+        np.cumsum([len(document) for document in documents], dtype=np.int64),
     )
 
 

@@ -65,7 +65,7 @@ def gather_evidence(
     if left.text.split() == right.text.split():
         return ("The texts are the same but for white space.", *found)
     passages = alignment.passages
-    shared = [one for one in passages if one.kind != "similar"]
+    shared = [passage for passage in passages if passage.kind != "similar"]
     if shared:
         found.insert(0, _longest(left, shared))
         found.insert(0, _coverage(alignment.left, alignment.right, len(shared)))
@@ -73,7 +73,7 @@ def gather_evidence(
         found.insert(0, "No passage of one text was found in the other.")
     similar = len(passages) - len(shared)
     if similar:
-        best = max(one.score for one in passages if one.kind == "similar")
+        best = max(passage.score for passage in passages if passage.kind == "similar")
         runs = "passage is" if similar == 1 else "passages are"
         found.append(
             f"{similar} {runs} similar in what is said but not in words, with a cosine of up to "
@@ -91,7 +91,7 @@ def _coverage(left: Coverage, right: Coverage, passages: int) -> str:
 
 
 def _longest(left: ComparableText, passages: list[AlignedPassage]) -> str:
-    words = {one: _words(left, one) for one in passages}
+    words = {passage: _words(left, passage) for passage in passages}
     longest = max(passages, key=words.__getitem__)
     return f"The longest passage has {words[longest]} words and is shared {_NAMES[longest.kind]}."
 
@@ -127,7 +127,7 @@ def compare_texts(
     scores, scores_from = score_sections(left, right)
     attended = None
     if reader is not None:
-        ours, theirs = ((one.block_vectors, one.offsets) for one in (left, right))
+        ours, theirs = ((side.block_vectors, side.offsets) for side in (left, right))
         attended = attended_blocks(reader, ours, theirs)
     return Comparison(
         score=score,
@@ -174,7 +174,7 @@ def align_blocks(left: ComparableText, right: ComparableText) -> BlockAlignment 
     found = find_contributions(left.aligned, right.aligned)
     ours, theirs = _spans(left, found.pairs[:, 0]), _spans(right, found.pairs[:, 1])
     amounts = found.similarities.tolist(), found.shares.tolist()
-    pairs = (AlignedBlockPair(*one) for one in zip(ours, theirs, *amounts, strict=True))
+    pairs = (AlignedBlockPair(*item) for item in zip(ours, theirs, *amounts, strict=True))
     return BlockAlignment(found.score, tuple(pairs))
 
 

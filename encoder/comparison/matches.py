@@ -104,7 +104,7 @@ def find_exact_matches(left: Words, right: Words, shingle: int) -> list[ExactMat
     for match in found:
         covered[match.right : match.right + match.length] = True
     again = _sweep(right.codes, left.codes, back, there, covered)
-    found += [ExactMatch(other, one, length) for one, other, length in again]
+    found += [ExactMatch(other, match, length) for match, other, length in again]
     return sorted(set(found))
 
 
@@ -151,13 +151,13 @@ def _sweep(
         turn = int(np.searchsorted(shared, stop, side="left"))
 
 
-def _common_length(one: Int64, other: Int64) -> int:
+def _common_length(first: Int64, other: Int64) -> int:
     """Return the length of the common prefix of two texts, in words."""
-    most = min(len(one), len(other))
+    most = min(len(first), len(other))
     done, step = 0, _FIRST_STEP
     while done < most:
         stop = min(done + step, most)
-        differing = np.flatnonzero(one[done:stop] != other[done:stop])
+        differing = np.flatnonzero(first[done:stop] != other[done:stop])
         if len(differing):
             return done + int(differing[0])
         done, step = stop, step * 2

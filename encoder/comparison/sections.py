@@ -204,7 +204,7 @@ def find_sections(text: str, parts: int = 2) -> tuple[Section, ...]:
 def _section_headings(headings: Sequence[Heading]) -> list[Heading]:
     """Return the headings down to the topmost level that has at least two of them."""
     levels = [heading.level for heading in headings]
-    level = min((one for one in set(levels) if levels.count(one) > 1), default=0)
+    level = min((level for level in set(levels) if levels.count(level) > 1), default=0)
     return [heading for heading in headings if heading.level <= level]
 
 
@@ -286,7 +286,7 @@ def section_vectors(
         offsets: [S, 2], first character and the character after the last of each block.
         sections: L of the text, in order.
     """
-    places = [np.arange(*one) for one in blocks_of_sections(offsets, sections)]
+    places = [np.arange(*section) for section in blocks_of_sections(offsets, sections)]
     read = [number for number, place in enumerate(places) if len(place)]
     found = []
     for number, section in enumerate(read):

@@ -107,9 +107,9 @@ def pad_documents(documents: Sequence[Float32], most_blocks: int) -> tuple[Float
     vectors = np.zeros((*shape, documents[0].shape[1]), dtype=np.float32)
     mask = np.zeros(shape, dtype=np.int64)
     mask[:, 0] = 1
-    for row, one in enumerate(documents):
-        vectors[row, : len(one)] = one
-        mask[row, : len(one)] = 1
+    for row, document in enumerate(documents):
+        vectors[row, : len(document)] = document
+        mask[row, : len(document)] = 1
     return vectors, mask
 
 

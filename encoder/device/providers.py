@@ -67,7 +67,7 @@ def provider_options(provider: str) -> dict[str, Any]:
         return {}
     return {
         "arena_extend_strategy": "kSameAsRequested",  # bounded by the few shapes
-        "use_tf32": "0",  # fp32 is asked for where it must be exact
+        "use_tf32": "0",  # fp32 is requested where it must be exact
     }
 
 

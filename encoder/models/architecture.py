@@ -74,11 +74,11 @@ class TrainableModel(nn.Module, ABC):
     @property
     @abstractmethod
     def token_encoder(self) -> TokenEncoder:
-        """The part that reads tokens, which has a learning rate of its own."""
+        """The part that reads tokens, which has a separate learning rate."""
 
 
 class EncoderModel(TrainableModel):
-    """One tower of a Siamese pair, in two modules because each is exported to a graph of its own.
+    """One tower of a Siamese pair, in two modules because each is exported to a separate graph.
 
     Attributes:
         config: sizes and choices.
@@ -87,7 +87,7 @@ class EncoderModel(TrainableModel):
         document_encoder: block vectors [D, S, H], their mask [D, S] and the training input, which
             may be left out -> document vectors [D, dimension] of unit norm.
         training_input: the field of a `training.batch.DocumentBatch` that the document level reads
-            beside the blocks.
+            in addition to the blocks.
     """
 
     training_input: ClassVar[TrainingInput]
@@ -119,7 +119,7 @@ class EncoderModel(TrainableModel):
 
     @property
     def section_reader(self) -> nn.Module | None:
-        """What reads a section of a document beside the next one, a graph of its own.
+        """What reads a section of a document and the next one, a separate graph.
 
         Block vectors of the section [S, H], its number [], those of the next section [T, H], its
         number [] -> section vector [dimension] of unit norm, and, where the model has it, the

@@ -201,7 +201,7 @@ class SectionEncoder(nn.Module):
         return self.project(block_vectors, block_mask, self.read(chunks, attended, block_mask))
 
     def read(self, chunks: Tensor, attended: Tensor, mask: Tensor) -> Tensor:
-        """Read chunks [D, S, H] beside what they attend to [D, S, H] -> [D, lstm_size]."""
+        """Read chunks [D, S, H] and what they attend to [D, S, H] -> [D, lstm_size]."""
         joined = self.attention_norm(chunks + self.dropout(attended))
         return masked_mean(self.lstm(joined, mask), mask)
 
@@ -214,7 +214,7 @@ class SectionEncoder(nn.Module):
 
 
 class SectionReader(nn.Module):
-    """One section of a document beside the next one: what explains a match (section 4.3)."""
+    """One section of a document and the next one: what explains a match (section 4.3)."""
 
     def __init__(self, encoder: SectionEncoder) -> None:
         super().__init__()

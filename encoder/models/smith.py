@@ -1,7 +1,7 @@
 """SMITH: Siamese multi-depth Transformer-based hierarchical encoder (the SMITH paper, section 4.1).
 
 A sentence level reads each sentence block by itself, a document level reads the block vectors.
-Both halves are modules of their own because each is exported to a graph of its own.
+Each half is a module because each is exported to a separate graph.
 """
 
 from dataclasses import dataclass, replace
@@ -227,7 +227,7 @@ def begin_as_mean(encoder: DocumentEncoder) -> None:
 
 
 def with_term_channel(config: SmithConfig, sizes: TermChannelSizes) -> SmithConfig:
-    """Return a configuration with a term channel of these sizes, beside the same block part."""
+    """Return a configuration with a term channel of these sizes and the same block part."""
     return replace(
         config,
         dimension=config.block_part + sizes.dimension + sizes.hashed_dimension,

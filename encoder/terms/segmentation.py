@@ -59,7 +59,7 @@ def without_diacritics(lowered: str) -> str:
 
 def _strip(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text)
-    return "".join(one for one in decomposed if not unicodedata.combining(one))
+    return "".join(character for character in decomposed if not unicodedata.combining(character))
 
 
 def split_words(plain: str) -> list[str]:

@@ -124,7 +124,7 @@ class TermChannel:
     Attributes:
         vocabulary: of the terms of the table.
         table: weights and vectors of terms.
-        hashed: hashed words beside the table; of dimension 0 where there are none.
+        hashed: hashed words in addition to the table; of dimension 0 where there are none.
     """
 
     vocabulary: TermVocabulary

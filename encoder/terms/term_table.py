@@ -1,4 +1,4 @@
-"""The term channel: which words a document uses, as one vector beside its block vectors.
+"""The term channel: which words a document uses, as one vector in addition to its block vectors.
 
 A sentence encoder captures the meaning of a passage but loses its names and numbers, which counts
 of words preserve. A term is a WordPiece, or a word of several; a term table gives each a weight and

@@ -57,12 +57,6 @@ def test_every_topic_has_a_selected_block(hashed: HashedTerms) -> None:
     assert selected[0] == 0
 
 
-def test_blocks_that_repeat_what_is_selected_come_last(hashed: HashedTerms) -> None:
-    copies = [list(range(10))] * 11
-    blocks = [*copies, *of_topics(4, 5, 6)]
-    assert set(cover(hashed.features_of_blocks(blocks), 4).tolist()) == {0, 11, 12, 13}
-
-
 def test_the_first_block_and_the_order_of_reading_are_kept(hashed: HashedTerms) -> None:
     selected = BlockSelector(hashed, 0.3)(of_topics(*range(60)))
     assert selected[0] == 0

@@ -50,34 +50,19 @@ def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
         load_checkpoint(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "manifest.json"])
-def test_a_missing_file_is_named(copy: Path, name: str) -> None:
-    (copy / name).unlink()
-    with pytest.raises(CheckpointError, match=name):
-        load_checkpoint(copy)
+FILES = ["config.json", "tokenizer.json", "int8/block_encoder.onnx", "int8/document_encoder.onnx"]
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
-def test_a_changed_file_is_named(copy: Path, name: str) -> None:
-    with (copy / name).open("a") as file:
-        file.write(" ")
-    with pytest.raises(CheckpointError, match=name):
-        load_checkpoint(copy)
-
-
-@pytest.mark.parametrize("graph", ["block_encoder.onnx", "document_encoder.onnx"])
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
 @pytest.mark.parametrize("damage", ["missing", "changed", "cut"])
-def test_a_damaged_graph_is_named(copy: Path, graph: str, damage: str) -> None:
-    path = copy / "int8" / graph
+def test_a_damaged_file_is_named(copy: Path, name: str, damage: str) -> None:
+    path = copy / name
     data = bytearray(path.read_bytes())
-    if damage == "missing":
-        path.unlink()
-    elif damage == "changed":
-        data[len(data) // 2] ^= 1
-        path.write_bytes(data)
-    else:
-        path.write_bytes(data[:-100])
-    with pytest.raises(CheckpointError, match=graph):
+    data[len(data) // 2] ^= 1
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(data if damage == "changed" else data[:-100])
+    with pytest.raises(CheckpointError, match=name.rpartition("/")[2].replace(".", r"\.")):
         OnnxEncoder(load_checkpoint(copy), precision="int8")
 
 
@@ -105,7 +90,7 @@ def test_a_configuration_with_another_field_is_not_understood(copy: Path) -> Non
         load_checkpoint(copy)
 
 
-def test_the_fingerprint_follows_the_weights_and_not_the_precisions(copy: Path) -> None:
+def test_the_fingerprint_is_of_the_weights_not_the_precisions(copy: Path) -> None:
     before = load_checkpoint(copy)
     shutil.rmtree(copy / "fp16")
     write_manifest(copy)
@@ -140,14 +125,14 @@ def test_a_bare_name_is_that_of_a_checkpoint_that_ships(
     assert not is_shipped(tiny_checkpoint)
 
 
-def test_checkpoints_that_ship_are_complete_and_their_vectors_apart() -> None:
+def test_shipped_checkpoints_are_complete_and_different() -> None:
     shipped = {name: load_checkpoint(find_checkpoint(Path(name))) for name in BY_NAME}
-    assert len({one.fingerprint for one in shipped.values()}) == len(BY_NAME)
-    for one in shipped.values():
-        assert is_shipped(one.directory)
-        assert "int8" in one.precisions
-        assert {ALIGNMENT, CALIBRATION, FUSION} <= one.files.keys()
-        assert (one.directory / "MODEL_CARD.md").exists()
+    assert len({checkpoint.fingerprint for checkpoint in shipped.values()}) == len(BY_NAME)
+    for checkpoint in shipped.values():
+        assert is_shipped(checkpoint.directory)
+        assert "int8" in checkpoint.precisions
+        assert {ALIGNMENT, CALIBRATION, FUSION} <= checkpoint.files.keys()
+        assert (checkpoint.directory / "MODEL_CARD.md").exists()
 
 
 @pytest.fixture

@@ -61,19 +61,12 @@ def test_the_graphs_compute_what_the_model_computes(
 def test_documents_that_are_read_in_turn_do_not_meet(encoder: OnnxEncoder) -> None:
     documents = [blocks_of(14, 5, 9, seed=1), blocks_of(3, seed=2), blocks_of(14, 14, seed=3)]
     readings = [encoder.begin_document(blocks) for blocks in documents]
-    while any(not one.done for one in readings):
-        for one in readings:
-            if not one.done:
-                one.advance()
-    for blocks, one in zip(documents, readings, strict=True):
-        assert np.array_equal(one.vectors, encoder.encode_blocks(blocks))
-
-
-def test_the_first_block_depends_on_the_last(encoder: OnnxEncoder) -> None:
-    blocks = blocks_of(14, 14, 14)
-    before = encoder.encode_blocks(blocks)
-    blocks[2][0] += 1
-    assert np.abs(encoder.encode_blocks(blocks)[0] - before[0]).max() > 1e-5
+    while any(not reading.done for reading in readings):
+        for reading in readings:
+            if not reading.done:
+                reading.advance()
+    for blocks, reading in zip(documents, readings, strict=True):
+        assert np.array_equal(reading.vectors, encoder.encode_blocks(blocks))
 
 
 def test_what_a_step_carries_does_not_grow_with_the_document(checkpoint: Checkpoint) -> None:

@@ -55,7 +55,7 @@ def index(
         idempotency_key: unique to this request; by default, a new one. With the same one, the same
             request is done once within 24 hours, also by another process.
     """
-    body = body_of(documents=[document_body(one) for one in documents], strict=strict)
+    body = body_of(documents=[document_body(given) for given in documents], strict=strict)
     headers = {KEY_HEADER: idempotency_key or uuid.uuid4().hex}
     return fetch(
         caller, IndexResult, Request(method="POST", path="/index", json=body, headers=headers)
@@ -109,21 +109,13 @@ def document(caller: Caller, document_id: str, *, text: bool = False) -> Steps[S
 
 
 def delete(caller: Caller, document_id: str) -> Steps[None]:
-    """Delete a stored document for good.
-
-    Raises:
-        NotFoundError: it is not stored.
-    """
+    """Delete a stored document for good."""
     path = document_path(document_id)
     yield from caller.ask(Request(method="DELETE", path=path, done_status=404))
 
 
 def documents(caller: Caller, *, page_size: int | None = None) -> Emitting[StoredDocument]:
-    """Iterate over the stored documents in the order of their ids, without their texts.
-
-    Args:
-        page_size: documents in one request.
-    """
+    """Iterate over the stored documents in the order of their ids, without their texts."""
     return read_pages(caller, "/documents", page_size, "documents", StoredDocument)
 
 
@@ -132,7 +124,6 @@ def family(caller: Caller, document_id: str, *, page_size: int | None = None) ->
 
     Args:
         document_id: of the document.
-        page_size: documents in one request.
     """
     path = document_path(document_id, "/family")
     return read_pages(caller, path, page_size, "documents", Member)
@@ -180,24 +171,19 @@ def give_feedback(caller: Caller, query: Query, match_id: str, grade: int) -> St
     """Say whether a document is relevant to a query; replaces what was said of both before.
 
     Args:
-        query: what was asked, as in `match`.
+        query: as in `match`.
         match_id: of the stored document that was the answer.
         grade: 0 for not relevant, 1 for relevant, up to 3 for more so.
 
     Raises:
         ConflictError: the server keeps no more feedback.
-        NotFoundError: a document is not stored.
     """
     body = {"query": query_body(query), "match": match_id, "grade": grade}
     return fetch(caller, Feedback, Request(method="POST", path="/feedback", json=body))
 
 
 def feedback(caller: Caller, *, page_size: int | None = None) -> Emitting[Feedback]:
-    """Iterate over the feedback in the order of ids, without the texts that were asked with.
-
-    Args:
-        page_size: verdicts in one request.
-    """
+    """Iterate over the feedback in the order of ids, without the texts of queries."""
     return read_pages(caller, "/feedback", page_size, "feedback", Feedback)
 
 
@@ -206,9 +192,6 @@ def delete_feedback(caller: Caller, feedback_id: str) -> Steps[None]:
 
     Args:
         feedback_id: its `id`.
-
-    Raises:
-        NotFoundError: there is none of this id.
     """
     path = f"/feedback/{segment(feedback_id)}"
     yield from caller.ask(Request(method="DELETE", path=path, done_status=404))

@@ -19,11 +19,7 @@ _Read = Callable[[Any, str], Any]
 
 
 def read_reply(kind: type[T], reply: Reply) -> T:
-    """Return the JSON of a reply as an object of a class.
-
-    Raises:
-        ResponseError: it is something else.
-    """
+    """Return the JSON of a reply as an object of a class."""
     return read_value(kind, read_json(reply.content))
 
 
@@ -61,11 +57,7 @@ def fetch_field(caller: Caller, kind: type[T], name: str, request: Request) -> S
 
 
 def read_field(kind: type[T], name: str, reply: Reply) -> T:
-    """Return one field of the JSON object that a reply holds.
-
-    Raises:
-        ResponseError: it has no such field, or one of another type.
-    """
+    """Return one field of the JSON object that a reply holds."""
     content = read_json(reply.content)
     if not isinstance(content, dict) or name not in content:
         raise ResponseError(f"answer has no {name}")
@@ -73,11 +65,7 @@ def read_field(kind: type[T], name: str, reply: Reply) -> T:
 
 
 def read_json(content: bytes) -> Any:
-    """Return the JSON of some bytes.
-
-    Raises:
-        ResponseError: they are something else.
-    """
+    """Return the JSON of some bytes."""
     try:
         return json.loads(content)
     except ValueError as error:
@@ -85,11 +73,7 @@ def read_json(content: bytes) -> Any:
 
 
 def read_value(kind: type[T], value: Any, where: str = "answer") -> T:
-    """Return a JSON value as an object of a class.
-
-    Raises:
-        ResponseError: it lacks a field, or one has another type.
-    """
+    """Return a JSON value as an object of a class."""
     return cast(T, _reader(cast(Any, kind))(value, where))
 
 
@@ -118,7 +102,7 @@ def _reader(kind: Any) -> _Read:
     if origin in (dict, Mapping):
         return _dict_reader(get_args(kind)[1])
     if origin in (Union, types.UnionType):
-        [inner] = [one for one in get_args(kind) if one is not types.NoneType]
+        [inner] = [arg for arg in get_args(kind) if arg is not types.NoneType]
         read = _reader(inner)
         return lambda value, where: None if value is None else read(value, where)
     return _scalar_reader(kind)
@@ -127,8 +111,8 @@ def _reader(kind: Any) -> _Read:
 def _class_reader(kind: type) -> _Read:
     hints = get_type_hints(kind)
     readers = {
-        one.name: (_reader(hints[one.name]), one.default is MISSING)
-        for one in fields(cast(Any, kind))
+        field.name: (_reader(hints[field.name]), field.default is MISSING)
+        for field in fields(cast(Any, kind))
     }
 
     def read(value: Any, where: str) -> Any:
@@ -151,7 +135,7 @@ def _list_reader(inner: Any) -> _Read:
     def read(value: Any, where: str) -> Any:
         if not isinstance(value, list):
             raise ResponseError(f"{where} is not a list")
-        return [reader(one, where) for one in value]
+        return [reader(item, where) for item in value]
 
     return read
 
@@ -162,7 +146,7 @@ def _dict_reader(inner: Any) -> _Read:
     def read(value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise ResponseError(f"{where} is not an object")
-        return {name: reader(one, f"{where}.{name}") for name, one in value.items()}
+        return {name: reader(item, f"{where}.{name}") for name, item in value.items()}
 
     return read
 

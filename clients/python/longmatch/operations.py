@@ -88,7 +88,7 @@ def wait_for_job(
     Args:
         job_id: of the job.
         timeout: seconds to wait at most; by default, any time.
-        progress: called with the job each time that it was asked for.
+        progress: called with the job each time that it was fetched.
 
     Raises:
         JobFailedError: it was cancelled or failed.
@@ -199,11 +199,7 @@ def models(caller: Caller) -> Steps[list[Model]]:
 
 
 def model(caller: Caller, name: str) -> Steps[Model]:
-    """Return the checkpoint, if this is its name or `longmatch`.
-
-    Raises:
-        NotFoundError: there is no such model.
-    """
+    """Return the checkpoint, if this is its name or `longmatch`."""
     return fetch(caller, Model, Request(method="GET", path=f"/v1/models/{segment(name)}"))
 
 
@@ -228,11 +224,7 @@ def collections(caller: Caller) -> Steps[list[CollectionSummary]]:
 
 
 def collection_state(caller: Caller, name: str) -> Steps[CollectionState]:
-    """Return the state of a collection.
-
-    Raises:
-        NotFoundError: there is none of this name.
-    """
+    """Return the state of a collection."""
     return fetch(caller, CollectionState, Request(method="GET", path=_collection_path(name)))
 
 
@@ -242,11 +234,7 @@ def create_collection(caller: Caller, name: str) -> Steps[CollectionState]:
 
 
 def delete_collection(caller: Caller, name: str) -> Steps[None]:
-    """Delete a collection and all that it holds, for good.
-
-    Raises:
-        NotFoundError: there is none of this name.
-    """
+    """Delete a collection and all that it holds, for good."""
     yield from caller.ask(Request(method="DELETE", path=_collection_path(name), done_status=404))
 
 

@@ -96,9 +96,9 @@ def match_examples(
         unlike: examples of what is not looked for.
         options: what to find; without reranking and bounds that need a calibration.
     """
-    examples = {"like": [query_body(one) for one in like]}
+    examples = {"like": [query_body(query) for query in like]}
     if unlike:
-        examples["unlike"] = [query_body(one) for one in unlike]
+        examples["unlike"] = [query_body(query) for query in unlike]
     request = Request(method="POST", path="/match", json={**examples, **_options(options)})
     return fetch(caller, Matches, request)
 

@@ -67,20 +67,12 @@ def create_standing_query(
 
 
 def standing_queries(caller: Caller, *, page_size: int | None = None) -> Emitting[StandingQuery]:
-    """Iterate over the standing queries in the order in which they were made.
-
-    Args:
-        page_size: queries in one request.
-    """
+    """Iterate over the standing queries in the order in which they were made."""
     return read_pages(caller, _STANDING, page_size, "queries", StandingQuery)
 
 
 def standing_query(caller: Caller, query_id: str) -> Steps[StandingQuery]:
-    """Return a standing query.
-
-    Raises:
-        NotFoundError: there is none of this id.
-    """
+    """Return a standing query."""
     request = Request(method="GET", path=_standing_path(query_id))
     return fetch(caller, StandingQuery, request)
 
@@ -95,29 +87,18 @@ def change_standing_query(
         changes: `min_score`, `min_probability`, `max_false_positive_rate`, `webhook` (a mapping of
             `url`, `secret` or both) and `paused`, as JSON. What is not given stays; None takes a
             bound or the webhook away, and as the secret, it lets the server make a new one.
-
-    Raises:
-        NotFoundError: there is none of this id.
     """
     request = Request(method="PATCH", path=_standing_path(query_id), json=dict(changes))
     return fetch(caller, StandingQuery, request)
 
 
 def delete_standing_query(caller: Caller, query_id: str) -> Steps[None]:
-    """Delete a standing query and its events.
-
-    Raises:
-        NotFoundError: there is none of this id.
-    """
+    """Delete a standing query and its events."""
     yield from caller.ask(Request(method="DELETE", path=_standing_path(query_id), done_status=404))
 
 
 def resume_standing_query(caller: Caller, query_id: str) -> Steps[StandingQuery]:
-    """Try the webhook of a standing query again at once, also after its last attempt failed.
-
-    Raises:
-        NotFoundError: there is none of this id.
-    """
+    """Try the webhook of a standing query again at once, also after its last attempt failed."""
     request = Request(method="POST", path=_standing_path(query_id, "/resume"))
     return fetch(caller, StandingQuery, request)
 
@@ -130,10 +111,6 @@ def events(
     Args:
         query_id: of a standing query; None for those of all.
         after: number of an event; later ones are given.
-        page_size: events in one request.
-
-    Raises:
-        NotFoundError: there is no such standing query.
     """
     while True:
         params = {"limit": page_size, "after": after}
@@ -158,9 +135,6 @@ def follow_events(
     Args:
         query_id: of a standing query; None for those of all.
         after: number of an event; later ones are given.
-
-    Raises:
-        NotFoundError: there is no such standing query, or it was removed meanwhile.
     """
     while True:
         headers = {"Accept": _EVENT_STREAM, "Last-Event-ID": str(after)}

@@ -33,14 +33,14 @@ def slow_score(left: AlignedBlocks, right: AlignedBlocks) -> float:
     ours, theirs = dequantised(left).astype(float), dequantised(right).astype(float)
     table = [
         [
-            float(one @ other) - (float(left.hubness[i]) + float(right.hubness[j])) / 2
+            float(our @ other) - (float(left.hubness[i]) + float(right.hubness[j])) / 2
             for j, other in enumerate(theirs)
         ]
-        for i, one in enumerate(ours)
+        for i, our in enumerate(ours)
     ]
     rows = [max(0.0, max(row)) for row in table]
     columns = [max(0.0, max(column)) for column in zip(*table, strict=True)]
-    own = [1 - float(one.hubness.mean()) for one in (left, right)]
+    own = [1 - float(side.hubness.mean()) for side in (left, right)]
     both = sum(rows) / len(rows) + sum(columns) / len(columns)
     return float(both / 2 / np.sqrt(own[0] * own[1]))
 
@@ -48,11 +48,11 @@ def slow_score(left: AlignedBlocks, right: AlignedBlocks) -> float:
 @given(st.lists(st.integers(1, 12), min_size=2, max_size=5), st.integers(0, 1_000))
 def test_it_is_the_formula(lengths: list[int], seed: int) -> None:
     query, *others = (document(count, seed + n) for n, count in enumerate(lengths))
-    expected = [slow_score(query, one) for one in others]
+    expected = [slow_score(query, other) for other in others]
     assert np.allclose(align(query, others), expected, atol=1e-5)
 
 
-def test_it_is_highest_for_the_document_itself_and_never_negative() -> None:
+def test_scores_are_highest_for_the_document_itself() -> None:
     query, others = document(9, 0), [document(9, seed) for seed in range(1, 30)]
     scores = align(query, [query, *others])
     assert scores[0] == pytest.approx(1.0, abs=1e-5)
@@ -97,10 +97,10 @@ def slow_shares(left: AlignedBlocks, right: AlignedBlocks) -> dict[tuple[int, in
     table = similarities(left, right).astype(float)
     given: dict[tuple[int, int], float] = {}
     for i in range(len(left)):
-        j = max(range(len(right)), key=lambda one: table[i, one])
+        j = max(range(len(right)), key=lambda number: table[i, number])
         given[i, j] = given.get((i, j), 0.0) + max(0.0, table[i, j]) / (2 * len(left))
     for j in range(len(right)):
-        i = max(range(len(left)), key=lambda one: table[one, j])
+        i = max(range(len(left)), key=lambda number: table[number, j])
         given[i, j] = given.get((i, j), 0.0) + max(0.0, table[i, j]) / (2 * len(right))
     total = sum(given.values())
     return {pair: amount / total for pair, amount in given.items() if amount > 0}
@@ -113,7 +113,9 @@ def by_pair(found: Contributions) -> dict[tuple[int, int], float]:
 
 def axes(*numbers: float) -> AlignedBlocks:
     """Return blocks that are one of 4 axes, or the opposite one where the number is negative."""
-    rows = [np.eye(4, dtype=np.float32)[int(abs(one)) - 1] * np.sign(one) for one in numbers]
+    rows = [
+        np.eye(4, dtype=np.float32)[int(abs(number)) - 1] * np.sign(number) for number in numbers
+    ]
     return neutral_space(4).project(np.array(rows, dtype=np.float32))
 
 

@@ -81,7 +81,7 @@ def test_vectors_have_unit_norm_and_int8_changes_cosines_little(space: Alignment
     assert np.abs(rows @ rows.T - exact @ exact.T).max() < 0.02
 
 
-def test_hubness_is_the_mean_cosine_of_the_nearest_of_the_background(space: AlignmentSpace) -> None:
+def test_hubness_is_the_mean_cosine_of_the_nearest(space: AlignmentSpace) -> None:
     blocks = space.project(block_vectors(40, seed=3))
     background = space.background * space.background_scales[:, None]
     cosines = np.sort(dequantised(blocks) @ background.T, axis=1)
@@ -99,7 +99,7 @@ def test_the_background_is_bounded() -> None:
     assert len(fit_space(block_vectors(BACKGROUND + 500)).background) == BACKGROUND
 
 
-def test_too_few_blocks_and_numbers_that_are_not_finite_are_refused() -> None:
+def test_too_few_blocks_and_not_finite_ones_are_refused() -> None:
     with pytest.raises(ValueError, match=f"{MIN_SAMPLE - 1} blocks are fewer than {MIN_SAMPLE}"):
         fit_space(block_vectors(MIN_SAMPLE - 1))
     broken = block_vectors(MIN_SAMPLE)
@@ -138,7 +138,7 @@ def test_a_document_of_one_block_and_of_1024(space: AlignmentSpace) -> None:
     assert np.array_equal(long.codes, space.project(vectors[choose_blocks(1024)]).codes)
 
 
-def test_the_sample_takes_all_documents_or_some_at_equal_distances() -> None:
+def test_a_sample_is_at_equal_distances() -> None:
     documents = [np.full((3, 2), n, dtype=np.float16) for n in range(SAMPLE_DOCUMENTS * 2)]
     sample = sample_blocks(documents)
     assert np.unique(sample).tolist() == list(range(0, SAMPLE_DOCUMENTS * 2, 2))
@@ -178,10 +178,10 @@ def test_a_corpus_gives_back_the_blocks_of_each_document(space: AlignmentSpace) 
     documents = [space.project(block_vectors(count, seed=count)) for count in (3, 1, 8)]
     corpus = join_aligned(space, documents)
     assert len(corpus) == 3
-    for one, expected in zip(corpus, documents, strict=True):
-        assert np.array_equal(one.codes, expected.codes)
-        assert np.array_equal(one.hubness, expected.hubness)
-    assert [len(one) for one in corpus[1:]] == [1, 8]
+    for corpu, expected in zip(corpus, documents, strict=True):
+        assert np.array_equal(corpu.codes, expected.codes)
+        assert np.array_equal(corpu.hubness, expected.hubness)
+    assert [len(corpu) for corpu in corpus[1:]] == [1, 8]
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def own(copy_checkpoint: Callable[[str], Path]) -> Path:
 def test_a_checkpoint_without_one_has_the_neutral_space(own: Path) -> None:
     opened = load_checkpoint(own)
     (own / ALIGNMENT).unlink(missing_ok=True)
-    files = {name: one for name, one in opened.files.items() if name != ALIGNMENT}
+    files = {name: file for name, file in opened.files.items() if name != ALIGNMENT}
     space = open_space(replace(opened, files=files))
     assert np.array_equal(space.projection, np.eye(opened.block_dimension))
 

@@ -143,6 +143,6 @@ def test_the_background_is_that_of_blocks_that_do_not_match() -> None:
     assert found.threshold(0.0, 0.99) == 0.99
 
 
-def test_short_texts_have_no_background_of_their_own() -> None:
+def test_short_texts_take_the_default_background() -> None:
     vectors = np.eye(3, dtype=np.float32)
     assert measure_background(vectors, vectors, NONE) is NONE

@@ -38,7 +38,7 @@ ENCODER_RECIPES = [p for p in sorted(RECIPES.glob("*.toml")) if "[pair]" not in 
     "name",
     [
         *("smith", "colde", "han", "dssm"),
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("smash", "arc-i")),
+        *(pytest.param(value, marks=pytest.mark.slow) for value in ("smash", "arc-i")),
     ],
 )
 @pytest.mark.parametrize(("blocks", "tokens"), [(1, 1), (1, 14), (5, 7), (33, 3)])
@@ -130,7 +130,7 @@ def test_a_section_reader_that_differs_is_refused(tiny_colde: Path, part: str) -
         check_sections(model, checkpoint, golden)
 
 
-def test_graphs_with_a_term_channel_compute_what_the_model_computes(tiny_terms: Path) -> None:
+def test_graphs_with_a_term_channel_match_the_model(tiny_terms: Path) -> None:
     checkpoint = load_checkpoint(tiny_terms)
     model = load_model(checkpoint)
     channel = open_term_channel(checkpoint)
@@ -152,7 +152,7 @@ def test_graphs_with_a_term_channel_compute_what_the_model_computes(tiny_terms: 
         assert MINIMUM_COSINE[precision] <= float(near @ found) < 1 + 1e-3
 
 
-def test_parity_is_written_beside_the_graphs(tiny_checkpoint: Path) -> None:
+def test_parity_is_written_next_to_the_graphs(tiny_checkpoint: Path) -> None:
     report = json.loads((tiny_checkpoint / PARITY).read_text())
     assert set(report) == {"fp32", "fp16", "int8"}
     assert report["fp32"]["block_difference"] <= 1e-4
@@ -160,7 +160,7 @@ def test_parity_is_written_beside_the_graphs(tiny_checkpoint: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("made", ["tiny_terms", "tiny_checkpoint"])
-def test_the_kept_weights_give_the_graphs_that_are_beside_them(
+def test_stored_weights_give_the_stored_graphs(
     request: pytest.FixtureRequest, tmp_path: Path, made: str
 ) -> None:
     """Bit for bit, in any folder: an archive of block vectors is known by the digest of a graph."""
@@ -274,7 +274,7 @@ attention_heads = 2
         ("colde", 16, "retrospective = true", "unknown field of the architecture colde"),
     ],
 )
-def test_a_recipe_that_cannot_be_followed_is_refused_when_it_is_read(
+def test_an_impossible_recipe_is_refused_when_it_is_read(
     tmp_path: Path, architecture: str, block_length: int, model: str, message: str
 ) -> None:
     (path := tmp_path / "recipe.toml").write_text(
@@ -302,7 +302,7 @@ def test_a_recipe_that_does_not_fit_its_bert(
         create_checkpoint(recipe, str(tiny_bert), tmp_path / "c")
 
 
-def test_the_weights_give_the_vectors_that_the_graphs_are_compared_with() -> None:
+def test_shipped_weights_give_the_golden_vectors() -> None:
     """`tests/contract/test_encoders.py` compares the graphs with the same golden batch."""
     checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
     computed = compute_golden_batch(checkpoint, load_model(checkpoint))

@@ -72,7 +72,7 @@ def test_numbers_that_training_never_saw_add_nothing() -> None:
     assert not encoder.section_embedding.weight.any()
 
 
-def test_without_lstm_a_section_is_the_mean_of_what_has_its_positions() -> None:
+def test_without_lstm_a_section_is_the_mean_with_positions() -> None:
     """The paper's CoLDE-LSTM (4.5.2): neither attention nor Bi-LSTM, and everything else."""
     model = small(aggregate="embedded_mean")
     encoder, (vectors, mask) = model.document_encoder, chunks(3, 2)
@@ -94,7 +94,7 @@ def test_without_lstm_a_section_is_the_mean_of_what_has_its_positions() -> None:
         assert torch.allclose(read, expected, atol=1e-5)
 
 
-def test_without_positions_only_what_stands_beside_a_chunk_tells_where_it_is() -> None:
+def test_without_positions_only_neighbours_tell_the_order() -> None:
     """The paper's CoLDE-Aug (4.5.1) has no embeddings of section and chunk."""
     encoder = small(positions=False).document_encoder
     assert not any("chunk_emb" in name or "section_emb" in name for name in encoder.state_dict())

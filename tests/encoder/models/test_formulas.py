@@ -56,7 +56,9 @@ def unit(x: Array) -> Array:
 def attend(query: Array, key: Array, value: Array, heads: int) -> tuple[Array, Array]:
     """softmax(Q K' / sqrt(d)) V of each head, side by side, and the mean of the weights."""
     parts, weights = [], []
-    for q, k, v in zip(*(np.split(one, heads, axis=1) for one in (query, key, value)), strict=True):
+    for q, k, v in zip(
+        *(np.split(item, heads, axis=1) for item in (query, key, value)), strict=True
+    ):
         weights.append(softmax(q @ k.T / math.sqrt(q.shape[1])))
         parts.append(weights[-1] @ v)
     return np.concatenate(parts, axis=1), np.mean(weights, axis=0)
@@ -234,6 +236,6 @@ def test_match_ignition_is_its_formulas(reduction: float) -> None:
     ids = [*range(10, 30), *range(40, 47)]
     types = [0] * 12 + [1] * 15
     special = [2, *[0] * 10, 1, *[0] * 14, 1]
-    expected = match_logit(model, ids, types, [one == 0 for one in special])
-    found = model(*(torch.tensor([one]) for one in (ids, types, special)))
+    expected = match_logit(model, ids, types, [item == 0 for item in special])
+    found = model(*(torch.tensor([item]) for item in (ids, types, special)))
     assert abs(float(found[0]) - expected) < 1e-4

@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from encoder.export.graphs import export_graph
 from encoder.export.quantise import arrays_of, quantise
-from encoder.models.layers import group_tokens
 from encoder.models.smith import Combine, Pooling, Smith, SmithConfig, begin_as_mean
 
 COMBINATIONS: list[Combine] = ["normal", "sum_concat", "mean_concat", "attention"]
@@ -92,18 +91,6 @@ def test_wrong_choices_are_refused(wrong: dict[str, object]) -> None:
 POOLED = {"pooling": "mean", "sentence_layers": 3, "pooled_tokens": 4}
 
 
-def test_a_group_is_the_average_of_its_tokens() -> None:
-    torch.manual_seed(0)
-    states = torch.randn(2, 7, 3)
-    mask = torch.tensor([[1] * 7, [1] * 5 + [0] * 2])
-    averages, counts = group_tokens(mask, 3, states.dtype)
-    assert counts.tolist() == [[3, 3, 1], [3, 2, 0]]
-    groups = averages @ states
-    assert torch.allclose(groups[0, 2], states[0, 6])
-    assert torch.allclose(groups[1, 1], states[1, 3:5].mean(0))
-    assert groups[1, 2].tolist() == [0, 0, 0]
-
-
 def test_averages_attend_to_tokens() -> None:
     """By PyTorch's own attention, which projects the averages instead of averaging projections."""
     model = small(**POOLED, pooled_layers=1).block_encoder
@@ -129,16 +116,6 @@ def test_averages_attend_to_tokens() -> None:
         pooled = (group[0] * sizes[:, None]).sum(0) / tokens
         expected.append(F.normalize(model.projection(pooled), dim=-1))
     assert torch.allclose(model(ids, mask), torch.stack(expected), atol=1e-5)
-
-
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_padding_and_batch_mates_never_count(layers: int) -> None:
-    model = small(**POOLED, pooled_layers=layers)
-    ids, mask = documents()
-    padded = F.pad(ids, (0, 2, 0, 2), value=7), F.pad(mask, (0, 2, 0, 2), value=0)
-    assert torch.allclose(model(ids, mask), model(*padded), atol=1e-5)
-    alone = torch.cat([model(ids[row : row + 1], mask[row : row + 1]) for row in range(3)])
-    assert torch.allclose(model(ids, mask), alone, atol=1e-5)
 
 
 def test_gradients_reach_every_layer() -> None:

@@ -37,7 +37,7 @@ def test_a_checkpoint_without_one_has_no_features(tiny_checkpoint: Path) -> None
     assert channel.features(find_blocks(checkpoint, "A river runs.")).shape == (0,)
 
 
-def test_features_are_those_of_the_words_of_all_blocks_in_any_order(tiny_terms: Path) -> None:
+def test_features_are_those_of_all_blocks_in_any_order(tiny_terms: Path) -> None:
     checkpoint = load_checkpoint(tiny_terms)
     channel = open_term_channel(checkpoint)
     blocks = find_blocks(checkpoint, "The Danube flows east to the sea. Trees feed on light. " * 2)
@@ -52,7 +52,7 @@ def test_features_are_those_of_the_words_of_all_blocks_in_any_order(tiny_terms: 
     assert np.array_equal(features[width:], channel.hashed.features(blocks))
 
 
-def test_words_decide_over_document_vectors_beside_blocks(tiny_terms: Path) -> None:
+def test_words_decide_over_equal_block_vectors(tiny_terms: Path) -> None:
     checkpoint = load_checkpoint(tiny_terms)
     encoder = OnnxEncoder(checkpoint, precision="fp32", threads=1)
     here, there = (
@@ -124,11 +124,11 @@ def tfidf(hasher: HashedTerms, blocks: list[list[int]]) -> Float32:
     return vector / np.linalg.norm(vector)
 
 
-def test_cosines_of_hashed_terms_are_those_of_tfidf_within_their_noise() -> None:
+def test_cosines_of_hashed_terms_are_those_of_tfidf() -> None:
     terms = hashed_terms_of(512)
     some = documents()
-    exact = np.stack([tfidf(terms, one) for one in some])
-    hashed = np.stack([terms.features(one) for one in some])
+    exact = np.stack([tfidf(terms, item) for item in some])
+    hashed = np.stack([terms.features(item) for item in some])
     assert np.allclose(np.linalg.norm(hashed, axis=1), 1, atol=1e-5)
     errors = hashed @ hashed.T - exact @ exact.T
     assert (exact @ exact.T)[0, 1] > 0.2 > 0.1 > (exact @ exact.T)[0, 9]
@@ -145,12 +145,12 @@ def test_words_are_counted_whole_in_any_order_of_blocks() -> None:
     assert not np.allclose(terms.features([[0, 3]]), terms.features([[3, 0]]))
 
 
-def test_places_and_signs_are_fixed_for_ever() -> None:
+def test_places_and_signs_are_fixed() -> None:
     """Vectors that lie in an index must stay comparable with those of a later release."""
     terms = HashedTerms(VOCABULARY, np.ones(VOCABULARY.rows, dtype=np.float32), 16)
     places = [
-        (int(np.abs(one).argmax()), float(one.sum()))
-        for one in (terms.features([[token]]) for token in (0, 1, 2, 4, 3_998))
+        (int(np.abs(item).argmax()), float(item.sum()))
+        for item in (terms.features([[token]]) for token in (0, 1, 2, 4, 3_998))
     ]
     assert places == PLACES
 
@@ -158,7 +158,7 @@ def test_places_and_signs_are_fixed_for_ever() -> None:
 PLACES = [(7, -1.0), (10, 1.0), (7, -1.0), (13, -1.0), (13, 1.0)]
 
 
-def test_a_document_without_a_weighted_word_is_nought() -> None:
+def test_a_document_without_a_weighted_word_is_zero() -> None:
     silent = HashedTerms(VOCABULARY, np.zeros(VOCABULARY.rows, dtype=np.float32), 16)
     assert not silent.features([[0, 3, 8]]).any()
 
