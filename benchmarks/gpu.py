@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu --checkpoint FOLDER
 
-One call measures everything within some minutes, on the GPU and on the CPU beside it. With
+One call measures everything within some minutes, on the GPU and on the CPU. With
 `--device cpu` all of it runs on a CPU, on few documents, as a rehearsal: no record is written.
 
 Documents are full sentence blocks of the tokens of a corpus: no padding, and no text to tokenise.
@@ -134,7 +134,8 @@ def measure_encoding(
     return {
         "documents_per_second": speeds,
         "best_batch_tokens": best,
-        "text_tokens_per_second": sum(one.receipt.tokens_read for one in read) / from_text,
+        "text_tokens_per_second": sum(document.receipt.tokens_read for document in read)
+        / from_text,
         **_parity(encoder, OnnxEncoder(checkpoint, precision=precision, providers=["cpu"]), read),
     }
 

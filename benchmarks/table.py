@@ -93,7 +93,7 @@ def _newest() -> list[dict[str, Any]]:
     for path in RESULTS.glob("*.json"):
         record = read_result(path.name)
         latest = newest.get(record["benchmark"], record)
-        newest[record["benchmark"]] = max(record, latest, key=lambda one: str(one["date"]))
+        newest[record["benchmark"]] = max(record, latest, key=lambda found: str(found["date"]))
     return [newest[benchmark] for benchmark in TABLES if benchmark in newest]
 
 

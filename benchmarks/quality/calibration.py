@@ -113,8 +113,12 @@ def measure(stated: dict[str, Stated]) -> dict[str, dict[str, Any]]:
             "pooled": _error(probabilities, labels, alike),
             "corpora alike": _error(probabilities, labels, corpora),
             **{
-                corpus: _error(one.by_map[name], one.labels, np.ones(len(one.labels)))
-                for corpus, one in stated.items()
+                corpus: _error(
+                    stated_pairs.by_map[name],
+                    stated_pairs.labels,
+                    np.ones(len(stated_pairs.labels)),
+                )
+                for corpus, stated_pairs in stated.items()
             },
         }
     return found
@@ -170,15 +174,15 @@ def table(record: dict[str, Any]) -> str:
                 mode,
                 name,
                 corpus,
-                one["pairs"],
-                one["equal_mass"],
-                f"{one['equal_mass_of_perfect']:.3g} (to {one['perfect_at_most']:.3g})",
-                one["equal_width"],
-                one["log_loss"],
+                errors["pairs"],
+                errors["equal_mass"],
+                f"{errors['equal_mass_of_perfect']:.3g} (to {errors['perfect_at_most']:.3g})",
+                errors["equal_width"],
+                errors["log_loss"],
             ]
             for mode, result in results.items()
             for name, by_corpus in result["calibration_error"].items()
-            for corpus, one in by_corpus.items()
+            for corpus, errors in by_corpus.items()
         ],
     )
     thresholds = markdown_table(
@@ -187,13 +191,13 @@ def table(record: dict[str, Any]) -> str:
             [
                 mode,
                 corpus,
-                one["documents"],
-                f"{one['threshold']:.4f}",
-                f"{one['fresh_pairs']:.2%}",
-                f"{one['unseen_documents']:.2%}",
+                figures["documents"],
+                f"{figures['threshold']:.4f}",
+                f"{figures['fresh_pairs']:.2%}",
+                f"{figures['unseen_documents']:.2%}",
             ]
             for mode, result in results.items()
-            for corpus, one in result["false_positives"].items()
+            for corpus, figures in result["false_positives"].items()
         ],
     )
     return f"{errors}\n\n{thresholds}"
@@ -201,9 +205,9 @@ def table(record: dict[str, Any]) -> str:
 
 def _pooled(stated: dict[str, Stated], name: str) -> tuple[Float64, Int64, Float64]:
     """Return probabilities, labels and weights that make corpora count alike, each [P]."""
-    probabilities = np.concatenate([one.by_map[name] for one in stated.values()])
-    labels = np.concatenate([one.labels for one in stated.values()])
-    counts = [len(one.labels) for one in stated.values()]
+    probabilities = np.concatenate([pairs.by_map[name] for pairs in stated.values()])
+    labels = np.concatenate([pairs.labels for pairs in stated.values()])
+    counts = [len(pairs.labels) for pairs in stated.values()]
     weights = np.repeat([len(labels) / len(counts) / count for count in counts], counts)
     return probabilities, labels, weights
 
@@ -222,7 +226,9 @@ def _channels(
 ) -> tuple[tuple[str, ...], Channels]:
     embedded = _embed(folder, vectors, checkpoint)
     documents = read_documents(folder, embedded.ids)
-    words = rows_of_texts([one.text for one in documents], [one.title for one in documents])
+    words = rows_of_texts(
+        [document.text for document in documents], [document.title for document in documents]
+    )
     return embedded.ids, Channels(
         embedded.vectors, words, read_fusion(checkpoint), embedded.aligned
     )

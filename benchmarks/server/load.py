@@ -108,7 +108,9 @@ def figures(answers: Sequence[Answer], lasted: float) -> dict[str, Any]:
     refused = [answer for answer in answers if answer.status == 503]
     accepted = [answer for answer in answers if answer.status == 200]
     classes = {
-        f"{low + 1:,} to {high:,} words": [one for one in accepted if low < one.words <= high]
+        f"{low + 1:,} to {high:,} words": [
+            answer for answer in accepted if low < answer.words <= high
+        ]
         for low, high in pairwise(SIZE_CLASSES)
     }
     return {

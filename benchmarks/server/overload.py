@@ -172,7 +172,7 @@ def _one_by_one(port: int, samples: list[tuple[int, str]]) -> list[Answer]:
 
 
 def overloaded(port: int, plan: list[Request], seconds: float) -> tuple[Sent, int]:
-    """Send a plan beside slow and half-open clients; return the outcome and closed connections."""
+    """Send a plan, and hold connections open; return the outcome and how many were closed."""
 
     async def run() -> tuple[Sent, int]:
         holding = asyncio.create_task(hold_open(port, SLOW_CLIENTS, HALF_OPEN, seconds))
@@ -185,7 +185,7 @@ def time_to_normal(
     port: int, clients: ProcessPoolExecutor, samples: Sequence[tuple[int, str]]
 ) -> float:
     """Return the seconds until a short document has normal latency three times in a row."""
-    short = min(samples, key=lambda one: one[0])
+    short = min(samples, key=lambda sample: sample[0])
     began, good = time.monotonic(), 0
     while good < 3 and time.monotonic() - began < 2 * MAX_RECOVERY_SECONDS:
         (answer,) = one_by_one(port, clients, [short])
@@ -252,7 +252,7 @@ def table(record: dict[str, Any]) -> str:
     return (
         f"{settings['times_capacity']} times the capacity of "
         f"{results['capacity_tokens_per_second']:,} tokens/s for {settings['seconds']:.0f} s, "
-        f"beside {settings['slow_clients']} slow and {settings['half_open_connections']} "
+        f"with {settings['slow_clients']} slow and {settings['half_open_connections']} "
         f"half-open connections; {settings['threads']} cores, shared with the clients. "
         f"Statuses: {statuses}. "
         f"Memory {results['memory_before']:,.0f} MB before, {results['memory_most']:,.0f} MB at "

@@ -8,9 +8,9 @@ Documents are `benchmarks.synthetic.articles`: about 2,500 words and 60 blocks e
 the store without encoding. Each client has one connection and sends its next request when it has
 the response to the last one. Queries are stored documents, by id or by their text. Clients and
 server share the cores. They begin when the server has compared its store with the digest of it,
-which it does beside searches after a start, and which reads the whole file.
+which it does while it searches after a start, and which reads the whole file.
 
-All variants run in turns. Beside latencies, the table has the CPU time of the server for each
+All variants run in turns. The table also has the CPU time of the server for each
 answer, which other load on the machine affects less; that of search processes is part of it.
 """
 
@@ -108,10 +108,10 @@ def main(
     sizes, at_a_time = size or SIZES, clients or CLIENTS
     with tempfile.TemporaryDirectory() as folder:
         results = {
-            str(one): measure(
-                keep or Path(folder), one, opened, at_a_time, seconds, search_processes
+            str(number): measure(
+                keep or Path(folder), number, opened, at_a_time, seconds, search_processes
             )
-            for one in sizes
+            for number in sizes
         }
     settings = {
         "sizes": sizes,
@@ -152,9 +152,12 @@ def measure(
         for variant in variants:
             closed_loop(server.port, [iter(_requests(variant, queries)[:WARM_UP])], WARM_UP_SECONDS)
         rounds = interleave(
-            {str(one): _runner(server, one, queries, seconds) for one in variants}, ROUNDS
+            {str(variant): _runner(server, variant, queries, seconds) for variant in variants},
+            ROUNDS,
         )
-    return {str(one): {**asdict(one), **_figures(rounds[str(one)])} for one in variants}
+    return {
+        str(variant): {**asdict(variant), **_figures(rounds[str(variant)])} for variant in variants
+    }
 
 
 def articles_directory(folder: Path, size: int, checkpoint: Checkpoint) -> Path:
@@ -212,19 +215,19 @@ def _runner(
 
 
 def _figures(rounds: Sequence[Round]) -> dict[str, Any]:
-    answered = [taken for one in rounds for taken in one.answered]
+    answered = [taken for turn in rounds for taken in turn.answered]
     return {
         "answers": len(answered),
-        "refused": sum(one.refused for one in rounds),
+        "refused": sum(turn.refused for turn in rounds),
         "seconds_each": percentiles(answered),
-        "answers_a_second": asdict(spread([len(one.answered) / one.seconds for one in rounds])),
-        "processor_seconds_each": sum(one.processor for one in rounds) / len(answered),
-        "search_process_megabytes": max(one.megabytes for one in rounds),
+        "answers_a_second": asdict(spread([len(turn.answered) / turn.seconds for turn in rounds])),
+        "processor_seconds_each": sum(turn.processor for turn in rounds) / len(answered),
+        "search_process_megabytes": max(turn.megabytes for turn in rounds),
     }
 
 
 def _wait_for_processes(server: Server, number: int) -> None:
-    """Wait until so many search processes can be asked.
+    """Wait until so many search processes can be searched.
 
     Raises:
         RuntimeError: they cannot, after a minute.
@@ -239,7 +242,7 @@ def _wait_for_processes(server: Server, number: int) -> None:
 def _children(server: Server) -> list[int]:
     """Return the search processes of a server; it has no other children here."""
     tasks = Path(f"/proc/{server.process.pid}/task")
-    return [int(one) for each in tasks.glob("*/children") for one in each.read_text().split()]
+    return [int(pid) for each in tasks.glob("*/children") for pid in each.read_text().split()]
 
 
 def _processor_seconds(server: Server) -> float:
@@ -254,16 +257,18 @@ def table(record: Mapping[str, Any]) -> str:
         rows = [
             [
                 name,
-                *(1e3 * one["seconds_each"][p] for p in ("p50", "p99")),
-                Spread(**one["answers_a_second"]),
-                1e3 * one["processor_seconds_each"],
-                one["refused"],
+                *(1e3 * figures["seconds_each"][p] for p in ("p50", "p99")),
+                Spread(**figures["answers_a_second"]),
+                1e3 * figures["processor_seconds_each"],
+                figures["refused"],
             ]
-            for name, one in variants.items()
+            for name, figures in variants.items()
         ]
-        megabytes = max(one.get("search_process_megabytes", 0.0) for one in variants.values())
-        beside = f"; a search process has {megabytes:.0f} MiB of its own" if megabytes else ""
-        tables.append(f"{int(size):,} documents{beside}\n\n{markdown_table(header, rows)}")
+        megabytes = max(
+            figures.get("search_process_megabytes", 0.0) for figures in variants.values()
+        )
+        private = f"; a search process has {megabytes:.0f} MiB of its own" if megabytes else ""
+        tables.append(f"{int(size):,} documents{private}\n\n{markdown_table(header, rows)}")
     return "\n\n".join(tables)
 
 

@@ -69,8 +69,8 @@ def main(
     sizes = size or SIZES
     with tempfile.TemporaryDirectory() as folder:
         results = {
-            str(one): measure(keep or Path(folder), one, checkpoint, without_lexical_files)
-            for one in sizes
+            str(number): measure(keep or Path(folder), number, checkpoint, without_lexical_files)
+            for number in sizes
         }
     settings = {"sizes": sizes, "rounds": ROUNDS, "checkpoint": checkpoint.name}
     record = make_record("starts", source, settings, results)
@@ -122,7 +122,7 @@ def measure(
     measured = interleave(kinds, ROUNDS)
     names = list(Start.__dataclass_fields__)
     return {
-        kind: {name: asdict(spread([getattr(one, name) for one in some])) for name in names}
+        kind: {name: asdict(spread([getattr(start, name) for start in some])) for name in names}
         for kind, some in measured.items()
     }
 
@@ -159,13 +159,13 @@ def table(record: Mapping[str, Any]) -> str:
             [
                 f"{int(size):,}",
                 kind,
-                Spread(**one["ready"]),
-                Spread(**one["whole"]),
-                one["processor"]["median"],
-                one["resident"]["median"] / 1e6,
+                Spread(**figures["ready"]),
+                Spread(**figures["whole"]),
+                figures["processor"]["median"],
+                figures["resident"]["median"] / 1e6,
             ]
             for size, kinds in record["results"].items()
-            for kind, one in kinds.items()
+            for kind, figures in kinds.items()
         ],
     )
 

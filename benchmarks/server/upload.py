@@ -76,7 +76,7 @@ def random_lines(documents: int) -> bytes:
     lines = []
     for number in range(documents):
         words = np.minimum(random.zipf(1.2, WORDS), VOCABULARY).tolist()
-        text = " ".join(f"word{one}" for one in words)
+        text = " ".join(f"word{word}" for word in words)
         lines.append(json.dumps({"id": f"d{number}", "title": f"Title {number}", "text": text}))
     return "\n".join(lines).encode()
 

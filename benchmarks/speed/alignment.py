@@ -83,7 +83,9 @@ def main(
     source = commit()
     sizes = size or SIZES
     with tempfile.TemporaryDirectory() as folder:
-        searches = {str(one): _in_process(measure, keep or Path(folder), one) for one in sizes}
+        searches = {
+            str(number): _in_process(measure, keep or Path(folder), number) for number in sizes
+        }
     settings = {
         "sizes": sizes,
         "threads": 1,
@@ -131,10 +133,10 @@ def _queries(data: DataDirectory, size: int) -> list[EncodedQuery]:
     count = min(ROUNDS * QUERIES_A_ROUND, size)
     chosen = np.random.default_rng(SEED).choice(size, count, replace=False).tolist()
     queries = []
-    for one in data.store.find([f"article{number}" for number in chosen]).values():
-        _, vectors = data.store.vectors([one.vector_id])
-        title, text = one.document.title, one.document.text
-        queries.append(EncodedQuery(text, vectors[0], title, vector_id=one.vector_id))
+    for stored in data.store.find([f"article{number}" for number in chosen]).values():
+        _, vectors = data.store.vectors([stored.vector_id])
+        title, text = stored.document.title, stored.document.text
+        queries.append(EncodedQuery(text, vectors[0], title, vector_id=stored.vector_id))
     return queries
 
 
@@ -158,13 +160,13 @@ def _measure_searches(data: DataDirectory, queries: Sequence[EncodedQuery]) -> d
     }
 
     def runner(options: SearchOptions) -> Callable[[int], list[SearchTiming]]:
-        return lambda number: [_search(data, one, options) for one in queries[number::ROUNDS]]
+        return lambda number: [_search(data, query, options) for query in queries[number::ROUNDS]]
 
     for options in variants.values():
         _search(data, queries[0], options)  # reads frequencies and titles
-    measured = interleave({name: runner(one) for name, one in variants.items()}, ROUNDS)
+    measured = interleave({name: runner(options) for name, options in variants.items()}, ROUNDS)
     medians = {
-        name: [median([one.processor for one in some]) for some in rounds]
+        name: [median([timing.processor for timing in some]) for some in rounds]
         for name, rounds in measured.items()
     }
     return {
@@ -190,11 +192,11 @@ def _search(data: DataDirectory, query: EncodedQuery, options: SearchOptions) ->
 
 
 def _search_figures(rounds: Sequence[Sequence[SearchTiming]]) -> dict[str, Any]:
-    timings = [one for some in rounds for one in some]
+    timings = [timing for some in rounds for timing in some]
     return {
-        **_figures([(one.seconds, one.processor) for one in timings]),
+        **_figures([(timing.seconds, timing.processor) for timing in timings]),
         "stages": {
-            stage: percentiles([one.stages[stage] for one in timings])
+            stage: percentiles([timing.stages[stage] for timing in timings])
             for stage in timings[0].stages
         },
     }
@@ -214,19 +216,22 @@ def table(record: Mapping[str, Any]) -> str:
                 [
                     [
                         f"{int(size):,} documents, {name}",
-                        *_p50(one),
-                        *(1e3 * one[clock]["p99"] for clock in ("seconds", "processor")),
-                        *(_stage(one["stages"], stage) for stage in stages),
+                        *_p50(figures),
+                        *(1e3 * figures[clock]["p99"] for clock in ("seconds", "processor")),
+                        *(_stage(figures["stages"], stage) for stage in stages),
                     ]
                     for size, measured in searches.items()
-                    for name, one in measured["search"].items()
+                    for name, figures in measured["search"].items()
                 ],
             ),
             markdown_table(
                 ["documents", *(f"{mode} aligned, ratio" for mode in MODES)],
                 [
-                    [f"{int(size):,}", *(Spread(**one["aligned_to_not"][mode]) for mode in MODES)]
-                    for size, one in searches.items()
+                    [
+                        f"{int(size):,}",
+                        *(Spread(**figures["aligned_to_not"][mode]) for mode in MODES),
+                    ]
+                    for size, figures in searches.items()
                 ],
             ),
         ]

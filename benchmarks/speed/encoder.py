@@ -1,4 +1,4 @@
-"""How fast are documents encoded, in which precision, and beside sentence-transformers?
+"""How fast are documents encoded, in which precision, compared with other libraries?
 
 Every encoder reads the same documents in full, on the same number of threads. A comparison is
 wrong when thread budgets differ, and they differ unless each library is configured separately:
@@ -118,7 +118,7 @@ def main(
     checkpoints = [load_checkpoint(path) for path in named]
     task = prepare(read_documents(corpus, documents), BlockTokenizer(checkpoints[0]), rounds)
     texts = [document.text for document in task.documents]
-    own = open_longmatch(checkpoints, threads, reading_share or [WHOLE])
+    ours = open_longmatch(checkpoints, threads, reading_share or [WHOLE])
     warm_up = texts[:WARM_UP_DOCUMENTS]
     with ExitStack() as opened:
         models_in = work or Path(opened.enter_context(tempfile.TemporaryDirectory()))
@@ -126,9 +126,9 @@ def main(
         models = {"fastembed": models_in, "infinity": sentence_transformers}
         peers, peer_versions = open_peers(peer or [], models, threads, warm_up, opened)
         others += peers
-        measured = measure([*own, *others], texts, task.rounds)
-    reference = fastest(others or own[-1:], measured)
-    results = summarise([*own, *others], measured, task, reference)
+        measured = measure([*ours, *others], texts, task.rounds)
+    reference = fastest(others or ours[-1:], measured)
+    results = summarise([*ours, *others], measured, task, reference)
     settings = {
         "corpus": corpus_name(corpus),
         "documents": len(task.documents),
@@ -191,12 +191,12 @@ def open_peers(
         typer.BadParameter: there is no such peer or interpreter, or no model.
     """
     encoders, versions = [], {}
-    for one in listed:
-        name, _, python = one.partition("=")
+    for choice in listed:
+        name, _, python = choice.partition("=")
         folder = models.get(name)
         if folder is None or not Path(python).exists() or models["infinity"] is None:
             raise typer.BadParameter(
-                f"{one!r}: NAME=PYTHON of {', '.join(models)}, and --sentence-transformers",
+                f"{choice!r}: NAME=PYTHON of {', '.join(models)}, and --sentence-transformers",
                 param_hint="--peer",
             )
         peer = open_peer(name, Path(python), folder, threads, texts)
@@ -223,12 +223,12 @@ def measure(
 
         return run
 
-    return interleave({one.name: runner(one) for one in encoders}, len(rounds))
+    return interleave({encoder.name: runner(encoder) for encoder in encoders}, len(rounds))
 
 
 def fastest(encoders: Sequence[TimedEncoder], measured: dict[str, list[RoundResult]]) -> str:
     """Return the name of the encoder that took the least time."""
-    return min((one.name for one in encoders), key=lambda name: _seconds(measured[name]))
+    return min((encoder.name for encoder in encoders), key=lambda name: _seconds(measured[name]))
 
 
 def summarise(
@@ -239,13 +239,13 @@ def summarise(
 ) -> dict[str, Any]:
     """Return the figures of each encoder, also as a ratio to the reference."""
     tokens = [sum(task.tokens[position] for position in part) for part in task.rounds]
-    reference_seconds = [one.seconds for one in measured[reference]]
+    reference_seconds = [turn.seconds for turn in measured[reference]]
     results: dict[str, Any] = {}
-    for one in encoders:
-        mine = measured[one.name]
-        total = [one.seconds for one in mine]
-        encoding = [one.encode_seconds for one in mine]
-        tokenising = [one.tokenise_seconds for one in mine]
+    for encoder in encoders:
+        mine = measured[encoder.name]
+        total = [turn.seconds for turn in mine]
+        encoding = [turn.encode_seconds for turn in mine]
+        tokenising = [turn.tokenise_seconds for turn in mine]
         figures = {
             "documents_per_second": ratios([len(part) for part in task.rounds], total),
             "tokens_per_second": ratios(tokens, total),
@@ -254,10 +254,10 @@ def summarise(
         }
         if all(tokenising):
             figures["tokens_per_second_tokenising"] = ratios(tokens, tokenising)
-        results[one.name] = {
-            "precision": one.precision,
-            "batch_size": one.batch_size,
-            "reading_share": one.reading_share,
+        results[encoder.name] = {
+            "precision": encoder.precision,
+            "batch_size": encoder.batch_size,
+            "reading_share": encoder.reading_share,
             **{name: asdict(figure) for name, figure in figures.items()},
         }
     return results
@@ -270,14 +270,14 @@ def table(record: dict[str, Any]) -> str:
     rows = [
         [
             name,
-            one["batch_size"],
-            Spread(**one["documents_per_second"]),
-            Spread(**one["tokens_per_second"]),
-            one["tokens_per_second_encoding"]["median"],
-            one.get("tokens_per_second_tokenising", {"median": ""})["median"],
-            Spread(**one["times_as_fast"]),
+            figures["batch_size"],
+            Spread(**figures["documents_per_second"]),
+            Spread(**figures["tokens_per_second"]),
+            figures["tokens_per_second_encoding"]["median"],
+            figures.get("tokens_per_second_tokenising", {"median": ""})["median"],
+            Spread(**figures["times_as_fast"]),
         ]
-        for name, one in results.items()
+        for name, figures in results.items()
     ]
     return (
         f"{settings['documents']} documents of {settings['corpus']}, {settings['tokens']:,} "
@@ -288,7 +288,7 @@ def table(record: dict[str, Any]) -> str:
 
 
 def _seconds(measured: Sequence[RoundResult]) -> float:
-    return sum(one.seconds for one in measured)
+    return sum(turn.seconds for turn in measured)
 
 
 def _weights(folder: Path | None) -> str:

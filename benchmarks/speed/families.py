@@ -74,7 +74,7 @@ def measure(planted: Sequence[PlantedDocument]) -> dict[str, Any]:
             )
             for name in ("with", "without")
         }
-        for part in split_evenly([len(one.document.text) for one in planted], ROUNDS):
+        for part in split_evenly([len(entry.document.text) for entry in planted], ROUNDS):
             some = [planted[place] for place in sorted(part)]
             started = time.process_time()
             entries = _encode(some, tokenizer, encoder)
@@ -84,7 +84,7 @@ def measure(planted: Sequence[PlantedDocument]) -> dict[str, Any]:
                 for first in range(0, len(entries), 16):
                     store.put(entries[first : first + 16])
                 seconds[name].append(time.process_time() - started)
-        found = stores["with"].families.of_ids([one.document.id for one in planted])
+        found = stores["with"].families.of_ids([entry.document.id for entry in planted])
         for store in stores.values():
             store.close()
     totals = {
@@ -106,19 +106,19 @@ def compare_families(
     """Compare found families, as numbers by id, with the planted ones."""
     wrong = Counter[tuple[str, str]]()
     pairs = 0
-    for one, other in combinations(planted, 2):
-        number = found.get(one.document.id)
+    for entry, other in combinations(planted, 2):
+        number = found.get(entry.document.id)
         if number is None or number != found.get(other.document.id):
             continue
         pairs += 1
-        if one.family != other.family:
-            wrong[min(one.kind, other.kind), max(one.kind, other.kind)] += 1
+        if entry.family != other.family:
+            wrong[min(entry.kind, other.kind), max(entry.kind, other.kind)] += 1
     recall = {}
     for kind in PLANTED:
-        some = [one for one in planted if one.kind == kind]
+        some = [entry for entry in planted if entry.kind == kind]
         hits = [
-            one.document.id in found and found[one.document.id] == found.get(one.family)
-            for one in some
+            entry.document.id in found and found[entry.document.id] == found.get(entry.family)
+            for entry in some
         ]
         recall[kind] = sum(hits) / len(hits)
     return {
@@ -146,11 +146,11 @@ def table(record: Mapping[str, Any]) -> str:
 def _encode(
     planted: Sequence[PlantedDocument], tokenizer: BlockTokenizer, encoder: OnnxEncoder
 ) -> list[EncodedDocument]:
-    blocks = [tokenizer(one.document.text) for one in planted]
+    blocks = [tokenizer(entry.document.text) for entry in planted]
     encoded = encoder.encode(blocks)
     return [
-        EncodedDocument(one.document, vector, read.receipt, block_vectors_of(read, rows))
-        for one, read, vector, rows in zip(
+        EncodedDocument(entry.document, vector, read.receipt, block_vectors_of(read, rows))
+        for entry, read, vector, rows in zip(
             planted, blocks, encoded.document_vectors, encoded.block_vectors, strict=True
         )
     ]

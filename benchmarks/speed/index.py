@@ -128,19 +128,19 @@ def table(record: dict[str, Any]) -> str:
     """Format the record as Markdown."""
     results: dict[str, Any] = record["results"]
     sizes: dict[str, Callable[[dict[str, Any]], object]] = {
-        "lists": lambda one: one["nlist"],
-        "train s": lambda one: one["train_seconds"],
-        "add s": lambda one: one["add_seconds"],
-        "nprobe": lambda one: one["default_nprobe"],
-        "search p50 ms": lambda one: 1e3 * _at_default(one)["seconds"]["median"],
-        "recall@10": lambda one: f"{_at_default(one)['recall_at_10']:.3f}",
-        "bytes a vector": lambda one: one["resident_bytes_a_vector"],
+        "lists": lambda figures: figures["nlist"],
+        "train s": lambda figures: figures["train_seconds"],
+        "add s": lambda figures: figures["add_seconds"],
+        "nprobe": lambda figures: figures["default_nprobe"],
+        "search p50 ms": lambda figures: 1e3 * _at_default(figures)["seconds"]["median"],
+        "recall@10": lambda figures: f"{_at_default(figures)['recall_at_10']:.3f}",
+        "bytes a vector": lambda figures: figures["resident_bytes_a_vector"],
     }
     first = markdown_table(
         ["vectors", *sizes],
         [
-            [f"{int(size):,}", *(get(one) for get in sizes.values())]
-            for size, one in results.items()
+            [f"{int(size):,}", *(get(figures) for get in sizes.values())]
+            for size, figures in results.items()
         ],
     )
     second = markdown_table(
@@ -148,13 +148,13 @@ def table(record: dict[str, Any]) -> str:
         [
             [
                 f"{int(size):,}",
-                nprobe + (" (default)" if int(nprobe) == one["default_nprobe"] else ""),
+                nprobe + (" (default)" if int(nprobe) == figures["default_nprobe"] else ""),
                 f"{point['recall_at_10']:.3f}",
                 1e3 * point["seconds"]["median"],
                 Spread(**point["times_as_fast_as_exact"]),
             ]
-            for size, one in results.items()
-            for nprobe, point in one["by_nprobe"].items()
+            for size, figures in results.items()
+            for nprobe, point in figures["by_nprobe"].items()
         ],
     )
     settings = record["settings"]
@@ -199,12 +199,12 @@ def _search(index: FaissIndex, queries: Float32, exact: Float32) -> dict[str, An
         return run
 
     measured = interleave({str(nprobe): runner(nprobe) for nprobe in nprobes}, ROUNDS)
-    exhaustive = [one.seconds for one in measured[str(index.nlist)]]
+    exhaustive = [turn.seconds for turn in measured[str(index.nlist)]]
     return {
         nprobe: {
-            "recall_at_10": float(np.mean([one.recall for one in some])),
-            "seconds": asdict(spread([one.seconds for one in some])),
-            "times_as_fast_as_exact": asdict(ratios(exhaustive, [one.seconds for one in some])),
+            "recall_at_10": float(np.mean([turn.recall for turn in some])),
+            "seconds": asdict(spread([turn.seconds for turn in some])),
+            "times_as_fast_as_exact": asdict(ratios(exhaustive, [turn.seconds for turn in some])),
         }
         for nprobe, some in measured.items()
     }

@@ -441,7 +441,7 @@ def _starts(data: Path, checkpoint: Checkpoint, suffix: str) -> dict[str, Any]:
         kinds = {"without documents": starting(data.with_name("empty"), signal.SIGTERM), **kinds}
     return {
         kind: {
-            name: asdict(spread([getattr(one, name) for one in turns]))
+            name: asdict(spread([getattr(turn, name) for turn in turns]))
             for name in ("ready", "processor", "resident")
         }
         for kind, turns in interleave(kinds, STARTS).items()

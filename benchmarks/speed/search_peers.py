@@ -1,4 +1,4 @@
-"""Searching by all words of a document: how fast, and how well, beside other engines?
+"""Searching by all words of a document: how fast and how well, compared with other engines?
 
     python -m benchmarks.speed.search_peers --data DATA --python PYTHON_OF_PEERS
 
@@ -130,7 +130,9 @@ def open_longmatch(
     with closing(
         open_data_directory(path, fingerprint="0" * 64, dimension=1, find_families=False)
     ) as data:
-        entries = [EncodedDocument(one, vector, Receipt(1, 1, 1, 0, 1)) for one in documents]
+        entries = [
+            EncodedDocument(document, vector, Receipt(1, 1, 1, 0, 1)) for document in documents
+        ]
         for start in range(0, len(entries), PUT_TOGETHER):
             data.index.apply(data.store.put(entries[start : start + PUT_TOGETHER]))
         indexing = time.perf_counter() - started
@@ -215,9 +217,9 @@ def open_process(
 def in_turns(
     engines: Mapping[str, Engine], queries: Sequence[str], qrels: Judgements
 ) -> dict[str, Any]:
-    """Let all answer the same queries in rounds, after all were asked once, untimed.
+    """Let all answer the same queries in rounds, after an untimed round.
 
-    By id goes before by text, for all engines: the words of a document that was asked for just
+    By id goes before by text, for all engines: the words of a document that was searched for just
     before are in the caches of the processor.
     """
     parts = [list(map(str, part)) for part in np.array_split(queries, min(ROUNDS, len(queries)))]
@@ -259,7 +261,9 @@ def table(record: Mapping[str, Any]) -> str:
     header += ["by id, of ours", "nDCG@10"]
     return "\n\n".join(
         f"{corpus}, by words\n\n"
-        + markdown_table(header, [_row(name, one) for name, one in of_it["engines"].items()])
+        + markdown_table(
+            header, [_row(name, figures) for name, figures in of_it["engines"].items()]
+        )
         for corpus, of_it in record["results"].items()
     )
 

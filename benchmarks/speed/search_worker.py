@@ -66,7 +66,7 @@ def serve(path: str, make: Callable[[Corpus], Mapping[str, Way]], packages: Sequ
     first = {
         "indexing": time.perf_counter() - started,
         "ways": list(ways),
-        "versions": {one: version(one) for one in packages},
+        "versions": {package: version(package) for package in packages},
     }
     gc.collect()
     gc.freeze()  # an index of Python objects would be looked through again and again
@@ -77,10 +77,10 @@ def serve(path: str, make: Callable[[Corpus], Mapping[str, Way]], packages: Sequ
         answers.flush()
 
 
-def _answer(ways: Mapping[str, Way], asked: Mapping[str, Any]) -> dict[str, Any]:
-    way, seconds, ids = ways[asked["by"]], [], []
-    for one in asked["queries"]:
-        query = way.prepare(one)
+def _answer(ways: Mapping[str, Way], request: Mapping[str, Any]) -> dict[str, Any]:
+    way, seconds, ids = ways[request["by"]], [], []
+    for text in request["queries"]:
+        query = way.prepare(text)
         started = time.perf_counter()
         found = way.find(query)
         seconds.append(time.perf_counter() - started)

@@ -132,7 +132,7 @@ def _zipf(chance: np.random.Generator, count: int, size: int) -> Int64:
 def _invented_words() -> list[str]:
     """Return words of syllables, short ones first, none of them a stop word."""
     syllables = [consonant + vowel for consonant in _CONSONANTS for vowel in _VOWELS]
-    words = syllables + [one + other for one in syllables for other in syllables]
+    words = syllables + [syllable + other for syllable in syllables for other in syllables]
     words += [word + end for word in words[len(syllables) :] for end in syllables[:6]]
     return [word for word in words if word not in STOP_WORDS][:VOCABULARY]
 
@@ -160,7 +160,7 @@ def store_articles(
     """
     model = article_model(SEED, block_dimension, dimension)
     sampled = (model.article(10**6 + number).blocks for number in range(SAMPLED))
-    space = fit_space(sample_blocks([one.vectors for one in sampled if one is not None]))
+    space = fit_space(sample_blocks([blocks.vectors for blocks in sampled if blocks is not None]))
     started = time.perf_counter()
     with closing(open_articles(path, fingerprint, dimension, read_only=False)) as data:
         data.store.alignment.start_with(space)

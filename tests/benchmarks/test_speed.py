@@ -107,9 +107,9 @@ def test_families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planted_families, "MOST_WORDS", 220)
     results = families.measure(
         [
-            one
-            for one in plant(read_documents(None, 60), 2, 1)
-            if one.kind in PLANTED or one.family == one.document.id
+            entry
+            for entry in plant(read_documents(None, 60), 2, 1)
+            if entry.kind in PLANTED or entry.family == entry.document.id
         ]
     )
     assert results["precision"] == 1.0
@@ -128,7 +128,7 @@ def test_search_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     same = [(a, b) for a in names for b in names if a != b and a[:-1] == b[:-1]]
     (folder / "qrels.tsv").write_text("".join(f"{a}\t0\t{b}\t1\n" for a, b in same))
     (folder / "splits.tsv").write_text("".join(f"{name}\ttest\n" for name in names))
-    monkeypatch.setattr(search_peers, "OPEN", {})  # their packages are not installed beside ours
+    monkeypatch.setattr(search_peers, "OPEN", {})  # their packages are not installed here
     (part,) = find_corpora(tmp_path / "data", "test")
     results = search_peers.measure(part, Path(sys.executable), tmp_path, {})
     ours = results["engines"][search_peers.WORDS]
@@ -144,7 +144,9 @@ def test_gpu_is_rehearsed_on_a_cpu(tiny_checkpoint: Path) -> None:
         *("--checkpoint", tiny_checkpoint, "--device", "cpu", "--batch-tokens", 64),
         *("--tokens", 64, "--documents", 4, "--rounds", 1, "--texts", 12, "--size", 5_000),
     ]
-    done = CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, [str(argument) for argument in arguments], catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     assert "a rehearsal: no record is written" in done.output
     rows = [line.split("|") for line in done.output.splitlines() if "tiny" in line]

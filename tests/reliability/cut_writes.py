@@ -237,7 +237,7 @@ class Swap:
         arrived = not (self.data / ARRIVING).exists()
         holds(self.data, NEW if arrived else OLD)
         assert not [
-            one for one in self.data.glob(".*") if one.name not in (ARRIVING, ".store-digest")
+            path for path in self.data.glob(".*") if path.name not in (ARRIVING, ".store-digest")
         ]
 
 
@@ -294,7 +294,7 @@ def assert_clean(data: Path) -> None:
     """Check that nothing hidden is left of collections after a start."""
     delete_remains(data)
     folder = data / COLLECTIONS_DIRECTORY
-    assert [one.name for one in folder.iterdir()] == collection_names(data)
+    assert [path.name for path in folder.iterdir()] == collection_names(data)
 
 
 OPERATIONS = {

@@ -34,7 +34,7 @@ from tests.reliability.numbered_documents import (
 _CHECKED_BY_SEARCH = 40
 _KILLED_WHILE_OPENING = 0.15
 _KILLED_LATE = 0.25  # when a backup of many documents may be complete
-_PATIENCE = 60.0
+_TIMEOUT_SECONDS = 60.0
 _FORKING = multiprocessing.get_context("forkserver")  # processes start with the modules imported
 _FORKING.set_forkserver_preload(["tests.reliability.kill_programme"])
 
@@ -89,7 +89,7 @@ class KillCheck:
         if self._random.random() < _KILLED_WHILE_OPENING:
             time.sleep(self._random.uniform(0.0, 0.2))
         else:
-            receiver.poll(_PATIENCE)  # until it is ready
+            receiver.poll(_TIMEOUT_SECONDS)  # until it is ready
             late = self._random.random() < _KILLED_LATE
             time.sleep(self._random.uniform(0.5, 3.0) if late else self._random.uniform(0.01, 0.5))
         worker.kill()
@@ -141,7 +141,7 @@ class KillCheck:
             self._versions = found
             self._states.append(found)
             self.report.generations = data.index.generation
-            self._compare_backups(some)  # beside a server, as they are made
+            self._compare_backups(some)  # while it is open, as a server makes them
         finally:
             data.close()
 

@@ -117,13 +117,15 @@ class ModelCheck:
         require_equal(found.generation, index.generation, "generation")
         require_equal(found.sequence, self._data.store.sequence, "sequence")
         ids, scores = found.ids[0].tolist(), found.scores[0]
-        documents = self._data.store.get([one for one in ids if one != NO_VECTOR])
-        names = [documents[one].id for one in ids if one in documents]
+        documents = self._data.store.get([found_id for found_id in ids if found_id != NO_VECTOR])
+        names = [documents[found_id].id for found_id in ids if found_id in documents]
         require_equal(len(names), k, "matches, each of a live document")
         best = np.sort(self._rows[self._alive] @ query)[: -k - 1 : -1]
-        own = np.array([self._rows[int(name[1:])] @ query for name in names])
+        expected = np.array([self._rows[int(name[1:])] @ query for name in names])
         require_equal(
-            bool(np.allclose(scores, own, atol=1e-5)), True, "scores are those of the documents"
+            bool(np.allclose(scores, expected, atol=1e-5)),
+            True,
+            "scores are those of the documents",
         )
         if exact:
             require_equal(bool(np.allclose(scores, best, atol=1e-5)), True, "the best are found")

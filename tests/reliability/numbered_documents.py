@@ -63,7 +63,7 @@ def contents(data: DataDirectory) -> tuple[dict[str, int], int]:
     found = [data.store.get(some) for some in _parts(ids)]
     versions: dict[str, int] = {}
     twice = 0
-    for summary in (one for part in found for one in part.values()):
+    for summary in (summary for part in found for summary in part.values()):
         twice += summary.id in versions
         versions[summary.id] = int(summary.metadata["version"])
     return versions, twice
@@ -86,7 +86,7 @@ def index_problems(
     for name in names:
         found = index.search(vector_of(name, versions[name])[None], 2, nprobe=index.nlist)
         nearest = store.get([int(found.ids[0, 0])])
-        if [one.id for one in nearest.values()] != [name] or found.scores[0, 0] < 1 - 1e-5:
+        if [summary.id for summary in nearest.values()] != [name] or found.scores[0, 0] < 1 - 1e-5:
             problems.append(f"{name} is not found by its own vector")
         if found.scores[0, 1] > 1 - 1e-5:
             problems.append(f"{name} is found twice")

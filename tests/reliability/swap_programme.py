@@ -124,7 +124,7 @@ class SwapCheck:
         work: list[Callable[[], None]] = [self._swap]
         work += [self._searcher(number) for number in range(plan.searchers)]
         work += [self._writer(number) for number in range(plan.writers)]
-        threads = [threading.Thread(target=self._guarded, args=(one,)) for one in work]
+        threads = [threading.Thread(target=self._guarded, args=(task,)) for task in work]
         for thread in threads:
             thread.start()
         started = time.monotonic()
@@ -195,7 +195,7 @@ class SwapCheck:
     def _writer(self, number: int) -> Callable[[], None]:
         """Make a writer with its own documents."""
         chance = random.Random(f"{self._plan.seed} {number}")
-        mine = [f"d{one}" for one in range(number, ONE_LIST_BELOW, self._plan.writers)]
+        mine = [f"d{document}" for document in range(number, ONE_LIST_BELOW, self._plan.writers)]
         version = 0
 
         def write() -> None:

@@ -94,8 +94,8 @@ def test_requests_beside_a_failed_encoding_are_answered(client: Any, connected: 
 
     async def run() -> list[httpx.Response]:
         async with connected(client.app) as http:
-            asked = [{"text": f"{RIVER} {number}."} for number in range(6)]
-            return await asyncio.gather(*(http.post("/match", json=one) for one in asked))
+            bodies = [{"text": f"{RIVER} {number}."} for number in range(6)]
+            return await asyncio.gather(*(http.post("/match", json=body) for body in bodies))
 
     with call.fails(5):
         responses = asyncio.run(asyncio.wait_for(run(), 30))

@@ -88,8 +88,8 @@ def test_without_file_descriptors_it_goes_on_with_those_it_has(
             early.sendall(body)  # an accepted connection is served, or gets an error
             status = int(early.recv(4096).split()[1])
             assert status in (200, 500, 503)
-            for one in waiting:
-                one.close()
+            for connection in waiting:
+                connection.close()
         wait_for(lambda: open_files(server.process.pid) <= used + 1)
         status, answer = server.request("GET", "/readyz")
         assert (status, answer["status"]) == (200, "ready")

@@ -66,7 +66,7 @@ def test_the_swap_check_finds_what_is_wrong(tmp_path: Path) -> None:
     data.index._live.index.change(*data.store.vectors([]), removed=gone)
     report = check.run()
     data.close()
-    assert any("a document is missing" in one for one in report.wrong)
+    assert any("a document is missing" in problem for problem in report.wrong)
 
 
 @pytest.mark.parametrize(

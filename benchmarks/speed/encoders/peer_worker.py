@@ -90,9 +90,10 @@ def main(name: str, model: str, threads: str) -> None:
         texts = json.loads(line)
         if not size:
             taken = {
-                one: min(timed(embed, texts)[0] for _ in "abc") for one, embed in embeds.items()
+                batch_size: min(timed(embed, texts)[0] for _ in "abc")
+                for batch_size, embed in embeds.items()
             }
-            size = min(taken, key=lambda one: taken[one])
+            size = min(taken, key=lambda batch_size: taken[batch_size])
             answer = {"batch_size": size, "versions": {p: version(p) for p in PACKAGES[name]}}
         else:
             seconds, vectors = timed(embeds[size], texts)

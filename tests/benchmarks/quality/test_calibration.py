@@ -44,15 +44,15 @@ def test_thresholds_are_tried_on_other_pairs_and_laid_out() -> None:
     channels = Channels(vectors, words, LinearFusion(0.5))
     tried = try_thresholds(channels, measure_modes(channels, SilentProgress(), seed=SEED))
     assert set(tried) == {"semantic", "lexical", "hybrid"}
-    for one in tried.values():
-        assert one["documents"] == 1_500
-        assert 0.005 < one["fresh_pairs"] < 0.02
-        assert 0.005 < one["unseen_documents"] < 0.02
-        assert one["fresh_pairs"] != 0.01
+    for figures in tried.values():
+        assert figures["documents"] == 1_500
+        assert 0.005 < figures["fresh_pairs"] < 0.02
+        assert 0.005 < figures["unseen_documents"] < 0.02
+        assert figures["fresh_pairs"] != 0.01
     errors = measure({"papers": stated_at_random(300, shift=0.0, seed=1)})
     results = {
-        mode: {"calibration_error": errors, "false_positives": {"papers": one}}
-        for mode, one in tried.items()
+        mode: {"calibration_error": errors, "false_positives": {"papers": figures}}
+        for mode, figures in tried.items()
     }
     shown = table({"results": results})
     assert f"{tried['hybrid']['fresh_pairs']:.2%}" in shown
