@@ -119,7 +119,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(search_page: Page) -> None:
     assert search_page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
 
 
-def test_the_first_match_is_in_view_wherever_the_page_was_scrolled_to(search_page: Page) -> None:
+def test_the_first_match_is_scrolled_into_view(search_page: Page) -> None:
     find(search_page, KEEPER[90:])
     search_page.evaluate("scrollTo(0, 300)")
     assert search_page.evaluate(TOP) < 0

@@ -27,7 +27,7 @@ def fields(page: Page, number: int) -> str:
     return page.locator(".match").nth(number).inner_text()
 
 
-def test_a_pasted_text_is_matched_and_every_match_says_how_sure_and_why(
+def test_a_pasted_text_is_matched_with_scores_and_reasons(
     search_page: Page, search_server: Server, page_log: PageLog
 ) -> None:
     find(search_page, QUERY)
@@ -95,7 +95,7 @@ def test_a_file_that_no_browser_reads_is_read_by_the_server(
     assert name in search_page.inner_text("#source")
 
 
-def test_a_long_file_is_matched_whole_though_only_its_beginning_is_shown(
+def test_a_long_file_is_matched_whole_and_shown_in_part(
     search_page: Page,
 ) -> None:
     text = BEES * 400

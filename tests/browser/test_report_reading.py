@@ -91,7 +91,7 @@ def test_kinds_differ_by_more_than_colour(show: Show) -> None:
     assert "overline" in style(page, ".text mark.o", "textDecorationLine")
 
 
-def test_the_texts_are_beside_one_another_and_scroll_apart(show: Show) -> None:
+def test_the_texts_are_side_by_side_and_scroll_apart(show: Show) -> None:
     page = show()
     left, right = box(page, "#left"), box(page, "#right")
     assert left["right"] < right["left"]
@@ -129,7 +129,7 @@ def test_on_a_narrow_screen_everything_stands_in_one_column(show: Show, width: i
     assert page.evaluate("document.scrollingElement.scrollWidth") <= width
 
 
-def test_between_narrow_and_wide_the_findings_are_above_the_texts(show: Show) -> None:
+def test_at_medium_width_the_findings_are_above_the_texts(show: Show) -> None:
     page = show()
     page.set_viewport_size({"width": 900, "height": 800})
     findings, left, right = (box(page, name) for name in ("#findings", "#left", "#right"))
@@ -138,9 +138,7 @@ def test_between_narrow_and_wide_the_findings_are_above_the_texts(show: Show) ->
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 900
 
 
-def test_right_to_left_text_runs_from_the_right_and_left_to_right_beside_it(
-    show: Show, by_hand: Make
-) -> None:
+def test_each_text_runs_in_its_direction(show: Show, by_hand: Make) -> None:
     hebrew = "מגדלור עומד על החוף\n" * 3 + "a line of English\n"
     page = show(
         render_report(by_hand(hebrew, "x", (Span(0, 6), Span(0, 1))), hebrew, hebrew, "x", "x")
@@ -168,9 +166,7 @@ def test_strong_contrast_and_forced_colours_keep_what_is_marked(show: Show) -> N
     assert len({style(page, f".h{shade}", "fill") for shade in (0, 5, 9)}) == 3
 
 
-def test_on_paper_both_texts_stand_with_their_numbers_and_no_controls(
-    show: Show, by_hand: Make
-) -> None:
+def test_printed_texts_have_numbers_and_no_controls(show: Show, by_hand: Make) -> None:
     left, right = "A lamp in the fog. " * 40, "The tower at night. " * 40
     comparison = by_hand(left, right, (Span(19, 37), Span(20, 39)), (Span(57, 75), Span(0, 19)))
     page = show(render_report(comparison, "Lamps", left, "Towers", right))

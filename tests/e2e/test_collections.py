@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.tools.waiting import TIMEOUT_S
+
 
 @pytest.mark.slow
 def test_what_was_created_or_removed_stays_so_after_a_kill(
@@ -36,7 +38,7 @@ def test_what_was_created_or_removed_stays_so_after_a_kill(
         changing = threading.Thread(target=change)
         changing.start()
         for _ in range(5):
-            assert changed.acquire(timeout=60)
+            assert changed.acquire(timeout=TIMEOUT_S)
         server.stop(signal.SIGKILL)
         changing.join()
     with serve(data, tiny_checkpoint) as server:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.tools.tiers import Tier
+from tests.tools.waiting import TIMEOUT_S
 
 DOCUMENTS = 30
 SENDERS = 4
@@ -59,7 +60,7 @@ def test_what_was_answered_is_kept_when_the_server_is_killed(
             ]
             for one in senders:
                 one.start()
-            assert enough.wait(60)
+            assert enough.wait(TIMEOUT_S)
             server.stop(signal.SIGKILL)
             for one in senders:
                 one.join()

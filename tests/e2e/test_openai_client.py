@@ -14,6 +14,7 @@ from index.directory.data_directory import KEY_FILE
 from service.keys.api_key import make_key
 from service.keys.key_file import change_keys
 from tests.tools.process_fixtures import run, serving
+from tests.tools.waiting import TIMEOUT_S
 
 TOPICS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
 DOCUMENTS = {
@@ -66,7 +67,7 @@ def cosines(server: str, token: str) -> dict[str, float]:
     """Return the cosines of the stored vectors of d0 and of the documents that match it."""
     question = {"id": "d0", "mode": "semantic", "align": False, "top_k": 20}
     headers = {"Authorization": f"Bearer {token}"}
-    answer = httpx.post(f"{server}/match", json=question, headers=headers, timeout=60).json()
+    answer = httpx.post(f"{server}/match", json=question, headers=headers, timeout=TIMEOUT_S).json()
     return {match["id"]: match["vector_score"] for match in answer["matches"]}
 
 

@@ -16,7 +16,8 @@ import pytest
 from index.errors import VectorEngineError
 from index.vectors.milvus.connection import MilvusAddress, MilvusConnection, parse_milvus_url
 from index.vectors.milvus.engine import MilvusEngine, open_milvus
-from tests.tools.process_fixtures import START_SECONDS, free_port
+from tests.tools.process_fixtures import free_port
+from tests.tools.waiting import TIMEOUT_S as START_SECONDS
 
 MILVUS_SERVER = os.environ.get("LONGMATCH_TEST_MILVUS")  # its URL, where there is one
 

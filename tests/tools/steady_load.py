@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 from tests.tools.process_fixtures import Server
+from tests.tools.waiting import TIMEOUT_S
 
 WORDS = ["".join(letters) for letters in product("bdgkmnprst", "aeiou", "lmnrst")]
 UPLOAD_EVERY = 40  # requests
@@ -83,5 +84,5 @@ class SteadyLoad:
             "\n".join(lines).encode(),
             {"Content-Type": "application/x-ndjson"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             return int(answer.status)
