@@ -261,7 +261,7 @@ def test_the_words_can_be_made_in_the_background(open_one: Open, entry: MakeEntr
     first.close()
     again = open_one()
     again.lexical.make_in_background()
-    again.lexical.wait(60)
+    again.lexical.wait(120)
     assert not again.lexical.making
     assert again.lexical.problem is None
     assert len(found_by(again, text_of(2))) == 5

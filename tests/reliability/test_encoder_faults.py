@@ -100,7 +100,7 @@ def test_requests_that_share_the_encoder_with_a_failure_are_answered(
             return await asyncio.gather(*(http.post("/match", json=one) for one in asked))
 
     with call.fails(5):
-        responses = asyncio.run(asyncio.wait_for(run(), 30))
+        responses = asyncio.run(asyncio.wait_for(run(), 120))
     assert sorted(response.status_code for response in responses) == [200] * 5 + [500]
     sound(client)
 

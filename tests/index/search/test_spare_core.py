@@ -7,7 +7,7 @@ import pytest
 
 from index.search.spare_core import SpareCore
 
-SECONDS = 30  # until a test fails that waits for another thread
+SECONDS = 120  # until a test fails that waits for another thread
 
 
 def own_thread() -> int:
