@@ -51,7 +51,7 @@ def click_as_it_is(page: Page, selector: str) -> None:
     page.mouse.click(x, y)
 
 
-def test_a_click_on_a_passage_brings_its_counterpart_beside_it(show: Show) -> None:
+def test_a_click_on_a_passage_shows_its_counterpart(show: Show) -> None:
     page = show()
     assert not in_view(page, "#r1")
     click_as_it_is(page, "#left mark")

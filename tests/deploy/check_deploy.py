@@ -19,7 +19,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,29 @@ DEBIAN = ROOT / "build/check-deploy/debian.tar"  # kept for the next run
 TIMEOUT_S = 300.0
 STOP_S = 30.0  # without requests in progress
 URL = "http://127.0.0.1:8000"
-SERIES = "http://127.0.0.1:9090/api/v1/query?query=longmatch_index_documents"
+PROMETHEUS = "http://127.0.0.1:9090"
+SERIES = "/api/v1/query?query=longmatch_index_documents"
 TEXT = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 STARS = f"Stars are hot balls of gas. {TEXT}"
-PACKAGES = "ca-certificates,prometheus,python3,python3-venv,redis-server"
+# Debian from the mirror of this machine, and what its pip needs to reach an index.
+BOOTSTRAP = r"""
+. /etc/os-release
+lists=$(find /etc/apt -name '*.sources' -o -name sources.list)
+mirror=$(sed -nE 's/^(URIs:|deb( \[.*\])?) *([^ ]+).*/\3/p' $lists | head -n 1)
+packages=ca-certificates,prometheus,python3,python3-venv,redis-server
+cd "$1"
+unshare --mount debootstrap --variant=minbase --include=$packages $VERSION_CODENAME debian $mirror
+ln -s python3 debian/usr/bin/python
+install -d -o 999 -g 1000 debian/data
+install -d -o 65534 -g 65534 debian/prometheus
+options="s/.*[.](index-url|trusted-host|cert)='(.*)'/\1 = \2/p"
+echo '[global]' >debian/etc/pip.conf
+"$0" -m pip config list | sed -nE "$options" | sort -u -k 1,1 >>debian/etc/pip.conf
+cat $(sed -n 's/^cert = //p' debian/etc/pip.conf) /dev/null >debian/etc/pip.crt
+sed -i 's/^cert = .*/cert = \/etc\/pip.crt/' debian/etc/pip.conf
+tar -C debian -cf packed .
+mv packed "$2"
+"""
 # What the official images have and a folder of Debian has not.
 CHANGES = {
     "python": ["CMD python3"],
@@ -44,17 +63,20 @@ CHANGES = {
 
 
 def main() -> None:
-    """Run all checks; exit with 1 at the first that fails."""
     with ExitStack() as stack:
         temporary = tempfile.TemporaryDirectory(prefix=PROJECT, dir="/var/tmp")
         folder = Path(stack.enter_context(temporary))
         folder.chmod(0o755)
         if not succeeds("docker", "info"):
             stack.enter_context(daemon(folder / "engine"))
-        compose = Compose(folder, find_images(folder))
+        images = find_images(folder)
+        override = {"services": {name: {"image": image} for name, image in images.items()}}
+        (folder / "images.yml").write_text(yaml.safe_dump(override))
+        os.environ["COMPOSE_PROJECT_NAME"] = PROJECT
+        os.environ["COMPOSE_FILE"] = f"{ROOT}/docker-compose.yml:{folder}/images.yml"
         stack.callback(compose, "down", "--volumes", "--timeout", "5")
         try:
-            check(compose, folder)
+            check(list(images), folder)
         except (AssertionError, OSError) as error:
             print(compose("logs", "--tail", "50"), f"FAILED: {error}", sep="\n", flush=True)
             raise SystemExit(1) from None
@@ -92,9 +114,10 @@ def find_images(folder: Path) -> dict[str, str]:
     run("docker", "build", *options, env=os.environ | {"DOCKER_BUILDKIT": "0"})
     report("the image is built")
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    others = {name: service["image"] for name, service in services.items() if "image" in service}
-    found = {name: find_image(name, image) for name, image in others.items()}
-    return images | {name: image for name, image in found.items() if image}
+    for name in set(services) - set(images):
+        if image := find_image(name, services[name]["image"]):
+            images[name] = image
+    return images
 
 
 def find_image(name: str, image: str) -> str | None:
@@ -105,104 +128,70 @@ def find_image(name: str, image: str) -> str | None:
         print(f"left out: {name}, whose image cannot be pulled", flush=True)
         return None
     if not DEBIAN.exists():
-        bootstrap()
+        DEBIAN.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=DEBIAN.parent) as folder:
+            run("bash", "-euc", BOOTSTRAP, sys.executable, folder, str(DEBIAN))
     changes = [part for change in CHANGES[name] for part in ("--change", change)]
     run("docker", "import", *changes, str(DEBIAN), f"{PROJECT}:{name}")
     print(f"made of Debian packages: {name}, whose image cannot be pulled", flush=True)
     return f"{PROJECT}:{name}"
 
 
-def bootstrap() -> None:
-    """Pack Debian from the mirror of this machine, with what its pip needs to reach an index."""
-    sources = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*.sources")]
-    text = "".join(source.read_text() for source in sources if source.exists())
-    mirror = re.search(r"^(?:URIs:|deb(?: \[.*\])?) *(\S+)", text, re.MULTILINE)
-    assert mirror, "no mirror of Debian in /etc/apt"
-    [suite] = re.findall(r"VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text())
-    DEBIAN.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=DEBIAN.parent) as name:
-        root = Path(name) / "root"
-        command = ["unshare", "--mount", "debootstrap", "--variant=minbase"]
-        run(*command, f"--include={PACKAGES}", suite, str(root), mirror[1])
-        (root / "usr/bin/python").symlink_to("python3")
-        for path, user, group in (("data", 999, 1000), ("prometheus", 65534, 65534)):
-            (root / path).mkdir()
-            os.chown(root / path, user, group)
-        listed = run(sys.executable, "-m", "pip", "config", "list")
-        settings = dict(re.findall(r"\.(index-url|cert|trusted-host)='(.*)'", listed))
-        if "cert" in settings:
-            shutil.copy(settings["cert"], root / "etc/pip.crt")
-            settings["cert"] = "/etc/pip.crt"
-        lines = [f"{key} = {value}" for key, value in settings.items()]
-        (root / "etc/pip.conf").write_text("\n".join(["[global]", *lines, ""]))
-        run("tar", "-C", str(root), "-cf", f"{name}/packed", ".")
-        Path(name, "packed").rename(DEBIAN)
+def compose(*arguments: str) -> str:
+    program = "docker compose" if succeeds("docker", "compose", "version") else "docker-compose"
+    return run(*program.split(), *arguments)
 
 
-class Compose:
-    """docker compose on the compose file, with the images of this run."""
-
-    def __init__(self, folder: Path, images: dict[str, str]) -> None:
-        self.services = list(images)
-        override = {"services": {name: {"image": image} for name, image in images.items()}}
-        (folder / "images.yml").write_text(yaml.safe_dump(override))
-        plugin = succeeds("docker", "compose", "version")
-        self._command = ["docker", "compose"] if plugin else ["docker-compose"]
-        self._command += ["--project-directory", str(ROOT), "--project-name", PROJECT]
-        for file in (ROOT / "docker-compose.yml", folder / "images.yml"):
-            self._command += ["--file", str(file)]
-
-    def __call__(self, *arguments: str) -> str:
-        return run(*self._command, *arguments)
-
-    def state(self, service: str) -> Any:
-        """Return what the engine knows of the container of a service."""
-        return json.loads(run("docker", "inspect", self("ps", "--quiet", "-a", service)))[0]
-
-    def wait_until_healthy(self, service: str, when: str) -> None:
-        wait(
-            f"{service} is healthy {when}",
-            lambda: self.state(service)["State"]["Health"]["Status"] == "healthy",
-        )
-
-    def inside(self, script: str) -> str:
-        """Return what a script of the shell prints in the container of longmatch."""
-        return self("exec", "-T", "longmatch", "sh", "-c", script)
+def state(service: str) -> Any:
+    """Return what the engine knows of the container of a service."""
+    return json.loads(run("docker", "inspect", compose("ps", "--quiet", "-a", service)))[0]
 
 
-def check(compose: Compose, folder: Path) -> None:
+def wait_until_healthy(service: str, when: str) -> None:
+    def is_healthy() -> bool:
+        return bool(state(service)["State"]["Health"]["Status"] == "healthy")
+
+    wait(f"{service} is healthy {when}", is_healthy)
+
+
+def check(services: list[str], folder: Path) -> None:
     """Do what an operator does, and what happens to a machine."""
-    compose("up", "--no-build", "--detach", *compose.services)
+    compose("up", "--no-build", "--detach", *services)
     for service in ("longmatch", "redis"):
-        compose.wait_until_healthy(service, "at first")
-    check_rights(compose)
+        wait_until_healthy(service, "at first")
+    check_rights()
     assert request("POST", "/index", {"documents": [{"id": "river", "text": TEXT}]})["indexed"] == 1
     report("a document is stored")
     assert request("GET", "/readyz")["degraded"] == []
     report("Redis takes the password of the compose file")
-    wait("Prometheus has scraped longmatch", lambda: get(SERIES)["data"]["result"])
-    check_kill(compose)
-    check_offline_job(compose, folder)
+
+    def scraped() -> object:
+        return request("GET", SERIES, server=PROMETHEUS)["data"]["result"]
+
+    wait("Prometheus has scraped longmatch", scraped)
+    check_kill()
+    check_offline_job(folder)
     began = time.monotonic()
     compose("stop", "longmatch")
     seconds = time.monotonic() - began
-    code = compose.state("longmatch")["State"]["ExitCode"]
+    code = state("longmatch")["State"]["ExitCode"]
     assert (code, seconds < STOP_S) == (0, True), f"stopped in {seconds:.1f} s with status {code}"
     report(f"it stops in {seconds:.1f} s")
 
 
-def check_rights(compose: Compose) -> None:
+def check_rights() -> None:
     """See that the process has none."""
-    assert compose.inside("id -u; id -g").split() == ["10001", "10001"]
-    status = compose.inside("cat /proc/self/status")
+    shell = ("exec", "-T", "longmatch", "sh", "-c")
+    assert compose(*shell, "id -u; id -g").split() == ["10001", "10001"]
+    status = compose(*shell, "cat /proc/self/status")
     for row in ("CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"):
         assert row in status, row
     tried = "for f in / /opt/longmatch /etc /data /tmp; do (: >$f/x) 2>/dev/null && echo $f; done"
-    assert compose.inside(f"{tried}; rm -f /data/x /tmp/x").split() == ["/data", "/tmp"]
+    assert compose(*shell, f"{tried}; rm -f /data/x /tmp/x").split() == ["/data", "/tmp"]
     report("user 10001 without capabilities writes to /data and /tmp alone")
 
 
-def check_kill(compose: Compose) -> None:
+def check_kill() -> None:
     """Kill every process in the container while documents are stored."""
     stored = ["river"]
 
@@ -215,14 +204,14 @@ def check_kill(compose: Compose) -> None:
                 return
             stored.append(name)
 
-    restarts = compose.state("longmatch")["RestartCount"]
+    restarts = state("longmatch")["RestartCount"]
     thread = threading.Thread(target=store)
     thread.start()
     wait("documents are being stored", lambda: len(stored) > 20)
-    subprocess.run(["docker", "exec", compose.state("longmatch")["Id"], "sh", "-c", "kill -9 -1"])
+    subprocess.run(["docker", "exec", state("longmatch")["Id"], "sh", "-c", "kill -9 -1"])
     thread.join()
-    wait("kill -9: restarted", lambda: compose.state("longmatch")["RestartCount"] > restarts)
-    compose.wait_until_healthy("longmatch", "after kill -9")
+    wait("kill -9: restarted", lambda: state("longmatch")["RestartCount"] > restarts)
+    wait_until_healthy("longmatch", "after kill -9")
     for name in stored:
         request("GET", f"/documents/{name}")
     matches = request("POST", "/match", {"text": TEXT, "top_k": 100})["matches"]
@@ -230,7 +219,7 @@ def check_kill(compose: Compose) -> None:
     report(f"none of {len(stored)} documents is lost")
 
 
-def check_offline_job(compose: Compose, folder: Path) -> None:
+def check_offline_job(folder: Path) -> None:
     """Index a folder with the server stopped, as docs/operations.md says."""
     (folder / "corpus").mkdir()
     (folder / "corpus/offline.txt").write_text(STARS)
@@ -238,36 +227,28 @@ def check_offline_job(compose: Compose, folder: Path) -> None:
     job = ["longmatch", "longmatch", "index", "/corpus", "--data", "/data"]
     compose("run", "--rm", "-T", "--volume", f"{folder}/corpus:/corpus:ro", *job)
     compose("start", "longmatch")
-    compose.wait_until_healthy("longmatch", "after the offline job")
+    wait_until_healthy("longmatch", "after the offline job")
     matches = request("POST", "/match", {"text": STARS})["matches"]
     assert "offline" in matches[0]["id"], matches
     report("the document of the offline job is found")
 
 
-def request(method: str, path: str, body: object = None) -> Any:
+def request(method: str, path: str, body: object = None, server: str = URL) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
-    return get(urllib.request.Request(URL + path, data, headers, method=method))
-
-
-def get(address: str | urllib.request.Request) -> Any:
-    with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
+    sent = urllib.request.Request(server + path, data, headers, method=method)
+    with urllib.request.urlopen(sent, timeout=TIMEOUT_S) as answer:
         return json.load(answer)
 
 
 def wait(what: str, holds: Callable[[], object]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
-    while not try_once(holds):
+    while True:
+        with suppress(OSError):  # nothing listens yet
+            if holds():
+                return report(what)
         assert time.monotonic() < deadline, f"not within {TIMEOUT_S:.0f} s: {what}"
         time.sleep(0.5)
-    report(what)
-
-
-def try_once(holds: Callable[[], object]) -> object:
-    try:
-        return holds()
-    except OSError:
-        return False  # nothing listens yet
 
 
 def report(what: str) -> None:
@@ -276,14 +257,14 @@ def report(what: str) -> None:
 
 def run(*command: str, env: dict[str, str] | None = None) -> str:
     """Return what a command prints; show all of it where it fails."""
-    ended = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, env=env, capture_output=True, text=True)
     if ended.returncode:
         raise SystemExit(f"{ended.stdout}{ended.stderr}FAILED: {' '.join(command)}")
     return ended.stdout.strip()
 
 
 def succeeds(*command: str) -> bool:
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 if __name__ == "__main__":

@@ -43,11 +43,11 @@ def test_what_was_created_or_removed_stays_so_after_a_kill(
         changing.join()
     with serve(data, tiny_checkpoint) as server:
         listed = server.request("GET", "/collections")[1]["collections"]
-        assert {one["state"] for one in listed} == {"open"}
-        names = {one["name"] for one in listed}
+        assert {row["state"] for row in listed} == {"open"}
+        names = {row["name"] for row in listed}
         assert {"default", "kept"} <= names <= {"default", "kept", "c0", "c1", "c2"}
         for name, status in acknowledged.items():
             assert (name in names) == (status in (200, 201)), (name, status)
         assert server.request("GET", "/collections/kept/documents/a")[0] == 200
-        hidden = [one.name for one in (data / "collections").iterdir() if one.name not in names]
+        hidden = [path.name for path in (data / "collections").iterdir() if path.name not in names]
         assert hidden == []

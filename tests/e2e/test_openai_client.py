@@ -76,9 +76,9 @@ def test_vectors_are_those_of_the_adapted_index(
 ) -> None:
     """The client asks for base64 by itself, and unpacks it."""
     answer = client.embeddings.create(model="longmatch", input=list(DOCUMENTS.values()))
-    assert [one.index for one in answer.data] == list(range(len(DOCUMENTS)))
+    assert [row.index for row in answer.data] == list(range(len(DOCUMENTS)))
     assert answer.usage.prompt_tokens == answer.usage.total_tokens > len(DOCUMENTS)
-    vectors = dict(zip(DOCUMENTS, (np.array(one.embedding) for one in answer.data), strict=True))
+    vectors = dict(zip(DOCUMENTS, (np.array(row.embedding) for row in answer.data), strict=True))
     scores = cosines(url.removesuffix("/v1"), token)
     assert len(scores) == 20
     for name, score in scores.items():

@@ -94,20 +94,20 @@ def test_events_come_as_they_happen_and_again_from_any_of_them(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     with serve(tmp_path / "data", tiny_checkpoint) as server:
-        one, other = make(server), make(server, mode="semantic")
+        first, other = make(server), make(server, mode="semantic")
         put(server, "a")
-        with listening(server, f"{PATH}/{one}/events") as listener:
+        with listening(server, f"{PATH}/{first}/events") as listener:
             assert listener.response.getheader("content-type") == "text/event-stream; charset=utf-8"
             taken = listener.take(1)
             put(server, "b", "c")
             taken += listener.take(2)
         assert [event["document"] for event in taken] == ["a", "b", "c"]
-        assert taken == events(server, one)
-        with listening(server, f"{PATH}/{one}/events", taken[0]["number"]) as listener:
+        assert taken == events(server, first)
+        with listening(server, f"{PATH}/{first}/events", taken[0]["number"]) as listener:
             assert listener.take(2) == taken[1:]
         with listening(server, f"{PATH}/events?after={taken[0]['number']}") as listener:
             rest = listener.take(5)
-        assert {event["query"] for event in rest} == {one, other}
+        assert {event["query"] for event in rest} == {first, other}
         assert server.request("DELETE", f"{PATH}/{other}")[0] == 204
 
 
@@ -223,7 +223,7 @@ def test_killed_before_and_during_a_delivery_nothing_is_lost(
             messages = receiver.take(1)
             shown = server.request("GET", f"{PATH}/{made}")[1]
             logs += server.log.read_text()
-    assert [one.document for one in messages] == ["a", "a", "b", "c"]
-    assert len({one.headers["webhook-id"] for one in messages}) == 3
+    assert [message.document for message in messages] == ["a", "a", "b", "c"]
+    assert len({message.headers["webhook-id"] for message in messages}) == 3
     said = logs + json.dumps(shown)
     assert [word for word in ("hidden", "whsec", "merger") if word in said] == []

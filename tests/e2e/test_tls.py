@@ -72,7 +72,7 @@ def test_a_server_with_a_certificate_is_reached_by_tls_alone(
         documents = [{"id": "ants", "text": "Ants live in colonies. " * 2_000}]
         assert server.request("POST", "/index", {"documents": documents})[0] == 200
         status, answer = server.request("POST", "/match", {"text": "Ants live in colonies."})
-        assert (status, [one["id"] for one in answer["matches"]]) == (200, ["ants"])
+        assert (status, [match["id"] for match in answer["matches"]]) == (200, ["ants"])
         plain = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_S)
         plain.request("GET", "/livez")
         with pytest.raises((http.client.HTTPException, ConnectionError)):

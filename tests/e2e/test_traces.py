@@ -35,7 +35,7 @@ class Collector(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     def of_trace(self) -> dict[str, Span]:
-        return {one.name: one for one in self.spans if one.trace_id.hex() == TRACE_ID}
+        return {span.name: span for span in self.spans if span.trace_id.hex() == TRACE_ID}
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -57,7 +57,7 @@ class Receiver(BaseHTTPRequestHandler):
 
 def ancestors(span: Span, spans: list[Span]) -> list[bytes]:
     """Return the ids of what a span is in; FastAPI has spans of its own between."""
-    by_id = {one.span_id: one for one in spans}
+    by_id = {span.span_id: span for span in spans}
     found = []
     while (parent := by_id.get(span.parent_span_id)) is not None:
         found.append(parent.span_id)
@@ -108,7 +108,7 @@ def test_stages_are_spans_of_the_request_and_logs_name_both(
         assert spans[stage].end_time_unix_nano <= of_request.end_time_unix_nano
     assert b"stones" not in collector.received
     logged = [json.loads(line) for line in lines]
-    [line] = [one for one in logged if one.get("request_id") == request_id]
+    [line] = [line for line in logged if line.get("request_id") == request_id]
     assert (line["route"], line["method"], line["code"]) == ("/match", "POST", 200)
     assert line["trace_id"] == TRACE_ID
     assert "stones" not in "".join(lines)

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Dialog, Frame, Page, sync_playwright
 
 from tests.tools import waiting
 from tests.tools.programs import require_program
@@ -33,6 +35,24 @@ def open_chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+def complaints_of_axe(page: Page | Frame) -> list[str]:
+    """What axe-core calls serious or critical, with the elements."""
+    return [
+        f"{violation['id']}: {node['target']} {node['failureSummary']}"
+        for violation in Axe().run(page).response["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]
+
+
+def announced(page: Page) -> set[tuple[str, str]]:
+    """(role, name) of everything that assistive technology announces."""
+    session = page.context.new_cdp_session(page)
+    nodes: list[dict[str, Any]] = session.send("Accessibility.getFullAXTree")["nodes"]
+    named = [node for node in nodes if not node["ignored"] and "name" in node]
+    return {(node["role"]["value"], node["name"]["value"]) for node in named}
 
 
 @dataclass

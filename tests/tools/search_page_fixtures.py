@@ -108,7 +108,7 @@ DROP = """([target, files]) => {
 
 def drop(page: Page, *files: tuple[str, str], target: str = "body") -> None:
     """Drop files, given by name and text, on the page."""
-    page.evaluate(DROP, [target, [list(one) for one in files]])
+    page.evaluate(DROP, [target, [list(file) for file in files]])
 
 
 @contextmanager

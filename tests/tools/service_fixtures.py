@@ -153,7 +153,7 @@ def fill(client: Client) -> Client:
 
 def with_parts(engine: Engine, **changed: Any) -> Engine:
     """Return an engine with other parts: its own, or of its default collection; it has no other."""
-    names = {one.name for one in fields(Engine)}
+    names = {field.name for field in fields(Engine)}
     shared = {name: part for name, part in changed.items() if name in names}
     other = replace(engine, **shared, collections=Collections())
     own = {name: part for name, part in changed.items() if name not in names}

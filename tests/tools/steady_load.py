@@ -59,15 +59,15 @@ class SteadyLoad:
 
     def _send(self, number: int) -> None:
         chosen = self._chosen
-        one = f"d{chosen.randrange(self._count)}"
+        name = f"d{chosen.randrange(self._count)}"
         text = make_text(chosen, 60)
         kinds: list[tuple[str, str, Any]] = [
             ("POST", "/match", {"text": text}),
-            ("POST", "/match", {"id": one, "filter": {"field": "n", "range": {"gte": 3}}}),
+            ("POST", "/match", {"id": name, "filter": {"field": "n", "range": {"gte": 3}}}),
             ("POST", "/match", {"text": text, "mode": "semantic", "explain": {"matches": 1}}),
             ("POST", "/match", {"text": text, "rerank": {"candidates": 3}}),
             ("POST", "/index", {"documents": [self._document(chosen.randrange(self._count))]}),
-            ("POST", "/compare", {"left": {"id": one}, "right": {"text": text}}),
+            ("POST", "/compare", {"left": {"id": name}, "right": {"text": text}}),
         ]
         try:
             if number % UPLOAD_EVERY == UPLOAD_EVERY - 1:
