@@ -242,7 +242,7 @@ def test_waiting_ends_with_its_time_or_with_the_job(client: Any) -> None:
 def test_the_service_describes_itself(client: Any) -> None:
     assert client.is_alive()
     assert client.ready().status in ("ready", "degraded")
-    assert client.wait_until_ready(timeout=5).documents >= len(TEXTS)
+    assert client.wait_until_ready(timeout=120).documents >= len(TEXTS)
     version = client.version()
     assert version.checkpoint.dimension > 0
     assert version.limits["max_top_k"] == 1000

@@ -78,7 +78,7 @@ def test_a_client_waits_through_a_crash_of_the_server(
             waiting = thread.submit(client.wait_for_job, upload.id)
             with serve() as second:
                 proxy.target = second.url
-                job = waiting.result(timeout=60)
+                job = waiting.result(timeout=120)
             assert (job.state, job.accepted, job.indexed) == ("done", 600, 600)
 
 
@@ -101,7 +101,7 @@ def test_cancelling_a_task_at_any_moment_frees_its_connection(
     proxy: FaultProxy, moment: int
 ) -> None:
     async def cancel() -> None:
-        async with AsyncClient(proxy.url, max_connections=1, timeout=5) as client:
+        async with AsyncClient(proxy.url, max_connections=1, timeout=120) as client:
             task = asyncio.ensure_future(client.match("a"))
             for _ in range(moment):
                 await asyncio.sleep(0)

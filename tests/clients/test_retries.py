@@ -239,7 +239,7 @@ def test_readiness_is_read_once_unless_waited_for(client: Any, proxy: FaultProxy
     with pytest.raises(UnavailableError):
         client.ready()
     proxy.will(problem(503, "not-ready"), Drop(read=False), good)
-    assert client.wait_until_ready(timeout=20).documents == 1
+    assert client.wait_until_ready(timeout=120).documents == 1
     proxy.will(*[problem(503, "not-ready")] * 9)
     with pytest.raises(DeadlineExceededError):
         client.wait_until_ready(timeout=0)

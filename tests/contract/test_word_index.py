@@ -238,6 +238,6 @@ def test_the_words_can_be_made_in_the_background(open_one: Open, entry: MakeEntr
     first.close()
     again = open_one()
     again.lexical.make_in_background()
-    again.lexical.wait(60)
+    again.lexical.wait(120)
     assert not again.lexical.building
     assert len(found_by(again, text_of(2))) == 5

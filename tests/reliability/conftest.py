@@ -120,7 +120,7 @@ def lines(count: int) -> bytes:
 
 def ended(client: Any, response: httpx.Response) -> dict[str, Any]:
     assert response.status_code == 202, response.text
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while (job := client.get(response.headers["location"]).json())["state"] in (
         "waiting",
         "running",

@@ -98,7 +98,7 @@ def test_requests_beside_a_failed_encoding_are_answered(client: Any, connected: 
             return await asyncio.gather(*(http.post("/match", json=body) for body in bodies))
 
     with call.fails(5):
-        responses = asyncio.run(asyncio.wait_for(run(), 30))
+        responses = asyncio.run(asyncio.wait_for(run(), 120))
     assert sorted(response.status_code for response in responses) == [200] * 5 + [500]
     sound(client)
 

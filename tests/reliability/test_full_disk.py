@@ -29,7 +29,7 @@ def send_lines(server: Any, lines: bytes) -> tuple[int, Any]:
     headers = {"Content-Type": "application/x-ndjson"}
     request = urllib.request.Request(f"{server.url}/index", lines, headers, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         with error:

@@ -49,7 +49,7 @@ def contents(data: Path, checkpoint: Path) -> tuple[Adapter, np.ndarray]:
 
 
 def wait_for(path: Path, job: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not path.exists() and job.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.002)

@@ -137,8 +137,8 @@ def small_tokenizer() -> str:
     """
     content = json.loads((DEFAULT_CHECKPOINT / TOKENIZER).read_bytes())
     rows = content["model"]["vocab"]
-    kept = [one for one in rows if rows[one] < FREQUENT or len(one.removeprefix("##")) == 1]
-    content["model"]["vocab"] = {one: row for row, one in enumerate(sorted(kept, key=rows.get))}
+    kept = [token for token in rows if rows[token] < FREQUENT or len(token.removeprefix("##")) == 1]
+    content["model"]["vocab"] = {token: row for row, token in enumerate(sorted(kept, key=rows.get))}
     return json.dumps(content)
 
 

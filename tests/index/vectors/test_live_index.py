@@ -236,7 +236,7 @@ def test_a_search_does_not_wait_for_a_publish_or_a_rebuild(
     with live._publishing, live._updates, live._live.index._lock.reading():
         searching = threading.Thread(target=live.search, args=(vectors(1, seed=1), 1), daemon=True)
         searching.start()
-        searching.join(30)
+        searching.join(120)
         assert not searching.is_alive()
 
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 
 from index.vectors.faiss.faiss_index import ReadersWriterLock
 
-PATIENCE = 30.0  # seconds until a thread counts as stuck; nothing is measured
+PATIENCE = 120  # seconds until a thread counts as stuck; nothing is measured
 
 
 def start(target: Callable[[], object]) -> threading.Thread:

@@ -67,7 +67,7 @@ def watching(live: LiveIndex, metrics: Metrics, **changed: float) -> RecallMonit
 
 
 def offer_until(watch: RecallMonitor, reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     seed = 100
     while not reached():
         assert time.monotonic() < deadline
