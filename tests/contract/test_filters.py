@@ -33,7 +33,7 @@ def selected(store: SQLiteDocumentStore, where: Filter | None, *without: str) ->
     """Return the ids of the documents that a filter selects, all stored ones being asked."""
     selection = store.select(where, without)
     ids = np.array(store.changes_since(0).added)
-    return {one.id for one in store.get(ids[selection.contains(ids)].tolist()).values()}
+    return {summary.id for summary in store.get(ids[selection.contains(ids)].tolist()).values()}
 
 
 @given(

@@ -107,11 +107,11 @@ def test_any_order_of_steps_equals_brute_force(
     for number, (step, values) in enumerate(steps):
         ids = np.array(values, dtype=np.int64)
         if step == "add":
-            ids = ids[[one not in oracle.vectors for one in values]]
+            ids = ids[[value not in oracle.vectors for value in values]]
             vectors = unit_vectors(len(ids), seed=seed + number)
             kind.add(index, oracle, ids, vectors)
         elif step == "remove":
-            there = {one for one in values if oracle.vectors.pop(one, None) is not None}
+            there = {value for value in values if oracle.vectors.pop(value, None) is not None}
             assert remove(index, ids) == len(there)
         elif step == "search":
             assert_same(index, oracle, unit_vectors(3, seed=seed + number), values[0])
@@ -174,7 +174,7 @@ def test_an_index_of_another_precision_is_not_loaded(
         load_faiss_index(tmp_path / "saved", loading)
 
 
-def test_vectors_beyond_the_trained_ranges_are_held_at_their_ends() -> None:
+def test_vectors_beyond_the_trained_ranges_are_clipped() -> None:
     """Ranges come from a sample; what lies outside is still found, by a smaller value."""
     sample = unit_vectors(400, seed=99)
     sample[:, 0] = np.abs(sample[:, 0])

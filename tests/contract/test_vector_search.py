@@ -104,7 +104,9 @@ def among_of(oracle: BruteForce, selection: IdSet) -> BruteForce:
     """Return an oracle that knows the selected vectors only."""
     kept = BruteForce()
     ids = np.array(list(oracle.vectors), dtype=np.int64)
-    kept.vectors = {int(one): oracle.vectors[int(one)] for one in ids[selection.contains(ids)]}
+    kept.vectors = {
+        int(vector_id): oracle.vectors[int(vector_id)] for vector_id in ids[selection.contains(ids)]
+    }
     return kept
 
 
@@ -164,7 +166,9 @@ def test_what_lies_far_from_the_query_is_found_all_the_same(
         found = index.search(query, 50, nprobe=nprobe, among=selection)
         assert np.isin(found.ids, kept).all()
         assert len(set(found.ids[0].tolist())) == 50
-        scores = [float(query[0] @ oracle.vectors[one]) for one in found.ids[0].tolist()]
+        scores = [
+            float(query[0] @ oracle.vectors[vector_id]) for vector_id in found.ids[0].tolist()
+        ]
         np.testing.assert_allclose(found.scores[0], scores, atol=1e-5)
         assert (np.diff(found.scores[0]) <= 0).all()
     exact = index.search(query, 50, nprobe=ALL_LISTS, among=selection)

@@ -99,7 +99,7 @@ def test_scores_are_cosines_after_any_changes(store: SQLiteDocumentStore, entry:
             scores = store.lexical.score(query, ids).tolist()
             own = count_terms(texts[name])
             assert scores == pytest.approx(
-                [cosine(own, texts[one], texts, 2) for one in names_of(store).values()], abs=1e-5
+                [cosine(own, texts[name], texts, 2) for name in names_of(store).values()], abs=1e-5
             )
 
 
@@ -152,7 +152,7 @@ def test_the_telling_words_and_titles_are_named(
     found = store.lexical.search(query, 1)
     (terms,) = store.lexical.explain(query, found.vector_ids.tolist()).values()
     assert terms[0].term == '"the heron"'
-    assert sum(one.weight for one in terms) == pytest.approx(1.0)
+    assert sum(term.weight for term in terms) == pytest.approx(1.0)
     store.put([entry("heron", "a grey heron waits in a marsh", "Another name")])
     assert len(store.lexical.read("", title="The heron")) == 0
     assert found_by(store, "another name")["heron"] > 0
@@ -227,7 +227,9 @@ def test_documents_as_rows_give_the_same_scores(
     dense = np.zeros((len(rows), int(rows.term_ids.max()) + 1))
     for row, (start, end) in enumerate(zip([0, *rows.ends[:-1]], rows.ends, strict=True)):
         dense[row, rows.term_ids[start:end]] = rows.weights[start:end]
-    scores = [store.lexical.score(store.lexical.read_stored(one), ids) for one in ids.tolist()]
+    scores = [
+        store.lexical.score(store.lexical.read_stored(vector_id), ids) for vector_id in ids.tolist()
+    ]
     np.testing.assert_allclose((dense @ dense.T)[:-1, :-1], np.stack(scores), atol=1e-5)
     assert not dense[-1].any()
 

@@ -84,7 +84,7 @@ def test_neighbours_improve(checkpoint: Checkpoint) -> None:
     np.testing.assert_allclose(adapted[:, :256], (1 - WEIGHT) ** 0.5 * vectors, atol=1e-6)
 
 
-def test_words_that_go_together_make_documents_similar_that_share_none(
+def test_words_that_go_together_make_documents_similar(
     checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapt, "DIMENSION", 3)
@@ -93,7 +93,7 @@ def test_words_that_go_together_make_documents_similar_that_share_none(
     terms = terms_of(texts, checkpoint)
     adapter = fit_adapter(CountedCorpus(terms), checkpoint, QUIET)
     music, more_music, stone = (
-        adapter.adapt(np.zeros(0, dtype=np.float32), one) for one in terms[-3:]
+        adapter.adapt(np.zeros(0, dtype=np.float32), term) for term in terms[-3:]
     )
     assert not {*terms[-3].rows.tolist()} & {*terms[-2].rows.tolist()} & {*adapter.rows.tolist()}
     assert music @ more_music > 0.99 * WEIGHT  # there is no other part
@@ -223,12 +223,12 @@ def test_a_corpus_is_counted_without_what_cannot_be_read(
 
 def test_a_large_corpus_is_sampled_by_its_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [Document(f"d{n}", f"text {n}") for n in range(4_000)]
-    assert all(in_sample(one, len(documents)) for one in documents)
+    assert all(in_sample(document, len(documents)) for document in documents)
     monkeypatch.setattr(adapt, "DOCUMENTS", 1_000)
-    chosen = {one.text for one in documents if in_sample(one, len(documents))}
+    chosen = {document.text for document in documents if in_sample(document, len(documents))}
     assert 900 < len(chosen) < 1_100
     renamed = [Document(f"e{n}", one.text) for n, one in enumerate(reversed(documents))]
-    assert {one.text for one in renamed if in_sample(one, len(documents))} == chosen
+    assert {document.text for document in renamed if in_sample(document, len(documents))} == chosen
 
 
 def test_who_names_the_same_titles_is_near(checkpoint: Checkpoint) -> None:

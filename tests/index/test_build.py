@@ -13,7 +13,7 @@ from encoder.tokenizer import BlockTokenizer
 from index.build import BATCH_DOCUMENTS, Batch, BuildReport, build_index, encode_here
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document, SkippedInput
-from index.errors import CorpusError, FingerprintMismatchError
+from index.errors import CorpusError
 from index.near_duplicates.tables import make_family_tables
 from index.progress import SilentProgress
 from index.store.records import StoredDocument
@@ -149,7 +149,7 @@ def test_when_reading_fails_the_batch_before_is_stored(job: Job, encoder: OnnxEn
     packed = OnnxEncoder(encoder.checkpoint, batch_tokens=512)
     done = encode_here(job.tokenizer, packed)(batches(), SilentProgress())
     _, encoded = next(done)
-    assert [one.document.id for one in encoded] == ["a"]
+    assert [entry.document.id for entry in encoded] == ["a"]
     with pytest.raises(CorpusError):
         next(done)
 
@@ -216,14 +216,6 @@ def test_refused_input_is_told_once_and_the_rest_goes_on(job: Job) -> None:
     assert progress.documents == {"encoding": 5, "searching texts for titles": 2}
 
 
-def test_a_corpus_of_many_batches(job: Job) -> None:
-    count = BATCH_DOCUMENTS + 3
-    job.write(*({"id": f"d{n}", "text": f"{WORDS[n % 8]} {n}"} for n in range(count)))
-    assert job.run().encoded == count
-    with job.opened() as data:
-        assert len(data.store) == len(data.index) == count
-
-
 def test_an_interrupted_job_goes_on_and_ends_the_same(
     job: Job, tmp_path: Path, encoder: OnnxEncoder
 ) -> None:
@@ -258,14 +250,6 @@ def test_a_missing_corpus_is_named(job: Job) -> None:
         job.run()
 
 
-def test_data_of_another_checkpoint_is_refused(job: Job) -> None:
-    job.write({"id": "a", "text": text(1)})
-    job.run()
-    with pytest.raises(FingerprintMismatchError, match="another data directory"):
-        open_data_directory(job.data, fingerprint="f" * 64, dimension=32)
-    assert set(job.stored("a")) == {"a"}
-
-
 def test_few_changes_are_not_worth_a_pass_over_all_texts(job: Job) -> None:
     documents = [{"id": str(n), "text": text(n)} for n in range(150)]
     job.write(*documents)
@@ -283,7 +267,7 @@ def test_few_changes_are_not_worth_a_pass_over_all_texts(job: Job) -> None:
 def families_in(job: Job) -> set[frozenset[str]]:
     with job.opened() as data:
         numbers = data.store.families.of_ids(
-            [one.id for one in data.store.pages.listed("", 100).documents]
+            [document.id for document in data.store.pages.listed("", 100).documents]
         )
     return {
         frozenset(name for name, one in numbers.items() if one == number)
@@ -291,7 +275,7 @@ def families_in(job: Job) -> set[frozenset[str]]:
     }
 
 
-def test_near_duplicates_are_found_by_the_job_in_one_run_or_several(
+def test_near_duplicates_are_found_in_one_run_or_several(
     tmp_path: Path, encoder: OnnxEncoder
 ) -> None:
     long = [" ".join(f"{word}{n} of" for word in WORDS) for n in range(9)]
@@ -314,7 +298,7 @@ def test_near_duplicates_are_found_by_the_job_in_one_run_or_several(
     assert families_in(whole) == families_in(parts) == {frozenset({"first", "copy", "edited"})}
 
 
-def test_near_duplicates_of_unsigned_texts_are_found_at_the_end_of_the_job(
+def test_near_duplicates_of_unsigned_texts_are_found_at_the_end(
     job: Job,
 ) -> None:
     job.write({"id": "a", "text": "some words"}, {"id": "b", "text": "some words"})

@@ -58,7 +58,7 @@ def test_aligned_blocks_are_read_as_they_were_written(tmp_path: Path) -> None:
     sizes = (3, 1, MAX_BLOCKS + 20)
     documents = [random.normal(size=(size, 24)).astype(np.float32) for size in sizes]
     space = fit_space(random.normal(size=(MIN_SAMPLE, 24)).astype(np.float32), dimension=8)
-    aligned = join_aligned(space, [space.project(one) for one in documents])
+    aligned = join_aligned(space, [space.project(document) for document in documents])
     one = np.ones(3, dtype=np.int64)
     embedded = EmbeddedCorpus(("a", "b", "c"), np.eye(3, dtype=np.float32), one, one, 0, aligned)
     file = tmp_path / "v.npz"
@@ -69,8 +69,8 @@ def test_aligned_blocks_are_read_as_they_were_written(tmp_path: Path) -> None:
     for written, read in zip(aligned, again, strict=True):
         for name in ("codes", "scales", "hubness"):
             np.testing.assert_array_equal(getattr(read, name), getattr(written, name))
-    projected = (one.project(documents[0]) for one in (space, again.space))
-    np.testing.assert_array_equal(*(one.hubness for one in projected))
+    projected = (each.project(documents[0]) for each in (space, again.space))
+    np.testing.assert_array_equal(*(blocks.hubness for blocks in projected))
 
 
 def test_a_corpus_without_a_document_is_an_error(encoder: OnnxEncoder, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Selections are sets of ids, whichever way round they are written."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.id_set import IdSet, complement, intersection, union
-from index.store import filter_sql as selection_cache
+from index.store import filters
 from index.store.document_store import SQLiteDocumentStore
-from index.store.filters import OneOf, SelectionCache
+from index.store.filters import OneOf
 from index.store.records import EncodedDocument
 
 END = 12
@@ -23,63 +24,32 @@ SELECTIONS = st.builds(
 )
 
 
-def members(one: IdSet) -> set[int]:
-    listed = set(one.ids.tolist())
-    return set(range(one.end)) - listed if one.inverted else listed
+def members(first: IdSet) -> set[int]:
+    listed = set(first.ids.tolist())
+    return set(range(first.end)) - listed if first.inverted else listed
 
 
-@given(one=SELECTIONS, other=SELECTIONS)
-def test_they_are_joined_as_sets_are(one: IdSet, other: IdSet) -> None:
-    assert members(intersection(one, other)) == members(one) & members(other)
-    assert members(union(one, other)) == members(one) | members(other)
-    assert members(complement(one)) == set(range(END)) - members(one)
-    for joined in (intersection(one, other), union(one, other)):
+@given(first=SELECTIONS, other=SELECTIONS)
+def test_they_are_joined_as_sets_are(first: IdSet, other: IdSet) -> None:
+    assert members(intersection(first, other)) == members(first) & members(other)
+    assert members(union(first, other)) == members(first) | members(other)
+    assert members(complement(first)) == set(range(END)) - members(first)
+    for joined in (intersection(first, other), union(first, other)):
         assert joined.ids.tolist() == sorted(set(joined.ids.tolist()))
         assert joined.ids.dtype == np.int64
 
 
-@given(one=SELECTIONS)
-def test_what_they_contain(one: IdSet) -> None:
-    contained = EVERY_ID[one.contains(EVERY_ID)].tolist()
-    assert set(contained) == members(one)
-    assert one.most(END) == len(members(one))
-    assert one.most(0) == 0
+@given(first=SELECTIONS)
+def test_what_they_contain(first: IdSet) -> None:
+    contained = EVERY_ID[first.contains(EVERY_ID)].tolist()
+    assert set(contained) == members(first)
+    assert first.most(END) == len(members(first))
+    assert first.most(0) == 0
 
 
 def test_selections_of_different_times_are_not_joined() -> None:
     with pytest.raises(ValueError, match="end at 3 and 4"):
         intersection(IdSet(3), IdSet(4))
-
-
-def listed(*ids: int) -> IdSet:
-    return IdSet(END, np.array(ids, dtype=np.int64))
-
-
-def test_a_cache_keeps_what_was_made_of_the_present_state() -> None:
-    cache = SelectionCache()
-    state, kept = cache.find("a")
-    assert kept is None
-    cache.keep("a", state, listed(1))
-    assert cache.find("a")[1] is not None
-    cache.changed()
-    assert cache.find("a")[1] is None
-    cache.keep("a", state, listed(1))  # made before the change, finished after it
-    assert cache.find("a")[1] is None
-
-
-def test_a_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection_cache, "IDS_KEPT", 8)
-    cache = SelectionCache()
-    for name in ("a", "b"):
-        cache.keep(name, 0, listed(1, 2))
-    cache.find("a")
-    cache.keep("c", 0, listed(1, 2))
-    assert [cache.find(name)[1] is not None for name in "abc"] == [True, False, True]
-    cache.keep("large", 0, listed(*range(8)))
-    assert cache.find("large")[1] is None
-    for number in range(100):
-        cache.keep(f"empty {number}", 0, listed())
-    assert sum(cache.find(f"empty {number}")[1] is not None for number in range(100)) == 8
 
 
 def test_a_store_remembers_a_filter_until_something_is_written(
@@ -97,7 +67,45 @@ def test_a_store_remembers_a_filter_until_something_is_written(
     assert store.select(one).ids.tolist() == [2]
 
 
-def test_a_reader_beside_the_writer_remembers_nothing(
+def test_a_selection_read_during_a_change_is_not_kept(
+    store: SQLiteDocumentStore,
+    entry: Callable[..., EncodedDocument],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store.put([entry("x", a=1)])
+    select = filters.select
+
+    def select_and_change(*arguments: Any) -> IdSet:
+        monkeypatch.setattr(filters, "select", select)  # once only
+        found = select(*arguments)
+        store.put([entry("y", a=1)])
+        return found
+
+    monkeypatch.setattr(filters, "select", select_and_change)
+    assert store.select(OneOf("/a", (1,))).ids.tolist() == [1]
+    assert store.select(OneOf("/a", (1,))).ids.tolist() == [1, 2]
+
+
+def test_the_least_recently_used_selection_makes_room(
+    store: SQLiteDocumentStore,
+    entry: Callable[..., EncodedDocument],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(filters, "IDS_KEPT", 8)  # two of two ids, which count for three
+    store.put([entry(f"d{number}", a=number // 2) for number in range(6)])
+    a, b, c = (OneOf("/a", (value,)) for value in range(3))
+    first, second = store.select(a), store.select(b)
+    assert store.select(a) is first
+    third = store.select(c)
+    assert store.select(a) is first
+    assert store.select(c) is third
+    assert store.select(b) is not second
+    everything = OneOf("/a", (0, 1, 2))
+    monkeypatch.setattr(filters, "IDS_KEPT", 6)
+    assert store.select(everything) is not store.select(everything)  # too large to be kept
+
+
+def test_a_reader_follows_the_writer(
     open_store: Callable[..., SQLiteDocumentStore], entry: Callable[..., EncodedDocument]
 ) -> None:
     writer = open_store()

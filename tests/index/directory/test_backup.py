@@ -55,7 +55,7 @@ def answers(directory: DataDirectory, queries: Float32) -> list[object]:
         found.ids.tolist(),
         found.scores.tolist(),
         shown,
-        [(one.vector_ids.tolist(), one.scores.tolist()) for one in words],
+        [(word.vector_ids.tolist(), word.scores.tolist()) for word in words],
     ]
 
 
@@ -92,7 +92,7 @@ def adopt(data: Path, weight: float) -> None:
 
 
 @pytest.mark.parametrize("moment", [CALIBRATION_FILE, FUSION_FILE, STORE_FILE])
-def test_an_adoption_during_a_backup_is_in_it_whole_or_not_at_all(
+def test_an_adoption_during_a_backup_is_whole_or_absent(
     data: Path,
     checkpoint: Checkpoint,
     tmp_path: Path,
@@ -122,7 +122,7 @@ def test_an_adoption_during_a_backup_is_in_it_whole_or_not_at_all(
     assert read_corpus_calibration(tmp_path / "new", FINGERPRINT, fusion.rule) is not None
 
 
-def test_a_directory_whose_content_changes_again_and_again_is_not_backed_up(
+def test_content_that_changes_repeatedly_is_not_backed_up(
     data: Path, checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy, weights = shutil.copyfile, itertools.cycle([0.1, 0.2])

@@ -123,22 +123,6 @@ def test_a_directory_that_cannot_be_opened_is_not_kept_locked(
     assert_equals_store(directory.index, directory.store)
 
 
-def test_a_damaged_snapshot_is_no_reason_not_to_open(
-    open_directory: Open, entry: MakeEntry, assert_equals_store: Check
-) -> None:
-    directory = open_directory()
-    directory.index.apply(directory.store.put([entry("a", "one"), entry("b", "two")]))
-    directory.index.publish()
-    directory.close()
-    (directory.path / "snapshots" / "CURRENT").write_bytes(b"\xff\x00")
-
-    reader = open_directory(read_only=True)
-    assert_equals_store(reader.index, reader.store)
-    assert reader.index.generation == 0
-    directory = open_directory()
-    assert_equals_store(directory.index, directory.store)
-
-
 def test_a_damaged_store_is_an_error_that_names_it(open_directory: Open, tmp_path: Path) -> None:
     open_directory().close()
     (tmp_path / "data" / "store.sqlite3").write_bytes(b"no database" * 1_000)

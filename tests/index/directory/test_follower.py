@@ -129,7 +129,7 @@ def test_a_new_generation_is_loaded(
     assert reader.index.generation == writer.index.generation == 3
 
 
-def test_what_the_writer_has_forgotten_is_read_from_what_it_published(
+def test_changes_the_writer_forgot_are_read_from_its_snapshot(
     writer: DataDirectory, reader: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = []

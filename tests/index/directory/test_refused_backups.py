@@ -70,7 +70,7 @@ def test_any_changed_byte_is_found_before_anything_is_restored(
         try:
             restore_backup(source, tmp_path / "new", checkpoint)
         except BackupError:
-            assert {one.name for one in (tmp_path / "new").glob("*")} <= {"lock"}
+            assert {path.name for path in (tmp_path / "new").glob("*")} <= {"lock"}
         else:  # only padding or an owner in a header of the archive
             assert source.is_file()
             shutil.rmtree(tmp_path / "new")
@@ -84,7 +84,7 @@ def test_a_damaged_name_in_an_archive_is_a_missing_file(
     write_backup(data, tmp_path / "backup.tar", checkpoint)
     whole = (tmp_path / "backup.tar").read_bytes()
     with tarfile.open(tmp_path / "backup.tar") as archive:
-        places = {one.name: one.offset for one in archive}
+        places = {member.name: member.offset for member in archive}
     for name in set(places) - {MANIFEST_FILE}:
         changed(tmp_path / "backup.tar", places[name])  # the first letter of its name
         with pytest.raises(BackupError, match="complete backup"):

@@ -102,7 +102,7 @@ def test_the_store_and_its_answers_are_those_of_one_process(
     assert tables(there) == tables(here)
     query = tmp_path / "query.txt"
     query.write_text("w5ord w70ord w81ord w99ord w400ord. " * 3)
-    answers = {longmatch("match", query, "--data", one, "--json").out for one in (here, there)}
+    answers = {longmatch("match", query, "--data", data, "--json").out for data in (here, there)}
     assert len(answers) == 1
     assert len(json.loads(answers.pop())["matches"]) == 10
 
@@ -138,8 +138,8 @@ def test_a_killed_encoder_loses_nothing(
     wait_for(lambda: stored(there), job)
     killed = encoders(job.pid)
     assert len(killed) == 2
-    for one in killed:
-        os.kill(one, signal.SIGKILL)
+    for process in killed:
+        os.kill(process, signal.SIGKILL)
     assert job.wait(300) == 1  # input was skipped
     assert tables(there) == tables(here)
 
@@ -289,9 +289,9 @@ def test_an_encoder_that_ends_again_and_again_is_one_error(
     deadline = time.monotonic() + 300
     while job.poll() is None:
         assert time.monotonic() < deadline
-        for one in encoders(job.pid, b"EncodingActor.describe"):
+        for encoder in encoders(job.pid, b"EncodingActor.describe"):
             with suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
+                os.kill(encoder, signal.SIGKILL)
         time.sleep(0.01)
     last = log.read_text().splitlines()[-1]
     assert job.returncode == 2

@@ -86,6 +86,8 @@ def test_what_is_wrong_is_found_and_made_again(
     after = store.alignment.read(ids)
     assert after is not None
     assert set(after.blocks) == set(before.blocks) == set(ids)
-    for one in ids:
-        np.testing.assert_array_equal(after.blocks[one].codes, before.blocks[one].codes)
-        np.testing.assert_array_equal(after.blocks[one].hubness, before.blocks[one].hubness)
+    for vector_id in ids:
+        np.testing.assert_array_equal(after.blocks[vector_id].codes, before.blocks[vector_id].codes)
+        np.testing.assert_array_equal(
+            after.blocks[vector_id].hubness, before.blocks[vector_id].hubness
+        )

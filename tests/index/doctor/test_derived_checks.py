@@ -53,15 +53,15 @@ def test_nothing_is_wrong_with_a_sound_store(filled: Path) -> None:
         ("UPDATE texts SET signature = 'abc' WHERE text_id = 2", "signature of a text is damaged"),
         (
             "UPDATE texts SET content_hash = x'00' WHERE text_id = 3",
-            "document 'other' is under another text than its own",
+            "document 'other' is linked to the text of another document",
         ),
         (
             "UPDATE document_texts SET text_id = 3 WHERE vector_id = 1",
-            "document 'first' is under another text than its own",
+            "document 'first' is linked to the text of another document",
         ),
         (
             "UPDATE document_texts SET text_id = 9 WHERE vector_id = 1",
-            "document 'first' is under another text than its own",
+            "document 'first' is linked to the text of another document",
         ),
         ("DELETE FROM document_texts WHERE vector_id = 4", "text 3 belongs to no document"),
         ("DELETE FROM text_bands WHERE text_id = 2", "bands of text 2"),
@@ -94,7 +94,9 @@ def checkpoint() -> Checkpoint:
 def blocks_of(paragraphs: Sequence[int], checkpoint: Checkpoint) -> BlockVectors:
     """Return block vectors as wide as those of a checkpoint."""
     width = checkpoint.block_dimension
-    rows = np.stack([np.random.default_rng(one).normal(size=width) for one in paragraphs])
+    rows = np.stack(
+        [np.random.default_rng(paragraph).normal(size=width) for paragraph in paragraphs]
+    )
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return BlockVectors(np.zeros((len(rows), 2), dtype=np.int64), unit.astype(np.float32))
 
@@ -116,7 +118,7 @@ def test_it_is_repaired(checkpoint: Checkpoint, tmp_path: Path) -> None:
     change(tmp_path / "store.sqlite3", "UPDATE texts SET family = 3 WHERE text_id = 2")
     (tmp_path / ".store-digest").unlink()
     found = examine(tmp_path, checkpoint, UNSAMPLED)
-    assert [(one.what, one.remedy.repairable) for one in found] == [("families", True)]
+    assert [(finding.what, finding.remedy.repairable) for finding in found] == [("families", True)]
     repair(tmp_path, checkpoint, found, None, SilentProgress())
     assert examine(tmp_path, checkpoint, UNSAMPLED) == ()
     with closing(

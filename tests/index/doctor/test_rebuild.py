@@ -103,7 +103,7 @@ def test_metadata_values_are_rebuilt(store: SQLiteDocumentStore, entry: MakeEntr
 
 
 @pytest.mark.parametrize("damaged", ["[", "5", '["ab", "c"]'])
-def test_metadata_values_stay_as_they_were_where_the_metadata_is_damaged(
+def test_metadata_values_stay_where_the_metadata_is_damaged(
     store: SQLiteDocumentStore, entry: MakeEntry, damaged: str
 ) -> None:
     store.put([entry("a", year=2020), entry("b", year=2021)])

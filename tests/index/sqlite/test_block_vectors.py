@@ -54,7 +54,7 @@ def test_they_go_with_the_document(
 ) -> None:
     old = store.put([replace(entry("a", "old"), blocks=find_blocks(2))]).added.tolist()
     new = store.put([replace(entry("a", "new"), blocks=find_blocks(5))]).added.tolist()
-    assert [len(one.offsets) for one in store.block_vectors(old + new).values()] == [5]
+    assert [len(blocks.offsets) for blocks in store.block_vectors(old + new).values()] == [5]
     store.delete(["a"])
     with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
         assert connection.execute("SELECT count(*) FROM block_vectors").fetchone() == (0,)

@@ -24,7 +24,7 @@ MakeEntry = Callable[..., EncodedDocument]
 def filled(store: SQLiteDocumentStore, entry: MakeEntry) -> SQLiteDocumentStore:
     blocks = BlockVectors(np.array([[0, 4]]), np.eye(8, dtype=np.float32)[:1])
     entries = [entry("a", "one", "A"), entry("b", "two", "B"), entry("c", "three", "C")]
-    store.put([replace(one, blocks=blocks) for one in entries])
+    store.put([replace(entry, blocks=blocks) for entry in entries])
     store.put([entry("b", "two", "B again")])  # a title of its own later
     return store
 

@@ -105,8 +105,8 @@ def answers(directory: DataDirectory) -> Answers:
     return Answers(
         (found.ids.tolist(), found.scores.tolist()),
         [
-            (one.vector_ids.tolist(), one.scores.tolist())
-            for one in (store.lexical.search(query, 8) for query in lexical)
+            (found.vector_ids.tolist(), found.scores.tolist())
+            for found in (store.lexical.search(query, 8) for query in lexical)
         ],
         (store.get(ids), documents),
         {
@@ -142,8 +142,8 @@ def test_flipped_bytes_of_a_closed_directory(
 ) -> None:
     with opened(data, checkpoint) as directory:
         expected = answers(directory)
-    files = [one.relative_to(data) for one in sorted(data.rglob("*")) if one.stat().st_size > 0]
-    files = [one for one in files if (data / one).is_file()]
+    files = [path.relative_to(data) for path in sorted(data.rglob("*")) if path.stat().st_size > 0]
+    files = [file for file in files if (data / file).is_file()]
     random = np.random.default_rng(tier.seed)
     seen = Counter[str]()
     for turn in range(flips_of(tier)):
@@ -188,7 +188,7 @@ def test_a_schema_that_is_no_utf_8_any_more(
     store = copy / "store.sqlite3"
     content = store.read_bytes().replace(b"tablemetameta", b"tablem\xf3tameta")
     store.write_bytes(content.replace(b"CREATE TABLE meta (", b"CREATE TABLX meta ("))
-    assert any("damaged" in one.problem for one in examine(copy, checkpoint, UNSAMPLED))
+    assert any("damaged" in finding.problem for finding in examine(copy, checkpoint, UNSAMPLED))
     assert outcome(copy, checkpoint, Answers(None, None, None, None)) == "detected"
 
 
@@ -221,7 +221,7 @@ def test_a_text_that_is_no_text_any_more(
     content = (copy / "store.sqlite3").read_bytes()
     (copy / "store.sqlite3").write_bytes(content.replace(b"Title 20", b"Title\xff20"))
     findings = examine(copy, checkpoint, UNSAMPLED)
-    assert [one.what for one in findings] == ["store.sqlite3"]
+    assert [finding.what for finding in findings] == ["store.sqlite3"]
     assert "d20" in findings[0].problem
     with opened(copy, checkpoint) as directory:
         store: SQLiteDocumentStore = directory.store

@@ -28,7 +28,7 @@ def term_frequencies(path: Path) -> dict[str, int]:
 
 def documents_with(store: SQLiteDocumentStore, text: str) -> set[str]:
     matches = store.lexical.search(store.lexical.read(text), 1000)
-    return {one.id for one in store.get(matches.vector_ids.tolist()).values()}
+    return {summary.id for summary in store.get(matches.vector_ids.tolist()).values()}
 
 
 def start(code: str, path: Path) -> subprocess.Popen[str]:

@@ -19,7 +19,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_
 
 def pages(store: SQLiteDocumentStore, limit: int) -> Iterator[list[str]]:
     for page in all_pages(store, limit):
-        yield [one.id for one in page.documents]
+        yield [document.id for document in page.documents]
 
 
 @given(names=st.sets(NAMES, min_size=1, max_size=12), limit=st.integers(1, 5), data=st.data())
@@ -33,7 +33,7 @@ def test_a_document_that_stays_is_on_one_page(
     limit: int,
     data: st.DataObject,
 ) -> None:
-    store.delete([one for page in pages(store, 1_000) for one in page])
+    store.delete([document for page in pages(store, 1_000) for document in page])
     store.put([entry(name, f"text of {name}") for name in names])
     staying, seen = set(names), []
     for turn, page in enumerate(pages(store, limit)):
@@ -57,8 +57,8 @@ def test_a_page_has_what_an_answer_shows(store: SQLiteDocumentStore, entry: Make
     assert (first.id, second.id, second.title) == ("a", "b", "Title")
     assert second.metadata == {"year": 2020}
     assert (second.receipt, second.indexed_at) == (stored.receipt, stored.indexed_at)
-    assert [one.id for one in store.pages.listed("a", 5).documents] == ["b"]
-    assert [one.id for one in store.pages.listed("aa", 5).documents] == ["b"]
+    assert [document.id for document in store.pages.listed("a", 5).documents] == ["b"]
+    assert [document.id for document in store.pages.listed("aa", 5).documents] == ["b"]
     assert store.pages.listed("b", 5) == Page([], [], None, full=False)
 
 
@@ -67,10 +67,10 @@ def test_whole_documents_come_until_they_are_long_enough(
 ) -> None:
     store.put([entry(f"d{n}", "x" * 100, f"T{n}", n=n) for n in range(10)])
     first = store.pages.whole(BEFORE_ALL, 250)
-    assert [one.id for one in first] == ["d0", "d1", "d2"]
-    assert first == [store.find([one.id])[one.id].document for one in first]
-    assert [one.id for one in store.pages.whole("d7", 10**9)] == ["d8", "d9"]
-    assert [one.id for one in store.pages.whole(BEFORE_ALL, 1)] == ["d0"]
+    assert [document.id for document in first] == ["d0", "d1", "d2"]
+    assert first == [store.find([document.id])[document.id].document for document in first]
+    assert [document.id for document in store.pages.whole("d7", 10**9)] == ["d8", "d9"]
+    assert [document.id for document in store.pages.whole(BEFORE_ALL, 1)] == ["d0"]
     assert store.pages.whole("d9", 10**9) == []
 
 
@@ -94,10 +94,10 @@ def test_a_damaged_document_is_named_and_passed(
     store.put([entry("a"), entry("b", title="Bees"), entry("c")])
     change(store, DAMAGES[damage])
     name = "b\ufffd" if damage == "an id" else "b"
-    assert [one for page in pages(store, limit) for one in page] == ["a", "c"]
-    assert [one for page in all_pages(store, limit) for one in page.damaged] == [name]
+    assert [document for page in pages(store, limit) for document in page] == ["a", "c"]
+    assert [name for page in all_pages(store, limit) for name in page.damaged] == [name]
     documents = whole(store, 1)
-    assert [isinstance(one, DamagedDocument) for one in documents] == [False, True, False]
+    assert [isinstance(document, DamagedDocument) for document in documents] == [False, True, False]
     assert documents[1].id == name
     assert len(store.damage) == 1
     assert f"document {name!r} is damaged" in caplog.text
@@ -110,12 +110,20 @@ def test_a_damaged_text_is_named_and_its_words_are_nowhere(
 ) -> None:
     store.put([entry("a"), entry("b", "secret words"), entry("c")])
     change(store, "text = CAST(x'73656372657420ff' AS TEXT)")
-    assert [one.id for one in store.pages.listed(BEFORE_ALL, 5).documents] == ["a", "b", "c"]
-    assert [isinstance(one, DamagedDocument) for one in whole(store, 10**6)] == [False, True, False]
+    assert [document.id for document in store.pages.listed(BEFORE_ALL, 5).documents] == [
+        "a",
+        "b",
+        "c",
+    ]
+    assert [isinstance(document, DamagedDocument) for document in whole(store, 10**6)] == [
+        False,
+        True,
+        False,
+    ]
     assert "secret" not in caplog.text
     store.put([entry("b", "secret words")])
     assert len(store.damage) == 0
-    assert [one.id for one in whole(store, 10**6)] == ["a", "b", "c"]
+    assert [document.id for document in whole(store, 10**6)] == ["a", "b", "c"]
     assert store.find(["b"])["b"].document.text == "secret words"
 
 

@@ -7,10 +7,8 @@ from index.vectors.lists import (
     Drift,
     DriftLimits,
     Training,
-    choose_nlist,
     drift_reasons,
     measure_drift,
-    needs_training,
 )
 
 LIMITS = DriftLimits()
@@ -56,7 +54,7 @@ def test_reasons_to_train_again(changed: dict[str, float], reasons: tuple[str, .
     assert drift_reasons(drift(**changed), LIMITS) == reasons
 
 
-def test_after_an_attempt_the_collection_must_change_before_the_next() -> None:
+def test_a_retraining_needs_changes_since_the_last_attempt() -> None:
     assert drift_reasons(drift(added=1.1), LIMITS, attempted_at=1.05) == ()
     assert drift_reasons(drift(added=1.2), LIMITS, attempted_at=1.05) == ("growth 1.20",)
 
@@ -75,8 +73,3 @@ def test_one_list_is_only_ever_outgrown() -> None:
 def test_an_emptied_index_has_too_many_lists() -> None:
     emptied = measure_drift(np.zeros(128, np.int64), Training(1, 5_000), added=0, removed=5_000)
     assert drift_reasons(emptied, LIMITS) == ("too few or too many lists", "deletes 1.00")
-
-
-@given(count=st.integers(0, 10**7))
-def test_lists_that_were_just_chosen_suit(count: int) -> None:
-    assert not needs_training(choose_nlist(count), count)

@@ -121,16 +121,16 @@ def change_and_check(
     live: LiveIndex, store: SQLiteDocumentStore, entries: Sequence[EncodedDocument]
 ) -> None:
     """What is applied is found by the next search, what is deleted is not."""
-    for one in entries:
-        change = store.put([one])
+    for entry in entries:
+        change = store.put([entry])
         live.apply(change)
-        assert live.search(one.vector[None], 1).ids[0, 0] == change.added[0]
-        gone = store.delete([one.document.id])
+        assert live.search(entry.vector[None], 1).ids[0, 0] == change.added[0]
+        gone = store.delete([entry.document.id])
         live.apply(gone)
-        assert not np.isin(live.search(one.vector[None], 30).ids, gone.removed).any()
+        assert not np.isin(live.search(entry.vector[None], 30).ids, gone.removed).any()
 
 
-def test_threads_change_search_rebuild_and_publish_at_the_same_time(
+def test_threads_change_search_rebuild_and_publish_at_once(
     store: SQLiteDocumentStore,
     root: Path,
     entry: MakeEntry,

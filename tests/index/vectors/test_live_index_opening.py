@@ -42,7 +42,7 @@ def test_opening_replays_what_the_store_did_since_the_snapshot(
 
 
 @pytest.mark.slow
-def test_an_index_that_was_outgrown_is_opened_as_it_is_and_gets_lists_when_it_is_built_again(
+def test_an_outgrown_index_gets_lists_when_it_is_rebuilt(
     store: SQLiteDocumentStore,
     root: Path,
     vectors: MakeVectors,

@@ -43,7 +43,7 @@ def store(
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-def test_a_snapshot_takes_the_bytes_of_its_precision_and_is_opened_in_it(
+def test_a_snapshot_has_the_bytes_of_its_precision(
     store: SQLiteDocumentStore, root: Path, precision: Precision, caplog: pytest.LogCaptureFixture
 ) -> None:
     live = open_live_index(store, root, precision=precision)
@@ -63,7 +63,7 @@ def test_a_snapshot_takes_the_bytes_of_its_precision_and_is_opened_in_it(
 @pytest.mark.parametrize(
     ("before", "after"), [("fp32", "int8"), ("int8", "fp32"), ("fp16", "int8"), ("int8", "fp16")]
 )
-def test_a_snapshot_of_another_precision_is_built_again_from_the_store(
+def test_a_snapshot_of_another_precision_is_rebuilt(
     store: SQLiteDocumentStore,
     root: Path,
     before: Precision,

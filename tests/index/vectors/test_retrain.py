@@ -222,7 +222,7 @@ def test_an_upsert_is_never_seen_by_half(
     def search() -> None:
         while not ended.is_set():
             found = live.search(versions[0].vector[None], 5)
-            ids = [one for one in found.ids[0].tolist() if one >= 0]
+            ids = [vector_id for vector_id in found.ids[0].tolist() if vector_id >= 0]
             if len(ids) != 1 or ids[0] - first.added[0] != found.sequence - first.sequence:
                 wrong.append((ids, found.sequence))
 

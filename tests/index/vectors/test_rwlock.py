@@ -67,7 +67,7 @@ def test_a_writer_is_alone() -> None:
                 if pair[0] != pair[1]:
                     torn.append(list(pair))
 
-    assert finished(*[start(one) for one in (write, read) * 3])
+    assert finished(*[start(call) for call in (write, read) * 3])
     assert (pair, torn) == ([900, 900], [])
 
 
@@ -91,7 +91,7 @@ def test_a_reader_lets_a_waiting_writer_go_first() -> None:
     assert order.entered == ["writer", "reader"]
 
 
-def test_a_writer_lets_the_readers_go_first_that_waited_for_another() -> None:
+def test_readers_that_waited_go_before_the_next_writer() -> None:
     lock, order = ReadersWriterLock(), Order()
     with lock.writing():
         writer = start(lambda: order.enter(lock.writing, "writer"))

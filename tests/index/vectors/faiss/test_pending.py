@@ -95,13 +95,13 @@ def test_those_that_are_removed_while_they_wait_stay_away(tmp_path: Path) -> Non
     index.save(tmp_path / "index.bin")
     loaded = load_faiss_index(tmp_path / "index.bin", "int8")
     index.list_sizes()  # assigns them
-    for one in (index, loaded):
-        assert len(one) == STORED + 20
-        assert not one.contains(gone).any()
-        found = one.search(new, 1, nprobe=LISTS).ids[:, 0]
+    for each in (index, loaded):
+        assert len(each) == STORED + 20
+        assert not each.contains(gone).any()
+        found = each.search(new, 1, nprobe=LISTS).ids[:, 0]
         assert found[1::2].tolist() == list(range(STORED + 1, STORED + 40, 2))
         assert not np.isin(found, gone).any()
-        assert one.exact_scores(new[1], 1)[0][0] == pytest.approx(1.0, abs=0.02)
+        assert each.exact_scores(new[1], 1)[0][0] == pytest.approx(1.0, abs=0.02)
 
 
 def test_what_a_search_began_with_stays_as_it_is() -> None:
