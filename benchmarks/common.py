@@ -112,6 +112,13 @@ def split_evenly(sizes: Sequence[int], parts: int) -> list[list[int]]:
     return split
 
 
+def checked(checks: Mapping[str, bool]) -> str:
+    """Format what passed and what failed as a list."""
+    return "\n".join(
+        f"* {'passed' if passed else 'FAILED'}: {name}" for name, passed in checks.items()
+    )
+
+
 def read_documents(corpus: Path | None, limit: int) -> list[Document]:
     """Sample documents of a corpus, or of the standard library's documentation, with a fixed seed.
 

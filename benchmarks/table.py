@@ -6,85 +6,46 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks import gpu
 from benchmarks.ablation import table as ablation_table
 from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
 from benchmarks.comparison import record as models
-from benchmarks.engines import cluster, encoding_on_ray, latency, words
-from benchmarks.gpu import encoding_table as gpu_encoding
-from benchmarks.gpu import index as gpu_index
 from benchmarks.papers import match_ignition_rows
 from benchmarks.pretraining import order
 from benchmarks.pretraining import table as pretraining_table
 from benchmarks.quality import (
-    alignment_depth,
     calibration,
-    examples,
-    explanations,
     match_ignition_table,
-    rerank,
     retrieval,
 )
-from benchmarks.reading import checkpoints
-from benchmarks.reading import table as reading_table
-from benchmarks.reliability import cluster_kills
-from benchmarks.reliability import run as reliability
-from benchmarks.server import collections, load, overload, search, starts, upload
+from benchmarks.server import load, overload, search, starts, upload
 from benchmarks.speed import (
     alignment,
-    backup,
     encoder,
     families,
-    filters,
     index,
     lexical,
-    long_document,
-    precision,
     scale,
+    search_peers,
 )
-from benchmarks.speed.peers import search as search_peers
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "quality": retrieval.table,
-    "alignment-depth": alignment_depth.table,
-    "reading-valid": reading_table.table,
-    "reading-test": reading_table.table,
-    "reading-test-smith-minilm-l2": reading_table.table,
-    "checkpoints": checkpoints.table,
     "calibration": calibration.table,
-    "examples-lexical": examples.table,
-    "examples-hybrid": examples.table,
     "encoder": encoder.table,
-    "encoder-quality": encoder.table,
-    "encoder-shares": encoder.table,
-    "encoder-variants": encoder.table,
+    gpu.BENCHMARK: gpu.table,
     "load": load.table,
     "load-patient": load.table,
     "overload": overload.table,
     "search": search.table,
     **{f"{search_peers.BENCHMARK}-{name}": search_peers.table for name in search_peers.CORPORA},
     "index": index.table,
-    "precision": precision.table,
-    "engines": latency.table,
-    "engines-server": latency.table,
-    encoding_on_ray.BENCHMARK: encoding_on_ray.table,
-    cluster.BENCHMARK: cluster.table,
-    gpu_encoding.BENCHMARK: gpu_encoding.table,
-    gpu_index.BENCHMARK: gpu_index.table,
-    "engines-words": words.table,
-    "engines-words-server": words.table,
-    reliability.MODEL: reliability.table,
-    reliability.SWAPS: reliability.table,
-    reliability.KILLS: reliability.table,
-    cluster_kills.BENCHMARK: cluster_kills.table,
     "lexical": lexical.table,
-    "filters": filters.table,
     "families": families.table,
     "scale": scale.table,
     "starts": starts.table,
-    "collections": collections.table,
     "alignment": alignment.table,
-    "long-document": long_document.table,
     "upload": upload.table,
     "ablation": ablation_table.table,
     "colde": colde_table.table,
@@ -93,9 +54,6 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "pretraining": pretraining_table.table,
     "pretraining-scale": pretraining_table.scale_table,
     order.BENCHMARK: order.table,
-    "explanations": explanations.table,
-    "rerank": rerank.table,
-    "backup": backup.table,
     "match-ignition": match_ignition_table.table,
     match_ignition_rows.BENCHMARK: match_ignition_rows.table,
 }
@@ -135,7 +93,7 @@ def _newest() -> list[dict[str, Any]]:
     for path in RESULTS.glob("*.json"):
         record = read_result(path.name)
         latest = newest.get(record["benchmark"], record)
-        newest[record["benchmark"]] = max(record, latest, key=lambda one: str(one["date"]))
+        newest[record["benchmark"]] = max(record, latest, key=lambda found: str(found["date"]))
     return [newest[benchmark] for benchmark in TABLES if benchmark in newest]
 
 

@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Int64
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import Checkpoint, mark_fingerprint
 from encoder.errors import AdapterError
-from encoder.selection.reading_share import mark_fingerprint
 from encoder.terms.term_table import (
     Terms,
     TermTable,
@@ -142,22 +141,14 @@ class OpenAdapter:
 
 
 def open_adaptation(checkpoint: Checkpoint, adapter: Adapter) -> OpenAdapter:
-    """Open an adapter for the vectors of a checkpoint.
-
-    Raises:
-        AdapterError: it was fitted for another checkpoint.
-    """
+    """Open an adapter for the vectors of a checkpoint."""
     require_fits(adapter, checkpoint, "the adapter")
     vocabulary = read_term_vocabulary(open_tokenizer(checkpoint), adapter.buckets)
     return OpenAdapter(vocabulary, adapter)
 
 
 def require_fits(adapter: Adapter, checkpoint: Checkpoint, where: str) -> None:
-    """Check that an adapter was fitted for a checkpoint.
-
-    Raises:
-        AdapterError: it was fitted for another one; `where` names the adapter.
-    """
+    """Check that an adapter was fitted for a checkpoint."""
     if adapter.base != checkpoint.fingerprint:
         raise AdapterError(
             f"{where}: was fitted for checkpoint {adapter.base[:12]}, not for "

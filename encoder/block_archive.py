@@ -106,11 +106,7 @@ def archive_key(
 
 
 def require_same(directory: Path, found: ArchiveKey, expected: ArchiveKey) -> None:
-    """Check that an archive was made by the expected encoder.
-
-    Raises:
-        ArchiveError: it was not; the message names what differs.
-    """
+    """Check that an archive was made by the expected encoder."""
     here, there = asdict(found), asdict(expected)
     differing = [
         f"{name} {str(here[name])[:12]}, not {str(there[name])[:12]}"
@@ -125,11 +121,7 @@ def require_same(directory: Path, found: ArchiveKey, expected: ArchiveKey) -> No
 
 
 def read_key(directory: Path) -> ArchiveKey:
-    """Read the key of an archive.
-
-    Raises:
-        ArchiveError: there is no archive, or its key is damaged.
-    """
+    """Read the key of an archive."""
     content = read_json(directory / KEY)
     try:
         if content.pop("format") != FORMAT:
@@ -140,20 +132,12 @@ def read_key(directory: Path) -> ArchiveKey:
 
 
 def write_key(directory: Path, key: ArchiveKey) -> None:
-    """Write the key of an archive.
-
-    Raises:
-        OSError: it could not be written.
-    """
+    """Write the key of an archive."""
     replace_json(directory / KEY, {"format": FORMAT, **asdict(key)})
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        ArchiveError: the file is missing, or not a JSON object.
-    """
+    """Read a JSON object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -166,11 +150,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def replace_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file atomically.
-
-    Raises:
-        OSError: it could not be written.
-    """
+    """Write a JSON file atomically."""
     write_atomically(path, json.dumps(content))
 
 
@@ -211,11 +191,7 @@ class BlockArchive:
         return float((ends[stops] - ends[starts]).mean())
 
     def span(self, row: int) -> tuple[int, int]:
-        """Return the first block of a document and the one after its last.
-
-        Raises:
-            IndexError: there is no such document.
-        """
+        """Return the first block of a document and the one after its last."""
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of an archive of {len(self)} documents")
         return int(self.document_ends[row - 1]) if row else 0, int(self.document_ends[row])
@@ -235,15 +211,7 @@ class BlockArchive:
 
 
 def read_block_archive(directory: Path, key: ArchiveKey | None = None) -> BlockArchive:
-    """Open the committed documents of an archive.
-
-    Args:
-        directory: where it lies.
-        key: expected key; not checked when not given.
-
-    Raises:
-        ArchiveError: there is none, it is damaged, or something else made it.
-    """
+    """Open the committed documents of an archive, which must have the key, if one is given."""
     found = read_key(directory)
     if key is not None:
         require_same(directory, found, key)
@@ -260,15 +228,12 @@ def read_block_archive(directory: Path, key: ArchiveKey | None = None) -> BlockA
 
 
 class BlockArchiveWriter:
-    """Appends documents to an archive: one writer at a time, beside any number of readers."""
+    """Appends documents to an archive: one writer at a time, and any number of readers."""
 
     def __init__(self, directory: Path, key: ArchiveKey) -> None:
         """Open an archive for writing: a new one, or one to continue.
 
         What a killed writer left beyond the last commit is truncated.
-
-        Raises:
-            ArchiveError: the archive there is damaged, or something else made it.
         """
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
@@ -287,15 +252,9 @@ class BlockArchiveWriter:
         return self._counts.documents
 
     def append(self, documents: Sequence[SentenceBlocks], vectors: Sequence[Float32]) -> None:
-        """Commit documents: once this returns, they are durable.
+        """Commit documents of at most `max_blocks` blocks, each with its block vectors [S, H].
 
-        Args:
-            documents: D documents of at most `max_blocks` blocks each.
-            vectors: for each the block vectors [S, H].
-
-        Raises:
-            ArchiveError: blocks and vectors do not fit each other or the key.
-            OSError: it could not be written; then none of it is committed.
+        Once this returns, they are durable; if a file cannot be written, none is committed.
         """
         for document, of_document in zip(documents, vectors, strict=True):
             self._check(document, of_document)

@@ -59,66 +59,24 @@ class SentenceBlocks:
         return tuple(self.blocks[position] for position in self.selected)
 
 
-def fill_sentence_blocks(
-    sentences: Sequence[Sequence[int]],
-    *,
-    block_length: int,
-    max_blocks: int | None,
-    special_tokens: int = 2,
-    long_sentence: LongSentence = "split",
-) -> list[list[int]]:
-    """Fill sentence blocks greedily with whole sentences (SMITH, section 4.1.1).
-
-    Args:
-        sentences: token ids of each sentence, in order; empty ones are skipped.
-        block_length: tokens of a block, special tokens included.
-        max_blocks: how many blocks to keep, from the first; None keeps all.
-        special_tokens: number of special tokens in a block.
-        long_sentence: a sentence longer than a block is "split" over as many blocks as it needs,
-            the last of which later sentences may fill up, or is "truncate"d to one block (the
-            paper's way).
-
-    Returns:
-        Token ids of each block, at most `block_length - special_tokens` of them.
-
-    Raises:
-        ValueError: a block without room for a token, or `max_blocks` under 1.
-    """
-    if max_blocks is not None and max_blocks < 1:
-        raise ValueError(f"max_blocks must be at least 1, not {max_blocks}")
-    plan = plan_sentence_blocks(
-        [len(sentence) for sentence in sentences],
-        capacity=block_capacity(block_length, special_tokens),
-        long_sentence=long_sentence,
-    )
-    return [
-        [token for piece in block for token in sentences[piece.sentence][piece.start : piece.stop]]
-        for block in plan[:max_blocks]
-    ]
-
-
-def block_capacity(block_length: int, special_tokens: int = 2) -> int:
-    """Return how many tokens of text one block holds.
-
-    Raises:
-        ValueError: there is no room for a single token.
-    """
-    if block_length <= special_tokens:
-        raise ValueError(
-            f"block_length must be over the {special_tokens} special tokens, not {block_length}"
-        )
-    return block_length - special_tokens
+def block_capacity(block_length: int) -> int:
+    """Return how many tokens of text one block holds."""
+    if block_length <= 2:
+        raise ValueError(f"block_length must be over the 2 special tokens, not {block_length}")
+    return block_length - 2
 
 
 def plan_sentence_blocks(
     lengths: Sequence[int], *, capacity: int, long_sentence: LongSentence
 ) -> list[list[Piece]]:
-    """Plan which pieces of which sentences make up each block.
+    """Fill blocks greedily with whole sentences: which pieces of which make up each.
 
     Args:
         lengths: tokens of each sentence.
         capacity: tokens of text that a block holds.
-        long_sentence: as in `fill_sentence_blocks`.
+        long_sentence: a sentence longer than a block is "split" over as many blocks as it needs,
+            the last of which later sentences may fill up, or is "truncate"d to one block (the
+            paper's way).
 
     Returns:
         The pieces of each block, in reading order.

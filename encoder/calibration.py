@@ -149,11 +149,7 @@ def log_odds(false_positive_rates: Float64) -> Float64:
 
 
 def write_calibration(checkpoint: Checkpoint, calibration: Calibration) -> None:
-    """Write `calibration.json` into a checkpoint, and the manifest with it.
-
-    Raises:
-        OSError: it could not be written.
-    """
+    """Write `calibration.json` into a checkpoint, and the manifest with it."""
     path = checkpoint.directory / CALIBRATION
     content = {"version": calibration.version, **_to_json(calibration)}
     write_atomically(path, json.dumps(content, indent=2) + "\n")
@@ -181,18 +177,14 @@ def read_calibration(checkpoint: Checkpoint) -> Calibration | None:
 
 
 def parse_calibration(data: bytes, path: Path) -> Calibration:
-    """Parse the content of a `calibration.json`; `path` is for messages.
-
-    Raises:
-        CheckpointError: it is damaged or of another format.
-    """
+    """Parse the content of a `calibration.json`; `path` is for messages."""
     try:
         content = json.loads(data)
         if content["format"] != FORMAT:
             raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
         calibration = Calibration(
             fingerprint=str(content["fingerprint"]),
-            kinds={str(kind): _kind(one) for kind, one in content["kinds"].items()},
+            kinds={str(kind): _kind(value) for kind, value in content["kinds"].items()},
         )
         version = str(content["version"])
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -208,11 +200,11 @@ def _to_json(calibration: Calibration) -> dict[str, Any]:
         "fingerprint": calibration.fingerprint,
         "kinds": {
             kind: {
-                "by_score": fitted_map_to_json(one.by_score),
-                "by_false_positive_rate": fitted_map_to_json(one.by_false_positive_rate),
-                "fitted_on": [asdict(pairs) for pairs in one.fitted_on],
+                "by_score": fitted_map_to_json(fitted.by_score),
+                "by_false_positive_rate": fitted_map_to_json(fitted.by_false_positive_rate),
+                "fitted_on": [asdict(pairs) for pairs in fitted.fitted_on],
             }
-            for kind, one in calibration.kinds.items()
+            for kind, fitted in calibration.kinds.items()
         },
     }
 
@@ -232,11 +224,7 @@ def _kind(content: Mapping[str, Any]) -> KindCalibration:
 
 
 def parse_fitted_map(content: Mapping[str, Any]) -> FittedMap:
-    """Make a map of JSON.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is none.
-    """
+    """Make a map of JSON."""
     errors = {str(name): MapError(**error) for name, error in content["errors"].items()}
     return FittedMap(_map(content), errors)
 

@@ -2,15 +2,16 @@
 
 config.json           what the encoder reads, and its sizes
 tokenizer.json        the WordPiece tokenizer
-manifest.json         SHA-256 of each file, and of the weights that the graphs were made from
+manifest.json         SHA-256 of each file, and of the weights that the graphs were made from; which
+                      files it shares with the checkpoint of another folder, which has them
 alignment.npz         optional: the space that blocks are aligned in, see encoder/alignment/space.py
 calibration.json      optional: maps from score to match probability, see encoder/calibration.py
 fusion.json           optional: how vector and word scores are joined, see index/search/fusion.py
 golden.npz            a golden batch with the vectors that the model gives for it
 parity.json           how far each graph is from the model on the golden batch
-section_reader.onnx   of a model with sections: one section beside the next, in fp32
+section_reader.onnx   of a model with sections: reads a section and the next one, in fp32
 terms.npz             the term table, if there is a term channel, see encoder/terms/term_table.py
-sketch.npz            weights of hashed terms, if it has them, see encoder/terms/feature_hashing.py
+sketch.npz            weights of hashed terms, if it has them, see encoder/terms/term_channel.py
 quality.json          optional: how int8 and fp16 compare with fp32, see encoder/export/quality.py
 <precision>/          block_encoder.onnx and document_encoder.onnx
 weights.safetensors   the weights in half precision, for training and export; serving does not
@@ -20,7 +21,7 @@ weights.safetensors   the weights in half precision, for training and export; se
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ class Checkpoint:
         precisions: of the graphs that are present.
         files: SHA-256, in hex, of each file by its name relative to the directory.
         reading_share: share of the sentence blocks of a document that the Transformer encodes, from
-            over 0 to 1; the words of all are counted. See `encoder.selection.block_selection`.
+            over 0 to 1; the words of all are counted. See `encoder.block_selection`.
     """
 
     directory: Path
@@ -136,10 +137,9 @@ class Checkpoint:
 
 
 def find_checkpoint(name: Path) -> Path:
-    """Return the directory of a checkpoint; a bare name is that of one that ships.
+    """Return the directory of a checkpoint: a name without folders may be one that ships.
 
-    Args:
-        name: a directory; or "best", "fast", or the name of a folder of those that ship.
+    Those are "best", "fast", and the names of their folders; what exists goes before them.
     """
     if name.exists() or len(name.parts) != 1:
         return name
@@ -179,10 +179,13 @@ class Manifest:
     Attributes:
         files: SHA-256, in hex, of each file by its name relative to the directory.
         weights: SHA-256, in hex, of the weights that the graphs were made from.
+        shared: the folder that a file lies in, by the name of the file, where that is the folder of
+            another checkpoint in the same parent folder.
     """
 
     files: Mapping[str, str]
     weights: str
+    shared: Mapping[str, str]
 
     def has(self, precision: str, graph: str) -> bool:
         """Whether a graph of this precision is present."""
@@ -196,28 +199,25 @@ class Manifest:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read the manifest of an encoder or a reranker.
-
-    Raises:
-        CheckpointError: it is missing, of another format or invalid.
-    """
+    """Read the manifest of an encoder or a reranker."""
     path = directory / MANIFEST
     content = _parse_object(path, _read(path))
     if content.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format {content.get('format')!r} is not {FORMAT}")
     try:
         files = {str(name): str(digest) for name, digest in content["files"].items()}
-        return Manifest(files, str(content["weights"]))
+        shared = {str(name): str(folder) for name, folder in content.get("shared", {}).items()}
+        manifest = Manifest(files, str(content["weights"]), shared)
     except (AttributeError, KeyError) as error:
         raise CheckpointError(f"{directory}: not understood: {error!r}") from error
+    for folder in shared.values():
+        if Path(folder).name != folder:
+            raise CheckpointError(f"{path}: shared: {folder!r} is not the name of a folder")
+    return manifest
 
 
 def read_config(directory: Path, manifest: Manifest) -> dict[str, Any]:
-    """Read the verified configuration of a checkpoint, and verify its tokenizer.
-
-    Raises:
-        CheckpointError: either is missing or changed, or the configuration is no JSON object.
-    """
+    """Read the verified configuration of a checkpoint, and verify its tokenizer."""
     config = _parse_object(directory / CONFIG, read_verified(directory, manifest.files, CONFIG))
     read_verified(directory, manifest.files, TOKENIZER)
     return config
@@ -229,13 +229,32 @@ def read_verified(directory: Path, files: Mapping[str, str], name: str) -> bytes
     Raises:
         CheckpointError: it is not in the manifest, missing, or not what the manifest says.
     """
-    path = directory / name
     if name not in files:
-        raise CheckpointError(f"{path} is not part of this checkpoint")
+        raise CheckpointError(f"{directory / name} is not part of this checkpoint")
+    path = locate_file(directory, name)
     data = _read(path)
     if hashlib.sha256(data).hexdigest() != files[name]:
         raise CheckpointError(f"{path} is not the file that {MANIFEST} names: it was changed")
     return data
+
+
+def locate_file(directory: Path, name: str) -> Path:
+    """Return the path of a file of a checkpoint, also of one that it shares with another.
+
+    Raises:
+        CheckpointError: the other checkpoint is missing, or does not have the file.
+    """
+    path = directory / name
+    folder = None if path.exists() else read_manifest(directory).shared.get(name)
+    if folder is None:
+        return path
+    found = directory.resolve().parent / folder / name
+    if not found.exists():
+        raise CheckpointError(
+            f"{path} is missing: this checkpoint shares it with {folder!r}, and there is no "
+            f"{found}: copy the folder {folder!r} next to {directory.resolve().name!r}"
+        )
+    return found
 
 
 def read_weights(directory: Path) -> bytes:
@@ -260,15 +279,27 @@ def write_config(directory: Path, config: Mapping[str, Any]) -> None:
 
 
 def write_manifest(directory: Path) -> None:
-    """Write `manifest.json` over the files that are present.
+    """Write `manifest.json` over the files that are present, and over those that are shared.
 
-    Where the weights are not beside the graphs, their digest is taken from the former manifest.
+    Where the weights are not present, their digest is taken from the former manifest.
     """
+    former = read_manifest(directory) if (directory / MANIFEST).exists() else None
+    shared = {
+        name: folder
+        for name, folder in (former.shared if former else {}).items()
+        if not (directory / name).exists()
+    }
+    names = [*_FILES, *(f"{precision}/{graph}" for precision in PRECISIONS for graph in _GRAPHS)]
+    files = {
+        name: file_digest(locate_file(directory, name))
+        for name in names
+        if name in shared or (directory / name).exists()
+    }
     weights = directory / WEIGHTS
     digest = file_digest(weights) if weights.exists() else read_manifest(directory).weights
-    names = [*_FILES, *(f"{precision}/{graph}" for precision in PRECISIONS for graph in _GRAPHS)]
-    files = {name: file_digest(directory / name) for name in names if (directory / name).exists()}
-    manifest = {"format": FORMAT, "weights": digest, "files": files}
+    manifest: dict[str, Any] = {"format": FORMAT, "weights": digest, "files": files}
+    if shared:
+        manifest["shared"] = shared
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
@@ -293,3 +324,52 @@ def _parse_object(path: Path, data: bytes) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is not a JSON object")
     return content
+
+
+METHOD = "coverage"  # another way to select blocks needs another name
+WHOLE = 1.0
+_DECIMALS = 2
+
+
+def check_share(share: float) -> float:
+    """Return a share if it is one."""
+    if not 0.0 < share <= 1.0 or round(share, _DECIMALS) != share:
+        raise ValueError(f"{share} is not from 0.01 to 1, with two decimals")
+    return share
+
+
+def with_reading_share(checkpoint: Checkpoint, share: float) -> Checkpoint:
+    """Return a checkpoint that encodes this share of the blocks.
+
+    Raises:
+        CheckpointError: the vectors of its blocks, or of its sections, depend on the others, so
+            that all must be encoded.
+        ValueError: it is no share.
+    """
+    check_share(share)
+    if share < WHOLE and not can_select(checkpoint):
+        raise CheckpointError(
+            f"{checkpoint.name}: a {checkpoint.architecture} encodes every sentence block of a "
+            f"document: a reading share of {share:g} is not possible"
+        )
+    return replace(checkpoint, reading_share=share)
+
+
+def can_select(checkpoint: Checkpoint) -> bool:
+    """Whether some blocks of a document can be encoded without the others."""
+    return checkpoint.segment_memory is None and not checkpoint.has_sections
+
+
+def mark_fingerprint(fingerprint: str, share: float) -> str:
+    """Return the fingerprint of vectors for which this share of the blocks was encoded."""
+    return fingerprint if share == WHOLE else f"{fingerprint}-{METHOD}-{share:g}"
+
+
+def split_fingerprint(marked: str) -> tuple[str, float]:
+    """Return what `mark_fingerprint` was given; of vectors of another method, the whole and 1."""
+    fingerprint, _, marks = marked.partition("-")
+    method, _, share = marks.partition("-")
+    try:
+        return (fingerprint, check_share(float(share))) if method == METHOD else (marked, WHOLE)
+    except ValueError:
+        return marked, WHOLE

@@ -1,15 +1,4 @@
-"""Errors of `encoder`.
-
-* EncoderError
-  * EmptyTextError        a text without a single token
-  * TruncatedTextError    strict reading was requested, and the text is longer than the limit
-  * CheckpointError       a checkpoint file is missing, changed or invalid
-  * ProviderError         no usable ONNX Runtime execution provider
-  * ParityError           an exported graph does not compute what the model computes
-  * QualityError          an exported graph retrieves other documents than fp32
-  * ArchiveError          a block archive is damaged, or another encoder made it
-  * AdapterError          an adapter is damaged, or was fitted for another checkpoint
-"""
+"""Errors of `encoder`."""
 
 
 class EncoderError(Exception):

@@ -92,18 +92,10 @@ class GoldenBatch:
         ends = [0, *accumulate(self.sizes)]
         return np.concatenate([encode_blocks(self.blocks[a:b]) for a, b in pairwise(ends)])
 
-    def measure(
-        self, encode_blocks: EncodeBlocks, combine: Callable[[Float32, Float32], Float32]
-    ) -> Parity:
-        """Run both graphs, each on the model's own input to it, and compare."""
-        return self.compare(self.encode(encode_blocks), combine)
-
     def compare(self, blocks: Float32, combine: Callable[[Float32, Float32], Float32]) -> Parity:
-        """Compare block vectors, and document vectors of the model's own block vectors.
+        """Compare block vectors [N, H], and document vectors of the model's own block vectors.
 
-        Args:
-            blocks: [N, block_dimension], what `encode` returned.
-            combine: block vectors and term features of a document -> its vector.
+        `combine` makes a document vector of block vectors and term features.
         """
         ends = [0, *accumulate(self.sizes)]
         documents = np.stack(
@@ -121,11 +113,7 @@ class GoldenBatch:
 
 
 def check_parity(parity: Parity, precision: str) -> None:
-    """Check that graphs are close to the model.
-
-    Raises:
-        ParityError: they are not; the message names the figure and its limit.
-    """
+    """Check that graphs are close to the model."""
     for level in ("block", "document"):
         figures = asdict(parity)
         cosine, difference = figures[f"{level}_cosine"], figures[f"{level}_difference"]
@@ -139,21 +127,13 @@ def check_parity(parity: Parity, precision: str) -> None:
 
 
 def check_difference(difference: float, limit: float, graph: str) -> None:
-    """Check that a graph differs little from the model.
-
-    Raises:
-        ParityError: it does not; the message names the graph, the difference and its limit.
-    """
+    """Check that a graph differs little from the model."""
     if not difference <= limit:  # also refuses NaN
         raise ParityError(f"{graph}: differs from the model by {difference:.2g}, over {limit}")
 
 
 def read_golden_batch(checkpoint: Checkpoint) -> GoldenBatch:
-    """Read the golden batch of a checkpoint.
-
-    Raises:
-        CheckpointError: it is missing, changed or invalid.
-    """
+    """Read the golden batch of a checkpoint."""
     with golden_arrays(checkpoint.directory, checkpoint.files) as arrays:
         blocks = np.split(arrays["tokens"], np.cumsum(arrays["lengths"])[:-1])
         return GoldenBatch(
@@ -167,11 +147,7 @@ def read_golden_batch(checkpoint: Checkpoint) -> GoldenBatch:
 
 @contextmanager
 def golden_arrays(directory: Path, files: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-    """Open the verified arrays of a golden batch, of an encoder or a reranker.
-
-    Raises:
-        CheckpointError: the file is missing or changed, or an array is missing or invalid.
-    """
+    """Open the verified arrays of a golden batch, of an encoder or a reranker."""
     data = read_verified(directory, files, GOLDEN)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:

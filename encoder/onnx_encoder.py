@@ -5,7 +5,7 @@ is as fast as batching, wastes nothing on padding, and is the only way to make d
 independent of the rest of a batch, because its activations share one scale over the whole tensor.
 On a GPU the blocks of many documents are packed, sorted by length, into a few fixed shapes
 (`encoder/device/`), and so are the block vectors of many documents. The thread that packs the next
-call, and takes the last one apart, runs beside the one that waits for the device.
+call, and takes the last one apart, runs in parallel to the one that waits for the device.
 
 A recurrent encoder reads the blocks of a document in order, each by one call with a memory of those
 before, so it encodes whole documents: many at a time on a CPU, one on a GPU.
@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,10 +28,10 @@ from encoder.checkpoint import SECTION_GRAPH, Checkpoint
 from encoder.device.bound_graph import LANES, BoundGraph
 from encoder.device.packing import document_calls, pad_documents, pad_rows
 from encoder.device.providers import device_of
+from encoder.document_reading import DocumentReading
 from encoder.errors import CheckpointError
 from encoder.golden import check_parity, read_golden_batch
 from encoder.onnx_session import OpenedGraphs, open_graphs, open_section_graph
-from encoder.recurrent.document_reading import DocumentReading
 from encoder.terms.term_channel import open_term_channel
 
 BLOCKS_A_TASK = 16  # of a thread: to hand over each block by itself costs a tenth of encoding it
@@ -88,7 +87,6 @@ class OnnxEncoder:
         threads: int | None = None,
         adapter: Adapter | None = None,
         batch_tokens: int | None = None,
-        engine_cache: Path | None = None,
     ) -> None:
         """Open the graphs of a checkpoint.
 
@@ -102,20 +100,8 @@ class OnnxEncoder:
             adapter: fitted to the corpus; its document vectors are adapted.
             batch_tokens: of a packed call; by default 65,536 on a GPU and 0, one block a call, on
                 a CPU.
-            engine_cache: folder where TensorRT keeps its engines; without it, it builds them anew.
-
-        Raises:
-            AdapterError: the adapter was fitted for another checkpoint.
-            CheckpointError: a graph is missing or changed.
-            ProviderError: none of the requested providers can be used.
         """
-        graphs = open_graphs(
-            checkpoint,
-            precision,
-            providers,
-            batch_tokens=batch_tokens,
-            engine_cache=engine_cache,
-        )
+        graphs = open_graphs(checkpoint, precision, providers, batch_tokens=batch_tokens)
         self._graphs: OpenedGraphs = graphs
         self._packing = graphs.packing
         device = device_of(graphs.provider)
@@ -144,17 +130,9 @@ class OnnxEncoder:
         return self._space.fingerprint
 
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
-        """Encode sentence blocks on the calling thread.
+        """Encode N sentence blocks on the calling thread: [N, block_dimension].
 
-        Args:
-            blocks: N token sequences without special tokens; of a recurrent encoder all blocks of
-                one document, in their order.
-
-        Returns:
-            [N, block_dimension] block vectors.
-
-        Raises:
-            ValueError: the encoder is recurrent, and a block is longer than it reads.
+        A recurrent encoder takes all blocks of one document, in their order.
         """
         if self.recurrent:
             return self.begin_document(blocks).read()
@@ -172,28 +150,17 @@ class OnnxEncoder:
         return vectors
 
     def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
-        """Begin to read a document with a recurrent encoder, one block a step.
-
-        Args:
-            blocks: as in `encode_blocks`.
-
-        Raises:
-            CheckpointError: the encoder is not recurrent.
-            ValueError: a block is longer than it reads.
-        """
+        """Begin to read a document with a recurrent encoder, one block a step."""
         return DocumentReading(
             self.checkpoint, lambda inputs: self._graphs.block.run(None, dict(inputs)), blocks
         )
 
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
-        """Encode one document.
+        """Encode one document: [dimension], unit norm.
 
         Args:
             blocks: its sentence blocks, whose words are counted.
             block_vectors: [S, block_dimension], the vectors of those that were encoded.
-
-        Returns:
-            [dimension], unit norm.
 
         Raises:
             ValueError: the document has no block.
@@ -206,25 +173,14 @@ class OnnxEncoder:
     def encode_documents(
         self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
     ) -> Float32:
-        """Encode many documents, with all threads or packed.
-
-        Args:
-            blocks: of each of D documents, as in `encode_document`.
-            block_vectors: of each.
-
-        Returns:
-            [D, dimension], unit norm.
-
-        Raises:
-            ValueError: a document has no block.
-        """
+        """Encode D documents, as `encode_document`, with all threads or packed: [D, dimension]."""
         if not self.batch_tokens:
             with ThreadPoolExecutor(self.threads) as pool:
                 each = list(pool.map(self.encode_document, blocks, block_vectors))
             return np.array(each, dtype=np.float32).reshape(-1, self.dimension)
         if not all(map(len, block_vectors)):
             raise ValueError("a document with no block has no vector")
-        features = [self.term_features(one) for one in blocks]
+        features = [self.term_features(block) for block in blocks]
         vectors = self._combine_packed(block_vectors, features)
         if self._adapt is None:
             return vectors
@@ -245,7 +201,7 @@ class OnnxEncoder:
                 inputs["term_features"] = pad_rows(np.array([term_features[row] for row in rows]))
             self._documents.run(inputs, vectors, rows)
 
-        sizes = [len(one) for one in block_vectors]
+        sizes = [len(vector) for vector in block_vectors]
         self._run_calls(combine, document_calls(sizes, most, DOCUMENT_BATCH_BLOCKS))
         return vectors
 
@@ -276,41 +232,27 @@ class OnnxEncoder:
 
     @property
     def reads_sections(self) -> bool:
-        """Whether it has vectors of sections, of its own projection (CoLDE, section 3.2)."""
+        """Whether it has vectors of sections, by a learned projection (CoLDE, section 3.2)."""
         return self._sections is not None
 
     def section_vector(
         self, blocks: Float32, number: int, next_blocks: Float32, next_number: int
     ) -> Float32:
-        """Encode a section of a document.
+        """Encode a section: [dimension], unit norm, before any adaptation to a corpus.
 
         Args:
             blocks: [S, block_dimension] block vectors of the section.
             number: of the section in its document, from 0.
-            next_blocks: [T, block_dimension] those of the section that follows; of the last
-                section those of the first one, which may be the same.
+            next_blocks: [T, block_dimension] those of the next section; of the last one those of
+                the first, which may be the same.
             next_number: of that section.
-
-        Returns:
-            [dimension], unit norm, before any adaptation to a corpus.
-
-        Raises:
-            CheckpointError: the checkpoint has no vectors of sections.
         """
         return self._read_section("section_vector", blocks, number, next_blocks, next_number)
 
     def chunk_attention(self, blocks: Float32, next_blocks: Float32) -> Float32 | None:
-        """Return how much blocks attend to those of a following section (CoLDE, section 3.2).
+        """Return how much blocks attend to those of a next section, [S, T] (CoLDE, section 3.2).
 
-        Args:
-            blocks: [S, block_dimension] block vectors of a section.
-            next_blocks: [T, block_dimension] those of the section that follows.
-
-        Returns:
-            [S, T], rows sum to 1, the mean over the heads; None where the model has no attention.
-
-        Raises:
-            CheckpointError: the checkpoint has no vectors of sections.
+        It is the mean over the heads, rows sum to 1; None where the model has no attention.
         """
         if self._sections is not None and "chunk_attention" not in self._sections.outputs:
             return None
@@ -333,7 +275,9 @@ class OnnxEncoder:
         """Encode many documents with all threads; for offline work."""
         split = self.encode_block_vectors(documents)
         return EncodedBatch(
-            document_vectors=self.encode_documents([one.blocks for one in documents], split),
+            document_vectors=self.encode_documents(
+                [document.blocks for document in documents], split
+            ),
             block_vectors=tuple(split),
         )
 
@@ -359,12 +303,7 @@ class OnnxEncoder:
         return np.split(vectors, np.cumsum([len(blocks) for blocks in of_each])[:-1])
 
     def warm_up(self) -> GoldenRun:
-        """Run the golden batch, so that the first request is not slow.
-
-        Raises:
-            ParityError: on this machine the graphs do not compute what the model computes (an
-                int8 kernel that saturates on an old processor, say).
-        """
+        """Run the golden batch, so that the first request is not slow."""
         golden = read_golden_batch(self.checkpoint)
         started = time.perf_counter()
         blocks = golden.encode(self.encode_blocks)

@@ -19,14 +19,11 @@ from encoder.checkpoint import (
 from encoder.device.packing import BlockPacking
 from encoder.device.providers import (
     CPU,
-    TENSORRT,
     Provider,
-    engine_folder,
-    engine_shapes,
     load_libraries,
     messages_on_stderr,
     missing_providers,
-    providers_for,
+    provider_options,
     usable_providers,
 )
 from encoder.errors import CheckpointError, ProviderError
@@ -62,16 +59,8 @@ def open_graphs(
     providers: Sequence[str] | None,
     *,
     batch_tokens: int | None = None,
-    engine_cache: Path | None = None,
 ) -> OpenedGraphs:
-    """Open both graphs with the first provider that works.
-
-    Args:
-        checkpoint: with the graphs.
-        precision: of the graphs; None for the best one for the device.
-        providers: in the order of preference; None for CUDA, then the CPU.
-        batch_tokens: as in `OnnxEncoder`.
-        engine_cache: where TensorRT keeps its engines, of all checkpoints.
+    """Open both graphs with the first provider that works; arguments as of `OnnxEncoder`.
 
     Raises:
         CheckpointError: a graph is missing or changed, or not of the requested precision.
@@ -83,21 +72,12 @@ def open_graphs(
         load_libraries(provider)
         chosen = _choose_precision(checkpoint, precision, provider)
         packing = _packing(checkpoint, provider, batch_tokens)
-        if provider == TENSORRT and checkpoint.segment_memory is not None:
-            _LOG.warning("%s does not run recurrent encoders", provider)
-            continue
-        name = f"{chosen}/{BLOCK_GRAPH}"
-        cache = None
-        if provider == TENSORRT:
-            cache = engine_folder(engine_cache, checkpoint.files.get(name, ""))
-        given = providers_for(provider, chosen, engine_shapes(packing), cache)
-        block = _open_graph(checkpoint, name, given)
+        given = [(provider, provider_options(provider))]
+        block = _open_graph(checkpoint, f"{chosen}/{BLOCK_GRAPH}", given)
         if block.get_providers()[0] != provider:
             # ONNX Runtime falls back to the CPU without an error when a GPU library is missing
             _LOG.warning("%s is installed but does not start", provider)
             continue
-        # A hundredth of the work, in shapes of any size: not worth an engine of its own.
-        given = providers_for(provider, chosen)
         document = _open_graph(checkpoint, f"{chosen}/{DOCUMENT_GRAPH}", given)
         return OpenedGraphs(block, document, chosen, provider, packing)
     raise ProviderError(f"none of the execution providers starts: {', '.join(providers or ())}")
@@ -131,16 +111,12 @@ def _choose_precision(checkpoint: Checkpoint, requested: str | None, provider: s
 
 
 def open_pair_graph(directory: Path, files: Mapping[str, str], name: str) -> ort.InferenceSession:
-    """Open the graph of a reranker, for the CPU.
-
-    Raises:
-        CheckpointError: it is missing, changed or does not load.
-    """
+    """Open the graph of a reranker, for the CPU."""
     return _open_session(read_verified(directory, files, name), directory / name, [(CPU, {})])
 
 
 class SectionGraph:
-    """The graph that reads one section of a document beside the next one; on the CPU.
+    """The graph that reads a section of a document and the next one; on the CPU.
 
     Attributes:
         outputs: the names of what it can compute.
@@ -160,11 +136,7 @@ class SectionGraph:
 
 
 def open_section_graph(checkpoint: Checkpoint) -> SectionGraph | None:
-    """Open the graph of sections; None of a checkpoint that has none.
-
-    Raises:
-        CheckpointError: it is missing, changed or does not load.
-    """
+    """Open the graph of sections; None of a checkpoint that has none."""
     if SECTION_GRAPH not in checkpoint.files:
         return None
     return SectionGraph(_open_graph(checkpoint, SECTION_GRAPH, [(CPU, {})]))
@@ -179,7 +151,7 @@ def _open_graph(
 
 def _open_session(data: bytes, where: Path, providers: Sequence[Provider]) -> ort.InferenceSession:
     options = ort.SessionOptions()
-    options.log_severity_level = 3  # errors only: its warnings are about its own optimiser
+    options.log_severity_level = 3  # errors only: its warnings are about its optimiser
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     # Shapes differ from call to call: an arena and memory patterns would grow with each new one.
@@ -193,5 +165,5 @@ def _open_session(data: bytes, where: Path, providers: Sequence[Provider]) -> or
                 providers=list(providers),
                 disabled_optimizers=_SLOW_ON_CPU if providers[0][0] == CPU else None,
             )
-    except Exception as error:  # the library has no common base class of its own
+    except Exception as error:  # the library has no common base class
         raise CheckpointError(f"{where} does not load: {error}") from error

@@ -27,10 +27,7 @@ class BlockTokenizer:
 
         Args:
             checkpoint: whose tokenizer it is.
-            select: chooses the blocks to encode; all when not given. See `encoder.selection`.
-
-        Raises:
-            CheckpointError: the tokenizer is missing, changed or invalid.
+            select: chooses the blocks to encode; all when not given. See `encoder.block_selection`.
         """
         self._checkpoint = checkpoint
         self._select = select
@@ -118,11 +115,7 @@ class _Sentences:
     encodings: list[tuple[int, Encoding]] = field(default_factory=list)
 
     def place_of(self, sentence: int, token: int) -> Offsets:
-        """Return the characters of a token in the text.
-
-        Raises:
-            IndexError: the sentence has no such token.
-        """
+        """Return the characters of a token in the text."""
         start, encoding = self.encodings[sentence]
         place = encoding.token_to_chars(token)
         if place is None:
@@ -131,11 +124,7 @@ class _Sentences:
 
 
 def open_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
-    """Load the tokenizer of a checkpoint.
-
-    Raises:
-        CheckpointError: it is missing, changed or invalid.
-    """
+    """Load the tokenizer of a checkpoint."""
     data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
     try:
         return Tokenizer.from_buffer(data)

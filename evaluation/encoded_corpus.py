@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from filelock import FileLock, Timeout
 
-from encoder.alignment.checkpoint_space import open_space
 from encoder.alignment.space import (
     MIN_DOCUMENTS,
     MIN_SAMPLE,
@@ -26,6 +25,7 @@ from encoder.alignment.space import (
     AlignmentSpace,
     fit_space,
     join_aligned,
+    open_space,
     sample_blocks,
 )
 from encoder.arrays import Float32, Int64
@@ -39,11 +39,11 @@ from encoder.block_archive import (
     read_block_archive,
     read_key,
 )
+from encoder.block_selection import open_selector
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.selection.block_selection import open_selector
 from encoder.tokenizer import BlockTokenizer
 from index.build import group, report_skipped
 from index.corpus.reader import count_documents, read_corpus

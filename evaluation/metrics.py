@@ -15,11 +15,11 @@ from evaluation.significance import RESAMPLES, Estimate, bootstrap_percentiles, 
 from evaluation.systems import Run, rank, vector_system
 from index.errors import CorpusError
 from index.optional_dependencies import require_extra
-from index.vectors.backends import DEFAULT_PRECISION, FAISS_BACKENDS
-from index.vectors.exact_index import ExactIndex
-from index.vectors.lists import default_nprobe
+from index.vectors.bulk import compare_all
+from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
+from index.vectors.lists import choose_nlist, default_nprobe
 from index.vectors.recall import NEIGHBOURS, exact_cosines, share_found
-from index.vectors.vector_index import NO_VECTOR, VectorIndex
+from index.vectors.vector_index import DEFAULT_PRECISION, NO_VECTOR
 
 NDCG = "nDCG@10"
 MEASURES = (NDCG, "MAP@100", "recall@10", "recall@100")
@@ -138,21 +138,21 @@ class IndexRecall:
 def measure_index(vectors: Float32, queries: Float32) -> IndexRecall:
     """Measure the recall@10 of an index of these vectors against exact search."""
     ids = np.arange(len(vectors), dtype=np.int64)
-    backend = FAISS_BACKENDS[DEFAULT_PRECISION]
-    index = backend.train(vectors, backend.choose_nlist(len(vectors)))
+    index = train_faiss_index(vectors, choose_nlist(len(vectors)), DEFAULT_PRECISION)
     index.change(ids, vectors)
-    recall = recall_against_exact(index, ExactIndex(ids, vectors), queries)
+    recall = recall_against_exact(index, vectors, queries)
     return IndexRecall(recall, index.nlist, default_nprobe(index.nlist))
 
 
 def recall_against_exact(
-    index: VectorIndex, exact: VectorIndex, queries: Float32, k: int = NEIGHBOURS
+    index: FaissIndex, vectors: Float32, queries: Float32, k: int = NEIGHBOURS
 ) -> float:
     """Return the share of the k exact neighbours that an index finds at its default nprobe."""
     k = min(k, len(index))
     found = index.search(queries, k).ids
-    cosines = exact_cosines(queries, found, lambda ids: (ids, exact.vectors(ids)))
-    return share_found(cosines, exact.search(queries, k).scores)
+    cosines = exact_cosines(queries, found, lambda ids: (ids, vectors[ids]))
+    exact = compare_all(queries, np.arange(len(vectors)), vectors, k)
+    return share_found(cosines, exact.scores)
 
 
 Labels = Bool

@@ -9,7 +9,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Float64, Int64
 from encoder.atomic_files import replace_durably
-from encoder.reranker.onnx_reranker import Reranker
+from encoder.reranker.onnx_reranker import OnnxReranker
 from encoder.reranker.score_fusion import FusionWeights
 from encoder.reranker.sentence_ranking import SentenceGraphText
 from evaluation.systems import System, best_rows
@@ -25,7 +25,7 @@ class PairScorer:
 
     def __init__(
         self,
-        reranker: Reranker,
+        reranker: OnnxReranker,
         texts: Sequence[str],
         *,
         threads: int = 1,

@@ -181,9 +181,9 @@ def encode_here(tokenizer: BlockTokenizer, encoder: OnnxEncoder) -> BatchEncoder
         with ThreadPoolExecutor(usable_cores()) as pool:
 
             def begin(batch: Batch) -> list[_Read]:
-                return [pool.submit(tokenizer, one.text).result for one in batch.new]
+                return [pool.submit(tokenizer, document.text).result for document in batch.new]
 
-            for batch, tokenised in _one_ahead((one, begin(one)) for one in batches):
+            for batch, tokenised in _one_ahead((batch, begin(batch)) for batch in batches):
                 yield batch, _encode(batch.new, tokenised, encoder, progress)
 
     return encode_ahead if encoder.batch_tokens else encode
@@ -284,7 +284,7 @@ def update_unchanged(batch: Sequence[Document], store: SQLiteDocumentStore) -> l
     for document in batch:
         (known if hashes.get(document.id) == document.content_hash else new).append(document)
     stored = store.find([document.id for document in known], skip_damaged=True)
-    sound = {key for key, one in stored.items() if one.vector_id not in store.damage}
+    sound = {key for key, found in stored.items() if found.vector_id not in store.damage}
     new += [document for document in known if document.id not in sound]
     redescribed = [d for d in known if d.id in sound and _is_redescribed(d, stored[d.id].document)]
     ids = [stored[document.id].vector_id for document in redescribed]

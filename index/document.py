@@ -1,4 +1,4 @@
-"""The document: a text that a user provides under an id of their own."""
+"""The document: a text that a user provides under an id."""
 
 import hashlib
 import json
@@ -78,8 +78,11 @@ def is_too_deep(metadata: object) -> bool:
     """Return whether metadata has more than `MAX_METADATA_LEVELS` levels; not recursive."""
     level: list[Any] = [metadata]
     for _ in range(MAX_METADATA_LEVELS):
-        parts = (one.values() if isinstance(one, Mapping) else one for one in level)
-        level = [part for one in parts for part in one if isinstance(part, _CONTAINERS)]
+        parts = (
+            container.values() if isinstance(container, Mapping) else container
+            for container in level
+        )
+        level = [part for values in parts for part in values if isinstance(part, _CONTAINERS)]
         if not level:
             return False
     return True

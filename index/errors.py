@@ -8,18 +8,16 @@
     * DataDirectoryInUseError    another process owns the data directory
     * StorageError               the disk, or a limit of the system, lets a file not be used
       * StorageFullError         the disk is full
-      * DatabaseUnavailableError the database outside of Longmatch does not do what it must
     * DamagedDocumentError       one stored document is damaged; the others are not affected
   * LexicalIndexNotReadyError  the words of the documents cannot be searched yet
   * SnapshotError          a snapshot file is missing, changed or of another format
-  * VectorEngineError      the engine outside of Longmatch that holds the vectors does not answer
   * RetrainingStoppedError     building an index generation was stopped
   * ClusterError           the Ray that encodes cannot be used, or an encoder on it fails
   * BackupError            a backup cannot be written, or is incomplete, changed or of another
                            checkpoint
 """
 
-from encoder.selection.reading_share import split_fingerprint
+from encoder.checkpoint import split_fingerprint
 
 DOCTOR = "run longmatch doctor"
 
@@ -87,15 +85,6 @@ class StorageFullError(StorageError):
     problem = "the disk is full"
 
 
-class DatabaseUnavailableError(StorageError):
-    """The database that holds the documents cannot be reached, is too slow, or refuses to work.
-
-    What was in flight is either done as a whole or not at all; what is stored is not affected.
-    """
-
-    problem = "the database cannot be used"
-
-
 class DamagedDocumentError(StoreError):
     """A stored document, or what is stored about it, is damaged; the others are not affected.
 
@@ -104,8 +93,8 @@ class DamagedDocumentError(StoreError):
         part: what of it is damaged.
     """
 
-    def __init__(self, path: object, document_id: str, part: str, remedy: str = DOCTOR) -> None:
-        super().__init__(f"{path}: document {document_id!r} is damaged in its {part}; {remedy}")
+    def __init__(self, path: object, document_id: str, part: str) -> None:
+        super().__init__(f"{path}: document {document_id!r} is damaged in its {part}; {DOCTOR}")
         self.document_id = document_id
         self.part = part
 
@@ -122,21 +111,6 @@ class LexicalIndexNotReadyError(IndexingError):
 
 class SnapshotError(IndexingError):
     """A published index generation is incomplete or changed."""
-
-
-class VectorEngineError(IndexingError):
-    """The engine outside of Longmatch that holds the vectors to search does not do what it must.
-
-    It cannot be reached, is too slow, refuses a request, or is of a version that is not supported.
-    The document store is not affected.
-
-    Attributes:
-        answered: it was reached in time, and refused the request.
-    """
-
-    def __init__(self, problem: str, *, answered: bool = False) -> None:
-        super().__init__(problem)
-        self.answered = answered
 
 
 class RetrainingStoppedError(IndexingError):

@@ -40,36 +40,36 @@ class IdSet:
         return max(0, count - len(self.ids)) if self.inverted else min(count, len(self.ids))
 
 
-def complement(one: IdSet) -> IdSet:
+def complement(ids: IdSet) -> IdSet:
     """Return the ids below the end that are not in a set."""
-    return replace(one, inverted=not one.inverted)
+    return replace(ids, inverted=not ids.inverted)
 
 
-def intersection(one: IdSet, other: IdSet) -> IdSet:
+def intersection(first: IdSet, other: IdSet) -> IdSet:
     """Return the ids in both sets, which must have the same end.
 
     Raises:
         ValueError: they have not.
     """
-    if one.end != other.end:
-        raise ValueError(f"id sets that end at {one.end} and {other.end} cannot be combined")
-    if one.inverted and other.inverted:
-        return replace(one, ids=np.union1d(one.ids, other.ids))
-    if one.inverted:
-        one, other = other, one
+    if first.end != other.end:
+        raise ValueError(f"id sets that end at {first.end} and {other.end} cannot be combined")
+    if first.inverted and other.inverted:
+        return replace(first, ids=np.union1d(first.ids, other.ids))
+    if first.inverted:
+        first, other = other, first
     join = np.setdiff1d if other.inverted else np.intersect1d
-    return replace(one, ids=join(one.ids, other.ids, assume_unique=True))
+    return replace(first, ids=join(first.ids, other.ids, assume_unique=True))
 
 
-def without(one: IdSet, ids: Int64) -> IdSet:
+def without(selection: IdSet, ids: Int64) -> IdSet:
     """Return a set without these vector ids Int64[N], ascending and different."""
-    return intersection(one, IdSet(one.end, ids[ids < one.end], inverted=True))
+    return intersection(selection, IdSet(selection.end, ids[ids < selection.end], inverted=True))
 
 
-def union(one: IdSet, other: IdSet) -> IdSet:
+def union(first: IdSet, other: IdSet) -> IdSet:
     """Return the ids in at least one of two sets, which must have the same end.
 
     Raises:
         ValueError: they have not.
     """
-    return complement(intersection(complement(one), complement(other)))
+    return complement(intersection(complement(first), complement(other)))

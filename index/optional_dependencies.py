@@ -3,15 +3,11 @@
 from importlib.util import find_spec
 from typing import Literal
 
-Extra = Literal[
-    "evaluate", "milvus", "milvus-lite", "otel", "parquet", "postgresql", "ray", "remote", "train"
-]
+Extra = Literal["evaluate", "otel", "parquet", "postgresql", "ray", "remote", "train"]
 
 # The modules that each extra of pyproject.toml installs, by the name they are imported under.
 EXTRAS: dict[Extra, tuple[str, ...]] = {
     "evaluate": ("bm25s", "ir_measures", "matplotlib", "scipy", "sklearn"),
-    "milvus": ("pymilvus",),
-    "milvus-lite": ("milvus_lite", "pymilvus"),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "parquet": ("pyarrow",),
     "postgresql": ("psycopg",),

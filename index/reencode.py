@@ -19,19 +19,16 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from encoder.adapter import VectorSpace
-from encoder.alignment.checkpoint_space import open_space
-from encoder.checkpoint import Checkpoint
+from encoder.alignment.space import open_space
+from encoder.block_selection import open_document_tokenizer
+from encoder.checkpoint import Checkpoint, split_fingerprint
 from encoder.errors import AdapterError
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.selection.block_selection import open_document_tokenizer
-from encoder.selection.reading_share import split_fingerprint
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import adapt_data_directory, read_corpus_adapter, write_corpus_adapter
 from index.build import encode_documents, publish, refit_alignment, update_unchanged
-from index.directory.content_swap import swap_in
 from index.directory.data_directory import (
     ADAPTER_FILE,
-    CONTENT,
     LOCK_FILE,
     SHADOW_TEST_FILE,
     STORE_FILE,
@@ -39,6 +36,7 @@ from index.directory.data_directory import (
     locked,
     open_data_directory,
     settle,
+    swap_in,
 )
 from index.directory.file_digest import verify_digest
 from index.document import Document
@@ -57,11 +55,11 @@ _DOCUMENTS_A_BATCH = 128
 
 @dataclass(frozen=True, slots=True)
 class Reencoded:
-    """A data directory whose documents are encoded with another checkpoint, beside its own content.
+    """A data directory whose documents are encoded with another checkpoint, in a folder of it.
 
     Attributes:
         data: the data directory.
-        beside: the new content.
+        content: the new content.
         former: the space of the vectors that it has now.
         tokenizer: of the new checkpoint.
         encoder: of the new checkpoint, with the adapter of the new content.
@@ -69,7 +67,7 @@ class Reencoded:
     """
 
     data: Path
-    beside: Path
+    content: Path
     former: VectorSpace
     tokenizer: BlockTokenizer
     encoder: OnnxEncoder
@@ -99,7 +97,7 @@ def only_reencoding(data: Path) -> Iterator[None]:
         lock.release()
 
 
-def reencode_beside(
+def reencode_documents(
     data: Path,
     checkpoint: Checkpoint,
     precision: str | None,
@@ -107,7 +105,7 @@ def reencode_beside(
     *,
     adapt: bool = False,
 ) -> Reencoded:
-    """Encode all documents with another checkpoint, beside the old vectors; resumable.
+    """Encode all documents with another checkpoint, while the old vectors serve; resumable.
 
     To be called inside of `only_reencoding`, as what follows it is.
 
@@ -126,17 +124,17 @@ def reencode_beside(
             damaged, a document has no token for this checkpoint, or the disk is full.
     """
     space = require_another(data, checkpoint, adapt=adapt)
-    beside = data / REENCODING
+    content = data / REENCODING
     shutil.rmtree(data / _DISCARDED, ignore_errors=True)
-    (beside / SHADOW_TEST_FILE).unlink(missing_ok=True)
+    (content / SHADOW_TEST_FILE).unlink(missing_ok=True)
     with closing(_open(data, space)) as old:
         if adapt or (data / ADAPTER_FILE).exists():
-            _adapt(old, beside, checkpoint, progress)
-        elif (beside / ADAPTER_FILE).exists():
-            _delete(beside)  # left by a job that adapted
-        encoder = _open_encoder(beside, checkpoint, precision)
+            _adapt(old, content, checkpoint, progress)
+        elif (content / ADAPTER_FILE).exists():
+            _delete(content)  # left by a job that adapted
+        encoder = _open_encoder(content, checkpoint, precision)
         tokenizer = open_document_tokenizer(checkpoint)
-        made = Reencoded(data, beside, space, tokenizer, encoder, progress)
+        made = Reencoded(data, content, space, tokenizer, encoder, progress)
         _follow(old, made)
     return made
 
@@ -151,14 +149,14 @@ def put_in_place(made: Reencoded) -> int:
 
     Raises:
         DataDirectoryInUseError: a server that has the directory open must be stopped first.
-        EncoderError, StoreError: as of `reencode_beside`.
+        EncoderError, StoreError: as of `reencode_documents`.
     """
     try:
         with locked(made.data):
             with closing(_open(made.data, made.former)) as old:
                 documents = _follow(old, made)
-            (made.beside / LOCK_FILE).unlink(missing_ok=True)
-            swap_in(made.data, CONTENT, REENCODING)
+            (made.content / LOCK_FILE).unlink(missing_ok=True)
+            swap_in(made.data, REENCODING)
     except DataDirectoryInUseError as error:
         raise DataDirectoryInUseError(
             f"{made.data}: every document is encoded, and the old vectors still serve: stop the "
@@ -174,7 +172,7 @@ def discard(made: Reencoded) -> None:
     Raises:
         OSError: it cannot be deleted.
     """
-    _delete(made.beside)
+    _delete(made.content)
 
 
 def require_another(data: Path, checkpoint: Checkpoint, *, adapt: bool = False) -> VectorSpace:
@@ -215,33 +213,33 @@ def _open(data: Path, space: VectorSpace) -> SQLiteDocumentStore:
 
 
 def _adapt(
-    old: SQLiteDocumentStore, beside: Path, checkpoint: Checkpoint, progress: Progress
+    old: SQLiteDocumentStore, content: Path, checkpoint: Checkpoint, progress: Progress
 ) -> None:
     """Fit an adapter to the stored texts, unless that was done before."""
-    corpus = beside / _CORPUS
-    if (beside / ADAPTER_FILE).exists() and _fits(beside, checkpoint):
+    corpus = content / _CORPUS
+    if (content / ADAPTER_FILE).exists() and _fits(content, checkpoint):
         corpus.unlink(missing_ok=True)  # left by a kill
         return
-    _delete(beside)
-    beside.mkdir()
+    _delete(content)
+    content.mkdir()
     with corpus.open("w", encoding="utf-8") as file:
         for batch in _batches(old):
             for document in batch:
                 file.write(json.dumps({"id": document.id, "text": document.text}) + "\n")
-    adapt_data_directory(corpus, beside, checkpoint, BlockTokenizer(checkpoint), progress)
+    adapt_data_directory(corpus, content, checkpoint, BlockTokenizer(checkpoint), progress)
     corpus.unlink()
 
 
-def _open_encoder(beside: Path, checkpoint: Checkpoint, precision: str | None) -> OnnxEncoder:
-    adapter = read_corpus_adapter(beside, checkpoint)
+def _open_encoder(content: Path, checkpoint: Checkpoint, precision: str | None) -> OnnxEncoder:
+    adapter = read_corpus_adapter(content, checkpoint)
     encoder = OnnxEncoder(checkpoint, precision=precision, adapter=adapter)
     encoder.warm_up()
-    store = beside / STORE_FILE
+    store = content / STORE_FILE
     if store.exists() and read_space(store).fingerprint != encoder.fingerprint:
-        _delete(beside)  # left by a job for a third checkpoint
+        _delete(content)  # left by a job for a third checkpoint
         if adapter is not None:
-            beside.mkdir()
-            write_corpus_adapter(beside, adapter)
+            content.mkdir()
+            write_corpus_adapter(content, adapter)
     return encoder
 
 
@@ -250,7 +248,7 @@ def _follow(old: SQLiteDocumentStore, made: Reencoded) -> int:
     encoder = made.encoder
     with closing(
         open_data_directory(
-            made.beside,
+            made.content,
             fingerprint=encoder.fingerprint,
             dimension=encoder.dimension,
             alignment=open_space(encoder.checkpoint),
@@ -271,7 +269,7 @@ def _encode(batch: list[Document], new: DataDirectory, made: Reencoded) -> None:
     changed = update_unchanged(batch, new.store)
     made.progress.advanced(len(batch) - len(changed))
     results = encode_documents(changed, made.tokenizer, made.encoder, made.progress)
-    if lost := {one.id for one in changed} - {one.document.id for one in results}:
+    if lost := {document.id for document in changed} - {result.document.id for result in results}:
         raise StoreError(
             f"document {min(lost)!r} has no token that this checkpoint reads: delete it first"
         )
@@ -283,18 +281,18 @@ def _batches(store: SQLiteDocumentStore) -> Iterator[list[Document]]:
     for start in range(0, len(vector_ids), _DOCUMENTS_A_BATCH):
         some = store.get(vector_ids[start : start + _DOCUMENTS_A_BATCH])
         found = store.find([summary.id for summary in some.values()])
-        yield [one.document for one in found.values()]
+        yield [document.document for document in found.values()]
 
 
 def _ids(store: SQLiteDocumentStore) -> set[str]:
-    return {one.id for one in store.get(store.changes_since(0).added.tolist()).values()}
+    return {summary.id for summary in store.get(store.changes_since(0).added.tolist()).values()}
 
 
-def _delete(beside: Path) -> None:
+def _delete(content: Path) -> None:
     """Delete new content, so that a kill leaves all of it or nothing."""
-    discarded = beside.with_name(_DISCARDED)
+    discarded = content.with_name(_DISCARDED)
     if discarded.exists():  # left by a kill
         shutil.rmtree(discarded)
-    if beside.exists():
-        beside.replace(discarded)
+    if content.exists():
+        content.replace(discarded)
         shutil.rmtree(discarded)

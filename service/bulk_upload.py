@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from index.document import Document
 from index.errors import StoreError
-from index.postgres.document_store import Check
 from service.engine import Collection
 from service.errors import EncodingFailedError, InvalidInputError
 from service.indexing import Indexed, index_documents
@@ -116,7 +115,6 @@ def run_job(collection: Collection, job: Job) -> None:
     already is not stored twice.
 
     Raises:
-        LeaseLostError: another server runs it now; nothing was stored since.
         StoreError: store, tables or upload could not be read or written.
         UnavailableError: the encoder does not work.
     """
@@ -129,12 +127,11 @@ def run_job(collection: Collection, job: Job) -> None:
         line_bytes=collection.engine.settings.max_body_bytes,
         text_characters=collection.engine.settings.max_text_characters,
     )
-    fence = collection.jobs.store.fence(job)
     position, line = job.position, job.line
     indexed, failed = job.indexed, job.failed
     with path.open("rb") as upload, asyncio.Runner() as runner:
         while batch := read_batch(upload, position, line, limits):
-            step = runner.run(_index_batch(collection, batch, fence))
+            step = runner.run(_index_batch(collection, batch))
             continues = collection.jobs.store.advance(job, step)
             collection.metrics.job_documents.labels("indexed").inc(step.indexed)
             collection.metrics.job_documents.labels("failed").inc(step.failed)
@@ -149,8 +146,8 @@ def run_job(collection: Collection, job: Job) -> None:
     collection.jobs.end(job, "done")
 
 
-async def _index_batch(collection: Collection, batch: Batch, fence: Check | None) -> Step:
-    stored, errors = await _index(collection, batch.documents, fence)
+async def _index_batch(collection: Collection, batch: Batch) -> Step:
+    stored, errors = await _index(collection, batch.documents)
     return Step(
         position=batch.position,
         line=batch.line,
@@ -163,34 +160,34 @@ async def _index_batch(collection: Collection, batch: Batch, fence: Check | None
 
 
 async def _index(
-    collection: Collection, documents: Sequence[Numbered], fence: Check | None
+    collection: Collection, documents: Sequence[Numbered]
 ) -> tuple[list[Indexed], list[LineError]]:
     """Store the valid documents; return them, and the errors of the others."""
     if not documents:
         return [], []
     try:
         indexed = await index_documents(
-            collection, [document for _, document in documents], background=True, check=fence
+            collection, [document for _, document in documents], background=True
         )
     except InvalidInputError as error:
         invalid = _line_errors(documents, error)
         rest = [one for one in documents if one[0] not in {error.line for error in invalid}]
-        stored, errors = await _index(collection, rest, fence)
+        stored, errors = await _index(collection, rest)
         return stored, [*invalid, *errors]
     except EncodingFailedError:
-        return await _index_one_by_one(collection, documents, fence)
+        return await _index_one_by_one(collection, documents)
     return list(indexed.documents), []
 
 
 async def _index_one_by_one(
-    collection: Collection, documents: Sequence[Numbered], fence: Check | None
+    collection: Collection, documents: Sequence[Numbered]
 ) -> tuple[list[Indexed], list[LineError]]:
     if len(documents) == 1:
         return [], [LineError(documents[0][0], "#/text", "could not be encoded")]
     stored: list[Indexed] = []
     errors: list[LineError] = []
     for one in documents:
-        done, failed = await _index(collection, [one], fence)
+        done, failed = await _index(collection, [one])
         stored += done
         errors += failed
     return stored, errors

@@ -1,12 +1,10 @@
 """GET /documents: pages, families and the export of the stored documents."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 
 from index.directory.data_directory import DataDirectory
 from index.document import Document
-from index.errors import DatabaseUnavailableError
 from index.near_duplicates.families import Member
 from index.store.listing import DamagedDocument, Page
 from service.engine import Collection
@@ -14,26 +12,6 @@ from service.errors import DocumentNotFoundError
 from service.threads import run_in
 
 CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one document has more
-
-
-async def follow_database(collection: Collection) -> None:
-    """Wait until a copy of a database, and the index over it, hold what the database holds now.
-
-    Raises:
-        DatabaseUnavailableError: the database does not answer, or not in time.
-        StoreError: the copy could not follow.
-    """
-    asked = collection.data.ask_database()
-    if asked is None:
-        return
-    settings = collection.engine.settings
-    waiting = asyncio.wrap_future(asked)
-    waiting.add_done_callback(lambda one: one.cancelled() or one.exception())  # it may come late
-    done, _ = await asyncio.wait((waiting,), timeout=settings.store_seconds)
-    if not done:
-        seconds = f"it has not answered for {settings.store_seconds:g} seconds"
-        raise DatabaseUnavailableError(settings.database and settings.database.address, seconds)
-    waiting.result()
 
 
 async def list_documents(collection: Collection, after: str, limit: int) -> Page:

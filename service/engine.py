@@ -21,7 +21,7 @@ from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
-from index.sqlite.failures import is_full
+from index.sqlite.connections import is_full
 from service.background.maintenance import Maintenance, record_index_metrics
 from service.background.recall_monitor import RecallMonitor
 from service.errors import CollectionNotFoundError, NotReadyError
@@ -176,9 +176,7 @@ class Collections:
     def unusable(self) -> dict[str, str]:
         """Return why collections cannot be used, by name; those that can be are absent."""
         reasons = {
-            one.name: one.data.damage or one.data.problem
-            if isinstance(one, Collection)
-            else one.reason
+            one.name: one.data.damage if isinstance(one, Collection) else one.reason
             for one in self.members()
         }
         return {name: reason for name, reason in reasons.items() if reason is not None}
@@ -262,10 +260,7 @@ def is_ready(engine: Engine) -> bool:
 
 
 def record_state(engine: Engine) -> None:
-    """Set the metrics that say whether engine and collections can be used, and what these hold.
-
-    They are set when they are asked for: other servers that share the documents change them, too.
-    """
+    """Set the metrics that say whether engine and collections can be used, and what these hold."""
     engine.metrics.ready.set(is_ready(engine))
     engine.metrics.collection_ready.clear()  # of those that were removed
     unusable = engine.collections.unusable()
@@ -274,34 +269,25 @@ def record_state(engine: Engine) -> None:
     for opened in engine.collections.opened():
         record_index_metrics(opened.data.index, opened.metrics)
         opened.metrics.damaged_documents.set(len(opened.data.store.damage))
-        opened.metrics.database_up.set(opened.data.problem is None)
-        opened.metrics.database_writes.set(opened.data.database_writes)
         opened.metrics.standing_lag.set(opened.standing.lag_seconds)
 
 
 def degraded_parts(engine: Engine) -> list[str]:
     """Return what is not well, although requests are answered.
 
-    Redis is down, the engine of the vectors or of the words fails, a lexical index is being made,
-    all places of active requests are taken, the disk is full or failed, documents were found to be
-    damaged, or a collection cannot be used.
+    Redis is down, a lexical index is being made, all places of active requests are taken, the disk
+    is full or failed, documents were found to be damaged, or a collection cannot be used.
     """
     opened = engine.collections.opened()
     parts = {
         "redis": engine.redis is not None and not engine.redis.available,
-        "vectors": any(one.data.index.problem is not None for one in opened),
-        "lexical": any(map(_words_fail, opened)),
+        "lexical": any(one.data.store.lexical.building for one in opened),
         "active_requests": engine.admission.full_seconds > 0,
         "storage": any(map(_storage_fails, opened)),
         "damaged_documents": any(len(one.data.store.damage) for one in opened),
     }
     unusable = [f"collection {name}" for name in engine.collections.unusable()]
     return [*(name for name, fails in parts.items() if fails), *unusable]
-
-
-def _words_fail(collection: Collection) -> bool:
-    words = collection.data.store.lexical
-    return words.building or words.problem is not None
 
 
 def _storage_fails(collection: Collection) -> bool:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
-from index.errors import VectorEngineError
-from index.postgres.document_store import Check
 from index.store.records import Change, EncodedDocument, StoredDocument
 from service.encode import RequestText, encode_texts
 from service.engine import Collection
@@ -59,7 +57,6 @@ async def index_documents(
     *,
     strict: bool = False,
     background: bool = False,
-    check: Check | None = None,
 ) -> IndexedDocuments:
     """Insert or replace documents; at return they are durable and the next match finds them.
 
@@ -71,8 +68,6 @@ async def index_documents(
         documents: with different ids.
         strict: reject a text that is too long to be read whole.
         background: yield to requests.
-        check: of whether to store them at all, see `index.directory.data_directory`; what it
-            raises is raised.
 
     Raises:
         InvalidInputError: too many documents, an id twice, or an invalid text.
@@ -94,7 +89,7 @@ async def index_documents(
         entries[document.id] = EncodedDocument(document, read.vector, read.receipt, read.blocks)
     ordered = [entries[document.id] for document in documents]
     # One call on the one writer thread: it runs to its end even if the client disconnects.
-    storing = await run_in(collection.writer, _put, collection, ordered, check)
+    storing = await run_in(collection.writer, _put, collection, ordered)
     return IndexedDocuments(
         documents=tuple(
             Indexed(entry.document.id, entry.receipt, entry.document.id in known)
@@ -169,10 +164,10 @@ def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, 
     }
 
 
-def _put(collection: Collection, entries: Sequence[EncodedDocument], check: Check | None) -> float:
+def _put(collection: Collection, entries: Sequence[EncodedDocument]) -> float:
     """Store documents and update the index; return the seconds."""
     started = time.perf_counter()
-    _apply(collection, collection.data.put(entries, check))
+    _apply(collection, collection.data.store.put(entries))
     seconds = time.perf_counter() - started
     observe_stage(collection.engine.metrics, "store", seconds)
     return seconds
@@ -199,9 +194,6 @@ def _apply(collection: Collection, change: Change) -> None:
         try:
             collection.data.index.apply(change)
             break
-        except VectorEngineError as error:  # which was tried for as long as the settings say
-            _LOG.error("the index could not apply a change of the store: %s", error)
-            raise
         except Exception as error:
             _LOG.error("the index could not apply a change of the store: %s", type(error).__name__)
             if attempt == _ATTEMPTS:

@@ -78,8 +78,6 @@ class CollectionMetrics:
     recall: Labelled[Gauge]
     recall_samples: Labelled[Counter]
     store_free: Gauge
-    database_up: Gauge
-    database_writes: Gauge
     damaged_documents: Gauge
     family_documents: Gauge
     standing_events: Counter
@@ -137,8 +135,6 @@ class Metrics:
     recall: Gauge
     recall_samples: Counter
     store_free: Gauge
-    database_up: Gauge
-    database_writes: Gauge
     damaged_documents: Gauge
     family_documents: Gauge
     standing_events: Counter
@@ -316,16 +312,6 @@ def create_metrics() -> Metrics:
         feedback=gauge("feedback", "Verdicts on matches that are kept.", ["collection", "verdict"]),
         store_free=gauge(
             "store_free_bytes", "Unused bytes in the file of the store.", ["collection"]
-        ),
-        database_up=gauge(
-            "database_up",
-            "1 if the PostgreSQL that holds the documents can be used or none is set, else 0.",
-            ["collection"],
-        ),
-        database_writes=gauge(
-            "database_writes",
-            "Writes of the PostgreSQL that the local copy holds; the rate is that of all servers.",
-            ["collection"],
         ),
         ready=gauge("ready", "1 when the service is ready, else 0."),
         collection_ready=gauge(

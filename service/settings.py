@@ -1,7 +1,7 @@
 """Every setting of the service: its name, type, default and meaning."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -12,17 +12,12 @@ from service.configuration.access import AccessSettings
 from service.configuration.device import DeviceSettings
 from service.configuration.names import Names
 from service.configuration.standing import StandingSettings
-from service.configuration.store import SQLITE, StoreSettings
-from service.configuration.vectors import FAISS, VectorSettings
-
-# What only SQLite stores; 0 with a PostgreSQL.
-_NOT_SHARED = ("max_collections", "max_feedback", "max_standing_queries")
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
 
-class Settings(DeviceSettings, VectorSettings, StoreSettings, AccessSettings, StandingSettings):
+class Settings(DeviceSettings, AccessSettings, StandingSettings):
     """Settings of the service, read from `LONGMATCH_*` variables or given by name."""
 
     model_config = SettingsConfigDict(
@@ -53,7 +48,7 @@ class Settings(DeviceSettings, VectorSettings, StoreSettings, AccessSettings, St
     providers: Names = Field(
         default=(),
         description="ONNX Runtime execution providers in order of preference, separated by "
-        "commas, of tensorrt, cuda and cpu; by default, CUDA if available, else CPU.",
+        "commas, of cuda and cpu; by default, CUDA if available, else CPU.",
     )
     reading_share: float | None = Field(
         default=None,
@@ -76,7 +71,7 @@ class Settings(DeviceSettings, VectorSettings, StoreSettings, AccessSettings, St
         le=64,
         description="Processes beside the server that search, each on one core at a time and with "
         "an index in its own memory; 0: threads of the server search, of which one at a time "
-        "computes. Not with vectors in a Milvus, which searches by itself.",
+        "computes.",
     )
     max_queue_tokens: int = Field(
         default=262_144,
@@ -224,8 +219,7 @@ class Settings(DeviceSettings, VectorSettings, StoreSettings, AccessSettings, St
     )
     reranker: Path | None = Field(
         default=None,
-        description="The directory of a reranker, or the name of one that ships; without one, "
-        "`rerank` in POST /match is invalid.",
+        description="The directory of a reranker; without one, `rerank` in POST /match is invalid.",
     )
     max_rerank_candidates: int = Field(
         default=200, ge=1, description="Candidates of one query that may be reranked."
@@ -282,41 +276,6 @@ class Settings(DeviceSettings, VectorSettings, StoreSettings, AccessSettings, St
         default="text", description="Form of a line of the log: text, or JSON."
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_what_is_not_shared(cls, given: Any) -> Any:
-        """Allow nothing of what would be in the data directory of one server alone."""
-        if given.get("store", SQLITE) == SQLITE:
-            return given
-        return {**dict.fromkeys(_NOT_SHARED, 0), **given}
-
-    @model_validator(mode="after")
-    def _nothing_that_is_not_shared(self) -> "Settings":
-        for name in _NOT_SHARED if self.store != SQLITE else ():
-            if getattr(self, name):
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}, and with `store` in a PostgreSQL there can "
-                    "be none: servers would not share them"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _precision_of_engine(self) -> "Settings":
-        if self.vectors != FAISS and self.index_precision not in (None, "fp32"):
-            raise ValueError(
-                f"index_precision is {self.index_precision}, and Milvus holds vectors in fp32"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _processes_have_indexes(self) -> "Settings":
-        if self.vectors != FAISS and self.search_processes:
-            raise ValueError(
-                f"search_processes is {self.search_processes}, and vectors names a Milvus, which "
-                "searches by itself: search_processes must be 0"
-            )
-        return self
 
     @model_validator(mode="after")
     def _default_within_limit(self) -> "Settings":

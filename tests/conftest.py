@@ -30,9 +30,7 @@ pytest_plugins = [
     "tests.tools.index_fixtures",
     "tests.tools.judged_corpus",
     "tests.tools.page_fixtures",
-    "tests.tools.postgresql",
     "tests.tools.process_fixtures",
-    "tests.tools.milvus",  # uses the one before
     "tests.tools.python_clients",
     "tests.tools.redis_server",
     "tests.tools.search_page_fixtures",

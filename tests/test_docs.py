@@ -1,34 +1,58 @@
-"""The links, paths, definitions, modules and targets that the documents name exist.
+"""The documents name links, commands, options, routes, settings and metrics that exist.
 
-Every check is a function of a root and of pages (text by path), so that planted mistakes show that
-it finds them.
+Every check is a function of pages (text by path), so that planted mistakes show that it finds them.
 """
 
 import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
+import typer
+from prometheus_client import CollectorRegistry
 
+from service.api.app import create_app
+from service.cli.main import make_app
+from service.metrics import create_metrics
+from service.settings import Settings
 from tests.tools.markdown import anchors, code, links, options_of
-from tests.tools.tracked_files import Pages, read_tracked
+from tests.tools.reference import FOLDER, reference
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("encoder", "index", "evaluation", "training", "service")
-_FOLDERS = (*PACKAGES, "benchmarks", "tests", "docs", "deploy")
-_PATH = re.compile(rf"(?<![\w/.<{{-])(?:{'|'.join(_FOLDERS)})/[\w./*-]*[\w/*]")
-_DEFINITION = re.compile(r"([\w/]+\.py)::(\w+)")
-_FILE_NAME = re.compile(r"^[\w-]+\.(?:py|toml|yml)$")
+OPERATIONS = "docs/operations.md"
+README = "README.md"
+PACKAGES = ("encoder", "index", "evaluation", "training", "service", "benchmarks", "tests")
 _MODULE = re.compile(r"\bpython3? -m ([\w.]+)(.*)")
+_ROUTE = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) (/[\w/{}-]*)")
+_METRIC = re.compile(r"\blongmatch_[a-z0-9_]+")
+_SETTING = re.compile(r"\bLONGMATCH_([A-Z0-9_]+)")
+_COMMAND = re.compile(r"(?<!from )\blongmatch ((?:longmatch )?)([a-z][a-z-]*)([^|;&#)`]*)")
+
+Pages = Mapping[str, str]  # text by path
+
+
+def read_tracked(pattern: str) -> Pages:
+    """Return the texts of the files that match a pattern and that Git tracks, or would."""
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run([*command, "--", pattern], capture_output=True, text=True, check=True)
+    paths = [path for path in listed.stdout.splitlines() if (ROOT / path).is_file()]
+    return {path: (ROOT / path).read_text(encoding="utf-8") for path in paths}
 
 
 @pytest.fixture(scope="module")
 def pages() -> Pages:
-    return read_tracked(ROOT, "*.md")
+    return read_tracked("*.md")
 
 
 @pytest.fixture(scope="module")
 def modules() -> Pages:
-    return read_tracked(ROOT, "*.py")
+    return read_tracked("*.py")
+
+
+# --- links ----------------------------------------------------------------------------------
 
 
 def dead_links(root: Path, pages: Pages) -> list[str]:
@@ -47,58 +71,41 @@ def dead_links(root: Path, pages: Pages) -> list[str]:
     return dead
 
 
-def missing_paths(root: Path, pages: Pages) -> list[str]:
-    """Return the paths below folders of the repository that pages name and that do not exist."""
-    names = {path.name for path in root.rglob("*") if path.suffix in {".py", ".toml", ".yml"}}
-    missing = []
-    for path, text in pages.items():
-        found = set(_PATH.findall(text))
-        missing += [f"{path}: {one}" for one in sorted(found) if not list(root.glob(one))]
-        bare = {one for one in code(text) if _FILE_NAME.match(one)}
-        missing += [f"{path}: {one}" for one in sorted(bare - names)]
-    return missing
+def test_links_lead_somewhere(pages: Pages) -> None:
+    assert not dead_links(ROOT, pages)
 
 
-def missing_paths_in_code(root: Path, modules: Pages) -> list[str]:
-    """Return the paths in backticks in modules that do not exist."""
-    missing = []
-    for path, text in modules.items():
-        for quoted in re.findall(r"`([^`\n]+)`", text):
-            match = _PATH.fullmatch(quoted)
-            if match and not list(root.glob(quoted)):
-                missing.append(f"{path}: {quoted}")
-    return missing
+def test_a_dead_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/there.md").write_text("# A heading, here\n```\n# no heading\n```\n")
+    good = "[a](docs/there.md) [b](docs/there.md#a-heading-here) [c](https://example.org/x)"
+    assert not dead_links(tmp_path, {"x.md": good, "docs/x.md": "[up](../docs/there.md)"})
+    bad = '[a](docs/gone.md) [b](docs/there.md#no-heading) [c](#none) <img src="gone.png">'
+    (tmp_path / "x.md").write_text(bad)
+    assert len(dead_links(tmp_path, {"x.md": bad})) == 4
+    assert dead_links(tmp_path, {"docs/x.md": "[up](docs/there.md)"})
 
 
-def missing_definitions(root: Path, pages: Pages) -> list[str]:
-    """Return the names `path.py::name` of pages that the file does not define."""
-    missing = []
-    for path, text in pages.items():
-        for file, name in _DEFINITION.findall(text):
-            source = (root / file).read_text(encoding="utf-8") if (root / file).exists() else ""
-            if not re.search(rf"^(?:async def|def|class) {name}\b", source, re.MULTILINE):
-                missing.append(f"{path}: {file}::{name}")
-    return missing
+# --- modules and targets of make ------------------------------------------------------------
 
 
 def bad_module_commands(root: Path, pages: Pages) -> list[str]:
     """Return the commands `python -m MODULE OPTIONS` that name no module to run or no option."""
     bad = []
     for path, text in pages.items():
-        for line in code(text):
-            for module, rest in _MODULE.findall(line):
-                if module.partition(".")[0] not in _FOLDERS:
-                    continue
-                file = root / (module.replace(".", "/") + ".py")
-                source = file.read_text(encoding="utf-8") if file.exists() else ""
-                if '__name__ == "__main__"' not in source:
-                    bad.append(f"{path}: {module}")
-                    continue
-                bad += [
-                    f"{path}: {module} --{option}"
-                    for option in options_of(rest)
-                    if not re.search(rf"\b{option.replace('-', '_')}: |\"--{option}\"", source)
-                ]
+        for module, rest in (found for line in code(text) for found in _MODULE.findall(line)):
+            if module.partition(".")[0] not in PACKAGES:
+                continue
+            file = root / (module.replace(".", "/") + ".py")
+            source = file.read_text(encoding="utf-8") if file.exists() else ""
+            if '__name__ == "__main__"' not in source:
+                bad.append(f"{path}: {module}")
+                continue
+            bad += [
+                f"{path}: {module} --{option}"
+                for option in options_of(rest)
+                if not re.search(rf"\b{option.replace('-', '_')}: |\"--{option}\"", source)
+            ]
     return bad
 
 
@@ -114,79 +121,265 @@ def unknown_make_targets(makefile: str, pages: Pages) -> list[str]:
     ]
 
 
-def test_links_lead_somewhere(pages: Pages) -> None:
-    assert not dead_links(ROOT, pages)
-
-
-def test_paths_exist(pages: Pages, modules: Pages) -> None:
-    assert not missing_paths(ROOT, pages)
-    planted = {path: text for path, text in modules.items() if path != "tests/test_docs.py"}
-    assert not missing_paths_in_code(ROOT, planted)
-
-
-def test_definitions_exist(pages: Pages) -> None:
-    assert not missing_definitions(ROOT, pages)
-    assert len(_DEFINITION.findall(pages["docs/architecture.md"])) > 30
-
-
-def test_commands_of_modules_can_be_run(pages: Pages, modules: Pages) -> None:
+def test_commands_of_modules_and_make_exist(pages: Pages, modules: Pages) -> None:
     docstrings = {
         path: "\n".join(f"    {line.strip()}" for line in text.splitlines() if "python -m" in line)
         for path, text in modules.items()
         if path != "tests/test_docs.py"
     }
     assert not bad_module_commands(ROOT, {**pages, **docstrings})
-
-
-def test_make_targets_exist(pages: Pages) -> None:
     assert not unknown_make_targets((ROOT / "Makefile").read_text(encoding="utf-8"), pages)
 
 
-@pytest.fixture
-def planted(tmp_path: Path) -> Path:
-    for folder in ("docs", "index/store", "benchmarks"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "docs/there.md").write_text("# A heading, here\n```\n# no heading\n```\n")
-    (tmp_path / "index/store/schema.py").touch()
+def test_a_wrong_module_command_or_target_is_found(tmp_path: Path) -> None:
+    (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks/run.py").write_text(
         'def main(size: int) -> None: ...\nif __name__ == "__main__": main(1)\n'
     )
     (tmp_path / "benchmarks/library.py").touch()
-    return tmp_path
-
-
-def test_a_dead_link_is_found(planted: Path) -> None:
-    good = "[a](docs/there.md) [b](docs/there.md#a-heading-here) [c](https://example.org/x)"
-    assert not dead_links(planted, {"x.md": good})
-    bad = '[a](docs/gone.md) [b](docs/there.md#no-heading) [c](#none) <img src="gone.png">'
-    (planted / "x.md").write_text(bad)
-    assert len(dead_links(planted, {"x.md": bad})) == 4
-    assert not dead_links(planted, {"docs/x.md": "[up](../docs/there.md)"})
-    assert dead_links(planted, {"docs/x.md": "[up](docs/there.md)"})
-
-
-def test_a_missing_path_is_found(planted: Path) -> None:
-    good = "`index/store/schema.py`, index/*/schema.py, `schema.py`, `index/store/`, papers/x.py"
-    assert not missing_paths(planted, {"x.md": good})
-    bad = "`index/store/gone.py`, in index/gone/*.py, `gone.py`, `gone.yml`"
-    assert len(missing_paths(planted, {"x.md": bad})) == 4
-    assert not missing_paths_in_code(planted, {"x.py": '"""See `index/store/schema.py`."""'})
-    assert missing_paths_in_code(planted, {"x.py": '"""See `index/schema.py`."""'})
-
-
-def test_a_missing_definition_is_found(planted: Path) -> None:
-    assert not missing_definitions(planted, {"x.md": "`benchmarks/run.py::main`"})
-    for bad in ("run.py::mai", "library.py::main", "gone.py::main"):
-        assert missing_definitions(planted, {"x.md": f"`benchmarks/{bad}`"}), bad
-
-
-def test_a_command_without_module_or_option_is_found(planted: Path) -> None:
-    assert not bad_module_commands(planted, {"x.md": "    python -m benchmarks.run --size 1"})
+    assert not bad_module_commands(tmp_path, {"x.md": "    python -m benchmarks.run --size 1"})
     for bad in ("gone", "library", "run --sise 1", "run \\\n    --sise 1"):
-        assert bad_module_commands(planted, {"x.md": f"```\npython -m benchmarks.{bad}\n```"}), bad
+        assert bad_module_commands(tmp_path, {"x.md": f"```\npython -m benchmarks.{bad}\n```"}), bad
+    assert not unknown_make_targets("test: x\n", {"x.md": "`make test`, which can make sense"})
+    assert unknown_make_targets("test: x\n", {"x.md": "```\nmake tests\n```"})
 
 
-def test_an_unknown_make_target_is_found() -> None:
-    makefile = "test: x\n\ttrue\n"
-    assert not unknown_make_targets(makefile, {"x.md": "`make test`, which can make sense"})
-    assert unknown_make_targets(makefile, {"x.md": "```\nmake tests\n```"})
+# --- routes ---------------------------------------------------------------------------------
+
+
+def routes() -> set[tuple[str, str]]:
+    """Return (method, path) of every route of the API, with `{}` for each parameter."""
+    paths: dict[str, dict[str, Any]] = create_app(Settings()).openapi()["paths"]
+    return {
+        (method.upper(), _plain(path))
+        for path, operations in paths.items()
+        for method in operations
+    }
+
+
+def _plain(path: str) -> str:
+    return re.sub(r"\{[^}]*\}", "{}", path)
+
+
+def undocumented_routes(routes: set[tuple[str, str]], pages: Pages) -> list[str]:
+    """Return the routes whose path no page names."""
+    text = _plain("\n".join(pages.values()))
+    return [
+        f"{method} {path}"
+        for method, path in sorted(routes)
+        if not re.search(re.escape(path) + r"(?![\w/{-])", text)
+    ]
+
+
+def unknown_routes(routes: set[tuple[str, str]], pages: Pages) -> list[str]:
+    """Return the pairs of method and path in pages that the API does not have."""
+    return [
+        f"{page}: {method} {path}"
+        for page, text in pages.items()
+        for method, path in _ROUTE.findall(text)
+        if (method, _plain(path)) not in routes
+    ]
+
+
+def test_every_route_is_documented(pages: Pages) -> None:
+    users = {path: text for path, text in pages.items() if path.startswith((README, "docs/"))}
+    assert not undocumented_routes(routes(), users)
+    assert not unknown_routes(routes(), users)
+
+
+def test_an_undocumented_and_an_unknown_route_are_found() -> None:
+    known = {("GET", "/documents"), ("GET", "/documents/{}/similar"), ("POST", "/match")}
+    text = "`GET /documents`, /documents/{id}/similar and POST /match"
+    assert not undocumented_routes(known, {"x.md": text})
+    assert not unknown_routes(known, {"x.md": text})
+    assert undocumented_routes(known, {"x.md": "GET /documents/{id}/similar, POST /matches"}) == [
+        "GET /documents",
+        "POST /match",
+    ]
+    assert unknown_routes(known, {"x.md": "`POST /documents`, `GET /matches`"})
+
+
+# --- settings and metrics -------------------------------------------------------------------
+
+
+def setting_rows() -> dict[str, str]:
+    """Return, for each environment variable, how its row in the table of settings begins."""
+    rows = {}
+    for name, field in Settings.model_fields.items():
+        default = "not set" if field.default in (None, ()) else f"`{field.default}`"
+        rows[name.upper()] = f"| `LONGMATCH_{name.upper()}` | {default} |"
+    return rows
+
+
+def undocumented_settings(rows: Mapping[str, str], page: str) -> list[str]:
+    """Return the settings whose row, with its default, is not in a page."""
+    return [row for row in rows.values() if row not in page]
+
+
+def unknown_settings(names: set[str], pages: Pages) -> list[str]:
+    """Return the environment variables in pages that nothing reads."""
+    return [
+        f"{path}: LONGMATCH_{name}"
+        for path, text in pages.items()
+        for name in _SETTING.findall(text)
+        if name not in names
+    ]
+
+
+def metric_names() -> set[str]:
+    """Return the name of every metric as it is scraped; histograms without their suffix."""
+    metrics = create_metrics()
+    names = set()
+    for field in fields(metrics):
+        metric = getattr(metrics, field.name)
+        if not isinstance(metric, CollectorRegistry):
+            [family] = metric.describe()
+            names.add(family.name + ("_total" if family.type == "counter" else ""))
+    return names
+
+
+def undocumented_metrics(names: set[str], page: str) -> list[str]:
+    """Return the metrics that have no row in a page."""
+    return [name for name in sorted(names) if f"| `{name}" not in page]
+
+
+def unknown_metrics(names: set[str], pages: Pages) -> list[str]:
+    """Return the metrics in pages that the service does not expose."""
+    known = names | {f"{name}{end}" for name in names for end in ("_bucket", "_sum", "_count")}
+    return [
+        f"{path}: {name}"
+        for path, text in pages.items()
+        for name in _METRIC.findall(text)
+        if name not in known
+    ]
+
+
+def test_settings_are_documented_with_their_defaults(pages: Pages, modules: Pages) -> None:
+    assert not undocumented_settings(setting_rows(), pages[OPERATIONS])
+    of_tests = {
+        name
+        for path, text in modules.items()
+        if path.startswith("tests/") and path != "tests/test_docs.py"
+        for name in _SETTING.findall(text)
+    }
+    assert not unknown_settings(set(setting_rows()) | of_tests, pages)
+    in_operations = {OPERATIONS: pages[OPERATIONS]}
+    assert not unknown_settings(set(setting_rows()), in_operations)
+
+
+def test_an_undocumented_and_an_unknown_setting_are_found() -> None:
+    rows = {"DATA": "| `LONGMATCH_DATA` | `x` |"}
+    assert not undocumented_settings(rows, "| `LONGMATCH_DATA` | `x` | the directory |")
+    assert undocumented_settings(rows, "| `LONGMATCH_DATA` | `y` | the directory |")
+    assert not unknown_settings({"DATA"}, {"x.md": "`LONGMATCH_DATA=y`"})
+    assert unknown_settings({"DATA"}, {"x.md": "`LONGMATCH_DATUM=y`"})
+
+
+def test_metrics_are_documented(pages: Pages) -> None:
+    assert not undocumented_metrics(metric_names(), pages[OPERATIONS])
+    assert not unknown_metrics(metric_names(), pages)
+
+
+def test_an_undocumented_and_an_unknown_metric_are_found() -> None:
+    names = {"longmatch_ready", "longmatch_requests_total"}
+    row = "| `longmatch_ready` | |\n| `longmatch_requests_total{route}` | |"
+    assert not undocumented_metrics(names, row)
+    assert undocumented_metrics(names, row.replace("ready", "steady"))
+    assert not unknown_metrics(names, {"x.md": row})
+    assert unknown_metrics(names, {"x.md": "`longmatch_steady`"})
+
+
+# --- commands -------------------------------------------------------------------------------
+
+
+def commands(app: typer.Typer) -> dict[str, Any]:
+    """Return the commands of an application by name; those of a group as `group command`."""
+    found: dict[str, Any] = {}
+    for name, command in vars(typer.main.get_command(app))["commands"].items():
+        inner = getattr(command, "commands", None)
+        found |= (
+            {f"{name} {key}": value for key, value in inner.items()} if inner else {name: command}
+        )
+    return found
+
+
+def undocumented_commands(known: Mapping[str, Any], page: str) -> list[str]:
+    """Return the commands that a page does not show, and options and arguments without help."""
+    text = " ".join(code(page))
+    missing = [name for name in known if not re.search(rf"\b{name}\b(?!-)", text)]
+    for name, command in known.items():
+        for parameter in command.params:
+            hidden = getattr(parameter, "hidden", False)  # an old name, which is rejected
+            if not hidden and not getattr(parameter, "help", None):
+                missing.append(f"{name}: {parameter.name} has no help")
+    return missing
+
+
+def unknown_commands(known: Mapping[str, Any], pages: Pages) -> list[str]:
+    """Return the commands `longmatch NAME`, and their options, in pages that do not exist."""
+    unknown = []
+    for path, text in pages.items():
+        for line in code(text):
+            in_container = "docker" in line
+            for service, name, rest in _COMMAND.findall(line):
+                if in_container and not service:
+                    continue  # the name of the service, then another program
+                both = " ".join([name, *rest.split()[:1]])
+                name = both if both in known else name
+                if name not in known:
+                    unknown.append(f"{path}: longmatch {name}")
+                    continue
+                options = {
+                    option
+                    for parameter in known[name].params
+                    for option in (*parameter.opts, *parameter.secondary_opts)
+                }
+                unknown += [
+                    f"{path}: longmatch {name} --{option}"
+                    for option in options_of(rest)
+                    if f"--{option}" not in options | {"--help"}
+                ]
+    return unknown
+
+
+def test_commands_and_options_are_documented(pages: Pages) -> None:
+    assert not undocumented_commands(commands(make_app()), pages[README])
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    written = {name: text for name, text in pages.items() if not name.startswith("docs/reference/")}
+    written["Makefile"] = f"```\n{makefile}\n```"
+    assert not unknown_commands(commands(make_app()), written)
+
+
+def test_an_undocumented_and_an_unknown_command_are_found() -> None:
+    app, silent = typer.Typer(), typer.Typer()
+
+    @app.command()
+    def run(
+        size: Annotated[int, typer.Option(help="Size.")] = 1,
+        fast: Annotated[bool, typer.Option(help="Fast.")] = True,
+    ) -> None: ...
+
+    @silent.command("run")
+    def run_without_help(size: int = 1) -> None: ...
+
+    for application in (app, silent):
+        application.command("stop")(lambda: None)
+    known = commands(app)
+    assert not undocumented_commands(known, "`longmatch run`, `stop`")
+    assert undocumented_commands(known, "`longmatch run-all`, `stop`") == ["run"]
+    assert undocumented_commands(commands(silent), "`run`, `stop`") == ["run: size has no help"]
+    for good in ("longmatch run --size 1 --no-fast", "docker compose run longmatch sh --sise"):
+        assert not unknown_commands(known, {"x.md": f"    {good}"}), good
+    for bad in (
+        "longmatch walk",
+        "longmatch run --no-size",
+        "longmatch run \\\n  --sise 1",
+        "docker longmatch longmatch go",
+    ):
+        assert unknown_commands(known, {"x.md": f"```\n{bad}\n```"}), bad
+
+
+def test_the_reference_is_that_of_the_code() -> None:
+    """`make reference` writes it."""
+    written = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
+    assert written == reference()

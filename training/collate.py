@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import open_space
 from encoder.arrays import Float32
 from encoder.block_archive import BlockArchive
 from encoder.checkpoint import Checkpoint

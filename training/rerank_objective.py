@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from encoder.arrays import Float32, Int64
-from encoder.models.architecture import RerankerModel
+from encoder.models.match_ignition import MatchIgnition
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.pair_tokenizer import SPECIAL_TOKENS, PairTokens, collate_pairs
 from training.data.labelled_pairs import LabelledPairDataset
@@ -21,7 +21,7 @@ _PAIRS_A_PASS = 32
 
 def rerank_objective(
     recipe: RerankRecipe, table: LabelledPairDataset, checkpoint: RerankerCheckpoint, pairs: int
-) -> Objective[RerankerModel]:
+) -> Objective[MatchIgnition]:
     """Make the objective of labelled pairs.
 
     A step samples pairs with replacement. The probability of a corpus is proportional to the square
@@ -43,7 +43,7 @@ def rerank_objective(
     roots = np.sqrt([len(matches) for _, matches in groups])
     most = max(1, (recipe.tokens - SPECIAL_TOKENS) // 2)
 
-    def sample(generator: torch.Generator) -> ModelTask[RerankerModel]:
+    def sample(generator: torch.Generator) -> ModelTask[MatchIgnition]:
         seed = int(torch.randint(2**63 - 1, (1,), generator=generator))
         chance = np.random.default_rng(seed)
         rows = []
@@ -66,7 +66,7 @@ def rerank_objective(
 
 
 def score_pairs(
-    model: RerankerModel, table: LabelledPairDataset, checkpoint: RerankerCheckpoint
+    model: MatchIgnition, table: LabelledPairDataset, checkpoint: RerankerCheckpoint
 ) -> Float32:
     """Return the logits Float32[P] of the pairs of a table, by the model without gradients."""
     logits = np.empty(len(table), dtype=np.float32)
@@ -94,11 +94,11 @@ def _rows_by_label(table: LabelledPairDataset, group: int) -> tuple[Int64, Int64
 
 def _task(
     pairs: Sequence[PairTokens], labels: Float32, padding_token: int
-) -> ModelTask[RerankerModel]:
+) -> ModelTask[MatchIgnition]:
     inputs = [torch.from_numpy(array) for array in collate_pairs(pairs, padding_token)]
     targets = torch.from_numpy(labels)
 
-    def losses(model: RerankerModel) -> dict[str, Tensor]:
+    def losses(model: MatchIgnition) -> dict[str, Tensor]:
         device = next(model.parameters()).device
         logits = model(*(tensor.to(device) for tensor in inputs))
         found = F.binary_cross_entropy_with_logits(logits.float(), targets.to(device))

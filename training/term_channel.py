@@ -24,12 +24,14 @@ from encoder.errors import EncoderError
 from encoder.export.create import load_model
 from encoder.models.architecture import EncoderConfig, EncoderModel, ReadsTerms, TermChannelSizes
 from encoder.models.registry import ENCODERS
-from encoder.terms.feature_hashing import HashedTerms, read_hashed_terms, write_hashed_terms
 from encoder.terms.term_channel import (
+    HashedTerms,
     TermChannel,
     hashed_vocabulary,
     no_hashed_terms,
     open_term_channel,
+    read_hashed_terms,
+    write_hashed_terms,
 )
 from encoder.terms.term_table import (
     Terms,

@@ -22,8 +22,7 @@ from encoder.checkpoint import (
 from encoder.errors import CheckpointError
 from encoder.models.architecture import EncoderModel, ReadsTerms
 from encoder.models.weights import save_weights
-from encoder.terms.feature_hashing import write_hashed_terms
-from encoder.terms.term_channel import TermChannel
+from encoder.terms.term_channel import TermChannel, write_hashed_terms
 from encoder.terms.term_table import write_term_table
 from training.objectives import Vocabulary
 from training.term_channel import fold_projection

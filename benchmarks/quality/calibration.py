@@ -13,20 +13,17 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks.common import RESULTS, SEED, commit, make_record, markdown_table, write_record
-from benchmarks.plots import plot_reliability
+from benchmarks.common import SEED, commit, make_record, markdown_table, write_record
 from encoder.arrays import Float64, Int64
 from encoder.calibration import KindCalibration, log_odds, match_probabilities, read_calibration
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import embed_with_blocks
 from evaluation.fitting.calibration import (
-    ReliabilityBin,
     ScoredPairs,
     equal_mass_bins,
     error_of_perfect,
     measure_error,
-    reliability,
     score_labelled_pairs,
 )
 from index.corpus.reader import read_documents
@@ -67,7 +64,6 @@ def main(
         typer.Option(help="A folder of <corpus>.npz, as `embed --blocks` wrote them."),
     ] = None,
     checkpoint: Annotated[Path, typer.Option(help="One with a calibration.")] = DEFAULT_CHECKPOINT,
-    plot: Annotated[bool, typer.Option(help="Also plot the reliability diagram.")] = True,
 ) -> None:
     """Measure calibration error on test pairs, and false positives at the threshold for 1 %."""
     source = commit()
@@ -95,9 +91,6 @@ def main(
     record = make_record("calibration", source, settings, results)
     typer.echo(table(record))
     write_record(record)
-    if plot:
-        curves = {f"{mode}, by {MAPS[1]}": diagram(stated[mode], MAPS[1]) for mode in measured}
-        plot_reliability(RESULTS / "calibration.svg", curves)
 
 
 def state(maps: KindCalibration, pairs: ScoredPairs) -> Stated:
@@ -120,18 +113,15 @@ def measure(stated: dict[str, Stated]) -> dict[str, dict[str, Any]]:
             "pooled": _error(probabilities, labels, alike),
             "corpora alike": _error(probabilities, labels, corpora),
             **{
-                corpus: _error(one.by_map[name], one.labels, np.ones(len(one.labels)))
-                for corpus, one in stated.items()
+                corpus: _error(
+                    stated_pairs.by_map[name],
+                    stated_pairs.labels,
+                    np.ones(len(stated_pairs.labels)),
+                )
+                for corpus, stated_pairs in stated.items()
             },
         }
     return found
-
-
-def diagram(stated: dict[str, Stated], name: str) -> tuple[ReliabilityBin, ...]:
-    """Return the bins of all pairs by one map."""
-    probabilities, labels, _ = _pooled(stated, name)
-    alike = np.ones(len(labels))
-    return reliability(probabilities, labels, alike, equal_mass_bins(probabilities, alike))
 
 
 def try_thresholds(
@@ -184,15 +174,15 @@ def table(record: dict[str, Any]) -> str:
                 mode,
                 name,
                 corpus,
-                one["pairs"],
-                one["equal_mass"],
-                f"{one['equal_mass_of_perfect']:.3g} (to {one['perfect_at_most']:.3g})",
-                one["equal_width"],
-                one["log_loss"],
+                errors["pairs"],
+                errors["equal_mass"],
+                f"{errors['equal_mass_of_perfect']:.3g} (to {errors['perfect_at_most']:.3g})",
+                errors["equal_width"],
+                errors["log_loss"],
             ]
             for mode, result in results.items()
             for name, by_corpus in result["calibration_error"].items()
-            for corpus, one in by_corpus.items()
+            for corpus, errors in by_corpus.items()
         ],
     )
     thresholds = markdown_table(
@@ -201,13 +191,13 @@ def table(record: dict[str, Any]) -> str:
             [
                 mode,
                 corpus,
-                one["documents"],
-                f"{one['threshold']:.4f}",
-                f"{one['fresh_pairs']:.2%}",
-                f"{one['unseen_documents']:.2%}",
+                figures["documents"],
+                f"{figures['threshold']:.4f}",
+                f"{figures['fresh_pairs']:.2%}",
+                f"{figures['unseen_documents']:.2%}",
             ]
             for mode, result in results.items()
-            for corpus, one in result["false_positives"].items()
+            for corpus, figures in result["false_positives"].items()
         ],
     )
     return f"{errors}\n\n{thresholds}"
@@ -215,9 +205,9 @@ def table(record: dict[str, Any]) -> str:
 
 def _pooled(stated: dict[str, Stated], name: str) -> tuple[Float64, Int64, Float64]:
     """Return probabilities, labels and weights that make corpora count alike, each [P]."""
-    probabilities = np.concatenate([one.by_map[name] for one in stated.values()])
-    labels = np.concatenate([one.labels for one in stated.values()])
-    counts = [len(one.labels) for one in stated.values()]
+    probabilities = np.concatenate([pairs.by_map[name] for pairs in stated.values()])
+    labels = np.concatenate([pairs.labels for pairs in stated.values()])
+    counts = [len(pairs.labels) for pairs in stated.values()]
     weights = np.repeat([len(labels) / len(counts) / count for count in counts], counts)
     return probabilities, labels, weights
 
@@ -236,7 +226,9 @@ def _channels(
 ) -> tuple[tuple[str, ...], Channels]:
     embedded = _embed(folder, vectors, checkpoint)
     documents = read_documents(folder, embedded.ids)
-    words = rows_of_texts([one.text for one in documents], [one.title for one in documents])
+    words = rows_of_texts(
+        [document.text for document in documents], [document.title for document in documents]
+    )
     return embedded.ids, Channels(
         embedded.vectors, words, read_fusion(checkpoint), embedded.aligned
     )

@@ -28,7 +28,6 @@ from encoder.reranker.pair_tokenizer import (
     PairTokenizer,
     PairTokens,
     collate_pairs,
-    shape_without_filter,
 )
 from encoder.reranker.sentence_ranking import SentenceGraphText
 from evaluation.judgements import read_pairs
@@ -88,7 +87,9 @@ class Change:
     """What a cell changes: how pairs are read, and how words are dropped."""
 
     def __init__(self, checkpoint: RerankerCheckpoint, *, filtered: bool, **model: Any) -> None:
-        shape = checkpoint.pair if filtered else shape_without_filter(checkpoint.pair)
+        shape = checkpoint.pair
+        if not filtered:  # each text is read from its beginning
+            shape = replace(shape, lead_sentences=0, sentence_tokens=shape.length, filtered=False)
         self.checkpoint = replace(checkpoint, pair=shape)
         self.model: Callable[[], MatchIgnition] = lambda: load_reranker_model(checkpoint, model)
 

@@ -167,9 +167,9 @@ def table(record: dict[str, Any]) -> str:
 def _numbers_left(results: dict[str, Any], part: str) -> Iterator[str]:
     """Format how many queries and judgements are left without mentions, if that was measured."""
     rows = [
-        [name, *(one[question][what] for what in _NUMBERS for question in _BOTH_WAYS)]
-        for name, one in results.items()
-        if all(question in one for question in _BOTH_WAYS)
+        [name, *(report[question][what] for what in _NUMBERS for question in _BOTH_WAYS)]
+        for name, report in results.items()
+        if all(question in report for question in _BOTH_WAYS)
     ]
     header = [f"{what}{which}" for what in _NUMBERS for which in ("", " without mentions")]
     if rows:
@@ -178,24 +178,24 @@ def _numbers_left(results: dict[str, Any], part: str) -> Iterator[str]:
 
 def _tables(results: dict[str, Any], question: str, measure: str) -> Iterator[tuple[str, str]]:
     """Format one measure, if any corpus has it."""
-    measured = {name: one[question] for name, one in results.items() if question in one}
+    measured = {name: report[question] for name, report in results.items() if question in report}
     if not measured:
         return
     first = next(iter(measured.values()))
     rows = []
     for system in first["systems"]:
-        figures = [_figure(one["systems"][system], measure) for one in measured.values()]
+        figures = [_figure(report["systems"][system], measure) for report in measured.values()]
         values = [figure["value"] for figure, _ in figures if figure]
         mean = f"{sum(values) / len(values):.3f}" if values else ""
         rows.append([system, *(_cell(*pair) for pair in figures), mean])
     yield first["reference"], markdown_table(["system", *measured, "mean"], rows)
 
 
-def _figure(one: dict[str, Any], measure: str) -> tuple[dict[str, float], dict[str, float]]:
+def _figure(figures: dict[str, Any], measure: str) -> tuple[dict[str, float], dict[str, float]]:
     """Return a figure, or its upper bound, and its comparison; empty where there is none."""
     for name in (measure, f"{measure}_upper_bound"):
-        if name in one:
-            return one[name], one.get("against", {}).get(name, {})
+        if name in figures:
+            return figures[name], figures.get("against", {}).get(name, {})
     return {}, {}
 
 

@@ -2,14 +2,13 @@
 
 The real server runs as a process over a small index. First one client at a time measures what is
 normal: latency, memory, and the capacity in tokens a second. Then requests come at a fixed rate,
-independent of the responses (an open loop), at ten times that capacity, short documents and books
+independent of the answers (an open loop), at ten times that capacity, short documents and books
 mixed, together with slow clients that send a few bytes a second and half-open connections that send
 nothing. Then one client at a time again, until latency is normal. All texts differ, so the block
-cache does not help (see `benchmarks.server.open_loop`).
+cache does not help (see `benchmarks.server.client`).
 
 Clients and server share the cores, and the clients run in a separate process. Checks use the
-latencies that clients see, including their own delays; the record also has the delays of the
-clients and the time of rejections by the clock of the server.
+latencies that clients see, including their own delays, which the record has as well.
 
 Exit status 1 when a check fails.
 """
@@ -19,8 +18,7 @@ import random
 import signal
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
@@ -30,26 +28,26 @@ import typer
 
 from benchmarks.common import (
     SEED,
+    checked,
     commit,
     corpus_name,
     make_record,
-    markdown_table,
     percentiles,
     read_documents,
     write_record,
 )
-from benchmarks.server.load import TextSource
-from benchmarks.server.memory_curve import sampled_memory
-from benchmarks.server.open_loop import (
+from benchmarks.server.client import (
     Answer,
     DistinctTexts,
-    PlannedRequest,
+    Request,
     Sent,
     hold_open,
-    match_body,
-    send_all,
+    match_request,
+    open_loop,
+    summarise,
 )
-from benchmarks.server.server import Server, counted_between, serving
+from benchmarks.server.load import latency_table
+from benchmarks.server.server import Server, sampled_memory, serving
 from encoder.checkpoint import DEFAULT_CHECKPOINT
 from encoder.onnx_encoder import usable_cores
 from service.workers.fair_queue import LONG_TOKENS
@@ -109,7 +107,11 @@ def main(
 
 
 def measure(
-    server: Server, texts: TextSource, seconds: float, unloaded: int, clients: ProcessPoolExecutor
+    server: Server,
+    texts: DistinctTexts,
+    seconds: float,
+    unloaded: int,
+    clients: ProcessPoolExecutor,
 ) -> dict[str, Any]:
     """Measure before, during and after the overload; see the module docstring."""
     port, began = server.port, time.monotonic()
@@ -120,13 +122,12 @@ def measure(
     # One document at a time uses every core: its sentence blocks are encoded side by side.
     capacity = sum(answer.tokens for answer in before) / sum(answer.seconds for answer in before)
     plan = arrivals(texts, seconds, capacity * TIMES_CAPACITY)
-    counted = server.metrics()
     overload_began = time.monotonic() - began
     sent, let_go = clients.submit(overloaded, port, plan, seconds).result()
     overload_ended = time.monotonic() - began
     usual = percentiles([answer.seconds for answer in before])
     recovery = time_to_normal(port, clients, samples)
-    return summarise(before, sent.answers) | {
+    return figures(before, sent.answers) | {
         "overload_began": round(overload_began, 1),
         "overload_ended": round(overload_ended, 1),
         "capacity_tokens_per_second": round(capacity),
@@ -136,12 +137,11 @@ def measure(
             "seconds_late": percentiles(sent.late),
             "processor_share": round(sent.processor_seconds / (overload_ended - overload_began), 3),
         },
-        "server": counted_between(counted, server.metrics()),
         "checks": checks(before, sent.answers, usual["p99"], recovery),
     }
 
 
-def arrivals(texts: TextSource, seconds: float, tokens_per_second: float) -> list[PlannedRequest]:
+def arrivals(texts: DistinctTexts, seconds: float, tokens_per_second: float) -> list[Request]:
     """Return the requests of an open loop: exponential intervals, documents of all lengths."""
     chance = random.Random(f"{SEED} overload")
     prepared = [texts.sample(chance) for _ in range(200)]
@@ -149,7 +149,7 @@ def arrivals(texts: TextSource, seconds: float, tokens_per_second: float) -> lis
     plan, moment = [], 0.0
     while (moment := moment + chance.expovariate(tokens_per_second / mean)) < seconds:
         words, text = texts.sample(chance)
-        plan.append(PlannedRequest(moment, words, match_body(text)))
+        plan.append(match_request(words, text, moment))
     return plan
 
 
@@ -164,19 +164,19 @@ def _one_by_one(port: int, samples: list[tuple[int, str]]) -> list[Answer]:
     async def run() -> list[Answer]:
         answers = []
         for words, text in samples:
-            sent = await send_all(port, [PlannedRequest(0.0, words, match_body(text))])
+            sent = await open_loop(port, [match_request(words, text)])
             answers += sent.answers
         return answers
 
     return asyncio.run(run())
 
 
-def overloaded(port: int, plan: list[PlannedRequest], seconds: float) -> tuple[Sent, int]:
-    """Send a plan beside slow and half-open clients; return the outcome and closed connections."""
+def overloaded(port: int, plan: list[Request], seconds: float) -> tuple[Sent, int]:
+    """Send a plan, and hold connections open; return the outcome and how many were closed."""
 
     async def run() -> tuple[Sent, int]:
         holding = asyncio.create_task(hold_open(port, SLOW_CLIENTS, HALF_OPEN, seconds))
-        return await send_all(port, plan), await holding
+        return await open_loop(port, plan), await holding
 
     return asyncio.run(run())
 
@@ -185,7 +185,7 @@ def time_to_normal(
     port: int, clients: ProcessPoolExecutor, samples: Sequence[tuple[int, str]]
 ) -> float:
     """Return the seconds until a short document has normal latency three times in a row."""
-    short = min(samples, key=lambda one: one[0])
+    short = min(samples, key=lambda sample: sample[0])
     began, good = time.monotonic(), 0
     while good < 3 and time.monotonic() - began < 2 * MAX_RECOVERY_SECONDS:
         (answer,) = one_by_one(port, clients, [short])
@@ -213,36 +213,23 @@ def checks(
     }
 
 
-def summarise(before: Sequence[Answer], answers: Sequence[Answer]) -> dict[str, Any]:
-    """Count responses, and tabulate latencies by kind of request, before and during."""
-    rows: dict[str, dict[str, Any]] = {}
+def figures(before: Sequence[Answer], answers: Sequence[Answer]) -> dict[str, Any]:
+    """Count answers, and tabulate latencies by class of request, before and during."""
+    classes: dict[str, list[Answer]] = {}
     for name, some in {"before": before, "during": answers}.items():
-        good = [answer for answer in some if answer.status == 200]
-        kinds = {
-            "all": good,
-            "short": [one for one in good if one.tokens <= LONG_TOKENS],
-            "long": [one for one in good if one.tokens > LONG_TOKENS],
-            "refused": [one for one in some if one.status == 503],
+        accepted = [answer for answer in some if answer.status == 200]
+        tokens = [answer.tokens for answer in accepted]
+        short = [a for a, count in zip(accepted, tokens, strict=True) if count <= LONG_TOKENS]
+        long = [a for a, count in zip(accepted, tokens, strict=True) if count > LONG_TOKENS]
+        classes |= {
+            f"{name}: all": accepted,
+            f"{name}: short": short,
+            f"{name}: long": long,
+            f"{name}: refused": [answer for answer in some if answer.status == 503],
         }
-        for kind, of_kind in kinds.items():
-            seconds = [one.seconds for one in of_kind]
-            spread = percentiles(seconds) if seconds else {}
-            rows[f"{name}: {kind}"] = {"answers": len(seconds), **spread}
-    statuses = Counter(str(answer.status or "no answer") for answer in answers)
     return {
-        "statuses": dict(sorted(statuses.items())),
-        "latency_seconds": rows,
-        "stage_milliseconds": {"before": _stages(before), "during": _stages(answers)},
+        **summarise(answers, classes),
         "tokens_answered": sum(answer.tokens for answer in answers),
-    }
-
-
-def _stages(answers: Sequence[Answer]) -> dict[str, float]:
-    """Return the median milliseconds of each stage of the answers."""
-    names = sorted({name for answer in answers for name in answer.stages})
-    return {
-        name: round(median([one.stages[name] for one in answers if name in one.stages]), 1)
-        for name in names
     }
 
 
@@ -260,38 +247,19 @@ def memory_of(curve: Sequence[tuple[float, float]], began: float, ended: float) 
 def table(record: dict[str, Any]) -> str:
     """Format the record as Markdown."""
     settings, results = record["settings"], record["results"]
-    rows = [
-        [name, *(one.get(key, "") for key in ("answers", "p50", "p95", "p99"))]
-        for name, one in results["latency_seconds"].items()
-    ]
+    clients = results["clients"]
     statuses = ", ".join(f"{count:,} of {name}" for name, count in results["statuses"].items())
-    held = "\n".join(
-        f"* {'passed' if passed else 'FAILED'}: {name}"
-        for name, passed in results["checks"].items()
-    )
     return (
         f"{settings['times_capacity']} times the capacity of "
         f"{results['capacity_tokens_per_second']:,} tokens/s for {settings['seconds']:.0f} s, "
-        f"beside {settings['slow_clients']} slow and {settings['half_open_connections']} "
+        f"with {settings['slow_clients']} slow and {settings['half_open_connections']} "
         f"half-open connections; {settings['threads']} cores, shared with the clients. "
         f"Statuses: {statuses}. "
         f"Memory {results['memory_before']:,.0f} MB before, {results['memory_most']:,.0f} MB at "
-        f"most. Normal {results['seconds_to_normal']} s after.{_beside(results)}\n\n"
-        f"{markdown_table(['seconds', 'answers', 'p50', 'p95', 'p99'], rows)}\n\n{held}"
-    )
-
-
-def _beside(results: Mapping[str, Any]) -> str:
-    """Describe the load of the clients and the server's own measurements."""
-    clients, server = results["clients"], results["server"]
-    shares = ", ".join(
-        f"{share:.2%} within {bound} ms"
-        for bound, share in server["share_within_milliseconds"].items()
-    )
-    return (
-        f" The clients took {clients['processor_share']:.0%} of a core and were late by "
-        f"{1000 * clients['seconds_late']['p99']:.0f} ms (p99). By its own clock the server "
-        f"refused {shares}. Block cache hits: {server['blocks_remembered_share']:.1%}."
+        f"most. Normal {results['seconds_to_normal']} s after. The "
+        f"clients took {clients['processor_share']:.0%} of a core and were late by "
+        f"{1000 * clients['seconds_late']['p99']:.0f} ms (p99).\n\n"
+        f"{latency_table(results)}\n\n{checked(results['checks'])}"
     )
 
 

@@ -8,18 +8,16 @@ Documents are `benchmarks.synthetic.articles`: about 2,500 words and 60 blocks e
 the store without encoding. Each client has one connection and sends its next request when it has
 the response to the last one. Queries are stored documents, by id or by their text. Clients and
 server share the cores. They begin when the server has compared its store with the digest of it,
-which it does beside searches after a start, and which reads the whole file.
+which it does while it searches after a start, and which reads the whole file.
 
-All variants run in turns. Beside latencies, the table has the CPU time of the server for each
+All variants run in turns. The table also has the CPU time of the server for each
 answer, which other load on the machine affects less; that of search processes is part of it.
 """
 
-import http.client
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -39,10 +37,9 @@ from benchmarks.common import (
     spread,
     write_record,
 )
-from benchmarks.server.server import Server, started
-from benchmarks.speed.scale_steps import processor_seconds
-from benchmarks.synthetic.articles import article_model
-from benchmarks.synthetic.stored_articles import store_articles
+from benchmarks.server.client import Request, closed_loop
+from benchmarks.server.server import Server, private_megabytes, processor_seconds, started
+from benchmarks.synthetic.articles import article_model, store_articles
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder, usable_cores
 from index.directory.data_directory import STORE_FILE
@@ -52,10 +49,9 @@ SIZES = [1_000, 10_000]
 CLIENTS = [1, 8, 64]
 ROUNDS, SECONDS = 3, 4.0
 TEXTS = 50  # other queries by text are these again
-TIMEOUT_SECONDS = 600
 WAIT_SECONDS = 0.1
 START_SECONDS = 60
-WARM_UP = 3  # requests of each kind, which read what later ones find in memory
+WARM_UP, WARM_UP_SECONDS = 3, 60.0  # requests that read what later ones find in memory
 MODES: dict[str, dict[str, object]] = {
     "hybrid": {"mode": "hybrid", "align": False},
     "hybrid, aligned": {"mode": "hybrid"},
@@ -112,10 +108,10 @@ def main(
     sizes, at_a_time = size or SIZES, clients or CLIENTS
     with tempfile.TemporaryDirectory() as folder:
         results = {
-            str(one): measure(
-                keep or Path(folder), one, opened, at_a_time, seconds, search_processes
+            str(number): measure(
+                keep or Path(folder), number, opened, at_a_time, seconds, search_processes
             )
-            for one in sizes
+            for number in sizes
         }
     settings = {
         "sizes": sizes,
@@ -154,11 +150,14 @@ def measure(
             time.sleep(WAIT_SECONDS)
         queries = {"id": _ids(size), "text": _texts()}
         for variant in variants:
-            _ask(server, _bodies(variant, queries)[:WARM_UP])
+            closed_loop(server.port, [iter(_requests(variant, queries)[:WARM_UP])], WARM_UP_SECONDS)
         rounds = interleave(
-            {str(one): _runner(server, one, queries, seconds) for one in variants}, ROUNDS
+            {str(variant): _runner(server, variant, queries, seconds) for variant in variants},
+            ROUNDS,
         )
-    return {str(one): {**asdict(one), **_figures(rounds[str(one)])} for one in variants}
+    return {
+        str(variant): {**asdict(variant), **_figures(rounds[str(variant)])} for variant in variants
+    }
 
 
 def articles_directory(folder: Path, size: int, checkpoint: Checkpoint) -> Path:
@@ -181,8 +180,11 @@ def _texts() -> list[dict[str, object]]:
     return [{"text": model.article(2 * 10**6 + number).document.text} for number in range(TEXTS)]
 
 
-def _bodies(variant: Variant, queries: Mapping[str, Sequence[dict[str, object]]]) -> list[bytes]:
-    return [json.dumps(one | MODES[variant.mode]).encode() for one in queries[variant.query]]
+def _requests(
+    variant: Variant, queries: Mapping[str, Sequence[dict[str, object]]]
+) -> list[Request]:
+    mode = MODES[variant.mode]
+    return [Request(0, json.dumps(query | mode).encode()) for query in queries[variant.query]]
 
 
 def _runner(
@@ -191,66 +193,41 @@ def _runner(
     queries: Mapping[str, Sequence[dict[str, object]]],
     seconds: float,
 ) -> Callable[[int], Round]:
-    bodies = _bodies(variant, queries)
+    requests = _requests(variant, queries)
 
     def run(number: int) -> Round:
-        start = number * len(bodies) // ROUNDS  # another part of the queries in each round
+        start = number * len(requests) // ROUNDS  # another part of the queries in each round
         before, began = _processor_seconds(server), time.perf_counter()
-        with ThreadPoolExecutor(variant.clients) as pool:
-            asking = [
-                pool.submit(
-                    _ask,
-                    server,
-                    islice(cycle(bodies), start + client, None, variant.clients),
-                    began + seconds,
-                )
-                for client in range(variant.clients)
-            ]
-            answers = [one for each in asking for one in each.result()]
-        lasted = time.perf_counter() - began
+        clients = [
+            islice(cycle(requests), start + client, None, variant.clients)
+            for client in range(variant.clients)
+        ]
+        answers = closed_loop(server.port, clients, seconds)
         return Round(
-            answered=[taken for status, taken in answers if status == 200],
-            refused=sum(status != 200 for status, _ in answers),
-            seconds=lasted,
+            answered=[answer.seconds for answer in answers if answer.status == 200],
+            refused=sum(answer.status != 200 for answer in answers),
+            seconds=time.perf_counter() - began,
             processor=_processor_seconds(server) - before,
-            megabytes=max(map(_own_megabytes, _children(server)), default=0.0),
+            megabytes=max(map(private_megabytes, _children(server)), default=0.0),
         )
 
     return run
 
 
-def _ask(
-    server: Server, bodies: Iterable[bytes], deadline: float = float("inf")
-) -> list[tuple[int, float]]:
-    """Send bodies, one after the other, until the deadline; return status and seconds of each."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_SECONDS)
-    answers = []
-    for body in bodies:
-        started_at = time.perf_counter()
-        if started_at >= deadline:
-            break
-        connection.request("POST", "/match", body, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        response.read()
-        answers.append((response.status, time.perf_counter() - started_at))
-    connection.close()
-    return answers
-
-
 def _figures(rounds: Sequence[Round]) -> dict[str, Any]:
-    answered = [taken for one in rounds for taken in one.answered]
+    answered = [taken for turn in rounds for taken in turn.answered]
     return {
         "answers": len(answered),
-        "refused": sum(one.refused for one in rounds),
+        "refused": sum(turn.refused for turn in rounds),
         "seconds_each": percentiles(answered),
-        "answers_a_second": asdict(spread([len(one.answered) / one.seconds for one in rounds])),
-        "processor_seconds_each": sum(one.processor for one in rounds) / len(answered),
-        "search_process_megabytes": max(one.megabytes for one in rounds),
+        "answers_a_second": asdict(spread([len(turn.answered) / turn.seconds for turn in rounds])),
+        "processor_seconds_each": sum(turn.processor for turn in rounds) / len(answered),
+        "search_process_megabytes": max(turn.megabytes for turn in rounds),
     }
 
 
 def _wait_for_processes(server: Server, number: int) -> None:
-    """Wait until so many search processes can be asked.
+    """Wait until so many search processes can be searched.
 
     Raises:
         RuntimeError: they cannot, after a minute.
@@ -265,18 +242,11 @@ def _wait_for_processes(server: Server, number: int) -> None:
 def _children(server: Server) -> list[int]:
     """Return the search processes of a server; it has no other children here."""
     tasks = Path(f"/proc/{server.process.pid}/task")
-    return [int(one) for each in tasks.glob("*/children") for one in each.read_text().split()]
+    return [int(pid) for each in tasks.glob("*/children") for pid in each.read_text().split()]
 
 
 def _processor_seconds(server: Server) -> float:
     return sum(map(processor_seconds, [server.process.pid, *_children(server)]))
-
-
-def _own_megabytes(pid: int) -> float:
-    """Return the memory that a process shares with no other one."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    own = (line.split() for line in lines if line.startswith("Private_"))
-    return sum(int(kilobytes) for _, kilobytes, _ in own) / 1024
 
 
 def table(record: Mapping[str, Any]) -> str:
@@ -287,16 +257,18 @@ def table(record: Mapping[str, Any]) -> str:
         rows = [
             [
                 name,
-                *(1e3 * one["seconds_each"][p] for p in ("p50", "p99")),
-                Spread(**one["answers_a_second"]),
-                1e3 * one["processor_seconds_each"],
-                one["refused"],
+                *(1e3 * figures["seconds_each"][p] for p in ("p50", "p99")),
+                Spread(**figures["answers_a_second"]),
+                1e3 * figures["processor_seconds_each"],
+                figures["refused"],
             ]
-            for name, one in variants.items()
+            for name, figures in variants.items()
         ]
-        megabytes = max(one.get("search_process_megabytes", 0.0) for one in variants.values())
-        beside = f"; a search process has {megabytes:.0f} MiB of its own" if megabytes else ""
-        tables.append(f"{int(size):,} documents{beside}\n\n{markdown_table(header, rows)}")
+        megabytes = max(
+            figures.get("search_process_megabytes", 0.0) for figures in variants.values()
+        )
+        private = f"; a search process has {megabytes:.0f} MiB of its own" if megabytes else ""
+        tables.append(f"{int(size):,} documents{private}\n\n{markdown_table(header, rows)}")
     return "\n\n".join(tables)
 
 

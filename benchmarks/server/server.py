@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,40 +16,6 @@ from typing import Any
 
 from benchmarks.common import ROOT
 from index.document import Document
-
-_BOUNDS = (0.005, 0.01, 0.025, 0.05)  # seconds; buckets of the histogram
-
-
-def counted_between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, Any]:
-    """Return the rejections by admission control, their durations, and the block cache hit share.
-
-    Durations of requests rejected by admission control are those of "unmatched": from
-    reading the head of the request to the last byte of the response. Aborted slow uploads are
-    counted there as well, but after many seconds, in none of the buckets read here.
-
-    Args:
-        before: samples of the first scrape, by name with labels.
-        after: samples of the second scrape.
-    """
-
-    def since(name: str) -> float:
-        return after.get(name, 0.0) - before.get(name, 0.0)
-
-    duration = "longmatch_request_duration_seconds"
-    refused = since('longmatch_requests_total{code="503",method="POST",route="/match"}')
-    within = {
-        str(round(1000 * bound)): since(f'{duration}_bucket{{le="{bound}",route="unmatched"}}')
-        for bound in _BOUNDS
-    }
-    hits, misses = (since(f"longmatch_block_cache_{one}_total") for one in ("hits", "misses"))
-    return {
-        "refused_before_routing": round(refused),
-        "share_within_milliseconds": {
-            bound: round(count / max(1.0, refused), 5) for bound, count in within.items()
-        },
-        "blocks_remembered_share": round(hits / max(1.0, hits + misses), 4),
-    }
-
 
 _COMMAND = [sys.executable, "-c", "from service.cli.main import main; main()"]
 _START_SECONDS = 300  # a large collection is read from a cold disk
@@ -142,6 +109,48 @@ def started(
         process.wait()
 
 
+@contextmanager
+def sampled_memory(pid: int, every: float = 1.0) -> Iterator[list[tuple[float, float]]]:
+    """Sample seconds and resident megabytes of a process for as long as the context is open."""
+    curve: list[tuple[float, float]] = []
+    ended = threading.Event()
+
+    def sample() -> None:
+        started = time.monotonic()
+        while not ended.is_set():
+            curve.append((round(time.monotonic() - started, 2), round(resident_megabytes(pid), 1)))
+            ended.wait(every)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield curve
+    finally:
+        ended.set()
+        thread.join()
+
+
+def resident_megabytes(pid: int) -> float:
+    """Return the resident memory of a process; works on Linux alone, as what follows."""
+    return _kilobytes(f"/proc/{pid}/status", "VmRSS:") / 1024
+
+
+def private_megabytes(pid: int) -> float:
+    """Return the memory that a process shares with no other one."""
+    return _kilobytes(f"/proc/{pid}/smaps_rollup", "Private_") / 1024
+
+
+def _kilobytes(path: str, prefix: str) -> int:
+    lines = Path(path).read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(prefix))
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has used, in all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _environment(checkpoint: Path) -> dict[str, str]:
     # The environment of the user must not change the measurement.
     kept = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
@@ -154,9 +163,9 @@ def _run(*arguments: object, environment: dict[str, str]) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def _becomes_ready(server: Server) -> bool:

@@ -33,10 +33,8 @@ from benchmarks.common import (
     spread,
     write_record,
 )
-from benchmarks.server.memory_curve import resident_megabytes
 from benchmarks.server.search import articles_directory
-from benchmarks.server.server import started
-from benchmarks.speed.scale_steps import processor_seconds
+from benchmarks.server.server import processor_seconds, resident_megabytes, started
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 
@@ -71,8 +69,8 @@ def main(
     sizes = size or SIZES
     with tempfile.TemporaryDirectory() as folder:
         results = {
-            str(one): measure(keep or Path(folder), one, checkpoint, without_lexical_files)
-            for one in sizes
+            str(number): measure(keep or Path(folder), number, checkpoint, without_lexical_files)
+            for number in sizes
         }
     settings = {"sizes": sizes, "rounds": ROUNDS, "checkpoint": checkpoint.name}
     record = make_record("starts", source, settings, results)
@@ -93,19 +91,19 @@ def measure(
     """
     data = articles_directory(folder, size, checkpoint)
     lexical = data / LEXICAL_DIRECTORY
-    _start(data, checkpoint, signal.SIGTERM)  # later ones find what it read in the page cache
+    start(data, checkpoint, signal.SIGTERM)  # later ones find what it read in the page cache
 
     def after_a_stop(_: int) -> Start:
-        return _start(data, checkpoint, signal.SIGKILL)
+        return start(data, checkpoint, signal.SIGKILL)
 
     def after_a_kill(_: int) -> Start:
-        return _start(data, checkpoint, signal.SIGTERM)
+        return start(data, checkpoint, signal.SIGTERM)
 
     def without_lexical_files(_: int) -> Start:
         aside = data.with_name(f"{data.name}.lexical")
         lexical.rename(aside)
         try:
-            return _start(data, checkpoint, signal.SIGTERM)
+            return start(data, checkpoint, signal.SIGTERM)
         finally:
             shutil.rmtree(lexical, ignore_errors=True)
             aside.rename(lexical)
@@ -113,7 +111,7 @@ def measure(
     def from_a_cold_disk(_: int) -> Start:
         evict(data)
         evict(checkpoint.directory)
-        return _start(data, checkpoint, signal.SIGTERM)
+        return start(data, checkpoint, signal.SIGTERM)
 
     kinds: dict[str, Callable[[int], Start]] = {
         "after a stop": after_a_stop,
@@ -124,7 +122,7 @@ def measure(
     measured = interleave(kinds, ROUNDS)
     names = list(Start.__dataclass_fields__)
     return {
-        kind: {name: asdict(spread([getattr(one, name) for one in some])) for name in names}
+        kind: {name: asdict(spread([getattr(start, name) for start in some])) for name in names}
         for kind, some in measured.items()
     }
 
@@ -138,7 +136,8 @@ def evict(folder: Path) -> None:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _start(data: Path, checkpoint: Checkpoint, end: signal.Signals) -> Start:
+def start(data: Path, checkpoint: Checkpoint, end: signal.Signals) -> Start:
+    """Start a server on a data directory, wait until it is whole, and end it by a signal."""
     began = time.perf_counter()
     with started(data, checkpoint.directory) as server:
         ready = time.perf_counter() - began
@@ -160,13 +159,13 @@ def table(record: Mapping[str, Any]) -> str:
             [
                 f"{int(size):,}",
                 kind,
-                Spread(**one["ready"]),
-                Spread(**one["whole"]),
-                one["processor"]["median"],
-                one["resident"]["median"] / 1e6,
+                Spread(**figures["ready"]),
+                Spread(**figures["whole"]),
+                figures["processor"]["median"],
+                figures["resident"]["median"] / 1e6,
             ]
             for size, kinds in record["results"].items()
-            for kind, one in kinds.items()
+            for kind, figures in kinds.items()
         ],
     )
 

@@ -1,10 +1,9 @@
-"""How fast does the server accept a bulk upload, and how fast are its lines read?
+"""How fast does the server accept a bulk upload?
 
     python -m benchmarks.server.upload
 
 Real uploads to the real server, plain and compressed, timed from the first byte to the response,
 which is sent once everything is on disk. The job is then cancelled, since the rest is encoding.
-Reading parses the same lines into documents as the job does.
 """
 
 import gzip
@@ -32,20 +31,17 @@ from benchmarks.common import (
 )
 from benchmarks.server.server import Server, started
 from encoder.checkpoint import DEFAULT_CHECKPOINT
-from service.bulk_upload import BATCH_DOCUMENTS
-from service.jobs.uploads import BatchLimits, read_batch
 
 WORDS = 2_000
 VOCABULARY = 50_000
 ROUNDS = 5
-_LIMITS = BatchLimits(BATCH_DOCUMENTS, 2**24, 2**24)
-_PATIENCE = 60.0
+_TIMEOUT_SECONDS = 60.0
 
 
 def main(
     documents: Annotated[int, typer.Option(min=1, help="Lines of the upload.")] = 2_000,
 ) -> None:
-    """Measure uploads and reading, and write the result."""
+    """Measure uploads, and write the result."""
     source = commit()
     with tempfile.TemporaryDirectory() as folder:
         results = measure(Path(folder), DEFAULT_CHECKPOINT, documents)
@@ -59,14 +55,11 @@ def measure(folder: Path, checkpoint: Path, documents: int) -> dict[str, Any]:
     """Return the bytes of an upload, plain and compressed, and the seconds of each variant."""
     plain = random_lines(documents)
     small = gzip.compress(plain, 6)
-    path = folder / "lines.ndjson"
-    path.write_bytes(plain)
     with started(folder / "data", checkpoint) as server:
         seconds = interleave(
             {
                 "upload": lambda _: upload(server, plain, compressed=False),
                 "upload, gzip": lambda _: upload(server, small, compressed=True),
-                "reading": lambda _: read(path),
             },
             ROUNDS,
         )
@@ -83,7 +76,7 @@ def random_lines(documents: int) -> bytes:
     lines = []
     for number in range(documents):
         words = np.minimum(random.zipf(1.2, WORDS), VOCABULARY).tolist()
-        text = " ".join(f"word{one}" for one in words)
+        text = " ".join(f"word{word}" for word in words)
         lines.append(json.dumps({"id": f"d{number}", "title": f"Title {number}", "text": text}))
     return "\n".join(lines).encode()
 
@@ -101,16 +94,6 @@ def upload(server: Server, body: bytes, *, compressed: bool) -> float:
     return seconds
 
 
-def read(path: Path) -> float:
-    """Read all lines of a file into documents; return the seconds."""
-    began = time.perf_counter()
-    position = line = 0
-    with path.open("rb") as file:
-        while batch := read_batch(file, position, line, _LIMITS):
-            position, line = batch.position, batch.line
-    return time.perf_counter() - began
-
-
 def table(record: dict[str, Any]) -> str:
     """Format the record as Markdown."""
     settings, results = record["settings"], record["results"]
@@ -125,7 +108,7 @@ def table(record: dict[str, Any]) -> str:
 
 
 def _post(server: Server, path: str, body: bytes, headers: dict[str, str]) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=_PATIENCE)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=_TIMEOUT_SECONDS)
     try:
         connection.request("POST", path, body, headers)
         answer = connection.getresponse()
@@ -138,7 +121,7 @@ def _post(server: Server, path: str, body: bytes, headers: dict[str, str]) -> An
 
 
 def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     while not condition():
         if time.monotonic() > deadline:
             raise RuntimeError("a cancelled job does not end")

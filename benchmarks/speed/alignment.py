@@ -7,15 +7,10 @@ Documents are `benchmarks.synthetic.articles`: about 2,500 words and 60 blocks e
 put into the store without encoding. Queries are stored documents; searches run in process, one
 after the other, on one thread, with and without alignment in turns. Ratios are of the CPU time of
 the working thread, which other load on the machine affects less than the clock.
-
-The kernel is measured alone, too: in a process of one thread, and in one of as many threads as the
-machine has cores, because the matrix products are so small that a second thread may cost more than
-it saves.
 """
 
 import multiprocessing
 import os
-import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -40,17 +35,11 @@ from benchmarks.common import (
     ratios,
     write_record,
 )
-from benchmarks.synthetic.articles import MEDIAN_BLOCKS, unit
-from benchmarks.synthetic.stored_articles import open_articles, store_articles
-from encoder.alignment.scoring import align
+from benchmarks.synthetic.articles import MEDIAN_BLOCKS, open_articles, store_articles
 from encoder.alignment.space import (
     DIMENSION,
     MAX_BLOCKS,
-    AlignedBlocks,
-    quantise,
-    sample_blocks,
 )
-from encoder.onnx_encoder import usable_cores
 from index.directory.data_directory import STORE_FILE, DataDirectory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
@@ -69,16 +58,6 @@ KERNEL_BLOCKS = (MEDIAN_BLOCKS, MAX_BLOCKS)
 MODES: tuple[Mode, ...] = ("hybrid", "semantic")
 ALIGNED = AlignmentOptions(CANDIDATES, budget_seconds=60.0)  # never cut short
 RULE = LinearFusion(0.5, 0.5, 0.5, expected_slope=0.5, expected_intercept=0.1)
-# Of the store: which tables and indexes hold what. The rest is neither of texts nor of blocks.
-PARTS = {
-    "text": ("documents",),
-    "words": ("terms", "document_terms", "postings", "term_statistics"),
-    "block vectors": ("block_vectors",),
-    "aligned blocks": ("alignment_blocks",),
-}
-_PAGES = """
-SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_master m ON s.name = m.name
-WHERE s.aggregate = TRUE GROUP BY m.tbl_name"""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -103,15 +82,13 @@ def main(
     """Measure the alignment alone, and searches with and without it."""
     source = commit()
     sizes = size or SIZES
-    kernel = {
-        str(threads): _in_process(threads, measure_kernel)
-        for threads in sorted({1, usable_cores()})
-    }
     with tempfile.TemporaryDirectory() as folder:
-        searches = {str(one): _in_process(1, measure, keep or Path(folder), one) for one in sizes}
+        searches = {
+            str(number): _in_process(measure, keep or Path(folder), number) for number in sizes
+        }
     settings = {
         "sizes": sizes,
-        "threads": {"kernel": [int(one) for one in kernel], "searches": 1},
+        "threads": 1,
         "precision": "int8 codes, fp32 products",
         "dimension": {
             "alignment": DIMENSION, "blocks": BLOCK_DIMENSION, "documents": DOCUMENT_DIMENSION
@@ -123,32 +100,17 @@ def main(
         "repeats": REPEATS,
         "seed": SEED,
     }  # fmt: skip
-    record = make_record("alignment", source, settings, {"kernel": kernel, "searches": searches})
+    record = make_record("alignment", source, settings, {"searches": searches})
     typer.echo(table(record))
     write_record(record)
 
 
-def _in_process(threads: int, function: Callable[..., Any], *arguments: object) -> Any:
-    """Call a function in a new process, whose NumPy has this many threads."""
-    os.environ.update(dict.fromkeys(_THREADS, str(threads)))  # read when NumPy is imported
+def _in_process(function: Callable[..., Any], *arguments: object) -> Any:
+    """Call a function in a new process, whose NumPy has one thread."""
+    os.environ.update(dict.fromkeys(_THREADS, "1"))  # read when NumPy is imported
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as process:
         return process.submit(function, *arguments).result()
-
-
-def measure_kernel() -> dict[str, Any]:
-    """Align candidates with a query of as many blocks, by the number of blocks."""
-    chance = np.random.default_rng(SEED)
-    results = {}
-    for count in KERNEL_BLOCKS:
-        query, *candidates = (_random_blocks(chance, count) for _ in range(CANDIDATES + 1))
-        results[str(count)] = _repeated(lambda q=query, c=candidates: align(q, c))
-    return results
-
-
-def _random_blocks(chance: np.random.Generator, count: int) -> AlignedBlocks:
-    codes, scales = quantise(unit(chance.standard_normal((count, DIMENSION), dtype=np.float32)))
-    return AlignedBlocks(codes, scales, chance.random(count, dtype=np.float32) / 10)
 
 
 def measure(folder: Path, size: int) -> dict[str, Any]:
@@ -162,8 +124,6 @@ def measure(folder: Path, size: int) -> dict[str, Any]:
         queries = _queries(data, size)
         return {
             **build,
-            "bytes_a_document": _bytes_a_document(path / STORE_FILE, size),
-            **_measure_steps(data),
             **_measure_searches(data, queries),
         }
 
@@ -173,44 +133,11 @@ def _queries(data: DataDirectory, size: int) -> list[EncodedQuery]:
     count = min(ROUNDS * QUERIES_A_ROUND, size)
     chosen = np.random.default_rng(SEED).choice(size, count, replace=False).tolist()
     queries = []
-    for one in data.store.find([f"article{number}" for number in chosen]).values():
-        _, vectors = data.store.vectors([one.vector_id])
-        title, text = one.document.title, one.document.text
-        queries.append(EncodedQuery(text, vectors[0], title, vector_id=one.vector_id))
+    for stored in data.store.find([f"article{number}" for number in chosen]).values():
+        _, vectors = data.store.vectors([stored.vector_id])
+        title, text = stored.document.title, stored.document.text
+        queries.append(EncodedQuery(text, vectors[0], title, vector_id=stored.vector_id))
     return queries
-
-
-def _bytes_a_document(store: Path, size: int) -> dict[str, float]:
-    """Return the bytes of the pages that hold each part; needs an SQLite that has `dbstat`."""
-    with closing(sqlite3.connect(store)) as connection:
-        pages = dict(connection.execute(_PAGES).fetchall())
-    # The tables of a full-text index are named after it.
-    pages["postings"] = sum(pages[name] for name in pages if name.startswith("postings_"))
-    bytes_of = {part: sum(pages.get(one, 0) for one in names) for part, names in PARTS.items()}
-    bytes_of["in all"] = store.stat().st_size
-    return {part: count / size for part, count in bytes_of.items()}
-
-
-def _measure_steps(data: DataDirectory) -> dict[str, Any]:
-    """Measure reading aligned blocks, and projecting a query text of an average article."""
-    used = data.store.alignment.space()
-    if used is None:
-        raise ValueError(f"{data.path} has no alignment space")
-    ids = data.store.changes_since(0).added
-    chosen = np.random.default_rng(SEED).permutation(ids).tolist()
-    blocks = sample_blocks([one.vectors for one in data.store.block_vectors(chosen[:K]).values()])
-    parts = [chosen[n : n + CANDIDATES] for n in range(0, len(chosen), CANDIDATES)]
-    turns = iter(range(REPEATS))
-    return {
-        "read": _repeated(lambda: data.store.alignment.read(parts[next(turns) % len(parts)])),
-        "project": _repeated(lambda: used.space.project(blocks[:MEDIAN_BLOCKS])),
-    }
-
-
-def _repeated(call: Callable[[], object]) -> dict[str, dict[str, float]]:
-    """Return percentiles of the seconds of many calls, by the clock and of the processor."""
-    timings = [_timed(call)[0] for _ in range(REPEATS)]
-    return _figures(timings)
 
 
 def _timed(call: Callable[[], Any]) -> tuple[tuple[float, float], Any]:
@@ -233,13 +160,13 @@ def _measure_searches(data: DataDirectory, queries: Sequence[EncodedQuery]) -> d
     }
 
     def runner(options: SearchOptions) -> Callable[[int], list[SearchTiming]]:
-        return lambda number: [_search(data, one, options) for one in queries[number::ROUNDS]]
+        return lambda number: [_search(data, query, options) for query in queries[number::ROUNDS]]
 
     for options in variants.values():
         _search(data, queries[0], options)  # reads frequencies and titles
-    measured = interleave({name: runner(one) for name, one in variants.items()}, ROUNDS)
+    measured = interleave({name: runner(options) for name, options in variants.items()}, ROUNDS)
     medians = {
-        name: [median([one.processor for one in some]) for some in rounds]
+        name: [median([timing.processor for timing in some]) for some in rounds]
         for name, rounds in measured.items()
     }
     return {
@@ -265,11 +192,11 @@ def _search(data: DataDirectory, query: EncodedQuery, options: SearchOptions) ->
 
 
 def _search_figures(rounds: Sequence[Sequence[SearchTiming]]) -> dict[str, Any]:
-    timings = [one for some in rounds for one in some]
+    timings = [timing for some in rounds for timing in some]
     return {
-        **_figures([(one.seconds, one.processor) for one in timings]),
+        **_figures([(timing.seconds, timing.processor) for timing in timings]),
         "stages": {
-            stage: percentiles([one.stages[stage] for one in timings])
+            stage: percentiles([timing.stages[stage] for timing in timings])
             for stage in timings[0].stages
         },
     }
@@ -277,31 +204,10 @@ def _search_figures(rounds: Sequence[Sequence[SearchTiming]]) -> dict[str, Any]:
 
 def table(record: Mapping[str, Any]) -> str:
     """Format the record as Markdown."""
-    kernel, searches = record["results"]["kernel"], record["results"]["searches"]
+    searches = record["results"]["searches"]
     stages = ("lexical", "search", "align", "fetch")
     return "\n\n".join(
         [
-            markdown_table(
-                ["one step", "p50 ms", "of the processor"],
-                [
-                    *(
-                        [
-                            f"{CANDIDATES} candidates of {blocks} blocks, threads: {threads}",
-                            *_p50(of),
-                        ]
-                        for threads, sizes in kernel.items()
-                        for blocks, of in sizes.items()
-                    ),
-                    *(
-                        [f"{what}, {int(size):,} documents", *_p50(one[step])]
-                        for size, one in searches.items()
-                        for step, what in (
-                            ("read", f"read {CANDIDATES} candidates"),
-                            ("project", f"project {MEDIAN_BLOCKS} blocks"),
-                        )
-                    ),
-                ],
-            ),
             markdown_table(
                 [
                     *("search", "p50 ms", "of the processor", "p99 ms"),
@@ -310,27 +216,22 @@ def table(record: Mapping[str, Any]) -> str:
                 [
                     [
                         f"{int(size):,} documents, {name}",
-                        *_p50(one),
-                        *(1e3 * one[clock]["p99"] for clock in ("seconds", "processor")),
-                        *(_stage(one["stages"], stage) for stage in stages),
+                        *_p50(figures),
+                        *(1e3 * figures[clock]["p99"] for clock in ("seconds", "processor")),
+                        *(_stage(figures["stages"], stage) for stage in stages),
                     ]
                     for size, measured in searches.items()
-                    for name, one in measured["search"].items()
+                    for name, figures in measured["search"].items()
                 ],
             ),
             markdown_table(
                 ["documents", *(f"{mode} aligned, ratio" for mode in MODES)],
                 [
-                    [f"{int(size):,}", *(Spread(**one["aligned_to_not"][mode]) for mode in MODES)]
-                    for size, one in searches.items()
-                ],
-            ),
-            markdown_table(
-                ["bytes a document", *PARTS, "in all"],
-                [
-                    [f"{int(size):,}", *(float(one["bytes_a_document"][part]) for part in parts)]
-                    for size, one in searches.items()
-                    for parts in [(*PARTS, "in all")]
+                    [
+                        f"{int(size):,}",
+                        *(Spread(**figures["aligned_to_not"][mode]) for mode in MODES),
+                    ]
+                    for size, figures in searches.items()
                 ],
             ),
         ]

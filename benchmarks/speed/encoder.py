@@ -1,4 +1,4 @@
-"""How fast are documents encoded, in which precision, and beside sentence-transformers?
+"""How fast are documents encoded, in which precision, compared with other libraries?
 
 Every encoder reads the same documents in full, on the same number of threads. A comparison is
 wrong when thread budgets differ, and they differ unless each library is configured separately:
@@ -27,7 +27,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from benchmarks.common import (
@@ -42,16 +41,17 @@ from benchmarks.common import (
     split_evenly,
     write_record,
 )
-from benchmarks.speed.encoders.block_variants import open_variants
+from benchmarks.speed.encoders.peer_process import open_peer
 from benchmarks.speed.encoders.timed_encoder import TimedEncoder, open_longmatch
-from benchmarks.speed.peers.process import open_peer
-from encoder.arrays import Float32
-from encoder.checkpoint import DEFAULT_CHECKPOINT, file_digest, find_checkpoint, load_checkpoint
+from encoder.checkpoint import (
+    DEFAULT_CHECKPOINT,
+    WHOLE,
+    file_digest,
+    find_checkpoint,
+    load_checkpoint,
+)
 from encoder.onnx_encoder import usable_cores
-from encoder.selection.reading_share import WHOLE
 from encoder.tokenizer import BlockTokenizer
-from evaluation.judgements import Qrels, read_ids, read_qrels
-from evaluation.metrics import evaluate_run, rank_exactly
 from index.document import Document
 
 WARM_UP_DOCUMENTS = 10
@@ -74,11 +74,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """One encoder in one round: seconds of both steps, and vectors Float32[D, dimension]."""
+    """One encoder in one round: seconds of both steps."""
 
     tokenise_seconds: float
     encode_seconds: float
-    vectors: Float32
 
     @property
     def seconds(self) -> float:
@@ -101,10 +100,6 @@ def main(
         list[float] | None,
         typer.Option(help="Share of the blocks that Longmatch encodes; may be repeated; 1."),
     ] = None,
-    variants: Annotated[
-        Path | None,
-        typer.Option(help="A checkpoint with fp32 and int8 graphs, to run by other engines, too."),
-    ] = None,
     sentence_transformers: Annotated[
         Path | None, typer.Option(help="Folder of a model to compare with.")
     ] = None,
@@ -115,32 +110,25 @@ def main(
     work: Annotated[
         Path | None, typer.Option(help="Folder that keeps exported models for the next run.")
     ] = None,
-    qrels: Annotated[Path | None, typer.Option(help="Judgements; also measures nDCG@10.")] = None,
-    ids: Annotated[Path | None, typer.Option(help="Only the queries of these ids.")] = None,
 ) -> None:
-    """Measure documents/s and tokens/s, and nDCG@10 where there are judgements."""
+    """Measure documents/s and tokens/s."""
     source, threads = commit(), usable_cores()
     set_threads(threads)
     named = map(find_checkpoint, checkpoint or [DEFAULT_CHECKPOINT])
     checkpoints = [load_checkpoint(path) for path in named]
     task = prepare(read_documents(corpus, documents), BlockTokenizer(checkpoints[0]), rounds)
     texts = [document.text for document in task.documents]
-    own = open_longmatch(checkpoints, threads, reading_share or [WHOLE])
+    ours = open_longmatch(checkpoints, threads, reading_share or [WHOLE])
     warm_up = texts[:WARM_UP_DOCUMENTS]
     with ExitStack() as opened:
         models_in = work or Path(opened.enter_context(tempfile.TemporaryDirectory()))
-        if variants:
-            opened_variants = open_variants(load_checkpoint(variants), threads, texts, models_in)
-            own += [warmed(one, warm_up) for one in opened_variants]
         others = open_sentence_transformers(sentence_transformers, threads, warm_up, models_in)
         models = {"fastembed": models_in, "infinity": sentence_transformers}
         peers, peer_versions = open_peers(peer or [], models, threads, warm_up, opened)
         others += peers
-        measured = measure([*own, *others], texts, task.rounds)
-    reference = fastest(others or own[-1:], measured)
-    results = summarise([*own, *others], measured, task, reference)
-    if qrels:
-        measure_quality(results, measured, task, read_qrels(qrels), read_ids(ids) if ids else None)
+        measured = measure([*ours, *others], texts, task.rounds)
+    reference = fastest(others or ours[-1:], measured)
+    results = summarise([*ours, *others], measured, task, reference)
     settings = {
         "corpus": corpus_name(corpus),
         "documents": len(task.documents),
@@ -152,9 +140,7 @@ def main(
         "peers": peer_versions,
         "reference": reference,
     }
-    name = "encoder-quality" if qrels else "encoder-shares" if reading_share else "encoder"
-    name = "encoder-variants" if variants else name
-    record = make_record(name, source, settings, results)
+    record = make_record("encoder", source, settings, results)
     typer.echo(table(record))
     write_record(record)
 
@@ -205,24 +191,18 @@ def open_peers(
         typer.BadParameter: there is no such peer or interpreter, or no model.
     """
     encoders, versions = [], {}
-    for one in listed:
-        name, _, python = one.partition("=")
+    for choice in listed:
+        name, _, python = choice.partition("=")
         folder = models.get(name)
         if folder is None or not Path(python).exists() or models["infinity"] is None:
             raise typer.BadParameter(
-                f"{one!r}: NAME=PYTHON of {', '.join(models)}, and --sentence-transformers",
+                f"{choice!r}: NAME=PYTHON of {', '.join(models)}, and --sentence-transformers",
                 param_hint="--peer",
             )
         peer = open_peer(name, Path(python), folder, threads, texts)
         encoder, versions[name] = opened.enter_context(peer)
         encoders.append(encoder)
     return encoders, versions
-
-
-def warmed(encoder: TimedEncoder, texts: Sequence[str]) -> TimedEncoder:
-    """Return an encoder after it has read something."""
-    encoder.encode(encoder.tokenise(texts))
-    return encoder
 
 
 def measure(
@@ -236,19 +216,19 @@ def measure(
             started = time.perf_counter()
             tokens = encoder.tokenise(some)
             tokenised = time.perf_counter()
-            vectors = encoder.encode(tokens)
+            encoder.encode(tokens)
             if encoder.own_seconds is not None:
-                return RoundResult(0.0, encoder.own_seconds(), vectors)
-            return RoundResult(tokenised - started, time.perf_counter() - tokenised, vectors)
+                return RoundResult(0.0, encoder.own_seconds())
+            return RoundResult(tokenised - started, time.perf_counter() - tokenised)
 
         return run
 
-    return interleave({one.name: runner(one) for one in encoders}, len(rounds))
+    return interleave({encoder.name: runner(encoder) for encoder in encoders}, len(rounds))
 
 
 def fastest(encoders: Sequence[TimedEncoder], measured: dict[str, list[RoundResult]]) -> str:
     """Return the name of the encoder that took the least time."""
-    return min((one.name for one in encoders), key=lambda name: _seconds(measured[name]))
+    return min((encoder.name for encoder in encoders), key=lambda name: _seconds(measured[name]))
 
 
 def summarise(
@@ -259,13 +239,13 @@ def summarise(
 ) -> dict[str, Any]:
     """Return the figures of each encoder, also as a ratio to the reference."""
     tokens = [sum(task.tokens[position] for position in part) for part in task.rounds]
-    reference_seconds = [one.seconds for one in measured[reference]]
+    reference_seconds = [turn.seconds for turn in measured[reference]]
     results: dict[str, Any] = {}
-    for one in encoders:
-        mine = measured[one.name]
-        total = [one.seconds for one in mine]
-        encoding = [one.encode_seconds for one in mine]
-        tokenising = [one.tokenise_seconds for one in mine]
+    for encoder in encoders:
+        mine = measured[encoder.name]
+        total = [turn.seconds for turn in mine]
+        encoding = [turn.encode_seconds for turn in mine]
+        tokenising = [turn.tokenise_seconds for turn in mine]
         figures = {
             "documents_per_second": ratios([len(part) for part in task.rounds], total),
             "tokens_per_second": ratios(tokens, total),
@@ -274,64 +254,31 @@ def summarise(
         }
         if all(tokenising):
             figures["tokens_per_second_tokenising"] = ratios(tokens, tokenising)
-        results[one.name] = {
-            "precision": one.precision,
-            "batch_size": one.batch_size,
-            "reading_share": one.reading_share,
+        results[encoder.name] = {
+            "precision": encoder.precision,
+            "batch_size": encoder.batch_size,
+            "reading_share": encoder.reading_share,
             **{name: asdict(figure) for name, figure in figures.items()},
         }
     return results
 
 
-def measure_quality(
-    results: dict[str, Any],
-    measured: dict[str, list[RoundResult]],
-    task: Task,
-    qrels: Qrels,
-    query_ids: Sequence[str] | None,
-) -> None:
-    """Add nDCG@10 to the figures of each encoder.
-
-    Judgements of documents that do not take part are left out, and so are queries that have no
-    other: a perfect ranking of the documents that do scores 1.
-    """
-    ids = [task.documents[position].id for part in task.rounds for position in part]
-    present = set(ids)
-    judged = {
-        query: {name: relevance for name, relevance in rows.items() if name in present}
-        for query, rows in qrels.items()
-        if query in present and (query_ids is None or query in query_ids)
-    }
-    judged = {query: rows for query, rows in judged.items() if any(rows.values())}
-    rows = [row for row, name in enumerate(ids) if name in judged]
-    queries = [ids[row] for row in rows]
-    for name, some in measured.items():
-        vectors = np.concatenate([one.vectors for one in some])
-        run = rank_exactly(ids, vectors, queries, vectors[rows])
-        results[name]["queries"] = len(queries)
-        results[name]["ndcg_at_10"] = evaluate_run(run, ids, judged)["nDCG@10"]
-
-
 def table(record: dict[str, Any]) -> str:
     """Lay out the record of a run."""
     settings, results = record["settings"], record["results"]
-    quality = all("ndcg_at_10" in one for one in results.values())
     header = ["", "batch", "documents/s", "tokens/s", "encoding", "tokenising", "times as fast"]
     rows = [
         [
             name,
-            one["batch_size"],
-            Spread(**one["documents_per_second"]),
-            Spread(**one["tokens_per_second"]),
-            one["tokens_per_second_encoding"]["median"],
-            one.get("tokens_per_second_tokenising", {"median": ""})["median"],
-            Spread(**one["times_as_fast"]),
-            *([f"{one['ndcg_at_10']:.4f}"] if quality else []),
+            figures["batch_size"],
+            Spread(**figures["documents_per_second"]),
+            Spread(**figures["tokens_per_second"]),
+            figures["tokens_per_second_encoding"]["median"],
+            figures.get("tokens_per_second_tokenising", {"median": ""})["median"],
+            Spread(**figures["times_as_fast"]),
         ]
-        for name, one in results.items()
+        for name, figures in results.items()
     ]
-    if quality:
-        header.append("nDCG@10")
     return (
         f"{settings['documents']} documents of {settings['corpus']}, {settings['tokens']:,} "
         f"tokens, {settings['threads']} threads; median (lowest-highest) of {settings['rounds']} "
@@ -341,7 +288,7 @@ def table(record: dict[str, Any]) -> str:
 
 
 def _seconds(measured: Sequence[RoundResult]) -> float:
-    return sum(one.seconds for one in measured)
+    return sum(turn.seconds for turn in measured)
 
 
 def _weights(folder: Path | None) -> str:

@@ -4,20 +4,18 @@ A planted corpus (`planted_families`) is encoded and put into two stores, one of
 families, in rounds. Recall of a kind: the share of its documents that are in one family with the
 original. Precision: of the pairs of documents in one found family, the share that belong together.
 The slowdown is processor time of encoding and putting with families, by that without, in the same
-round. The cost of a candidate search among many texts is measured with random signatures.
+round.
 """
 
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from benchmarks.common import (
@@ -30,42 +28,31 @@ from benchmarks.common import (
     ratios,
     read_documents,
     split_evenly,
-    spread,
     write_record,
 )
 from benchmarks.synthetic.planted_families import PLANTED, PlantedDocument, plant
-from encoder.blocks import Receipt
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from index.document import Document
-from index.near_duplicates.families import Families
-from index.near_duplicates.signatures import band_keys, pack, sign
-from index.near_duplicates.tables import SignedText, add_texts
 from index.sqlite.block_vectors import block_vectors_of
-from index.sqlite.connections import SQLiteConnections
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 
 ROUNDS = 5
 HOSTS = 35
 DOCUMENTS = 140
-MANY_TEXTS = 100_000
-_TEXTS_A_TRANSACTION = 2_000
-_PROBES = 40
 
 
 def main(
     corpus: Annotated[Path | None, typer.Option(help="Python's documentation by default.")] = None,
     documents: Annotated[int, typer.Option(help="Documents sampled from it.")] = DOCUMENTS,
     hosts: Annotated[int, typer.Option(min=2, help="Documents with copies and versions.")] = HOSTS,
-    texts: Annotated[int, typer.Option(min=0, help="Random signatures to search.")] = MANY_TEXTS,
 ) -> None:
     """Measure precision and recall of families, and the slowdown of ingest."""
     source = commit()
-    settings = {"corpus": corpus_name(corpus), "hosts": hosts, "rounds": ROUNDS, "texts": texts}
+    settings = {"corpus": corpus_name(corpus), "hosts": hosts, "rounds": ROUNDS}
     planted = plant(read_documents(corpus, documents), hosts, SEED)
-    results = measure(planted) | measure_candidates([one.document.text for one in planted], texts)
+    results = measure(planted)
     record = make_record("families", source, settings, results)
     typer.echo(table(record))
     write_record(record)
@@ -87,7 +74,7 @@ def measure(planted: Sequence[PlantedDocument]) -> dict[str, Any]:
             )
             for name in ("with", "without")
         }
-        for part in split_evenly([len(one.document.text) for one in planted], ROUNDS):
+        for part in split_evenly([len(entry.document.text) for entry in planted], ROUNDS):
             some = [planted[place] for place in sorted(part)]
             started = time.process_time()
             entries = _encode(some, tokenizer, encoder)
@@ -97,7 +84,7 @@ def measure(planted: Sequence[PlantedDocument]) -> dict[str, Any]:
                 for first in range(0, len(entries), 16):
                     store.put(entries[first : first + 16])
                 seconds[name].append(time.process_time() - started)
-        found = stores["with"].families.of_ids([one.document.id for one in planted])
+        found = stores["with"].families.of_ids([entry.document.id for entry in planted])
         for store in stores.values():
             store.close()
     totals = {
@@ -119,19 +106,19 @@ def compare_families(
     """Compare found families, as numbers by id, with the planted ones."""
     wrong = Counter[tuple[str, str]]()
     pairs = 0
-    for one, other in combinations(planted, 2):
-        number = found.get(one.document.id)
+    for entry, other in combinations(planted, 2):
+        number = found.get(entry.document.id)
         if number is None or number != found.get(other.document.id):
             continue
         pairs += 1
-        if one.family != other.family:
-            wrong[min(one.kind, other.kind), max(one.kind, other.kind)] += 1
+        if entry.family != other.family:
+            wrong[min(entry.kind, other.kind), max(entry.kind, other.kind)] += 1
     recall = {}
     for kind in PLANTED:
-        some = [one for one in planted if one.kind == kind]
+        some = [entry for entry in planted if entry.kind == kind]
         hits = [
-            one.document.id in found and found[one.document.id] == found.get(one.family)
-            for one in some
+            entry.document.id in found and found[entry.document.id] == found.get(entry.family)
+            for entry in some
         ]
         recall[kind] = sum(hits) / len(hits)
     return {
@@ -139,39 +126,6 @@ def compare_families(
         "precision": 1 - wrong.total() / max(1, pairs),
         "wrong": {" - ".join(kinds): number for kinds, number in sorted(wrong.items())},
         "recall": recall,
-    }
-
-
-def measure_candidates(texts: Sequence[str], count: int) -> dict[str, Any]:
-    """Add texts to `count` random signatures; return the milliseconds for each."""
-    chance = np.random.default_rng(SEED)
-    probes = [Document(f"probe{number}", text) for number, text in enumerate(texts[:_PROBES])]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "store.sqlite3")
-        vector_ids = _put_unsigned(path, probes)
-        connections = SQLiteConnections(path, read_only=False)
-        for first in range(0, count, _TEXTS_A_TRANSACTION):
-            _insert_random(
-                connections, range(first, min(count, first + _TEXTS_A_TRANSACTION)), chance
-            )
-        signing, taking_up = [], []
-        for vector_id, document in zip(vector_ids, probes, strict=True):
-            started = time.process_time()
-            text = SignedText(vector_id, document.content_hash, sign(document.text))
-            signed = time.process_time()
-            with connections.writing() as connection:
-                add_texts(connection, [text])
-            taking_up.append(1e3 * (time.process_time() - signed))
-            signing.append(1e3 * (signed - started))
-        size = path.stat().st_size
-        assert Families(connections).pending() == 0
-        connections.close()
-    return {
-        "texts": count,
-        "words": float(np.median([len(one.text.split()) for one in probes])),
-        "sign_ms": asdict(spread(signing)),
-        "take_up_ms": asdict(spread(taking_up)),
-        "bytes_a_text": size / max(1, count),
     }
 
 
@@ -185,9 +139,6 @@ def table(record: Mapping[str, Any]) -> str:
         [f"precision of {results['pairs']} pairs", f"{results['precision']:.3f}"],
         ["ingest, ratio to that without", Spread(**results["ingest_to_without"])],
         ["putting alone, ratio", Spread(**results["put_to_without"])],
-        [f"signing {results['words']:.0f} words, ms", Spread(**results["sign_ms"])],
-        [f"taking up among {results['texts']}, ms", Spread(**results["take_up_ms"])],
-        ["bytes on the disk for each text", f"{results['bytes_a_text']:.0f}"],
     ]
     return markdown_table(["families", "measured"], rows)
 
@@ -195,42 +146,14 @@ def table(record: Mapping[str, Any]) -> str:
 def _encode(
     planted: Sequence[PlantedDocument], tokenizer: BlockTokenizer, encoder: OnnxEncoder
 ) -> list[EncodedDocument]:
-    blocks = [tokenizer(one.document.text) for one in planted]
+    blocks = [tokenizer(entry.document.text) for entry in planted]
     encoded = encoder.encode(blocks)
     return [
-        EncodedDocument(one.document, vector, read.receipt, block_vectors_of(read, rows))
-        for one, read, vector, rows in zip(
+        EncodedDocument(entry.document, vector, read.receipt, block_vectors_of(read, rows))
+        for entry, read, vector, rows in zip(
             planted, blocks, encoded.document_vectors, encoded.block_vectors, strict=True
         )
     ]
-
-
-def _put_unsigned(path: Path, documents: Sequence[Document]) -> list[int]:
-    """Put documents in a new store without looking for near-duplicates; return vector ids."""
-    vector = np.eye(1, 8, dtype=np.float32)[0]
-    receipt = Receipt(1, 1, 1, 0, 1)
-    with closing(
-        SQLiteDocumentStore(path, fingerprint="0" * 64, dimension=8, find_families=False)
-    ) as store:
-        added = store.put([EncodedDocument(one, vector, receipt) for one in documents]).added
-    return [int(one) for one in added]
-
-
-def _insert_random(
-    connections: SQLiteConnections, numbers: range, chance: np.random.Generator
-) -> None:
-    signatures = chance.integers(0, 2**32, (len(numbers), 128), dtype=np.uint32)
-    with connections.writing() as connection:
-        for number, signature in zip(numbers, signatures, strict=True):
-            text_id = number + 1
-            connection.execute(
-                "INSERT INTO texts VALUES (?, ?, ?, ?)",
-                (text_id, f"text {number}".encode(), text_id, pack(signature)),
-            )
-            connection.executemany(
-                "INSERT INTO text_bands VALUES (?, ?)",
-                [(key, text_id) for key in band_keys(signature)],
-            )
 
 
 if __name__ == "__main__":

@@ -11,12 +11,10 @@ Recall@10 is against exact search by NumPy: the share of the 10 found whose scor
 
 import multiprocessing
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
@@ -30,21 +28,21 @@ from benchmarks.common import (
     interleave,
     make_record,
     markdown_table,
-    percentiles,
     ratios,
     spread,
     write_record,
 )
-from benchmarks.server.memory_curve import resident_megabytes
+from benchmarks.server.server import resident_megabytes
 from encoder.arrays import Float32
 from encoder.onnx_encoder import usable_cores
-from index.vectors.faiss.faiss_index import FaissIndex, load_faiss_index, train_faiss_index
+from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
 from index.vectors.lists import SAMPLE_PER_LIST, choose_nlist, default_nprobe
 from index.vectors.recall import share_found
 from index.vectors.vector_index import Precision
 
 SIZES = [5_000, 50_000, 200_000]
-DIMENSION = 384
+DIMENSION = 1_536  # of the checkpoints that ship
+PRECISION: Precision = "int8"  # the default of an index
 LATENT_DIMENSION = 32
 CLUSTERS = 1_000
 SPREAD_IN_CLUSTER = 1.0  # as much as between the centres: cells overlap
@@ -53,8 +51,6 @@ K = 10
 ROUNDS = 5
 QUERIES_A_ROUND = 40
 ADDED_TOGETHER = 1_024  # as the live index adds them
-DELETED_ONE_BY_ONE = 200
-DELETED_TOGETHER = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +63,19 @@ class RoundResult:
 
 def main(
     size: Annotated[list[int] | None, typer.Option(min=5_000, help="May be repeated.")] = None,
+    dimension: Annotated[int, typer.Option(min=LATENT_DIMENSION, help="Of a vector.")] = DIMENSION,
 ) -> None:
-    """Measure building, searching, deleting, saving and loading, and recall@10 by nprobe."""
+    """Measure building, searching, and recall@10 by nprobe."""
     source = commit()
     context = multiprocessing.get_context("spawn")
     results = {}
     for vectors in size or SIZES:
         with ProcessPoolExecutor(1, mp_context=context) as process:
-            results[str(vectors)] = process.submit(measure, vectors).result()
+            results[str(vectors)] = process.submit(measure, vectors, dimension).result()
     settings = {
-        "dimension": DIMENSION,
+        "dimension": dimension,
         "threads": {"building": usable_cores(), "searching": 1},
-        "precision": "fp32",
+        "precision": PRECISION,
         "sizes": size or SIZES,
         "clusters": CLUSTERS,
         "rounds": ROUNDS,
@@ -90,9 +87,9 @@ def main(
     write_record(record)
 
 
-def measure(size: int) -> dict[str, Any]:
+def measure(size: int, dimension: int) -> dict[str, Any]:
     """Measure an index of `size` vectors; in a fresh process, for its memory."""
-    vectors, queries = sample_vectors(size)
+    vectors, queries = sample_vectors(size, dimension)
     exact = best_scores(vectors, queries)
     before = resident_megabytes(os.getpid())
     index, built = build_index(vectors)
@@ -103,9 +100,7 @@ def measure(size: int) -> dict[str, Any]:
         "default_nprobe": default_nprobe(index.nlist),
         "resident_bytes_a_vector": resident * 2**20 / size,
         **built,
-        **_save_and_load(index),
         "by_nprobe": _search(index, queries, exact),
-        **_delete(index, size),
     }
 
 
@@ -133,24 +128,19 @@ def table(record: dict[str, Any]) -> str:
     """Format the record as Markdown."""
     results: dict[str, Any] = record["results"]
     sizes: dict[str, Callable[[dict[str, Any]], object]] = {
-        "lists": lambda one: one["nlist"],
-        "train s": lambda one: one["train_seconds"],
-        "add s": lambda one: one["add_seconds"],
-        "nprobe": lambda one: one["default_nprobe"],
-        "search p50 ms": lambda one: 1e3 * _at_default(one)["seconds"]["median"],
-        "recall@10": lambda one: f"{_at_default(one)['recall_at_10']:.3f}",
-        "delete p50 ms": lambda one: 1e3 * one["delete_seconds"]["p50"],
-        "delete 1,000 ms": lambda one: 1e3 * one["delete_1000_seconds"],
-        "bytes a vector": lambda one: one["resident_bytes_a_vector"],
-        "in the file": lambda one: one["file_bytes_a_vector"],
-        "save s": lambda one: one["save_seconds"],
-        "load s": lambda one: one["load_seconds"],
+        "lists": lambda figures: figures["nlist"],
+        "train s": lambda figures: figures["train_seconds"],
+        "add s": lambda figures: figures["add_seconds"],
+        "nprobe": lambda figures: figures["default_nprobe"],
+        "search p50 ms": lambda figures: 1e3 * _at_default(figures)["seconds"]["median"],
+        "recall@10": lambda figures: f"{_at_default(figures)['recall_at_10']:.3f}",
+        "bytes a vector": lambda figures: figures["resident_bytes_a_vector"],
     }
     first = markdown_table(
         ["vectors", *sizes],
         [
-            [f"{int(size):,}", *(get(one) for get in sizes.values())]
-            for size, one in results.items()
+            [f"{int(size):,}", *(get(figures) for get in sizes.values())]
+            for size, figures in results.items()
         ],
     )
     second = markdown_table(
@@ -158,20 +148,21 @@ def table(record: dict[str, Any]) -> str:
         [
             [
                 f"{int(size):,}",
-                nprobe + (" (default)" if int(nprobe) == one["default_nprobe"] else ""),
+                nprobe + (" (default)" if int(nprobe) == figures["default_nprobe"] else ""),
                 f"{point['recall_at_10']:.3f}",
                 1e3 * point["seconds"]["median"],
                 Spread(**point["times_as_fast_as_exact"]),
             ]
-            for size, one in results.items()
-            for nprobe, point in one["by_nprobe"].items()
+            for size, figures in results.items()
+            for nprobe, point in figures["by_nprobe"].items()
         ],
     )
-    return f"{first}\n\n{second}"
+    settings = record["settings"]
+    return f"{settings['dimension']:,} dimensions, {settings['precision']}\n\n{first}\n\n{second}"
 
 
 def build_index(
-    vectors: Float32, precision: Precision = "fp32"
+    vectors: Float32, precision: Precision = PRECISION
 ) -> tuple[FaissIndex, dict[str, float]]:
     """Build an index as the live one is built; also return the seconds of training and adding."""
     nlist = choose_nlist(len(vectors))
@@ -187,21 +178,6 @@ def build_index(
         "train_seconds": trained - started,
         "add_seconds": time.perf_counter() - trained,
     }
-
-
-def _save_and_load(index: FaissIndex) -> dict[str, float]:
-    """Measure saving and loading in the page cache, without waiting for the disk."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "index.faiss")
-        started = time.perf_counter()
-        index.save(path)
-        saved = time.perf_counter()
-        loaded = load_faiss_index(path)
-        return {
-            "save_seconds": saved - started,
-            "load_seconds": time.perf_counter() - saved,
-            "file_bytes_a_vector": path.stat().st_size / len(loaded),
-        }
 
 
 def _search(index: FaissIndex, queries: Float32, exact: Float32) -> dict[str, Any]:
@@ -223,30 +199,15 @@ def _search(index: FaissIndex, queries: Float32, exact: Float32) -> dict[str, An
         return run
 
     measured = interleave({str(nprobe): runner(nprobe) for nprobe in nprobes}, ROUNDS)
-    exhaustive = [one.seconds for one in measured[str(index.nlist)]]
+    exhaustive = [turn.seconds for turn in measured[str(index.nlist)]]
     return {
         nprobe: {
-            "recall_at_10": float(np.mean([one.recall for one in some])),
-            "seconds": asdict(spread([one.seconds for one in some])),
-            "times_as_fast_as_exact": asdict(ratios(exhaustive, [one.seconds for one in some])),
+            "recall_at_10": float(np.mean([turn.recall for turn in some])),
+            "seconds": asdict(spread([turn.seconds for turn in some])),
+            "times_as_fast_as_exact": asdict(ratios(exhaustive, [turn.seconds for turn in some])),
         }
         for nprobe, some in measured.items()
     }
-
-
-def _delete(index: FaissIndex, size: int) -> dict[str, Any]:
-    chosen = np.random.default_rng(SEED).permutation(size).astype(np.int64)
-    nothing = chosen[:0], np.empty((0, index.dimension), dtype=np.float32)
-    seconds = []
-    for number in range(DELETED_ONE_BY_ONE):
-        started = time.perf_counter()
-        index.change(*nothing, removed=chosen[number : number + 1])
-        seconds.append(time.perf_counter() - started)
-    started = time.perf_counter()
-    together = chosen[DELETED_ONE_BY_ONE : DELETED_ONE_BY_ONE + DELETED_TOGETHER]
-    index.change(*nothing, removed=together)
-    elapsed = time.perf_counter() - started
-    return {"delete_seconds": percentiles(seconds), "delete_1000_seconds": elapsed}
 
 
 def _at_default(figures: dict[str, Any]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def main(
 ) -> None:
     """Measure the copy of the lexical index at several sizes."""
     source, sizes = commit(), size or SIZES
-    results = {str(one): measure(one) for one in sizes}
+    results = {str(number): measure(number) for number in sizes}
     settings = {"sizes": sizes, "rounds": ROUNDS, "k": K, "threads": 1, "seed": SEED}
     record = make_record("lexical", source, settings, results)
     typer.echo(table(record))
@@ -163,7 +163,7 @@ def _writing(path: Path, model: ArticleModel, size: int) -> dict[str, Any]:
 
 def _bytes_of_copy(path: Path) -> int:
     directory = path.with_name(LEXICAL_DIRECTORY)
-    return sum(one.stat().st_size for one in directory.iterdir())
+    return sum(file.stat().st_size for file in directory.iterdir())
 
 
 def table(record: Mapping[str, Any]) -> str:
@@ -171,27 +171,30 @@ def table(record: Mapping[str, Any]) -> str:
     results = record["results"]
     header = ["", *(f"{int(size):,} documents" for size in results)]
     rows: list[list[object]] = [
-        ["bytes of the files a document", *(one["bytes_a_document"] for one in results.values())],
-        ["opening, s", *(Spread(**one["open_seconds"]) for one in results.values())],
+        [
+            "bytes of the files a document",
+            *(figures["bytes_a_document"] for figures in results.values()),
+        ],
+        ["opening, s", *(Spread(**figures["open_seconds"]) for figures in results.values())],
         [
             "opening without the files, s",
-            *(Spread(**one["open_without_files_seconds"]) for one in results.values()),
+            *(Spread(**figures["open_without_files_seconds"]) for figures in results.values()),
         ],
-        ["publishing, s", *(one["publish_seconds"] for one in results.values())],
-        ["a write, p50 ms", *(1e3 * one["put_seconds"]["p50"] for one in results.values())],
+        ["publishing, s", *(figures["publish_seconds"] for figures in results.values())],
+        ["a write, p50 ms", *(1e3 * figures["put_seconds"]["p50"] for figures in results.values())],
         [
             "of it following, p50 ms",
-            *(1e3 * one["follow_seconds"]["p50"] for one in results.values()),
+            *(1e3 * figures["follow_seconds"]["p50"] for figures in results.values()),
         ],
     ]
     for name in ("read", "candidates", "score"):
         rows.append(
             [
                 f"a search: {name}, p50 ms",
-                *(1e3 * one["searches"][name]["p50"] for one in results.values()),
+                *(1e3 * figures["searches"][name]["p50"] for figures in results.values()),
             ]
         )
-    rows.append(["recall@10", *(one["recall_at_10"] for one in results.values())])
+    rows.append(["recall@10", *(figures["recall_at_10"] for figures in results.values())])
     return markdown_table(header, rows)
 
 

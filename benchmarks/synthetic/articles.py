@@ -7,15 +7,22 @@ different words and pairs as one of the Wikipedia of equal length. Block vectors
 the topic and the document, in a space of few dimensions.
 """
 
+import time
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.common import SEED
+from encoder.alignment.space import fit_space, sample_blocks
 from encoder.arrays import Float32, Float64, Int64
 from encoder.blocks import Receipt
-from encoder.terms.stop_words import STOP_WORDS
+from encoder.terms.segmentation import STOP_WORDS
+from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
+from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
 from index.store.records import EncodedDocument
 
@@ -26,6 +33,8 @@ STOP_SHARE, TOPIC_SHARE, SUCCESSOR_SHARE = 0.48, 0.15, 0.12
 WORDS_A_BLOCK = 42
 MEDIAN_BLOCKS, BLOCKS_SIGMA, MOST_BLOCKS = 60, 0.5, 400  # of a logarithmic normal distribution
 LATENT = 64
+SAMPLED = 1_000  # documents that the alignment space is fitted to, none of them in the store
+PUT_TOGETHER = 200
 TOPIC_SPREAD, DOCUMENT_SPREAD, BLOCK_SPREAD = 1.0, 0.7, 1.0
 _CONSONANTS, _VOWELS = "bcdfghjklmnprstvwxyz", "aeiou"
 
@@ -123,6 +132,42 @@ def _zipf(chance: np.random.Generator, count: int, size: int) -> Int64:
 def _invented_words() -> list[str]:
     """Return words of syllables, short ones first, none of them a stop word."""
     syllables = [consonant + vowel for consonant in _CONSONANTS for vowel in _VOWELS]
-    words = syllables + [one + other for one in syllables for other in syllables]
+    words = syllables + [syllable + other for syllable in syllables for other in syllables]
     words += [word + end for word in words[len(syllables) :] for end in syllables[:6]]
     return [word for word in words if word not in STOP_WORDS][:VOCABULARY]
+
+
+def open_articles(
+    path: Path, fingerprint: str, dimension: int, *, read_only: bool
+) -> DataDirectory:
+    """Open a data directory of articles; families are not looked for."""
+    return open_data_directory(
+        path,
+        fingerprint=fingerprint,
+        dimension=dimension,
+        read_only=read_only,
+        find_families=False,
+    )
+
+
+def store_articles(
+    path: Path, size: int, fingerprint: str, *, dimension: int, block_dimension: int
+) -> float:
+    """Fill a new data directory with `article0`, `article1` … and an alignment space.
+
+    Returns:
+        Seconds that it took.
+    """
+    model = article_model(SEED, block_dimension, dimension)
+    sampled = (model.article(10**6 + number).blocks for number in range(SAMPLED))
+    space = fit_space(sample_blocks([blocks.vectors for blocks in sampled if blocks is not None]))
+    started = time.perf_counter()
+    with closing(open_articles(path, fingerprint, dimension, read_only=False)) as data:
+        data.store.alignment.start_with(space)
+        for start in range(0, size, PUT_TOGETHER):
+            numbers = range(start, min(start + PUT_TOGETHER, size))
+            data.store.put([model.article(number) for number in numbers])
+        data.store.refresh_titles(SilentProgress())
+        data.index.rebuild()
+        data.store.lexical.publish()
+    return time.perf_counter() - started

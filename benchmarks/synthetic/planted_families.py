@@ -1,7 +1,7 @@
 """A corpus with planted copies, edits and concatenations, with known families.
 
 Documents of a corpus that share a tenth of their runs of eight words with another are left out, so
-that only planted documents are near-duplicates. Some of the rest are hosts: beside them come a
+that only planted documents are near-duplicates. Some of the rest are hosts, of each of which come a
 copy, edits of 1, 5 and 20 per cent of the words (dropped, replaced or doubled up with others, all
 over the text), one where a fifth of the sentences are those of other documents, and the host with
 another document behind it, which belongs to the longer one of the two. Some of the others are cut:
@@ -44,7 +44,7 @@ def plant(documents: Sequence[Document], hosts: int, seed: int) -> list[PlantedD
         ValueError: not enough documents without common text.
     """
     chance = random.Random(seed)
-    originals = _strangers({one.id: _sentences(one.text) for one in documents})
+    originals = _strangers({document.id: _sentences(document.text) for document in documents})
     if len(originals) < 3 * hosts:
         raise ValueError(f"{len(originals)} documents are not enough for {hosts} hosts")
     names = chance.sample(sorted(originals), len(originals))
@@ -66,8 +66,8 @@ def _variants(
     name: str, originals: Mapping[str, list[str]], other: str, chance: random.Random
 ) -> list[PlantedDocument]:
     sentences = originals[name]
-    words = [word for one in originals.values() for word in " ".join(one).split()]
-    longer = max((name, other), key=lambda one: len(" ".join(originals[one])))
+    words = [word for sentences_of in originals.values() for word in " ".join(sentences_of).split()]
+    longer = max((name, other), key=lambda name: len(" ".join(originals[name])))
     made = {COPY: sentences, PASSAGES: _with_passages(sentences, originals, chance)}
     made |= {kind: _edited(sentences, share, words, chance) for kind, share in EDITS.items()}
     variants = [_planted(f"{name} {kind}", kind, text, name) for kind, text in made.items()]
@@ -123,9 +123,9 @@ def _strangers(texts: Mapping[str, list[str]]) -> dict[str, list[str]]:
     rows: list[set[tuple[str, ...]]] = []
     for name, sentences in texts.items():
         words = _WORD.findall(" ".join(sentences).lower())
-        own = set(zip(*(words[first:] for first in range(_ROW)), strict=False))
-        if not own or any(len(own & one) > _ALIKE * min(len(own), len(one)) for one in rows):
+        runs = set(zip(*(words[first:] for first in range(_ROW)), strict=False))
+        if not runs or any(len(runs & seen) > _ALIKE * min(len(runs), len(seen)) for seen in rows):
             continue
         kept[name] = sentences
-        rows.append(own)
+        rows.append(runs)
     return kept

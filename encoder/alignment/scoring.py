@@ -2,24 +2,33 @@
 
     s(i, j) = b_i . c_j - (hubness(b_i) + hubness(c_j)) / 2
     ours    = mean_i max(0, max_j s(i, j))        theirs = mean_j max(0, max_i s(i, j))
-    own(b)  = mean_i (1 - hubness(b_i))
-    score   = (ours + theirs) / (2 sqrt(own(b) own(c)))
+    self(b) = mean_i (1 - hubness(b_i))
+    score   = (ours + theirs) / (2 sqrt(self(b) self(c)))
 
 This is late interaction (Khattab and Zaharia, "ColBERT", SIGIR 2020, section 3.3) over sentence
 blocks instead of tokens, in both directions, with the similarity of CSLS (Conneau et al., ICLR
-2018, section 2.3). `own` is what a document scores with itself, so that the score is 1 for the
+2018, section 2.3). `self` is what a document scores with itself, so that the score is 1 for the
 document itself, and 0 where nothing matches better than chance.
+
+Up to a factor that both documents determine, it is the sum of
+
+    max(0, max_j s(i, j)) / 2S   for each left block i
+    max(0, max_i s(i, j)) / 2T   for each right block j
+
+Each of these terms is the contribution of the pair (i, j) that attains the maximum, the first one
+of equals. A pair that is the best of both its blocks has two terms, and most pairs have none.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from encoder.alignment.space import AlignedBlocks
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Float32, Float64, Int64
 
 _CANDIDATES_A_CALL = 200
-_LEAST_OWN = 1e-3  # of a document of nothing but hubs
+_LEAST_SELF_SCORE = 1e-3  # of a document of nothing but hubs
 
 
 def similarities(left: AlignedBlocks, right: AlignedBlocks) -> Float32:
@@ -34,35 +43,32 @@ def align(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Float32:
     """
     if not candidates:
         return np.zeros(0, dtype=np.float32)
-    lengths: Int64 = np.array([len(one) for one in candidates], dtype=np.int64)
+    lengths: Int64 = np.array([len(candidate) for candidate in candidates], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     pairs = _products(query, candidates)
     ours = np.maximum(np.maximum.reduceat(pairs, starts, axis=1), 0.0).mean(axis=0)
     theirs = np.add.reduceat(np.maximum(pairs.max(axis=0), 0.0), starts) / lengths
-    hubness = np.concatenate([one.hubness for one in candidates])
+    hubness = np.concatenate([candidate.hubness for candidate in candidates])
     means = np.add.reduceat(hubness, starts, dtype=np.float64) / lengths
-    own = np.maximum(1.0 - means, _LEAST_OWN) * own_similarity(query)
-    scores: Float32 = ((ours + theirs) / (2 * np.sqrt(own))).astype(np.float32)
+    norms = np.maximum(1.0 - means, _LEAST_SELF_SCORE) * self_similarity(query)
+    scores: Float32 = ((ours + theirs) / (2 * np.sqrt(norms))).astype(np.float32)
     return np.minimum(scores, np.float32(1.0))
 
 
-def own_similarity(blocks: AlignedBlocks) -> float:
+def self_similarity(blocks: AlignedBlocks) -> float:
     """Return the mean of 1 - hubness over the blocks of a document, what it scores with itself."""
-    return max(1.0 - float(blocks.hubness.mean()), _LEAST_OWN)
+    return max(1.0 - float(blocks.hubness.mean()), _LEAST_SELF_SCORE)
 
 
 def align_pairs(
     blocks: Sequence[AlignedBlocks | None], pairs: Int64, advanced: Callable[[int], None]
 ) -> Float32:
-    """Return the alignment score [P] of pairs of documents.
+    """Return the alignment score [P] of pairs of documents, NaN where one has no blocks.
 
     Args:
         blocks: of N documents; None for those without.
         pairs: Int64[P, 2], rows of documents.
         advanced: called with how many more pairs are done.
-
-    Returns:
-        Float32[P], NaN where a document has no blocks.
     """
     scores = np.full(len(pairs), np.nan, dtype=np.float32)
     order = np.argsort(pairs[:, 0], kind="stable")
@@ -82,8 +88,8 @@ def _align_known(blocks: Sequence[AlignedBlocks | None], pairs: Int64) -> Float3
     others = [blocks[row] for row in pairs[:, 1].tolist()]
     for start in range(0, len(others), _CANDIDATES_A_CALL):
         some = range(start, min(start + _CANDIDATES_A_CALL, len(others)))
-        known = [(n, one) for n in some if (one := others[n]) is not None]
-        scores[[n for n, _ in known]] = align(query, [one for _, one in known])
+        known = [(n, other) for n in some if (other := others[n]) is not None]
+        scores[[n for n, _ in known]] = align(query, [other for _, other in known])
     return scores
 
 
@@ -93,15 +99,51 @@ def _products(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Floa
     Two more columns let the matrix product subtract the hubness of both blocks too.
     """
     width = query.codes.shape[1]
-    codes = np.concatenate([one.codes for one in candidates])
-    scales = np.concatenate([one.scales for one in candidates])
+    codes = np.concatenate([candidate.codes for candidate in candidates])
+    scales = np.concatenate([candidate.scales for candidate in candidates])
     right = np.empty((len(codes), width + 2), dtype=np.float32)
     np.multiply(codes, scales[:, None], out=right[:, :width])
     right[:, width] = 1.0
-    right[:, width + 1] = np.concatenate([one.hubness for one in candidates])
+    right[:, width + 1] = np.concatenate([candidate.hubness for candidate in candidates])
     left = np.empty((len(query), width + 2), dtype=np.float32)
     np.multiply(query.codes, query.scales[:, None], out=left[:, :width])
     left[:, width] = query.hubness * -0.5
     left[:, width + 1] = -0.5
     products: Float32 = left @ right.T
     return products
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contributions:
+    """An alignment score and the P pairs that give something to it, the largest share first.
+
+    Attributes:
+        score: of the two documents, as `encoder.alignment.scoring.align` computes it.
+        pairs: Int64[P, 2], the left and the right block, counted among those that are aligned.
+        similarities: Float32[P], s(i, j) of each pair, above 0.
+        shares: Float64[P], of the score; their sum is 1. There are none if the score is 0.
+    """
+
+    score: float
+    pairs: Int64
+    similarities: Float32
+    shares: Float64
+
+
+def find_contributions(left: AlignedBlocks, right: AlignedBlocks) -> Contributions:
+    """Return what each pair of blocks gives to the alignment score; neither document is empty."""
+    table = similarities(left, right)
+    given = np.zeros(table.shape)
+    rows, columns = np.arange(len(left)), np.arange(len(right))
+    given[rows, table.argmax(axis=1)] += np.maximum(table.max(axis=1), 0.0) / (2 * len(left))
+    given[table.argmax(axis=0), columns] += np.maximum(table.max(axis=0), 0.0) / (2 * len(right))
+    pairs = np.argwhere(given > 0.0)
+    amounts = given[pairs[:, 0], pairs[:, 1]]
+    order = np.argsort(-amounts, kind="stable")
+    pairs, amounts, total = pairs[order], amounts[order], float(amounts.sum())
+    return Contributions(
+        score=float(align(left, [right])[0]),
+        pairs=pairs,
+        similarities=table[pairs[:, 0], pairs[:, 1]],
+        shares=amounts / total if total else amounts,
+    )

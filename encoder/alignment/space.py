@@ -18,6 +18,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import overload
 from zipfile import BadZipFile
 
@@ -25,6 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Float64, Int8, Int64
+from encoder.checkpoint import ALIGNMENT, Checkpoint, read_verified, write_manifest
+from encoder.errors import CheckpointError
 
 DIMENSION = 128
 NEIGHBOURS = 10
@@ -85,7 +88,7 @@ class AlignedCorpus(Sequence[AlignedBlocks]):
     def __getitem__(self, row: slice) -> list[AlignedBlocks]: ...
     def __getitem__(self, row: int | slice) -> AlignedBlocks | list[AlignedBlocks]:
         if isinstance(row, slice):
-            return [self[one] for one in range(*row.indices(len(self)))]
+            return [self[number] for number in range(*row.indices(len(self)))]
         stop = int(self.ends[row])
         start = int(self.ends[row - 1]) if row else 0
         return AlignedBlocks(
@@ -97,10 +100,10 @@ def join_aligned(space: "AlignmentSpace", documents: Sequence[AlignedBlocks]) ->
     """Make a corpus of one document or more."""
     return AlignedCorpus(
         space,
-        np.concatenate([one.codes for one in documents]),
-        np.concatenate([one.scales for one in documents]),
-        np.concatenate([one.hubness for one in documents]),
-        np.cumsum([len(one) for one in documents], dtype=np.int64),
+        np.concatenate([document.codes for document in documents]),
+        np.concatenate([document.scales for document in documents]),
+        np.concatenate([document.hubness for document in documents]),
+        np.cumsum([len(document) for document in documents], dtype=np.int64),
     )
 
 
@@ -171,11 +174,7 @@ def sample_documents(count: int) -> Int64:
 
 
 def sample_blocks(documents: Sequence[NDArray[np.floating]]) -> Float32:
-    """Return the block vectors that a space is fitted to.
-
-    Args:
-        documents: block vectors [S, H] of one document or more.
-    """
+    """Return the block vectors that a space is fitted to, of at least one document of [S, H]."""
     chosen = sample_documents(len(documents)).tolist()
     each = max(1, SAMPLE_BLOCKS // len(chosen))
     parts = [documents[row][at_equal_distances(len(documents[row]), each)] for row in chosen]
@@ -277,3 +276,26 @@ def _check(space: AlignmentSpace) -> None:
             raise ValueError(f"{name} has shape {array.shape} of {array.dtype}")
         if not np.isfinite(array).all():
             raise ValueError(f"{name} is not finite")
+
+
+def open_space(checkpoint: Checkpoint) -> AlignmentSpace:
+    """Return the space of a checkpoint: of its training documents, or else the neutral one."""
+    if ALIGNMENT not in checkpoint.files:
+        return neutral_space(checkpoint.block_dimension)
+    path = checkpoint.directory / ALIGNMENT
+    try:
+        space = read_space(read_verified(checkpoint.directory, checkpoint.files, ALIGNMENT))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    if len(space.mean) != checkpoint.block_dimension:
+        raise CheckpointError(
+            f"{path}: is for block vectors of {len(space.mean)} numbers, "
+            f"not {checkpoint.block_dimension}"
+        )
+    return space
+
+
+def write_checkpoint_space(directory: Path, space: AlignmentSpace) -> None:
+    """Write the space into a checkpoint and update its manifest."""
+    (directory / ALIGNMENT).write_bytes(write_space(space))
+    write_manifest(directory)

@@ -14,16 +14,19 @@ from typing import NamedTuple
 import numpy as np
 
 from encoder.arrays import Bool, Int64
-from encoder.comparison.block_matches import (
+from encoder.comparison.matches import (
     STEP,
     Background,
     BlockRun,
+    Box,
+    ExactMatch,
+    find_exact_matches,
     match_blocks,
+    match_sentences,
     measure_background,
+    merge_spans,
 )
-from encoder.comparison.exact_matches import Box, ExactMatch, find_exact_matches, merge_spans
 from encoder.comparison.result import AlignedPassage, PassageKind, Span
-from encoder.comparison.sentence_matches import match_sentences
 from encoder.comparison.text import ComparableText, span_vectors
 from encoder.comparison.words import Words, word_range
 
@@ -110,11 +113,11 @@ def align_texts(
     else:
         found = _worded(left, right, rule)
         found += _by_vectors(left, right, found, rule)
-    shown = sorted(found, key=lambda one: one.box.shorter)[-MAX_PASSAGES:]
+    shown = sorted(found, key=lambda result: result.box.shorter)[-MAX_PASSAGES:]
     return Alignment(
         passages=_passages(left, right, sorted(shown)),
-        left=_covered(left.words, [(one.box[:2], one.kind) for one in found]),
-        right=_covered(right.words, [(one.box[2:], one.kind) for one in found]),
+        left=_covered(left.words, [(result.box[:2], result.kind) for result in found]),
+        right=_covered(right.words, [(result.box[2:], result.kind) for result in found]),
     )
 
 
@@ -131,8 +134,8 @@ def _worded(
 ) -> list[_Passage]:
     """Find the passages that share their words, or most of their distinctive ones."""
     exact = find_exact_matches(left.words, right.words, rule.shingle)
-    ours = _mask(len(left.words), [(one.left, one.left + one.length) for one in exact])
-    theirs = _mask(len(right.words), [(one.right, one.right + one.length) for one in exact])
+    ours = _mask(len(left.words), [(match.left, match.left + match.length) for match in exact])
+    theirs = _mask(len(right.words), [(match.right, match.right + match.length) for match in exact])
     links = match_sentences(
         (_without(left.words, ours), left.sentences),
         (_without(right.words, theirs), right.sentences),
@@ -164,8 +167,8 @@ def _by_vectors(
     cosines = left.block_vectors @ right.block_vectors.T
     background = measure_background(left.block_vectors, right.block_vectors, rule.background)
     free = np.outer(
-        _free_blocks(left, [one.box[:2] for one in found]),
-        _free_blocks(right, [one.box[2:] for one in found]),
+        _free_blocks(left, [result.box[:2] for result in found]),
+        _free_blocks(right, [result.box[2:] for result in found]),
     )
     threshold = background.threshold(rule.deviations, rule.least_cosine)
     runs = match_blocks(cosines, threshold, free, (_block_places(left), _block_places(right)))
@@ -211,13 +214,13 @@ def _free_blocks(read: ComparableText, ranges: Sequence[tuple[int, ...]]) -> Boo
 def _passages(
     left: ComparableText, right: ComparableText, found: Sequence[_Passage]
 ) -> tuple[AlignedPassage, ...]:
-    ours = [_span(left, *one.box[:2]) for one in found]
-    theirs = [_span(right, *one.box[2:]) for one in found]
+    ours = [_span(left, *result.box[:2]) for result in found]
+    theirs = [_span(right, *result.box[2:]) for result in found]
     cosines = (span_vectors(left, ours) * span_vectors(right, theirs)).sum(axis=1)
     scores = np.clip(cosines, -1.0, 1.0).tolist()
     return tuple(
-        AlignedPassage(one, other, score, passage.kind)
-        for one, other, score, passage in zip(ours, theirs, scores, found, strict=True)
+        AlignedPassage(our, other, score, passage.kind)
+        for our, other, score, passage in zip(ours, theirs, scores, found, strict=True)
     )
 
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from encoder.arrays import Float32
-from encoder.comparison.aligned_blocks import align_blocks
+from encoder.alignment.scoring import find_contributions
+from encoder.alignment.space import choose_blocks
+from encoder.arrays import Float32, Int64
 from encoder.comparison.alignment import (
     ALIGNMENT_RULE,
     Alignment,
@@ -12,12 +13,15 @@ from encoder.comparison.alignment import (
     align_texts,
 )
 from encoder.comparison.result import (
+    AlignedBlockPair,
     AlignedPassage,
+    BlockAlignment,
     Comparison,
     Relation,
     SectionScoresFrom,
+    Span,
 )
-from encoder.comparison.section_scores import SectionReader, attended_blocks
+from encoder.comparison.sections import SectionReader, attended_blocks
 from encoder.comparison.text import ComparableText, span_vectors
 from encoder.comparison.words import word_range
 
@@ -61,7 +65,7 @@ def gather_evidence(
     if left.text.split() == right.text.split():
         return ("The texts are the same but for white space.", *found)
     passages = alignment.passages
-    shared = [one for one in passages if one.kind != "similar"]
+    shared = [passage for passage in passages if passage.kind != "similar"]
     if shared:
         found.insert(0, _longest(left, shared))
         found.insert(0, _coverage(alignment.left, alignment.right, len(shared)))
@@ -69,7 +73,7 @@ def gather_evidence(
         found.insert(0, "No passage of one text was found in the other.")
     similar = len(passages) - len(shared)
     if similar:
-        best = max(one.score for one in passages if one.kind == "similar")
+        best = max(passage.score for passage in passages if passage.kind == "similar")
         runs = "passage is" if similar == 1 else "passages are"
         found.append(
             f"{similar} {runs} similar in what is said but not in words, with a cosine of up to "
@@ -87,7 +91,7 @@ def _coverage(left: Coverage, right: Coverage, passages: int) -> str:
 
 
 def _longest(left: ComparableText, passages: list[AlignedPassage]) -> str:
-    words = {one: _words(left, one) for one in passages}
+    words = {passage: _words(left, passage) for passage in passages}
     longest = max(passages, key=words.__getitem__)
     return f"The longest passage has {words[longest]} words and is shared {_NAMES[longest.kind]}."
 
@@ -123,7 +127,7 @@ def compare_texts(
     scores, scores_from = score_sections(left, right)
     attended = None
     if reader is not None:
-        ours, theirs = ((one.block_vectors, one.offsets) for one in (left, right))
+        ours, theirs = ((side.block_vectors, side.offsets) for side in (left, right))
         attended = attended_blocks(reader, ours, theirs)
     return Comparison(
         score=score,
@@ -161,3 +165,20 @@ def score_sections(
 def document_score(left: ComparableText, right: ComparableText) -> float:
     """Return the cosine of two document vectors."""
     return float(np.clip(left.vector @ right.vector, -1.0, 1.0))
+
+
+def align_blocks(left: ComparableText, right: ComparableText) -> BlockAlignment | None:
+    """Align the sentence blocks of two texts as search does; None if one is in no space."""
+    if left.aligned is None or right.aligned is None:
+        return None
+    found = find_contributions(left.aligned, right.aligned)
+    ours, theirs = _spans(left, found.pairs[:, 0]), _spans(right, found.pairs[:, 1])
+    amounts = found.similarities.tolist(), found.shares.tolist()
+    pairs = (AlignedBlockPair(*item) for item in zip(ours, theirs, *amounts, strict=True))
+    return BlockAlignment(found.score, tuple(pairs))
+
+
+def _spans(read: ComparableText, aligned: Int64) -> list[Span]:
+    """Return the characters of blocks, given by their places among those that are aligned."""
+    blocks = choose_blocks(len(read.offsets))[aligned]
+    return [Span(*place) for place in read.offsets[blocks].tolist()]

@@ -38,8 +38,6 @@ class AlignedPassage:
     """A passage of the left text and the passage of the right text that matches it.
 
     Attributes:
-        left: its place in the left text.
-        right: its place in the right text.
         score: mean cosine of the block vectors of the two sides, between -1 and 1.
         kind: "verbatim" if the words are equal, "paraphrase" if only the meaning is, "similar" if
             both are about the same subject.
@@ -56,8 +54,6 @@ class AlignedBlockPair:
     """A sentence block of the left text and the block of the right text that it is aligned with.
 
     Attributes:
-        left: its place in the left text.
-        right: its place in the right text.
         similarity: of the two blocks in the space that they are aligned in.
         share: what the pair gives to the alignment score, divided by it.
     """
@@ -86,8 +82,6 @@ class AttendedBlockPair:
     """A sentence block of the left text and a block of the right text that it attends to.
 
     Attributes:
-        left: its place in the left text.
-        right: its place in the right text.
         left_attention: of the left block to the right one; to all blocks of the right text it sums
             to 1.
         right_attention: of the right block to the left one, likewise.

@@ -1,12 +1,20 @@
-"""The sections of a text: its own where it has headings, else equal parts (CoLDE, section 3.1)."""
+"""The sections of a text: by its headings, or equal parts (CoLDE, section 3.1), and their vectors.
+
+A section is made of the sentence blocks that begin in it, as in training. The attention between two
+texts is what a model with vectors of sections learned between a section and the next (CoLDE,
+section 4.3): here the other text is the next.
+"""
 
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import NamedTuple
+from itertools import islice, pairwise
+from typing import NamedTuple, Protocol
 
-from encoder.comparison.result import Section, Span
+import numpy as np
+
+from encoder.arrays import Float32, Int64
+from encoder.comparison.result import AttendedBlockPair, Section, Span
 
 MAX_TITLE_CHARACTERS = 200
 MAX_HEADINGS = 20_000  # of one kind; a bound for hostile texts, which no book reaches
@@ -196,7 +204,7 @@ def find_sections(text: str, parts: int = 2) -> tuple[Section, ...]:
 def _section_headings(headings: Sequence[Heading]) -> list[Heading]:
     """Return the headings down to the topmost level that has at least two of them."""
     levels = [heading.level for heading in headings]
-    level = min((one for one in set(levels) if levels.count(one) > 1), default=0)
+    level = min((level for level in set(levels) if levels.count(level) > 1), default=0)
     return [heading for heading in headings if heading.level <= level]
 
 
@@ -245,4 +253,88 @@ def _sections(text: str, starts: Sequence[int], titles: dict[int, str]) -> tuple
     return tuple(
         Section(Span(start, end), titles.get(start, ""))
         for start, end in zip(starts, ends, strict=True)
+    )
+
+
+MAX_PAIRS = 512  # of attended blocks
+
+
+class SectionReader(Protocol):
+    """The part of an encoder that reads sections; see `encoder.onnx_encoder.OnnxEncoder`."""
+
+    def section_vector(
+        self, blocks: Float32, number: int, next_blocks: Float32, next_number: int
+    ) -> Float32:
+        """Return the vector [D] of a section, of unit norm."""
+        ...
+
+    def chunk_attention(self, blocks: Float32, next_blocks: Float32) -> Float32 | None:
+        """Return how much blocks attend to those of a following section: [S, T]."""
+        ...
+
+
+def section_vectors(
+    reader: SectionReader, block_vectors: Float32, offsets: Int64, sections: Sequence[Section]
+) -> Float32:
+    """Return the vector of each section of a text, [L, D], unit norm; zero if it was not read.
+
+    Sections follow one another as in training: after the last comes the first.
+
+    Args:
+        reader: of the model that made the block vectors.
+        block_vectors: [S, H] of the text, at least one.
+        offsets: [S, 2], first character and the character after the last of each block.
+        sections: L of the text, in order.
+    """
+    places = [np.arange(*section) for section in blocks_of_sections(offsets, sections)]
+    read = [number for number, place in enumerate(places) if len(place)]
+    found = []
+    for number, section in enumerate(read):
+        after = (number + 1) % len(read)
+        own, following = block_vectors[places[section]], block_vectors[places[read[after]]]
+        found.append(reader.section_vector(own, number, following, after))
+    vectors = np.zeros((len(sections), len(found[0])), dtype=np.float32)
+    vectors[read] = found
+    return vectors
+
+
+def blocks_of_sections(offsets: Int64, sections: Sequence[Section]) -> list[tuple[int, int]]:
+    """Return the blocks of each section, as (first, after the last).
+
+    They are the blocks that begin in the section; where none does, those that reach into it, and
+    none where the section was not read.
+    """
+    starts = [0, *(section.span.start for section in sections[1:]), sections[-1].span.end]
+    cuts = np.searchsorted(offsets[:, 0], starts, side="left").tolist()
+    found = []
+    for (first, last), section in zip(pairwise(cuts), sections, strict=True):
+        if first == last:  # the block before it may reach into it
+            first -= first > 0 and offsets[first - 1, 1] > section.span.start
+        found.append((int(first), last))
+    return found
+
+
+def attended_blocks(
+    reader: SectionReader, left: tuple[Float32, Int64], right: tuple[Float32, Int64]
+) -> tuple[AttendedBlockPair, ...] | None:
+    """Return the pairs of blocks of two texts that attend to each other most, the strongest first.
+
+    They are `MAX_PAIRS` at most; None where the model has no attention. Each text is given as its
+    block vectors [S, H] and offsets [S, 2].
+    """
+    there = reader.chunk_attention(left[0], right[0])  # [S, T], rows sum to 1
+    back = reader.chunk_attention(right[0], left[0])  # [T, S]
+    if there is None or back is None:
+        return None
+    times = (there * len(back) + back.T * len(there)) / 2  # even weights are 1 / T and 1 / S
+    best = np.argsort(-times, axis=None, kind="stable")[:MAX_PAIRS]
+    return tuple(
+        AttendedBlockPair(
+            Span(*left[1][row].tolist()),
+            Span(*right[1][column].tolist()),
+            float(there[row, column]),
+            float(back[column, row]),
+            float(times[row, column]),
+        )
+        for row, column in zip(*np.unravel_index(best, times.shape), strict=True)
     )

@@ -6,10 +6,9 @@ import numpy as np
 
 from encoder.alignment.space import AlignedBlocks, choose_blocks
 from encoder.arrays import Float32, Int64
+from encoder.comparison.matches import Sentences, cut_sentences
 from encoder.comparison.result import Section, Span
-from encoder.comparison.section_scores import SectionReader, section_vectors
-from encoder.comparison.sections import find_sections
-from encoder.comparison.sentence_matches import Sentences, cut_sentences
+from encoder.comparison.sections import SectionReader, find_sections, section_vectors
 from encoder.comparison.words import Words, locate_words
 from encoder.sentences import split_sentences
 
@@ -90,10 +89,9 @@ def prepare_text(
 
 
 def span_vectors(read: ComparableText, spans: list[Span]) -> Float32:
-    """Return the vector of each span: the mean of the blocks it touches, weighted by characters.
+    """Return the mean of the blocks that each span touches, weighted by characters: [P, H].
 
-    Returns:
-        [P, H], unit norm; zero for a span without a block, in a part that was not read.
+    They have unit norm, or are zero for a span in a part that was not read.
     """
     table = np.array(spans, dtype=np.int64).reshape(-1, 2)
     ends = np.minimum(table[:, 1:], read.offsets[:, 1])

@@ -1,8 +1,8 @@
 """A graph whose inputs and outputs stay where it runs: ONNX Runtime's IO binding.
 
 Without it, every call allocates its inputs and outputs on the device and copies both in the time of
-the call. Here each shape has buffers on the device that are used again. A call has a lane of its
-own, a set of buffers: while one lane computes, the thread of the next one pads and copies. On a CPU
+the call. Here each shape has buffers on the device that are used again. Each call has a lane,
+a set of buffers: while one lane computes, the thread of the next one pads and copies. On a CPU
 the same steps run on buffers in its own memory.
 """
 
@@ -51,13 +51,7 @@ class BoundGraph:
     """
 
     def __init__(self, session: ort.InferenceSession, width: int, device: str) -> None:
-        """Bind a session.
-
-        Args:
-            session: the graph.
-            width: of a row of its output.
-            device: of its execution provider.
-        """
+        """Bind a session, whose output has rows of this width, on the device of its provider."""
         self.device = device
         self._session = session
         self.width = width
@@ -85,7 +79,7 @@ class BoundGraph:
             buffers = self._buffers(lane, inputs)
             for name, array in inputs.items():
                 buffers.inputs[name].update_inplace(array)
-                # Bound anew: where a graph wants an input elsewhere, binding copies it there.
+                # Bound again: where a graph wants an input elsewhere, binding copies it there.
                 lane.binding.bind_ortvalue_input(name, buffers.inputs[name])
             lane.binding.bind_ortvalue_output(self._output, buffers.output)
             lane.binding.synchronize_inputs()

@@ -97,22 +97,19 @@ def document_calls(sizes: Sequence[int], most_blocks: int, budget: int) -> Itera
 
 
 def pad_documents(documents: Sequence[Float32], most_blocks: int) -> tuple[Float32, Int64]:
-    """Return block vectors Float32[D, S, H] and their mask Int64[D, S].
+    """Pad block vectors [S, H] of documents to Float32[D, S, H] with a mask Int64[D, S].
 
-    Documents that only fill the call up have one block of zeros.
-
-    Args:
-        documents: the block vectors Float32[S, H] of each, at least one.
-        most_blocks: that the document level reads of one.
+    Documents that only fill the call up have one block of zeros. The document level reads at most
+    `most_blocks` of a document.
     """
     blocks = padded_blocks(max(map(len, documents)), most_blocks)
     shape = (power_of_two_from(len(documents)), blocks)
     vectors = np.zeros((*shape, documents[0].shape[1]), dtype=np.float32)
     mask = np.zeros(shape, dtype=np.int64)
     mask[:, 0] = 1
-    for row, one in enumerate(documents):
-        vectors[row, : len(one)] = one
-        mask[row, : len(one)] = 1
+    for row, document in enumerate(documents):
+        vectors[row, : len(document)] = document
+        mask[row, : len(document)] = 1
     return vectors, mask
 
 

@@ -1,12 +1,11 @@
 """Make a new checkpoint from a recipe: weights, configuration and tokenizer, no graphs yet."""
 
 import json
-import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
@@ -18,6 +17,7 @@ from encoder.checkpoint import (
     TOKENIZER,
     Checkpoint,
     load_checkpoint,
+    read_verified,
     write_config,
     write_manifest,
 )
@@ -27,10 +27,13 @@ from encoder.models.architecture import (
     EncoderArchitecture,
     EncoderConfig,
     EncoderModel,
-    RerankerConfig,
-    RerankerModel,
 )
-from encoder.models.registry import ENCODERS, RERANKERS
+from encoder.models.match_ignition import (
+    MatchIgnition,
+    MatchIgnitionConfig,
+    load_bert_into_pairs,
+)
+from encoder.models.registry import ENCODERS
 from encoder.models.weights import (
     find_bert,
     load_weights,
@@ -44,16 +47,8 @@ _CHARACTERS_A_WORD = 100  # longer ones would become one unknown token
 
 
 def _known_encoder(name: str) -> str:
-    return _known(name, ENCODERS)
-
-
-def _known_reranker(name: str) -> str:
-    return _known(name, RERANKERS)
-
-
-def _known(name: str, architectures: Collection[str]) -> str:
-    if name not in architectures:
-        raise ValueError(f"unknown architecture; known are {', '.join(architectures)}")
+    if name not in ENCODERS:
+        raise ValueError(f"unknown architecture; known are {', '.join(ENCODERS)}")
     return name
 
 
@@ -93,26 +88,18 @@ class RerankerRecipe(RecipeTable):
     """The recipe of a new reranker; see `PairShape` and `encoder.models.match_ignition`."""
 
     name: str
-    architecture: Annotated[str, AfterValidator(_known_reranker)]
+    architecture: Literal["match-ignition"]
     pair: dict[str, Any]
     model: dict[str, Any] = Field(default_factory=dict)
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read the recipe of an encoder.
-
-    Raises:
-        CheckpointError: the file is missing or a field is unknown, missing or wrong.
-    """
+    """Read the recipe of an encoder."""
     return read_recipe_file(path, Recipe, CheckpointError)
 
 
 def read_reranker_recipe(path: Path) -> RerankerRecipe:
-    """Read the recipe of a reranker.
-
-    Raises:
-        CheckpointError: as `read_recipe`.
-    """
+    """Read the recipe of a reranker."""
     return read_recipe_file(path, RerankerRecipe, CheckpointError)
 
 
@@ -125,9 +112,6 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
             recipe says so the weights of the sentence level.
         directory: made where it is missing.
         seed: of the random weights; equal seeds give equal fingerprints.
-
-    Raises:
-        CheckpointError: the recipe and the BERT checkpoint do not fit.
     """
     folder = find_bert(bert)
     tokenizer = tokenizer_of(folder)
@@ -141,21 +125,13 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
 
 
 def load_model(checkpoint: Checkpoint) -> EncoderModel:
-    """Load the model of a checkpoint with its weights, ready to encode (evaluation mode).
-
-    Raises:
-        CheckpointError: the weights are missing or do not fit the configuration.
-    """
+    """Load the model of a checkpoint with its weights, ready to encode (evaluation mode)."""
     architecture = _architecture(checkpoint)
     return load_weights(lambda: architecture.model(model_config(checkpoint)), checkpoint.directory)
 
 
 def model_config(checkpoint: Checkpoint) -> EncoderConfig:
-    """Return the architecture's configuration of a checkpoint.
-
-    Raises:
-        CheckpointError: an unknown architecture.
-    """
+    """Return the architecture's configuration of a checkpoint."""
     return _architecture(checkpoint).config(
         block_length=checkpoint.block_length,
         max_blocks=checkpoint.max_blocks,
@@ -191,6 +167,8 @@ def _new_model(recipe: Recipe, folder: Path, vocabulary_size: int, seed: int) ->
         if recipe.initialise_from_bert:
             architecture.load_bert(model, folder)
         if recipe.begin_as_mean:
+            if architecture.begin_as_mean is None:
+                raise ValueError(f"begin_as_mean: no {recipe.architecture} can begin as the mean")
             architecture.begin_as_mean(model)
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"recipe {recipe.name}: {error}") from error
@@ -225,9 +203,6 @@ def create_reranker(
         bert: folder or hub name of a BERT-architecture checkpoint: weights and tokenizer.
         directory: made where it is missing.
         seed: of the weights of the head, which begin at random.
-
-    Raises:
-        CheckpointError: the recipe and the BERT checkpoint do not fit.
     """
     folder = find_bert(bert)
     directory.mkdir(parents=True, exist_ok=True)
@@ -235,14 +210,13 @@ def create_reranker(
     tokenizer.save(str(directory / TOKENIZER))
     sizes = sizes_of_bert(read_bert_config(folder))
     torch.manual_seed(seed)
-    architecture = RERANKERS[recipe.architecture]
     try:
         shape = PairShape(**recipe.pair)
         sizes["length"] = shape.length
-        model = architecture.model(architecture.config(**(sizes | recipe.model)))
+        model = MatchIgnition(MatchIgnitionConfig(**(sizes | recipe.model)))
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"recipe {recipe.name}: {error}") from error
-    architecture.load_bert(model, folder)
+    load_bert_into_pairs(model.cross_encoder, folder)
     save_weights(model, directory)
     write_config(directory, _reranker_config_of(recipe, shape, model.config, tokenizer))
     write_manifest(directory)
@@ -250,12 +224,13 @@ def create_reranker(
 
 
 def write_trained_reranker(
-    model: RerankerModel, start: RerankerCheckpoint, directory: Path, name: str
+    model: MatchIgnition, start: RerankerCheckpoint, directory: Path, name: str
 ) -> RerankerCheckpoint:
     """Write a trained reranker, no graph yet: all but its weights is of the one it began as."""
     directory.mkdir(parents=True, exist_ok=True)
-    config = json.loads((start.directory / CONFIG).read_text(encoding="utf-8"))
-    shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
+    config = json.loads(read_verified(start.directory, start.files, CONFIG))
+    tokenizer = read_verified(start.directory, start.files, TOKENIZER)
+    (directory / TOKENIZER).write_bytes(tokenizer)
     save_weights(model, directory)
     write_config(directory, config | {"name": name})
     write_manifest(directory)
@@ -264,25 +239,17 @@ def write_trained_reranker(
 
 def load_reranker_model(
     checkpoint: RerankerCheckpoint, changes: Mapping[str, Any] | None = None
-) -> RerankerModel:
-    """Load the model of a checkpoint with its weights, in evaluation mode.
+) -> MatchIgnition:
+    """Load the model of a reranker with its weights, in evaluation mode.
 
-    Args:
-        checkpoint: one that has its weights.
-        changes: of its configuration, for comparisons: another `importance`, say.
-
-    Raises:
-        CheckpointError: the weights are missing or do not fit the configuration.
+    `changes` of its configuration are for comparisons: another `importance`, say.
     """
     sizes = {"length": checkpoint.pair.length, **checkpoint.model, **(changes or {})}
-    architecture = RERANKERS[checkpoint.architecture]
-    return load_weights(
-        lambda: architecture.model(architecture.config(**sizes)), checkpoint.directory
-    )
+    return load_weights(lambda: MatchIgnition(MatchIgnitionConfig(**sizes)), checkpoint.directory)
 
 
 def _reranker_config_of(
-    recipe: RerankerRecipe, shape: PairShape, config: RerankerConfig, tokenizer: Tokenizer
+    recipe: RerankerRecipe, shape: PairShape, config: MatchIgnitionConfig, tokenizer: Tokenizer
 ) -> dict[str, Any]:
     model = asdict(config)
     del model["length"]
@@ -304,11 +271,7 @@ def _special_tokens(tokenizer: Tokenizer) -> dict[str, int | None]:
 
 
 def tokenizer_of(folder: Path) -> Tokenizer:
-    """Read the tokenizer of a BERT checkpoint, made to cut words of any length.
-
-    Raises:
-        CheckpointError: it cannot be read, or has no [CLS], [SEP] or [PAD].
-    """
+    """Read the tokenizer of a BERT checkpoint, made to cut words of any length."""
     path = folder / TOKENIZER
     try:
         tokenizer = Tokenizer.from_file(str(path))

@@ -1,6 +1,6 @@
 """Export a checkpoint to ONNX: two graphs for each precision, compared with the model.
 
-A model with sections has a third one, in fp32 alone (`encoder.export.sections`). Exports for users
+A model with sections has a third one, in fp32 alone (`encoder.export.graphs`). Exports for users
 also pass the quality gate, which compares smaller precisions with fp32.
 """
 
@@ -29,16 +29,23 @@ from encoder.checkpoint import (
     TOKENIZER,
     Checkpoint,
     load_checkpoint,
+    locate_file,
     write_manifest,
 )
 from encoder.errors import CheckpointError
 from encoder.export.create import load_model
-from encoder.export.onnx_graph import export_graph, halve
+from encoder.export.graphs import (
+    check_sections,
+    encode_document_blocks,
+    export_graph,
+    export_section_reader,
+    export_step,
+    halve,
+    step_samples,
+    with_onnx_rnns,
+)
 from encoder.export.quality import Quality, add_to_report, check_quality, write_quality
 from encoder.export.quantise import Array, Sample, quantise
-from encoder.export.recurrent import encode_document_blocks, export_step, step_samples
-from encoder.export.rnn import with_onnx_rnns
-from encoder.export.sections import check_sections, export_section_reader
 from encoder.golden import GOLDEN_TEXTS, GoldenBatch, Parity, check_parity, write_golden_batch
 from encoder.models.architecture import EncoderModel, RecurrentModel
 from encoder.onnx_encoder import OnnxEncoder
@@ -64,11 +71,6 @@ def export_checkpoint(
 
     Returns:
         The parity of each precision.
-
-    Raises:
-        CheckpointError: an unknown precision, or no weights.
-        ParityError: a graph does not compute what the model computes.
-        QualityError: a precision loses more than the gate allows.
     """
     check_precisions(precisions, PRECISIONS)
     model = load_model(checkpoint)
@@ -95,11 +97,7 @@ def export_checkpoint(
 
 
 def check_precisions(precisions: Sequence[str], known: Sequence[str]) -> None:
-    """Check the precisions of an export.
-
-    Raises:
-        CheckpointError: there are none, or one that is not known.
-    """
+    """Check the precisions of an export."""
     unknown = [name for name in precisions if name not in known]
     if unknown or not precisions:
         raise CheckpointError(f"precision must be of {', '.join(known)}, not {unknown}")
@@ -115,8 +113,8 @@ def staged_graphs(directory: Path, precisions: Sequence[str]) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=directory) as name:
         staging = Path(name)
         for file in (CONFIG, TOKENIZER, MANIFEST, TERMS, HASHED_TERMS):
-            if (directory / file).exists():
-                shutil.copy(directory / file, staging / file)
+            if locate_file(directory, file).exists():
+                shutil.copy(locate_file(directory, file), staging / file)
         yield staging
         for precision in precisions:
             shutil.copytree(staging / precision, directory / precision, dirs_exist_ok=True)
@@ -244,7 +242,7 @@ def _export_document_encoder(model: EncoderModel, path: Path) -> None:
 
 def _measure(staged: Checkpoint, golden: GoldenBatch, precision: str) -> Parity:
     encoder = OnnxEncoder(staged, precision=precision, providers=["cpu"])
-    return golden.measure(encoder.encode_blocks, encoder.combine)
+    return golden.compare(golden.encode(encoder.encode_blocks), encoder.combine)
 
 
 def _check_qualities(

@@ -15,22 +15,22 @@ from torch.export import Dim
 from encoder.checkpoint import PAIR_GRAPH, PARITY, write_manifest
 from encoder.export.create import load_reranker_model
 from encoder.export.export import check_precisions, staged_graphs
-from encoder.export.onnx_graph import export_graph
+from encoder.export.graphs import export_graph
 from encoder.export.quality import add_to_report
 from encoder.export.quantise import Sample, quantise
-from encoder.models.architecture import RerankerModel
+from encoder.models.match_ignition import MatchIgnition
 from encoder.reranker.checkpoint import (
     RERANKER_PRECISIONS,
     RerankerCheckpoint,
     load_reranker_checkpoint,
 )
-from encoder.reranker.golden import (
+from encoder.reranker.onnx_reranker import (
     GoldenPairs,
+    OnnxReranker,
     check_pair_parity,
     golden_pairs_of,
     write_golden_pairs,
 )
-from encoder.reranker.onnx_reranker import OnnxReranker
 from encoder.reranker.pair_tokenizer import PairTokens
 
 _SHORTEST = 3  # [CLS] and both [SEP]
@@ -40,18 +40,8 @@ _INPUTS = ("input_ids", "token_types", "special")
 def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -> dict[str, float]:
     """Write graphs, golden pairs and parity report into the directory of a reranker.
 
-    The directory is changed only if every requested precision passes.
-
-    Args:
-        checkpoint: one that has its weights.
-        precisions: of "fp32" and "int8".
-
-    Returns:
-        The largest difference of a logit to the model's, for each precision.
-
-    Raises:
-        CheckpointError: an unknown precision, or no weights.
-        ParityError: a graph does not compute what the model computes.
+    The directory is changed only if every requested precision passes. Returned is the largest
+    difference of a logit to the model's, for each precision.
     """
     check_precisions(precisions, RERANKER_PRECISIONS)
     model = load_reranker_model(checkpoint)
@@ -69,7 +59,7 @@ def export_reranker(checkpoint: RerankerCheckpoint, precisions: Sequence[str]) -
     return differences
 
 
-def score_with_model(model: RerankerModel, pairs: Sequence[PairTokens]) -> "np.ndarray":
+def score_with_model(model: MatchIgnition, pairs: Sequence[PairTokens]) -> "np.ndarray":
     """Return the logits Float32[N] of pairs by the model, one at a time, without padding."""
     with torch.no_grad():
         logits = [model(*(t[None] for t in _tensors(pair))) for pair in pairs]
@@ -81,7 +71,7 @@ def _tensors(pair: PairTokens) -> tuple[Tensor, ...]:
 
 
 def _write_graphs(
-    model: RerankerModel, directory: Path, precisions: Sequence[str], pairs: Sequence[PairTokens]
+    model: MatchIgnition, directory: Path, precisions: Sequence[str], pairs: Sequence[PairTokens]
 ) -> None:
     fp32 = directory / "fp32"
     fp32.mkdir()

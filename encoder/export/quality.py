@@ -52,11 +52,7 @@ class Quality:
 
 
 def check_quality(quality: Quality, precision: str) -> None:
-    """Check that a precision loses no more than the gate allows.
-
-    Raises:
-        QualityError: it loses more; the message names the files, the figure and its limit.
-    """
+    """Check that a precision loses no more than the gate allows."""
     where = f"{precision}/{BLOCK_GRAPH} and {DOCUMENT_GRAPH} on {quality.documents} documents"
     where = f"{where} of {quality.corpus}"
     # "not >=" also refuses NaN

@@ -3,7 +3,7 @@
 A post-norm Transformer loses accuracy by this in few places, each of which has a remedy:
 
 * One or two neurons of a feed-forward layer fire many times higher than all others, and the one
-  scale of a tensor must reach them. They are taken out and computed in fp32 beside the rest.
+  scale of a tensor must reach them. They are taken out and computed in fp32.
 * A few channels of the normalised states do the same, more mildly. Every channel is divided by a
   power of its peak and its row of the weights multiplied by it (SmoothQuant, Xiao et al. 2023).
 * Processors without VNNI add two products of 8 bits into 16. Instead of giving all weights 7 bits,
@@ -96,13 +96,7 @@ _TABLE_ROWS = 1_024  # smaller tables are left as they are
 
 
 def quantise(source: Path, target: Path, samples: Sequence[Sample]) -> None:
-    """Write the int8 graph of an fp32 graph.
-
-    Args:
-        source: an fp32 graph.
-        target: where the int8 graph goes.
-        samples: inputs of the graph, to learn how large activations become.
-    """
+    """Write the int8 graph of an fp32 graph; samples of its inputs show its activations."""
     model = onnx.load(source)
     transpose_keys_at_once(model.graph)
     peaks = _peaks(model, samples)
@@ -166,7 +160,7 @@ def _peaks(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Float
 
 
 def _set_outliers_apart(graph: onnx.GraphProto, peaks: dict[str, Float32]) -> None:
-    """Give the neurons of highest peak a small fp32 path of their own in each feed-forward layer.
+    """Give the neurons of highest peak a separate fp32 path in each feed-forward layer.
 
     Gelu(x A + a) B + b is a sum over neurons, which may be taken in two parts.
     """
@@ -196,7 +190,7 @@ def _outlier_path(
     neurons: NDArray[np.intp],
     arrays: Arrays,
 ) -> list[onnx.NodeProto]:
-    """Move neurons between two MatMuls out of their weights into nodes of their own."""
+    """Move neurons between two MatMuls out of their weights into separate nodes."""
     names = []
     for name, axis in ((first.input[1], 1), (add.input[1], 0), (second.input[1], 0)):
         names.append(f"{name}_outlier")

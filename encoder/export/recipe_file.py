@@ -36,11 +36,7 @@ def read_recipe_file(path: Path, kind: type[T], error_class: type[EncoderError])
 
 
 def parse_recipe(table: Mapping[str, Any], kind: type[T], error_class: type[EncoderError]) -> T:
-    """Make a recipe of what a TOML file holds.
-
-    Raises:
-        EncoderError: as `read_recipe_file`, without the name of a file.
-    """
+    """Make a recipe of what a TOML file holds."""
     try:
         return kind.model_validate(table)
     except ValidationError as error:

@@ -1,7 +1,7 @@
 """What creation, export and training need to know of an architecture.
 
-An architecture is one module: a frozen configuration, a model and an `EncoderArchitecture` (or
-`RerankerArchitecture`) that names them. One line in `encoder/models/registry.py` makes it known.
+An architecture is a frozen configuration, a model and an `EncoderArchitecture` that names them. One
+line in `encoder/models/registry.py` makes it known.
 """
 
 from abc import ABC, abstractmethod
@@ -31,55 +31,41 @@ class Sections:
     successors: Tensor
 
 
-class EncoderConfig(Protocol):
-    """What every configuration of an encoder has; fields of its own come on top."""
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """What every configuration of an encoder has; fields of its own come on top.
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    Attributes:
+        vocabulary_size: rows of the token embedding.
+        block_length: tokens of a sentence block, special tokens included.
+        max_blocks: sentence blocks that are read of a document.
+        hidden_size: width of a block vector (H).
+        dimension: width of the document vector.
+        dropout: share of activations dropped in training.
+        layer_norm_epsilon: of layer normalisation, BERT's.
+        predicts_blocks: whether the document level has `block_states`, which masked blocks are
+            predicted from.
+    """
 
-    @property
-    def vocabulary_size(self) -> int:
-        """Rows of the token embedding."""
-        ...
+    vocabulary_size: int = 30_522
+    block_length: int = 512
+    max_blocks: int = 64
+    hidden_size: int = 768
+    dimension: int = 768
+    dropout: float = 0.1
+    layer_norm_epsilon: float = 1e-12
 
-    @property
-    def block_length(self) -> int:
-        """Tokens of a sentence block, special tokens included."""
-        ...
-
-    @property
-    def hidden_size(self) -> int:
-        """Width of a block vector."""
-        ...
-
-    @property
-    def layer_norm_epsilon(self) -> float:
-        """Of layer normalisation."""
-        ...
-
-    @property
-    def max_blocks(self) -> int:
-        """Sentence blocks of a document, at most."""
-        ...
-
-    @property
-    def dimension(self) -> int:
-        """Width of the document vector."""
-        ...
+    predicts_blocks: ClassVar[bool] = False
 
     @property
     def term_width(self) -> int:
         """Width of the term features that the document level reads; 0 without a term channel."""
-        ...
+        return 0
 
     @property
     def max_sections(self) -> int | None:
-        """Sections of a document that see each other, at most; None where they never do."""
-        ...
-
-    @property
-    def predicts_blocks(self) -> bool:
-        """Whether the document level has `block_states`, which masked blocks are predicted from."""
-        ...
+        """Sections of a document that see each other; None where each is a document of its own."""
+        return None
 
 
 class TrainableModel(nn.Module, ABC):
@@ -88,11 +74,11 @@ class TrainableModel(nn.Module, ABC):
     @property
     @abstractmethod
     def token_encoder(self) -> TokenEncoder:
-        """The part that reads tokens, which has a learning rate of its own."""
+        """The part that reads tokens, which has a separate learning rate."""
 
 
 class EncoderModel(TrainableModel):
-    """One tower of a Siamese pair, in two modules because each is exported to a graph of its own.
+    """One tower of a Siamese pair, in two modules because each is exported to a separate graph.
 
     Attributes:
         config: sizes and choices.
@@ -101,7 +87,7 @@ class EncoderModel(TrainableModel):
         document_encoder: block vectors [D, S, H], their mask [D, S] and the training input, which
             may be left out -> document vectors [D, dimension] of unit norm.
         training_input: the field of a `training.batch.DocumentBatch` that the document level reads
-            beside the blocks.
+            in addition to the blocks.
     """
 
     training_input: ClassVar[TrainingInput]
@@ -114,9 +100,26 @@ class EncoderModel(TrainableModel):
         """The sentence level."""
         return self.block_encoder
 
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, also: Any = None) -> Tensor:
+        """Encode documents end to end.
+
+        Args:
+            input_ids: [D, S, T] token ids, special tokens included.
+            attention_mask: [D, S, T]; a block without a single token is padding.
+            also: the training input of the document level.
+
+        Returns:
+            [D, dimension] document vectors of unit norm.
+        """
+        documents, blocks, _ = input_ids.shape
+        vectors = self.block_encoder(input_ids.flatten(0, 1), attention_mask.flatten(0, 1))
+        vectors = vectors.unflatten(0, (documents, blocks))  # [D, S, H]
+        result: Tensor = self.document_encoder(vectors, attention_mask.amax(-1), also)
+        return result
+
     @property
     def section_reader(self) -> nn.Module | None:
-        """What reads a section of a document beside the next one, a graph of its own.
+        """What reads a section of a document and the next one, a separate graph.
 
         Block vectors of the section [S, H], its number [], those of the next section [T, H], its
         number [] -> section vector [dimension] of unit norm, and, where the model has it, the
@@ -145,7 +148,7 @@ class RecurrentModel(EncoderModel):
         """Return the block vectors [D, S, H], of unit norm; any values in padding."""
 
     @abstractmethod
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, also: None = None) -> Tensor:
         """Return the document vectors [D, dimension], of unit norm."""
 
 
@@ -183,23 +186,6 @@ class ReadsTerms(Protocol):
     sketch_balance: Tensor
 
 
-class RerankerConfig(Protocol):
-    """What every configuration of a cross-encoder has; fields of its own come on top."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def length(self) -> int:
-        """Tokens of a pair, at most, special tokens included."""
-        ...
-
-
-class RerankerModel(TrainableModel):
-    """A cross-encoder: input_ids, token_types and special, each [N, T] -> logits [N]."""
-
-    config: RerankerConfig
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermChannelSizes:
     """Sizes of a term channel; see `encoder.models.smith.SmithConfig`."""
@@ -220,7 +206,8 @@ class EncoderArchitecture:
         model: makes a model with random weights.
         load_bert: copies the weights of a folder with a BERT checkpoint into the sentence level.
         begin_as_mean: sets the document level so that its output is the normalised mean of the
-            block vectors; raises ValueError where the configuration does not allow it.
+            block vectors; raises ValueError where the configuration does not allow it. None where
+            no configuration does.
         with_term_channel: gives a configuration a term channel of these sizes; None where the
             architecture has none.
     """
@@ -229,15 +216,5 @@ class EncoderArchitecture:
     config: Callable[..., EncoderConfig]
     model: Callable[[Any], EncoderModel]
     load_bert: Callable[[Any, Path], None]
-    begin_as_mean: Callable[[Any], None]
+    begin_as_mean: Callable[[Any], None] | None = None
     with_term_channel: Callable[[Any, TermChannelSizes], EncoderConfig] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RerankerArchitecture:
-    """How cross-encoders of an architecture are made; see `EncoderArchitecture`."""
-
-    name: str
-    config: Callable[..., RerankerConfig]
-    model: Callable[[Any], RerankerModel]
-    load_bert: Callable[[Any, Path], None]

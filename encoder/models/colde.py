@@ -22,7 +22,6 @@ Where this differs from the paper:
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
 import torch
@@ -31,15 +30,17 @@ from torch.nn import functional as F
 
 from encoder.models.architecture import (
     EncoderArchitecture,
+    EncoderConfig,
     EncoderModel,
     Sections,
     TrainingInput,
 )
-from encoder.models.bidirectional import Bidirectional, check_output_size
 from encoder.models.layers import (
+    Bidirectional,
     BlockEncoder,
     Pooling,
     attention_bias,
+    check_output_size,
     check_pooling,
     initialise_as_bert,
     masked_mean,
@@ -50,15 +51,14 @@ Aggregate = Literal["lstm", "mean", "embedded_mean", "lstm_and_mean"]
 
 
 @dataclass(frozen=True, slots=True)
-class ColdeConfig:
+class ColdeConfig(EncoderConfig):
     """Sizes and choices of one CoLDE encoder. The defaults are the paper's (section 4.1.2).
 
+    A sentence block is a chunk. `max_blocks` chunks of a section have an embedding; of a whole
+    document when serving.
+
     Attributes:
-        vocabulary_size: rows of the token embedding.
-        block_length: tokens of a chunk, special tokens included.
-        max_blocks: chunks of a section that have an embedding; of a whole document when serving.
         max_sections: sections of a document that have an embedding.
-        hidden_size: width of the chunk level and of a chunk vector (H).
         intermediate_size: width of the feed-forward layers.
         attention_heads: heads of the chunk level.
         sentence_layers: layers of the chunk level.
@@ -73,15 +73,9 @@ class ColdeConfig:
             ("lstm_and_mean", which can begin as the mean).
         positions: whether chunks have the embeddings of section and chunk; without, and with one
             section in training, it is the paper's CoLDE-Aug (4.5.1).
-        dropout: share of activations dropped in training.
-        layer_norm_epsilon: BERT's.
     """
 
-    vocabulary_size: int = 30_522
-    block_length: int = 512
-    max_blocks: int = 64
     max_sections: int = 5
-    hidden_size: int = 768
     intermediate_size: int = 3_072
     attention_heads: int = 12
     sentence_layers: int = 12
@@ -91,11 +85,7 @@ class ColdeConfig:
     pooling: Pooling = "cls"
     aggregate: Aggregate = "lstm"
     positions: bool = True
-    dropout: float = 0.1
-    layer_norm_epsilon: float = 1e-12
 
-    term_width: ClassVar[int] = 0  # CoLDE has no term channel
-    predicts_blocks: ClassVar[bool] = False
     pooled_layers: ClassVar[int] = 0  # every layer of the chunk level reads tokens
     pooled_tokens: ClassVar[int] = 1
 
@@ -132,15 +122,9 @@ class ChunkAttention(nn.Module):
         self.output = nn.Linear(hidden_size, hidden_size)
 
     def weights(self, chunks: Tensor, successors: Tensor, mask: Tensor) -> Tensor:
-        """Return how much each chunk attends to each chunk of the successor.
+        """Return how much each chunk attends to each chunk of the successor: [D, A, S, T].
 
-        Args:
-            chunks: [D, S, H] chunks of each section.
-            successors: [D, T, H] those of its successor.
-            mask: [D, T] of the successors, 1 for a chunk and 0 for padding.
-
-        Returns:
-            [D, A, S, T], every row of which sums to 1.
+        Chunks are [D, S, H], those of the successors [D, T, H] with a mask [D, T]. Rows sum to 1.
         """
         query, key = self._split(self.query(chunks)), self._split(self.key(successors))
         scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
@@ -184,12 +168,8 @@ class SectionEncoder(nn.Module):
     def embed(self, chunk_vectors: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Add the embeddings of section and chunk (section 3.1), if it has them, and normalise.
 
-        Args:
-            chunk_vectors: [D, S, H].
-            numbers: [D] of the sections; all are the first when not given.
-
-        Returns:
-            [D, S, H].
+        Chunk vectors are [D, S, H] before and after; all are of the first section without
+        `numbers` [D].
         """
         embedded = chunk_vectors
         if self.config.positions:
@@ -205,15 +185,9 @@ class SectionEncoder(nn.Module):
     def forward(
         self, block_vectors: Tensor, block_mask: Tensor, sections: Sections | None = None
     ) -> Tensor:
-        """Encode sections, or documents that are not cut.
+        """Encode sections, or documents that are not cut: [D, S, H], [D, S] -> [D, dimension].
 
-        Args:
-            block_vectors: [D, S, H] chunk vectors of each section, any values in padding.
-            block_mask: [D, S], 1 for a chunk and 0 for padding, which comes last; no row is empty.
-            sections: of the rows; None for whole documents.
-
-        Returns:
-            [D, dimension] section or document vectors of unit norm.
+        Padding comes last, with any values; no row is empty. Vectors have unit norm.
         """
         if self.config.aggregate == "mean":
             return self.project(block_vectors, block_mask)
@@ -227,7 +201,7 @@ class SectionEncoder(nn.Module):
         return self.project(block_vectors, block_mask, self.read(chunks, attended, block_mask))
 
     def read(self, chunks: Tensor, attended: Tensor, mask: Tensor) -> Tensor:
-        """Read chunks [D, S, H] beside what they attend to [D, S, H] -> [D, lstm_size]."""
+        """Read chunks [D, S, H] and what they attend to [D, S, H] -> [D, lstm_size]."""
         joined = self.attention_norm(chunks + self.dropout(attended))
         return masked_mean(self.lstm(joined, mask), mask)
 
@@ -240,7 +214,7 @@ class SectionEncoder(nn.Module):
 
 
 class SectionReader(nn.Module):
-    """One section of a document beside the next one: what explains a match (section 4.3)."""
+    """One section of a document and the next one: what explains a match (section 4.3)."""
 
     def __init__(self, encoder: SectionEncoder) -> None:
         super().__init__()
@@ -253,13 +227,9 @@ class SectionReader(nn.Module):
         next_block_vectors: Tensor,
         next_section: Tensor,
     ) -> tuple[Tensor, ...]:
-        """Read a section.
+        """Read a section of chunks [S, H] with the next one [T, H], by their numbers [].
 
-        Args:
-            block_vectors: [S, H] chunk vectors of the section.
-            section: [] its number; above the last one that has an embedding, that one.
-            next_block_vectors: [T, H] those of the next one.
-            next_section: [] its number.
+        A number above the last one that has an embedding counts as that one.
 
         Returns:
             [dimension] section vector of unit norm, and, unless the aggregate is a mean, [S, T]
@@ -304,32 +274,9 @@ class Colde(EncoderModel):
         """Reads the sections of a document one by one."""
         return SectionReader(self.document_encoder)
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, sections: Sections | None = None
-    ) -> Tensor:
-        """Encode sections, or documents that are not cut, from their tokens.
-
-        Args:
-            input_ids: [D, S, T] token ids, special tokens included.
-            attention_mask: [D, S, T]; a chunk without a single token is padding.
-            sections: as in `SectionEncoder.forward`.
-
-        Returns:
-            [D, dimension] vectors of unit norm.
-        """
-        documents, blocks, _ = input_ids.shape
-        vectors = self.block_encoder(input_ids.flatten(0, 1), attention_mask.flatten(0, 1))
-        vectors = vectors.unflatten(0, (documents, blocks))  # [D, S, H]
-        result: Tensor = self.document_encoder(vectors, attention_mask.amax(-1), sections)
-        return result
-
 
 def begin_as_mean(encoder: SectionEncoder) -> None:
-    """Initialise the section level so that its output is the normalised mean of chunk vectors.
-
-    Raises:
-        ValueError: the aggregate has no mean in it, or the sizes differ.
-    """
+    """Initialise the section level so that its output is the normalised mean of chunk vectors."""
     config = encoder.config
     if config.aggregate in ("lstm", "embedded_mean"):
         raise ValueError(f"aggregate={config.aggregate!r} cannot begin as the mean of the chunks")
@@ -341,18 +288,10 @@ def begin_as_mean(encoder: SectionEncoder) -> None:
         encoder.projection.weight[:, : config.hidden_size] = torch.eye(config.hidden_size)
 
 
-def _load_bert(model: Colde, folder: Path) -> None:
-    load_bert_into(model.block_encoder, folder)
-
-
-def _begin_as_mean(model: Colde) -> None:
-    begin_as_mean(model.document_encoder)
-
-
 ARCHITECTURE = EncoderArchitecture(
     name="colde",
     config=ColdeConfig,
     model=Colde,
-    load_bert=_load_bert,
-    begin_as_mean=_begin_as_mean,
+    load_bert=lambda model, folder: load_bert_into(model.block_encoder, folder),
+    begin_as_mean=lambda model: begin_as_mean(model.document_encoder),
 )

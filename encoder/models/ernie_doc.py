@@ -19,7 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from encoder.models.architecture import EncoderArchitecture, RecurrentModel, TrainingInput
+from encoder.models.architecture import (
+    EncoderArchitecture,
+    EncoderConfig,
+    RecurrentModel,
+    TrainingInput,
+)
 from encoder.models.layers import (
     Pooling,
     TokenEncoder,
@@ -28,7 +33,6 @@ from encoder.models.layers import (
     initialise_as_bert,
     masked_mean,
 )
-from encoder.models.relative_attention import RelativeAttention
 from encoder.models.weights import BertWeights
 
 Recurrence = Literal["same_layer", "layer_below", "none"]
@@ -45,14 +49,12 @@ _BERT_LAYERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ErnieDocConfig:
+class ErnieDocConfig(EncoderConfig):
     """Sizes and choices of one ERNIE-Doc. The defaults are the paper's base size (section 4.2.2).
 
+    A sentence block is a segment of L tokens; nothing in the model depends on `max_blocks`.
+
     Attributes:
-        vocabulary_size: rows of the token embedding.
-        block_length: tokens of a segment, special tokens included (L).
-        max_blocks: segments that are read of a document; nothing in the model depends on it.
-        hidden_size: width of the layers and of a block vector (d).
         intermediate_size: width of the feed-forward layers.
         attention_heads: heads of each layer.
         sentence_layers: layers (N).
@@ -60,31 +62,17 @@ class ErnieDocConfig:
         recurrence: what a layer remembers of the segments before: "same_layer", its own output
             (section 3.3); "layer_below", its input, as in Transformer-XL (section 3.1); "none".
         retrospective: whether every segment is fed twice (section 3.2).
-        dimension: width of the document vector.
         pooling: a segment is represented by its first token ("cls", the paper) or by the mean of
             its tokens ("mean").
-        dropout: share of activations dropped in training.
-        layer_norm_epsilon: BERT's.
     """
 
-    vocabulary_size: int = 30_522
-    block_length: int = 512
-    max_blocks: int = 64
-    hidden_size: int = 768
     intermediate_size: int = 3_072
     attention_heads: int = 12
     sentence_layers: int = 12
     memory_length: int = 128
     recurrence: Recurrence = "same_layer"
     retrospective: bool = True
-    dimension: int = 768
     pooling: Pooling = "cls"
-    dropout: float = 0.1
-    layer_norm_epsilon: float = 1e-12
-
-    term_width: ClassVar[int] = 0
-    max_sections: ClassVar[None] = None  # each section is a document of its own
-    predicts_blocks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_pooling(self.pooling)
@@ -176,16 +164,13 @@ class SegmentEncoder(TokenEncoder):
 
         Args:
             input_ids: [D, T] token ids, special tokens included.
-            attention_mask: [D, T], 1 for a token and 0 for padding, which comes last; of a
-                document that has no segment here, 0 alone: its memory stays as it is.
+            attention_mask: [D, T], padding last; of a document without a segment here, 0 alone: its
+                memory stays as it is.
             memory: of the segments before.
 
         Returns:
             [D, T, H] states of the last layer, and the memory for the next segment, without a
             gradient (SG in equation 3).
-
-        Raises:
-            ValueError: the segment is longer than the model reads.
         """
         if input_ids.shape[1] > self.config.block_length:
             raise ValueError(
@@ -215,8 +200,7 @@ class SegmentEncoder(TokenEncoder):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Read one segment, as `step`, with flat tensors as an exported graph has them.
 
-        Returns:
-            [D, H] block vectors of unit norm, states and mask of the next memory.
+        Returned are block vectors [D, H] of unit norm, states and mask of the next memory.
         """
         states, after = self.step(input_ids, attention_mask, Memory(memory, memory_mask))
         return self.pool(states, attention_mask), after.states, after.mask
@@ -240,15 +224,7 @@ class LastSegment(nn.Module):
         self.projection = nn.Linear(config.hidden_size, config.dimension)
 
     def forward(self, block_vectors: Tensor, block_mask: Tensor, _: None = None) -> Tensor:
-        """Encode documents.
-
-        Args:
-            block_vectors: [D, S, H] of the segments in retrospect, any values in padding.
-            block_mask: [D, S], 1 for a segment and 0 for padding, which comes last.
-
-        Returns:
-            [D, dimension] document vectors of unit norm.
-        """
+        """Encode documents: [D, S, H], [D, S], padding last -> [D, dimension] of unit norm."""
         last = (block_mask.long().sum(1) - 1)[:, None, None]  # [D, 1, 1]
         vectors = block_vectors.gather(1, last.expand(-1, 1, block_vectors.shape[2]))[:, 0]
         return F.normalize(self.projection(self.dropout(vectors)), dim=-1)
@@ -297,18 +273,11 @@ class ErnieDoc(RecurrentModel):
         pooled = [self.block_encoder.pool(s, m) for s, m in zip(states, masks, strict=True)]
         return torch.stack(pooled, dim=1)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Encode documents from their tokens.
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, also: None = None) -> Tensor:
+        """Encode documents end to end, as `EncoderModel.forward`.
 
         The gradient is that of the last segment alone, as it stops at the memory: the other
         segments are read without a graph.
-
-        Args:
-            input_ids: [D, S, T] token ids, special tokens included.
-            attention_mask: [D, S, T]; a segment without a single token is padding, and comes last.
-
-        Returns:
-            [D, dimension] document vectors of unit norm.
         """
         documents, segments, tokens = input_ids.shape
         last = attention_mask.amax(-1).long().sum(1) - 1  # [D]
@@ -344,9 +313,6 @@ def load_bert(model: ErnieDoc, folder: Path) -> None:
 
     BERT adds to every token the embedding of its type and of its position. Type 0 and the mean of
     the positions are added to the token embedding; distances begin at zero and are to be trained.
-
-    Raises:
-        CheckpointError: the file is missing, or its sizes are not those of the configuration.
     """
     encoder = model.block_encoder
     bert = BertWeights(folder)
@@ -361,19 +327,65 @@ def load_bert(model: ErnieDoc, folder: Path) -> None:
     bert.copy_into(encoder, tensors)
 
 
-def begin_as_mean(_: ErnieDoc) -> None:
-    """Refuse: the document vector is made of the last segment.
-
-    Raises:
-        ValueError: always.
-    """
-    raise ValueError("begin_as_mean: an ernie-doc reads the last segment, not a mean of all")
-
-
 ARCHITECTURE = EncoderArchitecture(
     name="ernie-doc",
     config=ErnieDocConfig,
     model=ErnieDoc,
     load_bert=load_bert,
-    begin_as_mean=begin_as_mean,
 )
+
+
+class RelativeAttention(nn.Module):
+    """Multi-head attention from a segment to itself and the memory (equations 1 and 3).
+
+    Positions are relative (Shaw et al. 2018, equation 4): to each key a vector of its distance from
+    the query is added, which all heads share.
+    """
+
+    def __init__(
+        self, hidden_size: int, heads: int, dropout: float, *, tokens: int, memory: int
+    ) -> None:
+        """Make it for segments of at most so many tokens, and a memory of so many states."""
+        super().__init__()
+        if hidden_size % heads:
+            raise ValueError(f"hidden_size {hidden_size} is no multiple of {heads} heads")
+        self.heads = heads
+        self.longest = tokens
+        self.memory_length = memory
+        self.dropout = dropout
+        self.query = nn.Linear(hidden_size, hidden_size)
+        self.key_value = nn.Linear(hidden_size, 2 * hidden_size)
+        self.output = nn.Linear(hidden_size, hidden_size)
+        self.distance_embedding = nn.Embedding(memory + 2 * tokens - 1, hidden_size // heads)
+
+    def forward(self, states: Tensor, memory: Tensor, bias: Tensor) -> Tensor:
+        """Attend: states [D, T, H], memory [D, m, H], bias [D, 1, 1, m + T] -> [D, T, H]."""
+        context = torch.cat([memory, states], dim=1)  # [D, m + T, H]
+        query = self.query(states).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [D, A, T, H/A]
+        projected = self.key_value(context).unflatten(-1, (2, self.heads, -1))
+        key, value = projected.permute(2, 0, 3, 1, 4).unbind(0)  # each [D, A, m + T, H/A]
+        distances = self.distance_scores(query) / query.shape[-1] ** 0.5
+        attended = F.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=distances + bias,
+            dropout_p=self.dropout if self.training else 0.0,
+        )  # [D, A, T, H/A]
+        output: Tensor = self.output(attended.transpose(1, 2).flatten(-2))
+        return output
+
+    def distance_scores(self, query: Tensor) -> Tensor:
+        """Multiply queries [D, A, T, H/A] by the vector of each key's distance: [D, A, T, m + T].
+
+        Products with all distances are computed at once, and each row of them is moved by one place
+        more than the row above: the distance of a key falls by one from a query to the next.
+        """
+        tokens = query.shape[2]
+        count = self.memory_length + 2 * tokens - 1  # from the first key to the last one's
+        start = self.longest - tokens
+        vectors = self.distance_embedding.weight[start : start + count]
+        products = F.pad(query @ vectors.T, (0, 1)).flatten(-2)  # [D, A, T * (count + 1)]
+        moved = products[..., tokens - 1 : tokens - 1 + tokens * count]
+        rows = moved.reshape(*query.shape[:3], count)
+        return rows[..., : self.memory_length + tokens]

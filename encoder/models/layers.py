@@ -22,15 +22,9 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(hidden_size, hidden_size)
 
     def forward(self, states: Tensor, bias: Tensor, groups: Tensor | None = None) -> Tensor:
-        """Attend within each row.
+        """Attend within each row: states [N, T, H], bias [N, 1, 1, T] -> [N, T, H].
 
-        Args:
-            states: [N, T, H].
-            bias: [N, 1, 1, T].
-            groups: [N, G, T], averages of states that attend instead of the states themselves.
-
-        Returns:
-            [N, T, H], or [N, G, H] of groups.
+        With `groups` [N, G, T], averages of states attend instead of the states: -> [N, G, H].
         """
         projected = self.query_key_value(states).unflatten(-1, (3, self.heads, -1))
         query, key, value = projected.permute(2, 0, 3, 1, 4).unbind(0)  # each [N, A, T, H/A]
@@ -86,7 +80,7 @@ def masked_sum(states: Tensor, mask: Tensor) -> Tensor:
 
 
 def group_tokens(mask: Tensor, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Divide tokens into groups of neighbours (as Funnel-Transformer does, Dai et al. 2020).
+    """Divide tokens into groups of `size` neighbours (as Funnel-Transformer, Dai et al. 2020).
 
     Args:
         mask: [N, T], 1 for a token and 0 for padding.
@@ -144,22 +138,13 @@ class BlockEncoderConfig(Protocol):
 
 
 def check_pooling(pooling: str) -> None:
-    """Check the name of a pooling.
-
-    Raises:
-        ValueError: it is unknown.
-    """
+    """Check the name of a pooling."""
     if pooling not in get_args(Pooling):
         raise ValueError(f"pooling must be 'cls' or 'mean', not {pooling!r}")
 
 
 def check_pooled_layers(config: BlockEncoderConfig) -> None:
-    """Check how many layers of a sentence level read groups of tokens, and how large these are.
-
-    Raises:
-        ValueError: there are not so many layers, no token before them has a state, or groups have
-            a size where no layer reads them.
-    """
+    """Check how many layers of a sentence level read groups of tokens, and how large these are."""
     if not 0 <= config.pooled_layers <= config.sentence_layers:
         raise ValueError(
             f"pooled_layers must be from 0 to the {config.sentence_layers} sentence_layers, not "
@@ -221,15 +206,7 @@ class BlockEncoder(TokenEncoder):
         return states
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Encode sentence blocks.
-
-        Args:
-            input_ids: [N, T] token ids, special tokens included.
-            attention_mask: [N, T], 1 for a token and 0 for padding.
-
-        Returns:
-            [N, H] block vectors of unit norm.
-        """
+        """Encode sentence blocks: [N, T], [N, T] -> [N, H] of unit norm."""
         return self.pool(self.token_states(input_ids, attention_mask), attention_mask)
 
     def pool(self, states: Tensor, attention_mask: Tensor) -> Tensor:
@@ -268,3 +245,36 @@ def transformer(config: BlockEncoderConfig, layers: int) -> nn.ModuleList:
         )
         for _ in range(layers)
     )
+
+
+class Bidirectional(nn.Module):
+    """Two recurrent layers, of which the backward one begins at the last row, not in padding."""
+
+    def __init__(
+        self, layer: type[nn.LSTM] | type[nn.GRU], input_size: int, output_size: int
+    ) -> None:
+        super().__init__()
+        self.forwards = layer(input_size, output_size // 2, batch_first=True)
+        self.backwards = layer(input_size, output_size // 2, batch_first=True)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Read states [D, S, H], padding last under mask [D, S] -> [D, S, output_size]."""
+        lengths = mask.long().sum(1, keepdim=True)  # [D, 1]
+        places = torch.arange(states.shape[1], device=states.device)[None]  # [1, S]
+        turned = torch.where(
+            places < lengths, lengths - 1 - places, places
+        )  # [D, S], undoes itself
+        there = self.forwards(states)[0]
+        back = _at(self.backwards(_at(states, turned))[0], turned)
+        return torch.cat([there, back], dim=-1)
+
+
+def check_output_size(name: str, size: int) -> None:
+    """Check the width of a bidirectional layer, half of which is of each direction."""
+    if size % 2:
+        raise ValueError(f"{name} must be even, not {size}")
+
+
+def _at(states: Tensor, places: Tensor) -> Tensor:
+    """Return the states [D, S, H] at places [D, S]."""
+    return states.gather(1, places[:, :, None].expand_as(states))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.architecture import RerankerArchitecture, RerankerModel
+from encoder.models.architecture import TrainableModel
 from encoder.models.layers import TokenEncoder, attention_bias, initialise_as_bert
 from encoder.models.weights import BertWeights
 
@@ -117,9 +117,8 @@ class FilteringLayer(nn.Module):
     def forward(self, states: Tensor, mask: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Attend from `queries` [N, Q, E] to states [N, T, E] under a mask [N, T].
 
-        Returns:
-            What the queries became after the attention [N, Q, E], and the attention averaged over
-            the heads [N, Q, T] (equation 7).
+        Returned are the attended queries [N, Q, E] and the attention, averaged over the heads,
+        [N, Q, T] (equation 7).
         """
         heads = self.config.attention_heads
         query = self.query(queries).unflatten(-1, (heads, -1)).transpose(1, 2)  # [N, H, Q, E/H]
@@ -178,7 +177,7 @@ class CrossEncoder(TokenEncoder):
         return last.feed_forward(attended)[:, 0]
 
 
-class MatchIgnition(RerankerModel):
+class MatchIgnition(TrainableModel):
     """The cross-encoder with its head: a pair -> the logit of its match probability."""
 
     config: MatchIgnitionConfig
@@ -213,15 +212,10 @@ class MatchIgnition(RerankerModel):
 
 
 def page_rank(attention: Tensor, mask: Tensor, iterations: int) -> Tensor:
-    """Return the importance of each word of the layer before, by PageRank (equation 8).
+    """Return the importance [N, T] of each word of the layer before, by PageRank (equation 8).
 
-    Args:
-        attention: [N, T, T], each row sums to 1.
-        mask: [N, T], 1 for a word and 0 for padding.
-        iterations: steps.
-
-    Returns:
-        [N, T], which sums to 1; 0 for padding.
+    Rows of attention [N, T, T] sum to 1, and so does the importance; padding of the mask [N, T] has
+    none.
     """
     even = mask / mask.sum(1, keepdim=True)
     ranks = even
@@ -288,11 +282,7 @@ def _take(states: Tensor, order: Tensor) -> Tensor:
 
 
 def load_bert_into_pairs(encoder: CrossEncoder, folder: Path) -> None:
-    """Copy the embeddings and the first layers of a BERT checkpoint into a cross-encoder.
-
-    Raises:
-        CheckpointError: the file is missing, or its sizes are not those of `encoder.config`.
-    """
+    """Copy the embeddings and the first layers of a BERT checkpoint into a cross-encoder."""
     config = encoder.config
     bert = BertWeights(folder)
     tensors = bert.embeddings() | {
@@ -300,15 +290,3 @@ def load_bert_into_pairs(encoder: CrossEncoder, folder: Path) -> None:
         "position_embedding.weight": bert["embeddings.position_embeddings.weight"][: config.length],
     }
     bert.copy_into(encoder, tensors | bert.layers(_BERT_LAYER_NAMES, config.layers))
-
-
-def _load_bert(model: MatchIgnition, folder: Path) -> None:
-    load_bert_into_pairs(model.cross_encoder, folder)
-
-
-ARCHITECTURE = RerankerArchitecture(
-    name="match-ignition",
-    config=MatchIgnitionConfig,
-    model=MatchIgnition,
-    load_bert=_load_bert,
-)

@@ -1,23 +1,16 @@
-"""The registry of architectures, by the name that recipes and checkpoints give them.
+"""The registry of architectures of encoders, by the name that recipes and checkpoints give them."""
 
-Encoders turn one document into a vector; rerankers read two documents together and have no vector.
-"""
-
-from encoder.models import colde, ernie_doc, match_ignition, smith
-from encoder.models.architecture import EncoderArchitecture, RerankerArchitecture
-from encoder.models.baselines import arc_i, dssm, han
+from encoder.models import baselines, colde, ernie_doc, smith
+from encoder.models.architecture import EncoderArchitecture
 
 ENCODERS: dict[str, EncoderArchitecture] = {
-    one.name: one
-    for one in (
+    architecture.name: architecture
+    for architecture in (
         smith.ARCHITECTURE,
         colde.ARCHITECTURE,
         ernie_doc.ARCHITECTURE,
-        han.ARCHITECTURE,
-        dssm.ARCHITECTURE,
-        arc_i.ARCHITECTURE,
+        baselines.HAN,
+        baselines.DSSM,
+        baselines.ARC_I,
     )
-}
-RERANKERS: dict[str, RerankerArchitecture] = {
-    one.name: one for one in (match_ignition.ARCHITECTURE,)
 }

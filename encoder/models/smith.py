@@ -1,11 +1,10 @@
 """SMITH: Siamese multi-depth Transformer-based hierarchical encoder (the SMITH paper, section 4.1).
 
 A sentence level reads each sentence block by itself, a document level reads the block vectors.
-Both halves are modules of their own because each is exported to a graph of its own.
+Each half is a module because each is exported to a separate graph.
 """
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
@@ -14,6 +13,7 @@ from torch.nn import functional as F
 
 from encoder.models.architecture import (
     EncoderArchitecture,
+    EncoderConfig,
     EncoderModel,
     TermChannelSizes,
     TrainingInput,
@@ -36,14 +36,13 @@ Combine = Literal["normal", "sum_concat", "mean_concat", "attention"]
 
 
 @dataclass(frozen=True, slots=True)
-class SmithConfig:
+class SmithConfig(EncoderConfig):
     """Sizes and choices of one SMITH encoder. The defaults are the paper's (section 5.4).
 
     Attributes:
-        vocabulary_size: rows of the token embedding.
         block_length: tokens of a sentence block, special tokens included (L_s).
-        max_blocks: sentence blocks that the document level has positions for (L_d).
         hidden_size: width of both levels and of a block vector (H).
+        max_blocks: sentence blocks that the document level has positions for (L_d).
         intermediate_size: width of the feed-forward layers.
         attention_heads: heads of both levels (A).
         sentence_layers: layers of the sentence level (L1).
@@ -51,25 +50,20 @@ class SmithConfig:
             instead of tokens, which costs a fraction; 0 in the paper.
         pooled_tokens: tokens of an average; 1 without such layers.
         document_layers: layers of the document level (L2).
-        dimension: width of the document vector.
         term_features: width of what the term table gives (`encoder/terms/term_table.py`); 0 for a
             model without a term channel.
         term_dimension: how much of `dimension` the term channel has.
         term_buckets: rows of the term table that words of several WordPieces share.
         sketch_dimension: how much of `dimension` hashed terms
-            (`encoder/terms/feature_hashing.py`) have, which are not learned; 0 for a model without
+            (`encoder/terms/term_channel.py`) have, which are not learned; 0 for a model without
             them. Named so in the configuration of shipped checkpoints.
         pooling: a block is represented by its first token ("cls", the paper) or by the mean of
             its tokens ("mean", what most sentence encoders were trained with).
         combine: how the two levels are combined (section 4.1.4).
         attention_size: width of the attention of `combine="attention"` (V).
-        dropout: share of activations dropped in training.
-        layer_norm_epsilon: BERT's.
     """
 
-    vocabulary_size: int = 30_522
     block_length: int = 32
-    max_blocks: int = 64
     hidden_size: int = 256
     intermediate_size: int = 1_024
     attention_heads: int = 4
@@ -85,10 +79,7 @@ class SmithConfig:
     pooling: Pooling = "cls"
     combine: Combine = "normal"
     attention_size: int = 128
-    dropout: float = 0.1
-    layer_norm_epsilon: float = 1e-12
 
-    max_sections: ClassVar[None] = None  # each section is a document of its own
     predicts_blocks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -160,16 +151,10 @@ class DocumentEncoder(nn.Module):
     def forward(
         self, block_vectors: Tensor, block_mask: Tensor, term_features: Tensor | None = None
     ) -> Tensor:
-        """Encode documents.
+        """Encode documents: [D, S, H], [D, S] -> [D, dimension] of unit norm.
 
-        Args:
-            block_vectors: [D, S, H] block vectors, any values in padding.
-            block_mask: [D, S], 1 for a block and 0 for padding; at least one block a document.
-            term_features: [D, term_width], those of the term table and of hashed terms; with a
-                term channel only.
-
-        Returns:
-            [D, dimension] document vectors of unit norm.
+        With a term channel, `term_features` [D, term_width] are those of the term table and of
+        hashed terms. Padding may have any values; every document has a block.
         """
         blocks = F.normalize(self._project_blocks(block_vectors, block_mask), dim=-1)
         if term_features is None:
@@ -220,35 +205,12 @@ class Smith(EncoderModel):
         self.document_encoder = DocumentEncoder(config)
         self.apply(initialise_as_bert)
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, term_features: Tensor | None = None
-    ) -> Tensor:
-        """Encode documents from their tokens.
-
-        Args:
-            input_ids: [D, S, T] token ids, special tokens included.
-            attention_mask: [D, S, T]; a block without a single token is padding.
-            term_features: as in `DocumentEncoder.forward`.
-
-        Returns:
-            [D, dimension] document vectors of unit norm.
-        """
-        documents, blocks, _ = input_ids.shape
-        vectors = self.block_encoder(input_ids.flatten(0, 1), attention_mask.flatten(0, 1))
-        block_mask = attention_mask.amax(-1)  # [D, S]
-        vectors = vectors.unflatten(0, (documents, blocks))  # [D, S, H]
-        result: Tensor = self.document_encoder(vectors, block_mask, term_features)
-        return result
-
 
 def begin_as_mean(encoder: DocumentEncoder) -> None:
     """Initialise the document level so that its output is the normalised mean of block vectors.
 
     The Transformer of the document level keeps its random weights, with zero weight in the
     projection.
-
-    Raises:
-        ValueError: the combination has no mean in it, or the sizes differ.
     """
     config = encoder.config
     if config.combine not in ("mean_concat", "attention"):
@@ -265,7 +227,7 @@ def begin_as_mean(encoder: DocumentEncoder) -> None:
 
 
 def with_term_channel(config: SmithConfig, sizes: TermChannelSizes) -> SmithConfig:
-    """Return a configuration with a term channel of these sizes, beside the same block part."""
+    """Return a configuration with a term channel of these sizes and the same block part."""
     return replace(
         config,
         dimension=config.block_part + sizes.dimension + sizes.hashed_dimension,
@@ -276,19 +238,11 @@ def with_term_channel(config: SmithConfig, sizes: TermChannelSizes) -> SmithConf
     )
 
 
-def _load_bert(model: Smith, folder: Path) -> None:
-    load_bert_into(model.block_encoder, folder)
-
-
-def _begin_as_mean(model: Smith) -> None:
-    begin_as_mean(model.document_encoder)
-
-
 ARCHITECTURE = EncoderArchitecture(
     name="smith",
     config=SmithConfig,
     model=Smith,
-    load_bert=_load_bert,
-    begin_as_mean=_begin_as_mean,
+    load_bert=lambda model, folder: load_bert_into(model.block_encoder, folder),
+    begin_as_mean=lambda model: begin_as_mean(model.document_encoder),
     with_term_channel=with_term_channel,
 )

@@ -29,11 +29,7 @@ _LAYER_NAMES = {
 
 
 def find_bert(name: str) -> Path:
-    """Return the folder of a BERT checkpoint: `name` itself, or downloaded under that hub name.
-
-    Raises:
-        CheckpointError: no such folder, and no hub answers for the name.
-    """
+    """Return the folder of a BERT checkpoint: `name` itself, or downloaded under that hub name."""
     if Path(name).is_dir():
         return Path(name)
     from huggingface_hub import snapshot_download
@@ -50,11 +46,7 @@ def find_bert(name: str) -> Path:
 
 
 def read_bert_config(folder: Path) -> dict[str, Any]:
-    """Read `config.json` of a BERT checkpoint.
-
-    Raises:
-        CheckpointError: no configuration, or one of another architecture or activation.
-    """
+    """Read `config.json` of a BERT checkpoint."""
     try:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -83,9 +75,6 @@ def load_bert_into(encoder: BlockEncoder, folder: Path) -> None:
     The embedding of token type 0, which every token of a single text has, is added to the
     position embeddings. The projection of the block vector begins as the identity, so that with
     mean pooling a block vector is what the sentence encoder gave.
-
-    Raises:
-        CheckpointError: the file is missing, or its sizes are not those of `encoder.config`.
     """
     config = encoder.config
     bert = BertWeights(folder)
@@ -167,9 +156,6 @@ def save_weights(model: nn.Module, directory: Path) -> None:
     """Write the weights of a model, on any device, into a directory, in half precision.
 
     What is exported is loaded from there, so that graphs are of the weights that are kept.
-
-    Raises:
-        CheckpointError: a weight is beyond the range of half precision; nothing is written.
     """
     weights = {name: _halve(name, tensor) for name, tensor in model.state_dict().items()}
     (directory / WEIGHTS).write_bytes(save(weights))

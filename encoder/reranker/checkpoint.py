@@ -21,7 +21,6 @@ from encoder.checkpoint import PAIR_GRAPH, read_config, read_manifest
 from encoder.errors import CheckpointError
 
 RERANKER_PRECISIONS = ("int8", "fp32")
-SHIPPED = Path(__file__).parents[1] / "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class RerankerCheckpoint:
     Attributes:
         directory: its location.
         name: for display.
-        architecture: a name of `encoder.models.registry.RERANKERS`.
+        architecture: "match-ignition".
         fingerprint: SHA-256, in hex, over configuration, tokenizer and weights.
         pair: what is read of a pair.
         start_token: token id that opens a pair ([CLS]).
@@ -84,18 +83,8 @@ class RerankerCheckpoint:
     files: Mapping[str, str]
 
 
-def find_reranker(name: Path) -> Path:
-    """Return the directory of a reranker; a bare name is that of one that ships."""
-    shipped = SHIPPED / name
-    return shipped if not name.exists() and len(name.parts) == 1 and shipped.is_dir() else name
-
-
 def load_reranker_checkpoint(directory: Path) -> RerankerCheckpoint:
-    """Open the directory of a reranker and verify its configuration and tokenizer.
-
-    Raises:
-        CheckpointError: a file is missing, changed or invalid; the message names it.
-    """
+    """Open the directory of a reranker and verify its configuration and tokenizer."""
     manifest = read_manifest(directory)
     config = read_config(directory, manifest)
     if "pair" not in config:

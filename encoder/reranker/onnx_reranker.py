@@ -1,44 +1,25 @@
 """The reranker at serving time: scores how likely two documents match, read together."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from encoder.checkpoint import PAIR_GRAPH
+from encoder.arrays import Float32, Int64
+from encoder.checkpoint import GOLDEN, PAIR_GRAPH
 from encoder.errors import CheckpointError
+from encoder.golden import GOLDEN_TEXTS, check_difference, golden_arrays
 from encoder.onnx_session import open_pair_graph
 from encoder.reranker.checkpoint import (
     RerankerCheckpoint,
-    find_reranker,
     load_reranker_checkpoint,
 )
-from encoder.reranker.golden import check_pair_parity, read_golden_pairs
 from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens
-from encoder.reranker.score_fusion import ScoreFusion, read_score_fusion
+from encoder.reranker.score_fusion import read_score_fusion
 from encoder.reranker.sentence_ranking import SentenceGraphText
-
-
-class Reranker(Protocol):
-    """Scores pairs of texts. Safe to call from threads."""
-
-    @property
-    def name(self) -> str:
-        """Return its name, for display."""
-        ...
-
-    @property
-    def rule(self) -> ScoreFusion:
-        """Return how its logits and the scores of a first stage become one score."""
-        ...
-
-    def read(self, text: str) -> SentenceGraphText:
-        """Read a text once for many pairs."""
-        ...
-
-    def score(self, first: SentenceGraphText, second: SentenceGraphText) -> float:
-        """Return the logit of the probability that two documents match."""
-        ...
 
 
 class OnnxReranker:
@@ -46,19 +27,13 @@ class OnnxReranker:
 
     Attributes:
         checkpoint: what it was loaded from.
+        name: of the checkpoint.
         precision: of the graph in use.
+        rule: how its logits and the scores of a first stage become one score.
     """
 
     def __init__(self, checkpoint: RerankerCheckpoint, *, precision: str | None = None) -> None:
-        """Open the graph of a checkpoint.
-
-        Args:
-            checkpoint: from `load_reranker_checkpoint`.
-            precision: "int8" or "fp32"; by default int8 if available.
-
-        Raises:
-            CheckpointError: the graph is missing or changed.
-        """
+        """Open the graph of a checkpoint, by default in int8 if available, else in fp32."""
         having = checkpoint.precisions
         chosen = precision or next(iter(having), None)
         if chosen not in having:
@@ -69,19 +44,10 @@ class OnnxReranker:
         name = f"{chosen}/{PAIR_GRAPH}"
         self._session = open_pair_graph(checkpoint.directory, checkpoint.files, name)
         self._reader = PairTokenizer(checkpoint)
-        self._rule = read_score_fusion(checkpoint)
+        self.rule = read_score_fusion(checkpoint)
         self.checkpoint = checkpoint
+        self.name = checkpoint.name
         self.precision = chosen
-
-    @property
-    def name(self) -> str:
-        """Return the name of the checkpoint."""
-        return self.checkpoint.name
-
-    @property
-    def rule(self) -> ScoreFusion:
-        """Return the rule of the checkpoint."""
-        return self._rule
 
     def read(self, text: str) -> SentenceGraphText:
         """Split a text into sentences and words."""
@@ -105,19 +71,70 @@ class OnnxReranker:
         return float(self._session.run(None, inputs)[0][0])
 
     def warm_up(self) -> None:
-        """Run the golden pairs.
-
-        Raises:
-            ParityError: on this machine the graph does not compute what the model computes.
-        """
+        """Run the golden pairs."""
         golden = read_golden_pairs(self.checkpoint)
         check_pair_parity(golden.difference(self.score_tokens), self.precision)
 
 
-def open_reranker(name: Path, *, precision: str | None = None) -> OnnxReranker:
-    """Open a reranker by its directory, or by the name of one that ships.
+def open_reranker(directory: Path, *, precision: str | None = None) -> OnnxReranker:
+    """Open a reranker."""
+    return OnnxReranker(load_reranker_checkpoint(directory), precision=precision)
 
-    Raises:
-        CheckpointError: it is missing, damaged or not a reranker.
-    """
-    return OnnxReranker(load_reranker_checkpoint(find_reranker(name)), precision=precision)
+
+# Largest difference allowed between a logit of a graph and the model's. With int8 another word may
+# be the least important, so that a different word is dropped.
+MAXIMUM_DIFFERENCE = {"fp32": 2e-3, "int8": 0.75}
+_FIELDS = ("input_ids", "token_types", "special")
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenPairs:
+    """Pairs and their logits Float32[N]."""
+
+    pairs: tuple[PairTokens, ...]
+    logits: Float32
+
+    def difference(self, score: Callable[[PairTokens], float]) -> float:
+        """Return the largest difference of a logit to the model's."""
+        found = np.array([score(pair) for pair in self.pairs])
+        return float(np.abs(found - self.logits).max())
+
+
+def golden_pairs_of(checkpoint: RerankerCheckpoint) -> list[PairTokens]:
+    """Return the golden pairs as the checkpoint reads them: short, long, alike and different."""
+    reader = PairTokenizer(checkpoint)
+    texts = [reader.read(text) for text in GOLDEN_TEXTS]
+    chosen = [(a, b) for a, b in combinations(range(len(texts)), 2) if (a + b) % 2]
+    return [reader.pair(texts[a], texts[b]) for a, b in [*chosen, (0, 0), (1, 1), (6, 6)]]
+
+
+def check_pair_parity(difference: float, precision: str) -> None:
+    """Check that a graph is close to the model."""
+    check_difference(difference, MAXIMUM_DIFFERENCE[precision], f"{precision} cross-encoder")
+
+
+def write_golden_pairs(directory: Path, golden: GoldenPairs) -> None:
+    """Write the golden pairs into the directory of a reranker."""
+
+    def joined(name: str) -> NDArray[np.int32]:
+        return np.concatenate([getattr(pair, name) for pair in golden.pairs]).astype(np.int32)
+
+    np.savez_compressed(
+        directory / GOLDEN,
+        lengths=np.array([len(pair) for pair in golden.pairs], dtype=np.int32),
+        logits=golden.logits,
+        input_ids=joined("input_ids"),
+        token_types=joined("token_types"),
+        special=joined("special"),
+    )
+
+
+def read_golden_pairs(checkpoint: RerankerCheckpoint) -> GoldenPairs:
+    """Read the golden pairs of a reranker."""
+    with golden_arrays(checkpoint.directory, checkpoint.files) as arrays:
+        ends = np.cumsum(arrays["lengths"])[:-1]
+        columns: Sequence[list[Int64]] = [
+            np.split(arrays[name].astype(np.int64), ends) for name in _FIELDS
+        ]
+        pairs = tuple(PairTokens(*fields) for fields in zip(*columns, strict=True))
+        return GoldenPairs(pairs, arrays["logits"])

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import TOKENIZER, read_verified
 from encoder.errors import CheckpointError
-from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint
+from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.sentence_ranking import (
     SentenceGraphText,
     best_sentences,
@@ -44,11 +44,7 @@ class PairTokenizer:
     """Tokenises pairs of texts for a reranker. Safe to call from threads."""
 
     def __init__(self, checkpoint: RerankerCheckpoint) -> None:
-        """Load the tokenizer.
-
-        Raises:
-            CheckpointError: it is missing, changed or invalid.
-        """
+        """Load the tokenizer."""
         data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
         try:
             self._tokenizer = Tokenizer.from_buffer(data)
@@ -133,18 +129,6 @@ def collate_pairs(pairs: Sequence[PairTokens], padding_token: int) -> tuple[Int6
         types[row, : len(pair)] = pair.token_types
         special[row, : len(pair)] = pair.special
     return ids, types, special
-
-
-def shape_without_filter(shape: PairShape) -> PairShape:
-    """Return a shape that reads each text from its beginning."""
-    return PairShape(
-        length=shape.length,
-        sentences=shape.sentences,
-        sentence_tokens=shape.length,
-        most_sentences=shape.most_sentences,
-        language=shape.language,
-        filtered=False,
-    )
 
 
 def _fill(sentences: Sequence[tuple[int, list[int]]], room: int) -> list[int]:

@@ -81,11 +81,7 @@ class ScoreFusion:
 
 
 def write_score_fusion(checkpoint: RerankerCheckpoint, rule: ScoreFusion) -> None:
-    """Write `rule.json` into the directory of a reranker, and the manifest with it.
-
-    Raises:
-        OSError: it could not be written.
-    """
+    """Write `rule.json` into the directory of a reranker, and the manifest with it."""
     content = {"version": rule.version, "reranker": checkpoint.fingerprint, **_to_json(rule)}
     write_atomically(checkpoint.directory / RULE, json.dumps(content, indent=2) + "\n")
     write_manifest(checkpoint.directory)
@@ -107,9 +103,9 @@ def read_score_fusion(checkpoint: RerankerCheckpoint) -> ScoreFusion:
             raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
         rule = ScoreFusion(
             encoder=str(content["encoder"]),
-            weights={kind: FusionWeights(**one) for kind, one in content["mixtures"].items()},
-            maps={kind: parse_fitted_map(one) for kind, one in content["maps"].items()},
-            fitted_on=tuple(FittedOn(**one) for one in content["fitted_on"]),
+            weights={kind: FusionWeights(**item) for kind, item in content["mixtures"].items()},
+            maps={kind: parse_fitted_map(item) for kind, item in content["maps"].items()},
+            fitted_on=tuple(FittedOn(**item) for item in content["fitted_on"]),
         )
         version, reranker = content["version"], content["reranker"]
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -125,7 +121,7 @@ def _to_json(rule: ScoreFusion) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "encoder": rule.encoder,
-        "mixtures": {kind: asdict(one) for kind, one in rule.weights.items()},
-        "maps": {kind: fitted_map_to_json(one) for kind, one in rule.maps.items()},
-        "fitted_on": [asdict(one) for one in rule.fitted_on],
+        "mixtures": {kind: asdict(weight) for kind, weight in rule.weights.items()},
+        "maps": {kind: fitted_map_to_json(item) for kind, item in rule.maps.items()},
+        "fitted_on": [asdict(item) for item in rule.fitted_on],
     }

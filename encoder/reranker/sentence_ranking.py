@@ -11,8 +11,12 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.sentences import split_sentences
-from encoder.terms.segmentation import split_words, without_diacritics
-from encoder.terms.stop_words import CHINESE_STOP_WORDS, STOP_WORDS
+from encoder.terms.segmentation import (
+    CHINESE_STOP_WORDS,
+    STOP_WORDS,
+    split_words,
+    without_diacritics,
+)
 
 DAMPING = 0.85  # d of the paper
 _ITERATIONS = 50
@@ -44,13 +48,7 @@ class SentenceGraphText:
 
 
 def split_for_ranking(text: str, *, language: str = "en", most: int = 500) -> SentenceGraphText:
-    """Split a text into sentences and words.
-
-    Args:
-        text: any text.
-        language: ISO 639-1 code, for the sentence splitter.
-        most: sentences that are ranked, from the first.
-    """
+    """Split a text into sentences, of which the first `most` are ranked, and words."""
     spans = tuple(split_sentences(text, language))
     kept = spans[:most]
     words = tuple(_words(text[start:end]) for start, end in kept)
@@ -58,11 +56,7 @@ def split_for_ranking(text: str, *, language: str = "en", most: int = 500) -> Se
 
 
 def rank_sentences(first: SentenceGraphText, second: SentenceGraphText) -> tuple[Float32, Float32]:
-    """Return the PageRank of the sentences of two texts in the graph of both.
-
-    Returns:
-        Float32[S1] and Float32[S2], which sum to 1 together.
-    """
+    """Return the PageRank of the sentences of two texts in the graph of both: all sum to 1."""
     ranks = page_rank(similarities([*first.words, *second.words]))
     return ranks[: len(first.words)], ranks[len(first.words) :]
 
@@ -74,16 +68,11 @@ def best_sentences(ranks: Float32, number: int) -> list[int]:
 
 
 def similarities(sentences: Sequence[Sequence[str]]) -> Float32:
-    """Return TextRank's similarity of sentences (equation 1), 0 for a sentence with itself.
+    """Return TextRank's similarity of sentences (equation 1), Float32[S, S], diagonal 0.
 
     Sim(i, j) = |words of both| / (log |i| + log |j|), where |i| counts words without stop words.
-    Two sentences of a single word have no similarity: the formula would divide by zero.
-
-    Args:
-        sentences: the different words of each of S sentences.
-
-    Returns:
-        Float32[S, S].
+    Two sentences of a single word have no similarity: the formula would divide by zero. Sentences
+    are given as their different words.
     """
     sizes = np.array([len(words) for words in sentences], dtype=np.float32)
     logarithms = np.log(np.maximum(sizes, 1.0))
@@ -95,16 +84,10 @@ def similarities(sentences: Sequence[Sequence[str]]) -> Float32:
 
 
 def page_rank(weights: Float32) -> Float32:
-    """Return the PageRank (equation 6) of N nodes whose edges have these weights.
+    """Return the PageRank (equation 6) of N nodes with edges Float32[N, N]; it sums to 1.
 
     A node shares its rank among its neighbours by the weights of the edges; one without an edge
     has the (1 - d) / N that every node has.
-
-    Args:
-        weights: Float32[N, N], symmetric, none below 0.
-
-    Returns:
-        Float32[N], which sums to 1.
     """
     number = len(weights)
     if number == 0:

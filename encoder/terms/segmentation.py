@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from pathlib import Path
 
 _WORD = re.compile(r"[^\W_]+")  # letters and digits of any script
 
@@ -58,16 +59,11 @@ def without_diacritics(lowered: str) -> str:
 
 def _strip(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text)
-    return "".join(one for one in decomposed if not unicodedata.combining(one))
+    return "".join(character for character in decomposed if not unicodedata.combining(character))
 
 
 def split_words(plain: str) -> list[str]:
-    """Return the words of a text in their order, as they are written.
-
-    Args:
-        plain: a text; diacritics, if they are to be ignored, are removed before
-            (`without_diacritics`).
-    """
+    """Return the words of a text in their order, as they are written; see `without_diacritics`."""
     if plain.isascii() or not _SPECIAL.search(plain):
         return _WORD.findall(plain)
     return [plain[begin:end] for begin, end in find_words(plain)]
@@ -129,3 +125,11 @@ def _chinese() -> Callable[[str], list[str]]:
 
     segment: Callable[[str], list[str]] = rjieba.cut
     return segment
+
+
+def _read(name: str) -> frozenset[str]:
+    return frozenset(Path(__file__).with_name(name).read_text("utf-8").split())
+
+
+STOP_WORDS = _read("stop_words.txt")
+CHINESE_STOP_WORDS = _read("stop_words_zh.txt")  # particles and the like, in both scripts

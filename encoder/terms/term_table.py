@@ -1,4 +1,4 @@
-"""The term channel: which words a document uses, as one vector beside its block vectors.
+"""The term channel: which words a document uses, as one vector in addition to its block vectors.
 
 A sentence encoder captures the meaning of a passage but loses its names and numbers, which counts
 of words preserve. A term is a WordPiece, or a word of several; a term table gives each a weight and
@@ -55,11 +55,7 @@ class TermVocabulary:
         return len(self.continues) + self.buckets
 
     def count(self, blocks: Sequence[Sequence[int]]) -> Terms:
-        """Count the terms of a document.
-
-        Args:
-            blocks: token ids of its sentence blocks, special tokens not included.
-        """
+        """Count the terms of a document of these sentence blocks, special tokens not included."""
         tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
         found = tokens
         if self.buckets:
@@ -112,14 +108,9 @@ class TermTable:
 
 
 def hash_token_words(tokens: Int64, continues: Bool) -> UInt64:
-    """Hash the words of several WordPieces.
+    """Hash each occurrence of a word of several WordPieces: token ids Int64[T] -> UInt64[W].
 
-    Args:
-        tokens: Int64[T] token ids.
-        continues: Bool[V], as in `TermVocabulary`.
-
-    Returns:
-        UInt64[W], one hash for each occurrence of such a word, equal for equal WordPieces.
+    Equal WordPieces have equal hashes; `continues` is that of `TermVocabulary`.
     """
     starts = np.flatnonzero(~continues[tokens] | (np.arange(len(tokens)) == 0))
     lengths = np.diff(starts, append=len(tokens))
@@ -136,10 +127,7 @@ def count_words(
 ) -> Terms:
     """Count the words of a document; unlike `TermVocabulary.count`, without their pieces.
 
-    Args:
-        vocabulary: with at least one bucket.
-        blocks: token ids of its sentence blocks, special tokens not included.
-        titles: each one that the document names counts `NAMED`, once.
+    The vocabulary has a bucket at least. Each title that the document names counts `NAMED`, once.
     """
     tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
     begins = ~vocabulary.continues[tokens]
@@ -158,12 +146,7 @@ def rows_of_words(
 ) -> tuple[Int64, Int64]:
     """Return the row of each occurrence of a word, and the sentence block that it begins in.
 
-    Args:
-        vocabulary: with at least one bucket.
-        blocks: token ids of sentence blocks, special tokens not included.
-
-    Returns:
-        Int64[W] rows and Int64[W] positions in `blocks`, in reading order.
+    Both are Int64[W], in reading order; the vocabulary has a bucket at least.
     """
     tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
     ends = np.cumsum([len(block) for block in blocks])
@@ -199,11 +182,7 @@ def write_term_table(path: Path, table: TermTable) -> None:
 
 
 def read_term_table(data: bytes, where: str) -> TermTable:
-    """Read what `write_term_table` wrote.
-
-    Raises:
-        CheckpointError: it is no such file; `where` names it.
-    """
+    """Read what `write_term_table` wrote."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             table = TermTable(arrays["weights"], arrays["vectors"], arrays["scales"])

@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from encoder.alignment.checkpoint_space import write_checkpoint_space
-from encoder.alignment.space import fit_space, sample_blocks
+from encoder.alignment.space import fit_space, sample_blocks, write_checkpoint_space
 from encoder.arrays import Float16
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder

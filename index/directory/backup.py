@@ -1,37 +1,29 @@
 """Backups of a data directory: made while a server writes to it, checked, and restored.
 
-A backup is a folder, or a tar file of one: the files of the data directory, and `manifest.json`
-with the SHA-256 of each. It gets its name once it is complete and has been read back; before, it
-is a hidden folder beside that name, which the next attempt deletes.
+A backup is a folder, or a tar file of one, not compressed: first `manifest.json`, which has the
+SHA-256 of each file, then the files of the data directory. It gets its name once it is complete and
+has been read back; before, it is a hidden folder next to that name, which the next attempt deletes.
 """
 
+import hashlib
+import json
 import logging
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+import stat
+import tarfile
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from encoder.adapter import parse_adapter
 from encoder.atomic_files import replace_durably
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import Checkpoint, file_digest, split_fingerprint
 from encoder.errors import AdapterError
-from encoder.selection.reading_share import split_fingerprint
-from index.directory.backup_archive import (
-    MANIFEST_FILE,
-    BackupManifest,
-    create_file,
-    describe_files,
-    format_manifest,
-    pack,
-    read_archived_manifest,
-    read_manifest,
-    unpack,
-    verify_archive,
-    verify_files,
-)
 from index.directory.collections import (
     COLLECTIONS_DIRECTORY,
     check_collection,
@@ -39,11 +31,10 @@ from index.directory.collections import (
     collection_path,
     stored_collections,
 )
-from index.directory.content_swap import ARRIVING, swap_in, sync_tree
 from index.directory.data_directory import (
     ADAPTER_FILE,
+    ARRIVING,
     CALIBRATION_FILE,
-    CONTENT,
     FUSION_FILE,
     KEY_FILE,
     LOCK_FILE,
@@ -52,6 +43,8 @@ from index.directory.data_directory import (
     STORE_FILE,
     locked,
     settle,
+    swap_in,
+    sync_tree,
 )
 from index.directory.file_digest import verify_digest
 from index.errors import BackupError, SnapshotError, StoreError
@@ -82,10 +75,57 @@ _TRANSIENT = ("-wal", "-shm", "-journal", ".partial", ".new")  # endings of file
 _log = logging.getLogger(__name__)
 
 
+FORMAT = 1
+ARCHIVE_ENDING = ".tar"
+_LARGEST_MANIFEST = 16 * 2**20
+_BUFFER = 2**20
+MANIFEST_FILE = "manifest.json"
+_OWN = stat.S_IRUSR | stat.S_IWUSR
+
+
+@dataclass(frozen=True, slots=True)
+class BackupFile:
+    """Size in bytes and SHA-256, in hex, of one file."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackupManifest:
+    """What a backup holds.
+
+    Attributes:
+        created: ISO 8601 in UTC.
+        checkpoint: name of the checkpoint, for display; empty if it is not known.
+        base: fingerprint of that checkpoint.
+        fingerprint: of the vectors; differs from `base` where there is a corpus adapter.
+        dimension: of the vectors.
+        sequence: of the store: the backup holds the changes up to this one.
+        documents: their number, without those of its collections.
+        files: by name relative to the backup, with "/".
+    """
+
+    created: str
+    checkpoint: str
+    base: str
+    fingerprint: str
+    dimension: int
+    sequence: int
+    documents: int
+    files: Mapping[str, BackupFile]
+
+    @property
+    def collections(self) -> list[str]:
+        """Names of the collections besides the data directory itself, in order."""
+        parts = (PurePosixPath(name).parts for name in self.files)
+        return sorted({part[1] for part in parts if part[0] == "collections"})
+
+
 def copy_data_directory(data: Path, target: Path) -> None:
     """Copy a data directory into the folder `target`, as it is at one moment.
 
-    Its collections are copied after it, one by one, each as it is at one moment of its own.
+    Its collections are copied after it, each as it is at one moment.
     The index generation is copied first, so the copy of the store is never behind it and knows the
     changes that it lacks. All other files are copied too, except hidden ones, the lock, the API
     keys (a restored copy would accept revoked ones), and the copy of the lexical index, which is
@@ -172,7 +212,7 @@ def copy_database(source: Path, target: Path) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     with source.open("rb") as file:
-        create_file(target, os.fstat(file.fileno()).st_mode)
+        _create_file(target, os.fstat(file.fileno()).st_mode)
         database = file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
         if not database:
             file.seek(0)
@@ -200,9 +240,6 @@ def _copy_snapshot(root: Path, target: Path) -> None:
     _log.warning("%s: no complete index generation; the backup has none", root)
 
 
-ARCHIVE_ENDING = ".tar"
-
-
 def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupManifest:
     """Write a backup of a data directory, which a server may be using; durable at return.
 
@@ -226,9 +263,9 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
     for name in set(collection_names(data)).difference(collections):
         folder = collection_path(data, name)
         _log.warning("%s: is no collection, having no %s: not in the backup", folder, STORE_FILE)
-    for one in _with_collections(data):
-        settle(one)
-        verify_digest(one / STORE_FILE)
+    for directory in _with_collections(data):
+        settle(directory)
+        verify_digest(directory / STORE_FILE)
     unfinished = target.with_name(f".{target.name}.unfinished")
     with _cleared_on_failure(unfinished, target):
         _require_space(data, target.parent)
@@ -237,29 +274,15 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
         manifest = _describe(unfinished, checkpoint)
         (unfinished / MANIFEST_FILE).write_bytes(format_manifest(manifest))
         sync_tree(unfinished)
-        verify_files(unfinished, read_manifest(unfinished))
+        _verify_files(unfinished, _read_manifest(unfinished))
         finished = target.with_name(f".{target.name}.finished")
         if target.suffix == ARCHIVE_ENDING:
-            pack(unfinished, manifest, finished)
+            _pack(unfinished, manifest, finished)
             shutil.rmtree(unfinished)
         else:
             unfinished.replace(finished)
         replace_durably(finished, target)
     return manifest
-
-
-def verify_backup(source: Path) -> BackupManifest:
-    """Read a backup whole and compare it with its checksums.
-
-    Raises:
-        BackupError: it is missing, incomplete or damaged; the message names the file.
-    """
-    _require_there(source)
-    if source.is_dir():
-        manifest = read_manifest(source)
-        verify_files(source, manifest)
-        return manifest
-    return verify_archive(source)
 
 
 def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupManifest:
@@ -275,17 +298,17 @@ def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupMa
         StoreError: the directory is not empty, or cannot be written.
     """
     _require_there(source)
-    manifest = read_manifest(source) if source.is_dir() else read_archived_manifest(source)
+    manifest = _read_manifest(source) if source.is_dir() else _read_archived_manifest(source)
     _require_checkpoint(source, manifest, checkpoint)
     with locked(data):
         _require_empty(data)
         arriving = data / ARRIVING
         with _cleared_on_failure(arriving):
-            _require_room(sum(one.size for one in manifest.files.values()), data)
+            _require_room(sum(file.size for file in manifest.files.values()), data)
             arriving.mkdir()
             _copy_backup(source, manifest, arriving)
-            verify_files(arriving, manifest)
-        swap_in(data, CONTENT)
+            _verify_files(arriving, manifest)
+        swap_in(data)
     return manifest
 
 
@@ -310,7 +333,7 @@ def _describe(folder: Path, checkpoint: Checkpoint) -> BackupManifest:
         dimension=int(meta[1]),
         sequence=int(meta[2]),
         documents=int(documents),
-        files=describe_files(folder),
+        files=_describe_files(folder),
     )
 
 
@@ -348,11 +371,11 @@ def _require_empty(data: Path) -> None:
 
 def _copy_backup(source: Path, manifest: BackupManifest, folder: Path) -> None:
     if not source.is_dir():
-        unpack(source, manifest, folder)
+        _unpack(source, manifest, folder)
         return
     for name in manifest.files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        create_file(folder / name, (source / name).stat().st_mode)
+        _create_file(folder / name, (source / name).stat().st_mode)
         shutil.copyfile(source / name, folder / name)
 
 
@@ -362,7 +385,9 @@ def _with_collections(data: Path) -> list[Path]:
 
 def _require_space(data: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    stores = [file for one in _with_collections(data) for file in one.glob(f"{STORE_FILE}*")]
+    stores = [
+        file for directory in _with_collections(data) for file in directory.glob(f"{STORE_FILE}*")
+    ]
     _require_room(sum(file.stat().st_size for file in stores), target)
 
 
@@ -375,7 +400,7 @@ def _require_room(needed: int, folder: Path) -> None:
 @contextmanager
 def _cleared_on_failure(*paths: Path) -> Iterator[None]:
     """Clear these places before a block that writes to them, and again if it fails."""
-    hidden = [paths[0], *(one.with_name(f".{one.name}.finished") for one in paths[1:])]
+    hidden = [paths[0], *(path.with_name(f".{path.name}.finished") for path in paths[1:])]
     _remove(hidden)
     try:
         yield
@@ -393,3 +418,178 @@ def _remove(paths: list[Path]) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def _describe_files(folder: Path) -> dict[str, BackupFile]:
+    """Return every file in a folder except the manifest, by its name relative to the folder.
+
+    Raises:
+        OSError: one cannot be read.
+    """
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name != MANIFEST_FILE:
+            found[name] = BackupFile(path.stat().st_size, file_digest(path))
+    return found
+
+
+def format_manifest(manifest: BackupManifest) -> bytes:
+    """Return the content of the manifest file, which includes a digest of itself."""
+    content = {"format": FORMAT, **asdict(manifest)}
+    content["sha256"] = _digest(content)
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def _parse_manifest(data: bytes, where: str) -> BackupManifest:
+    """Parse the output of `format_manifest`.
+
+    Raises:
+        BackupError: it is damaged, of another format or not a manifest; `where` names it.
+    """
+    try:
+        content: dict[str, Any] = json.loads(data)
+        if content["format"] != FORMAT:
+            raise BackupError(
+                f"{where}: has format {content['format']!r}; this version of Longmatch reads "
+                f"format {FORMAT}"
+            )
+        if content.pop("sha256") != _digest(content):
+            raise BackupError(f"{where}: was changed or is damaged")
+        del content["format"]
+        files = {str(name): BackupFile(**fields) for name, fields in content.pop("files").items()}
+        manifest = BackupManifest(files=files, **content)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise BackupError(f"{where}: is not the manifest of a backup: {error!r}") from error
+    for name in manifest.files:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise BackupError(f"{where}: names a file outside the backup, {name!r}")
+    return manifest
+
+
+def _read_manifest(folder: Path) -> BackupManifest:
+    """Read the manifest of a backup that is a folder.
+
+    Raises:
+        BackupError: it is missing, damaged or of another format.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        return _parse_manifest(path.read_bytes(), str(path))
+    except OSError as error:
+        raise BackupError(f"{folder}: is not a complete backup: {error}") from error
+
+
+def _verify_files(folder: Path, manifest: BackupManifest) -> None:
+    """Compare every file of a folder with the manifest.
+
+    Raises:
+        BackupError: one is missing or changed; the message names it.
+    """
+    for name, expected in manifest.files.items():
+        path = folder / name
+        try:
+            found = BackupFile(path.stat().st_size, file_digest(path))
+        except OSError as error:
+            raise BackupError(f"{path}: cannot be read: {error}") from error
+        if found != expected:
+            raise BackupError(f"{path}: is damaged: it differs from {MANIFEST_FILE}")
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    canonical = {name: value for name, value in content.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
+
+
+def _pack(folder: Path, manifest: BackupManifest, path: Path) -> None:
+    """Pack a backup folder into one file and verify the file.
+
+    Raises:
+        BackupError: the file does not hold what was written.
+        OSError: it cannot be written.
+    """
+    with tarfile.open(path, "w") as archive:
+        for name in (MANIFEST_FILE, *manifest.files):
+            archive.add(folder / name, name)
+    _verify_archive(path)
+
+
+def _verify_archive(path: Path) -> None:
+    """Read an archive whole and compare it with its manifest.
+
+    Raises:
+        BackupError: it is incomplete or damaged.
+    """
+    with _open_archive(path) as archive:
+        manifest = _manifest(path, archive)
+        for name, expected in manifest.files.items():
+            with _member(path, archive, name) as file:
+                found = BackupFile(archive.getmember(name).size, _sha256(file))
+            if found != expected:
+                raise BackupError(f"{path}: {name} is damaged: it differs from {MANIFEST_FILE}")
+
+
+def _read_archived_manifest(path: Path) -> BackupManifest:
+    """Read the manifest of an archive.
+
+    Raises:
+        BackupError: it is missing or damaged, or the file is not an archive.
+    """
+    with _open_archive(path) as archive:
+        return _manifest(path, archive)
+
+
+def _unpack(path: Path, manifest: BackupManifest, folder: Path) -> None:
+    """Extract the files that the manifest of an archive names into a folder, and no others.
+
+    Raises:
+        BackupError: one is missing.
+        OSError: one cannot be written.
+    """
+    with _open_archive(path) as archive:
+        for name in manifest.files:
+            with _member(path, archive, name) as file:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                _create_file(folder / name, archive.getmember(name).mode)
+                with (folder / name).open("wb") as copy:
+                    shutil.copyfileobj(file, copy, _BUFFER)
+
+
+def _create_file(path: Path, mode: int) -> None:
+    """Create an empty file that no more may read than its source, before anything is in it.
+
+    Raises:
+        OSError: it cannot be created, or exists.
+    """
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, stat.S_IMODE(mode) | _OWN))
+
+
+def _manifest(path: Path, archive: tarfile.TarFile) -> BackupManifest:
+    with _member(path, archive, MANIFEST_FILE) as file:
+        return _parse_manifest(file.read(_LARGEST_MANIFEST), f"{path}: {MANIFEST_FILE}")
+
+
+@contextmanager
+def _open_archive(path: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(path, "r:") as archive:
+            yield archive
+    except (tarfile.TarError, EOFError) as error:
+        raise BackupError(f"{path}: is not a complete backup: {error}") from error
+
+
+def _member(path: Path, archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    try:
+        file = archive.extractfile(name)
+    except KeyError:
+        file = None
+    if file is None:  # missing, or not a regular file
+        raise BackupError(f"{path}: is not a complete backup: {name} is missing")
+    return file
+
+
+def _sha256(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while chunk := file.read(_BUFFER):
+        digest.update(chunk)
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The named collections of a data directory, each a whole data directory in a folder of its own.
+"""The named collections of a data directory, each a whole data directory in a folder.
 
 collections/NAME/           a data directory, on which every command works by this path
 collections/.NAME.new/      one that is being made; thrown away after a kill
@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from encoder.atomic_files import replace_durably, sync
-from index.directory.content_swap import swap_is_pending, sync_tree
-from index.directory.data_directory import CONTENT, STORE_FILE
+from index.directory.data_directory import CONTENT, STORE_FILE, swap_is_pending, sync_tree
 from index.errors import StoreError
 
 COLLECTIONS_DIRECTORY = "collections"
@@ -67,7 +66,7 @@ def stored_collections(data: Path) -> list[str]:
     found = []
     for name in collection_names(data):
         path = collection_path(data, name)
-        if any((path / one).exists() for one in CONTENT) or swap_is_pending(path):
+        if any((path / entry).exists() for entry in CONTENT) or swap_is_pending(path):
             check_collection(path)
             found.append(name)
     return found
@@ -107,16 +106,12 @@ def make_collection(data: Path, name: str, fill: Callable[[Path], None]) -> None
         raise StoreError(f"{path}: cannot be created: {error}") from error
 
 
-def remove_collection(
-    data: Path, name: str, forget: Callable[[Path], None] = lambda folder: None
-) -> None:
+def remove_collection(data: Path, name: str) -> None:
     """Remove a collection that no process has open; gone, durably, before its files are deleted.
 
     Args:
         data: the data directory of the server.
         name: of the collection, not the default one.
-        forget: removes what is kept for a folder elsewhere; called before its files are deleted,
-            so that they tell what that is.
 
     Raises:
         StoreError: it could not be renamed, and is unchanged; or its files could not all be
@@ -125,23 +120,16 @@ def remove_collection(
     path = collection_path(data, name)
     removed = path.with_name(f".{name}.removed")
     try:
-        if removed.exists():
-            forget(removed)
         _delete(removed)
         if path.exists():
             replace_durably(path, removed)
-            forget(removed)
             _delete(removed)
     except OSError as error:
         raise StoreError(f"{path}: cannot be removed: {error}") from error
 
 
-def delete_remains(data: Path, forget: Callable[[Path], None] = lambda folder: None) -> None:
+def delete_remains(data: Path) -> None:
     """Delete what a kill left of collections that were being made or removed.
-
-    Args:
-        data: the data directory of the server.
-        forget: as of `remove_collection`.
 
     Raises:
         StoreError: something could not be deleted.
@@ -150,7 +138,6 @@ def delete_remains(data: Path, forget: Callable[[Path], None] = lambda folder: N
     try:
         for entry in folder.iterdir() if folder.is_dir() else ():
             if entry.name.startswith(".") and entry.suffix in (".new", ".removed"):
-                forget(entry)
                 _delete(entry)
     except OSError as error:
         raise StoreError(f"{folder}: cannot be cleared: {error}") from error

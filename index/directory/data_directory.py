@@ -7,32 +7,32 @@ shadow-test.json    optional: why these vectors replaced others, see service/cli
 snapshots/      published generations of the index, a copy
 lexical/        the published copy of the lexical index
 skipped.jsonl   what the last `longmatch index` could not read, for the user
-milvus.json     only with a Milvus: whose its collections are, see index/vectors/milvus/engine.py
-postgresql.json only with a PostgreSQL: of which the store is a copy, see index/replica/
 lock            held by the process that writes
 
 .store-digest           the digest of a closed store, see index/directory/file_digest.py
 
-Other names that begin with a dot belong to a swap of the whole content, see
-index/directory/content_swap.py.
+`swap_in` replaces its content, all of it or nothing. A data directory may be a mount point, which
+cannot be replaced by a rename. So its entries are moved one by one, and the next opening for
+writing resumes a swap that a kill interrupted.
+
+.arriving/      the new content while it is written; ignored and thrown away after a kill
+.decided/       the new content, complete: from this rename on it counts; the old is moved out
+.moving-in/     the old content is out, the new one is moved in
+.old/           the old content, until it is deleted
 """
 
+import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from encoder.adapter import VectorSpace
 from encoder.alignment.space import AlignmentSpace
-from encoder.checkpoint import Checkpoint
-from encoder.selection.reading_share import split_fingerprint, with_reading_share
-from index.directory.content_swap import finish_swap, swap_is_pending
-from index.directory.engines import choose_backend, open_engine
+from encoder.atomic_files import replace_durably, sync
+from encoder.checkpoint import Checkpoint, split_fingerprint, with_reading_share
 from index.directory.file_digest import (
     DIGEST_FILE,
     DigestCheck,
@@ -43,17 +43,9 @@ from index.directory.file_digest import (
 )
 from index.errors import DataDirectoryInUseError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
-from index.postgres.address import Database
-from index.postgres.document_store import Check, PostgreSQLDocumentStore
-from index.replica.copied_store import CopiedDocumentStore
-from index.replica.copy_mark import check_is_no_copy, check_may_copy
-from index.replica.follower import Follower, follow_from_now
-from index.replica.opening import fetch_attachments, open_database
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Change, EncodedDocument
 from index.store.schema import read_space
 from index.vectors.live_index import LiveIndex, open_live_index
-from index.vectors.milvus.connection import MilvusAddress
 from index.vectors.vector_index import Precision
 
 STORE_FILE = "store.sqlite3"
@@ -66,7 +58,6 @@ CALIBRATION_FILE = "calibration.json"
 FUSION_FILE = "fusion.json"
 SHADOW_TEST_FILE = "shadow-test.json"
 SKIPPED_FILE = "skipped.jsonl"
-FITTED_FILES = (ADAPTER_FILE, CALIBRATION_FILE, FUSION_FILE)  # which belong to the vectors
 # What belongs to one checkpoint, and is replaced by a swap of the content.
 CONTENT = (
     STORE_FILE,
@@ -81,6 +72,11 @@ CONTENT = (
     SHADOW_TEST_FILE,
 )
 
+ARRIVING = ".arriving"
+_DECIDED = ".decided"
+_MOVING_IN = ".moving-in"
+_OLD = ".old"
+
 
 @dataclass(frozen=True, slots=True)
 class DataDirectory:
@@ -91,44 +87,11 @@ class DataDirectory:
     index: LiveIndex
     _open_files: ExitStack
     _check: DigestCheck | None = None
-    _follower: Follower | None = None
 
     @property
     def damage(self) -> str | None:
         """What the check in the background found to be wrong; None if nothing."""
         return None if self._check is None else self._check.damage
-
-    @property
-    def problem(self) -> str | None:
-        """Why the database that the store is a copy of cannot be used now; None while it can be."""
-        return None if self._follower is None else self._follower.problem
-
-    @property
-    def database_writes(self) -> int:
-        """How many writes of the database the store holds; 0 without one."""
-        return self.store.revision if isinstance(self.store, CopiedDocumentStore) else 0
-
-    def put(self, entries: Sequence[EncodedDocument], check: Check | None = None) -> Change:
-        """Put documents into the store.
-
-        Args:
-            entries: the documents.
-            check: of a writer that shares the database with others, see
-                `PostgreSQLDocumentStore.put`; a store without a database has no other writer.
-
-        Raises:
-            StoreError: they could not be stored.
-        """
-        if check is not None and isinstance(self.store, CopiedDocumentStore):
-            return self.store.put(entries, check)
-        return self.store.put(entries)
-
-    def ask_database(self) -> Future[None] | None:
-        """Return when store and index hold what the database holds now; None without a database.
-
-        The future raises StoreError if the database cannot be used.
-        """
-        return None if self._follower is None else self._follower.ask()
 
     def close(self) -> None:
         """Close the store, write its digest if it was open for writing, and release the lock.
@@ -147,13 +110,11 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
     find_families: bool = True,
     alignment: AlignmentSpace | None = None,
     index_precision: Precision | None = None,
-    milvus: MilvusAddress | None = None,
-    database: Database | None = None,
     in_background: bool = False,
 ) -> DataDirectory:
     """Open a data directory; create it when it is missing, unless `read_only`.
 
-    One process at a time writes; any number read beside it, each with the state at its opening
+    One process at a time writes; any number of others read, each with the state at its opening
     until it calls `index.catch_up`.
 
     Args:
@@ -166,22 +127,15 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             a store that has none yet.
         index_precision: that the index holds vectors in; a snapshot of another one is built again.
             None for that of the snapshot, or the default if there is none.
-        milvus: that keeps the vectors to search, and the words, if its address says so; None for
-            FAISS in this process. A Milvus Lite is used by the process that writes only: one that
-            reads makes an index in memory.
-        database: that holds the documents, of which the store is a copy; None for a store of its
-            own. A process that reads takes the copy as it is.
         in_background: do what may take long after opening, unless `read_only`: compare the store
             with its digest, `DataDirectory.damage` has the result; and make a searchable copy of
-            the words, if it takes more than a second, until when `store.lexical.building` is true;
-            and follow the database, see `DataDirectory.ask_database`.
+            the words, if it takes more than a second, until when `store.lexical.building` is true.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
         FingerprintMismatchError: its vectors are of another checkpoint.
         StoreError: it is not a directory, cannot be written, or its store is damaged or has
-            changed since it was closed; or the database cannot be used.
-        VectorEngineError: the Milvus cannot be used.
+            changed since it was closed.
     """
     opened: list[Path] = []  # a store that could not be opened gets no digest
     with ExitStack() as open_files:
@@ -190,38 +144,23 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         else:
             _make_directory(path)
             open_files.callback(_acquire_lock(path).release)
-            finish_swap(path, CONTENT)
+            _finish_swap(path)
             open_files.callback(_write_digests, opened)
         later = in_background and not read_only and has_digest(path / STORE_FILE)
-        engine, make_words = open_engine(path, milvus, open_files, read_only=read_only)
-        if database is None or read_only:
+        if not later:
+            verify_digest(path / STORE_FILE)
             if not read_only:
-                check_is_no_copy(path)
-            _begin(path, read_only=read_only, later=later)
-            store = SQLiteDocumentStore(
-                path / STORE_FILE,
-                fingerprint=fingerprint,
-                dimension=dimension,
-                read_only=read_only,
-                find_families=find_families,
-                space=alignment,
-                checkpoints=not later,
-                make_words=make_words,
-            )
-        else:
-            make = partial(
-                CopiedDocumentStore,
-                find_families=find_families,
-                space=alignment,
-                checkpoints=not later,
-                make_words=make_words,
-            )
-            space = VectorSpace(fingerprint, dimension)
-            store = _open_copy(path, database, space, make, open_files, later=later)
+                remove_digest(path / STORE_FILE)
+        store = SQLiteDocumentStore(
+            path / STORE_FILE,
+            fingerprint=fingerprint,
+            dimension=dimension,
+            read_only=read_only,
+            find_families=find_families,
+            space=alignment,
+            checkpoints=not later,
+        )
         open_files.callback(store.close)
-        if later and not has_digest(path / STORE_FILE):  # the copy was made anew
-            later = False
-            store.allow_checkpoints()
         if in_background and not read_only:
             store.lexical.make_in_background()
         else:
@@ -230,63 +169,16 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             store,
             path / SNAPSHOTS_DIRECTORY,
             read_only=read_only,
-            backend=choose_backend(index_precision, milvus, engine),
+            precision=index_precision,
         )
         store.lexical.wait(LEXICAL_SECONDS)
-        check, follower = None, None
-        if in_background and isinstance(store, CopiedDocumentStore) and database:
-            follower = follow_from_now(store, index, database)
-            open_files.callback(follower.close)
+        check = None
         if later:
             check = DigestCheck(path / STORE_FILE, store.allow_checkpoints)
             open_files.callback(_after, check, opened, path / STORE_FILE)
         elif not read_only:
             opened.append(path / STORE_FILE)
-        return DataDirectory(path, store, index, open_files.pop_all(), check, follower)
-
-
-def _begin(path: Path, *, read_only: bool, later: bool) -> None:
-    """Compare a store with its digest, unless `later`, and remove the digest of one to be written.
-
-    Raises:
-        StoreError: it has changed since it was closed.
-    """
-    if not later:
-        verify_digest(path / STORE_FILE)
-        if not read_only:
-            remove_digest(path / STORE_FILE)
-
-
-def remove_copy(path: Path) -> None:
-    """Remove the copy of a database, with all that was made of it; the store itself goes last.
-
-    Raises:
-        StoreError: it could not be removed.
-    """
-    try:
-        for name in (SNAPSHOTS_DIRECTORY, LEXICAL_DIRECTORY):
-            if (path / name).exists():
-                shutil.rmtree(path / name)
-        for name in (DIGEST_FILE, f"{STORE_FILE}-wal", f"{STORE_FILE}-shm", STORE_FILE):
-            (path / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written: {error}") from error
-
-
-def _open_copy(
-    path: Path,
-    database: Database,
-    space: VectorSpace,
-    make: Callable[[Path, PostgreSQLDocumentStore], CopiedDocumentStore],
-    open_files: ExitStack,
-    *,
-    later: bool,
-) -> CopiedDocumentStore:
-    """Open the copy of a database, which is closed with `open_files`; see `open_database`."""
-    begin = partial(_begin, path, read_only=False, later=later)
-    opened = open_database(path / STORE_FILE, database, space, begin, partial(remove_copy, path))
-    open_files.callback(opened.close)  # also if the copy cannot be opened
-    return make(path / STORE_FILE, opened)
+        return DataDirectory(path, store, index, open_files.pop_all(), check)
 
 
 @contextmanager
@@ -300,7 +192,7 @@ def locked(path: Path) -> Iterator[None]:
     _make_directory(path)
     lock = _acquire_lock(path)
     try:
-        finish_swap(path, CONTENT)
+        _finish_swap(path)
         yield
     finally:
         lock.release()
@@ -318,36 +210,24 @@ def settle(path: Path) -> None:
             pass  # taking the lock finishes it
 
 
-def with_share_of(
-    path: Path,
-    checkpoint: Checkpoint,
-    share: float | None = None,
-    database: Database | None = None,
-) -> Checkpoint:
+def with_share_of(path: Path, checkpoint: Checkpoint, share: float | None = None) -> Checkpoint:
     """Return a checkpoint with the reading share of a data directory, before it is opened.
-
-    The files that belong to the vectors of a database are fetched from it.
 
     Args:
         path: the directory, which may be missing.
         checkpoint: any.
         share: to use; by default the one that the stored vectors were made with, or 1. Opening the
             directory compares them.
-        database: as of `open_data_directory`.
 
     Raises:
         CheckpointError: it encodes every sentence block, and the share is less.
-        StoreError: the store is damaged, or the database cannot be used.
+        StoreError: the store is damaged.
         ValueError: it is no share.
     """
     settle(path)
     store = path / STORE_FILE
-    if database is not None:
-        check_may_copy(path, store, database.address)
-        space = fetch_attachments(path, database, FITTED_FILES)
-    else:
-        space = read_space(store) if share is None and store.is_file() else None
     if share is None:
+        space = read_space(store) if store.is_file() else None
         _, share = split_fingerprint("" if space is None else space.fingerprint)
     return with_reading_share(checkpoint, share)
 
@@ -393,3 +273,66 @@ def _acquire_lock(path: Path) -> FileLock:
     except (OSError, NotImplementedError) as error:
         raise StoreError(f"{path}: cannot be written: {error}") from error
     return lock
+
+
+def swap_in(path: Path, new: str = ARRIVING) -> None:
+    """Replace the content of a data directory by that of `new`, a folder in it.
+
+    The caller holds the lock of the directory. After a kill the
+    next opening finds the old content or the new one.
+
+    Raises:
+        StoreError: it could not be written.
+    """
+    try:
+        sync_tree(path / new)
+        replace_durably(path / new, path / _DECIDED)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error}") from error
+    _finish_swap(path)
+
+
+def _finish_swap(path: Path) -> None:
+    """Finish a swap that was decided; does nothing where there is none.
+
+    Raises:
+        StoreError: it could not be written; a later call resumes.
+    """
+    try:
+        if (path / _DECIDED).exists():
+            _move_out(path)
+        if (path / _MOVING_IN).exists():
+            for entry in sorted((path / _MOVING_IN).iterdir()):
+                entry.replace(path / entry.name)
+            sync(path)
+            (path / _MOVING_IN).rmdir()
+        if (path / _OLD).exists():
+            shutil.rmtree(path / _OLD)
+    except OSError as error:
+        raise StoreError(f"{path}: a swap of its content is unfinished: {error}") from error
+
+
+def swap_is_pending(path: Path) -> bool:
+    """Return whether a swap was decided and not finished."""
+    return (path / _DECIDED).exists() or (path / _MOVING_IN).exists()
+
+
+def sync_tree(path: Path) -> None:
+    """Write a directory and everything in it through to the disk.
+
+    Raises:
+        OSError: something cannot be written.
+    """
+    for folder, _, names in os.walk(path):
+        for name in names:
+            sync(Path(folder, name))
+        sync(Path(folder))
+
+
+def _move_out(path: Path) -> None:
+    (path / _OLD).mkdir(exist_ok=True)
+    for name in CONTENT:
+        if (path / name).exists():
+            (path / name).replace(path / _OLD / name)
+    sync(path)
+    replace_durably(path / _DECIDED, path / _MOVING_IN)

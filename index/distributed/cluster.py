@@ -112,13 +112,17 @@ def allot(options: ClusterOptions, machines: Sequence[Machine]) -> Allotment:
     Raises:
         ClusterError: the machines have no room for them, were they idle.
     """
-    usable = [one for one in machines if one.cores >= 1 and one.gpus >= options.gpus]
-    by_gpu = sum(int(one.gpus / options.gpus) for one in usable) if options.gpus else len(usable)
+    usable = [
+        machine for machine in machines if machine.cores >= 1 and machine.gpus >= options.gpus
+    ]
+    by_gpu = (
+        sum(int(machine.gpus / options.gpus) for machine in usable) if options.gpus else len(usable)
+    )
     actors = options.actors or max(1, by_gpu)
-    cores = [int(one.cores) for one in usable]
+    cores = [int(machine.cores) for machine in usable]
     threads = options.threads or max(1, min(min(cores, default=1), sum(cores) // actors))
     allotment = Allotment(actors, threads, options.cpus or float(threads), options.gpus)
-    if sum(one.room(allotment) for one in machines) < actors:
+    if sum(machine.room(allotment) for machine in machines) < actors:
         raise ClusterError(
             f"{PURPOSE}: no room for {allotment}: the machines have "
             f"{'; '.join(map(str, machines)) or 'nothing'}"
@@ -129,7 +133,7 @@ def allot(options: ClusterOptions, machines: Sequence[Machine]) -> Allotment:
 def _machines(nodes: Sequence[dict[str, Any]]) -> list[Machine]:
     """Return the machines that `ray.nodes()` describes."""
     alive = [node["Resources"] for node in nodes if node["Alive"]]
-    return [Machine(one.get("CPU", 0.0), one.get("GPU", 0.0)) for one in alive]
+    return [Machine(resources.get("CPU", 0.0), resources.get("GPU", 0.0)) for resources in alive]
 
 
 @contextmanager
@@ -143,7 +147,7 @@ def _joined(options: ClusterOptions) -> Iterator[None]:
 
 @contextmanager
 def _started(options: ClusterOptions) -> Iterator[None]:
-    """Start Ray on this machine, with room for the encoders that were asked for."""
+    """Start Ray on this machine, with room for the requested encoders."""
     cores = usable_cores()
     actors = options.actors or 1
     threads = options.threads or max(1, cores // actors)
@@ -168,7 +172,7 @@ def _local_environment() -> dict[str, str]:
     """Return the settings of a cluster of this machine, which Ray reads when it is imported.
 
     It listens on the loopback interface alone (the switch is named after the systems where that is
-    the default), answers those who know a random token, and reports nothing to the makers of Ray.
+    the default), answers callers with a random token, and reports nothing to the makers of Ray.
     """
     return {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -185,7 +189,7 @@ def _init(where: str, environment: Mapping[str, str], **arguments: Any) -> None:
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         ray.init(log_to_driver=False, configure_logging=False, **arguments)
-    except Exception as error:  # the library has no common base class of its own
+    except Exception as error:  # the library has no common base class
         raise ClusterError(f"{where}: {reason_of(error)}") from error
 
 

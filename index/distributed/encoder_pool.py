@@ -108,7 +108,7 @@ class _EncoderPool:
                     f"{START_SECONDS:g} seconds: the cluster has no room for them, or is slow"
                 )
             found.add(self._get(done[0], "opening an encoder"))
-        strange = {one.version for one in found} - {version("longmatch")}
+        strange = {opened.version for opened in found} - {version("longmatch")}
         if strange:
             raise ClusterError(
                 f"{PURPOSE}: its machines have Longmatch {', '.join(sorted(strange))}, this has "
@@ -137,8 +137,8 @@ class _EncoderPool:
 
     def _send(self, batch: Batch) -> None:
         """Send a batch to the actor that has the least to do."""
-        _, unfinished = self._wait([one.result for one in self._sent])
-        busy = [one.actor for one in self._sent if one.result in unfinished]
+        _, unfinished = self._wait([sent.result for sent in self._sent])
+        busy = [sent.actor for sent in self._sent if sent.result in unfinished]
         actor = min(range(len(self._actors)), key=busy.count)
         result = self._actors[actor].encode.remote(list(batch.new))
         self._sent.append(_Sent(batch, actor, result))
@@ -160,8 +160,8 @@ class _EncoderPool:
         first = self._sent.popleft()
         ids = first.batch.new[0].id, first.batch.new[-1].id
         encoded: EncodedBatch = self._get(first.result, f"documents {ids[0]!r} to {ids[1]!r}")
-        for one in encoded.skipped:
-            progress.skipped(one)
+        for skipped in encoded.skipped:
+            progress.skipped(skipped)
         progress.advanced(len(first.batch.new), tokens=encoded.tokens)
         return first.batch, encoded.documents
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from encoder.adapter import Adapter
-from encoder.checkpoint import find_checkpoint, load_checkpoint
+from encoder.block_selection import open_document_tokenizer
+from encoder.checkpoint import find_checkpoint, load_checkpoint, with_reading_share
 from encoder.errors import CheckpointError, EncoderError
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.selection.block_selection import open_document_tokenizer
-from encoder.selection.reading_share import with_reading_share
 from encoder.tokenizer import BlockTokenizer
 from index.build import encode_documents
 from index.document import Document, SkippedInput
@@ -127,7 +126,7 @@ class EncodingActor:
         )
         if encoder.fingerprint != order.fingerprint:
             raise CheckpointError(
-                f"{checkpoint.directory}: is another checkpoint than the one that was asked for"
+                f"{checkpoint.directory}: is another checkpoint than the requested one"
             )
         encoder.warm_up()
         return open_document_tokenizer(checkpoint), encoder

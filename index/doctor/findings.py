@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from index.sqlite.failures import storage_error
+from index.sqlite.connections import storage_error
 
 
 class Remedy(Enum):
@@ -13,29 +13,24 @@ class Remedy(Enum):
     REBUILD_INDEX = "rebuild the index"
     REBUILD_LEXICAL_INDEX = "rebuild the lexical index"
     PUBLISH_LEXICAL_INDEX = "write the copy of the lexical index again"
-    FILL_WORDS = "write the words to Milvus again"
     ALIGN = "align the documents again"
     FIND_FAMILIES = "find the families again"
     REBUILD_METADATA_VALUES = "rebuild the metadata values"
     REINDEX_DATABASE = "rebuild the database's indexes"
     ENCODE = "encode again"
-    SET_ASIDE = "remove them, and keep what can be read of them in damaged.jsonl"
-    SET_JOBS_ASIDE = "move it and the uploads into jobs.damaged, send the uploads again"
-    SET_STANDING_ASIDE = "move it to standing.damaged, make the standing queries again"
-    SET_FEEDBACK_ASIDE = "move it into feedback.damaged and begin a new one"
+    REMOVE_DAMAGED = "remove them, and keep what can be read of them in damaged.jsonl"
+    MOVE_AWAY = "move it into a folder whose name ends in .damaged, and begin a new one"
     END_JOB = "end the job as failed, send the upload again"
     DELETE = "delete it"
     REBUILD_CHECKSUMS = "compute the checksums again"
     WRITE_DIGEST = "write the digest again"
-    COPY_AGAIN = "copy the database again"
-    PUT_AGAIN = "put it again, or delete it"
     RESTORE_BACKUP = "restore a backup"
     REINSTALL = "install it again"
 
     @property
     def repairable(self) -> bool:
         """Whether `repair` can do it: it needs nothing but the data directory and checkpoint."""
-        return self not in (Remedy.PUT_AGAIN, Remedy.RESTORE_BACKUP, Remedy.REINSTALL)
+        return self not in (Remedy.RESTORE_BACKUP, Remedy.REINSTALL)
 
 
 def require_damage(path: Path, error: Exception) -> None:
@@ -58,7 +53,7 @@ class Finding:
         what: the file, or the part of the store.
         problem: what is wrong with it, in words.
         remedy: what helps.
-        vector_ids: of the documents to encode again, or to set aside.
+        vector_ids: of the documents to encode again, or to remove.
     """
 
     what: str

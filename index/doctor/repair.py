@@ -1,43 +1,48 @@
 """Repair a data directory: rebuild what follows from the rest of it.
 
 Words, vectors and families follow from the texts, the index from the vectors. Documents whose text
-has changed are set aside first: `index.doctor.set_aside`. Nothing else is touched that cannot be
-rebuilt.
+has changed are removed first, into a file. Nothing else is touched that cannot be rebuilt.
 """
 
+import json
+import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from encoder.adapter import vector_space
-from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import open_space
+from encoder.block_selection import open_document_tokenizer
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import EncodedBatch, OnnxEncoder
-from encoder.selection.block_selection import open_document_tokenizer
 from index.adapt import read_corpus_adapter
-from index.alignment.tables import remove_aligned_blocks
+from index.alignment.tables import ALIGNMENT_SCHEMA, ALIGNMENT_TABLES, remove_aligned_blocks
 from index.build import refit_alignment
 from index.directory.data_directory import STORE_FILE, locked, open_data_directory
 from index.directory.file_digest import remove_digest
 from index.doctor.examine import share_if_readable
 from index.doctor.findings import Finding, Remedy
-from index.doctor.rebuild import (
-    rebuild_alignment_tables,
-    rebuild_checksums,
-    rebuild_lexical_index,
-    rebuild_metadata_values,
+from index.errors import StoreError
+from index.lexical.tables import (
+    LEXICAL_SCHEMA,
+    LEXICAL_TABLES,
+    DamagedTermsError,
+    insert_terms,
+    read_document_terms,
 )
-from index.doctor.set_aside import DAMAGED_FILE, set_aside
+from index.lexical.terms import count_terms_and_titles, known_titles
+from index.lexical.title_refresh import note_titles_are_fresh
 from index.near_duplicates.tables import make_family_tables
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
 from index.sqlite.connections import SQLiteConnections, translated_errors, vector_id_list
-from index.store.checksums import write_checksums
-from index.store.statements import advance_sequence, insert_vector
-from index.vectors.milvus.connection import MilvusAddress
+from index.store.checksums import CHECKSUMS_SCHEMA, write_checksums
+from index.store.filters import METADATA_SCHEMA, insert_metadata
+from index.store.rows import advance_sequence, insert_vector, remove_documents
 
 _TEXTS = """
 SELECT vector_id, content_hash, text FROM documents
@@ -84,7 +89,6 @@ def repair(
     findings: Sequence[Finding],
     precision: str | None,
     progress: Progress,
-    milvus: MilvusAddress | None = None,
 ) -> None:
     """Apply the remedies of the repairable findings; `examine` again afterwards.
 
@@ -93,22 +97,21 @@ def repair(
         EncoderError: the checkpoint cannot encode.
         SnapshotError: the index could not be published.
         StoreError: something cannot be written.
-        VectorEngineError: the Milvus that keeps the vectors to search cannot be used.
     """
-    remedies: set[Remedy] = {one.remedy for one in findings if one.remedy.repairable}
+    remedies: set[Remedy] = {finding.remedy for finding in findings if finding.remedy.repairable}
     if not remedies:
         return
     checkpoint = share_if_readable(data, checkpoint)
     with locked(data):
-        for name in {one.what for one in findings if one.remedy is Remedy.DELETE}:
+        for name in {finding.what for finding in findings if finding.remedy is Remedy.DELETE}:
             (data / name).unlink(missing_ok=True)
         remove_digest(data / STORE_FILE)
-        lost = _named_by(findings, Remedy.SET_ASIDE)
+        lost = _named_by(findings, Remedy.REMOVE_DAMAGED)
         _repair_database(data / STORE_FILE, remedies, sorted(lost))
         again = sorted(_named_by(findings, Remedy.ENCODE) - lost)
         if again:
             _encode_again(data, checkpoint, again, precision, progress)
-    if any(one.what == STORE_FILE and not one.remedy.repairable for one in findings):
+    if any(finding.what == STORE_FILE and not finding.remedy.repairable for finding in findings):
         return  # the store cannot be opened for writing, or must get no digest
     space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
     with closing(
@@ -117,7 +120,6 @@ def repair(
             fingerprint=space.fingerprint,
             dimension=space.dimension,
             alignment=open_space(checkpoint),
-            milvus=milvus,
         )
     ) as directory:
         if again or Remedy.REBUILD_INDEX in remedies:
@@ -125,9 +127,6 @@ def repair(
             directory.index.rebuild()
         if remedies & {Remedy.REBUILD_LEXICAL_INDEX, Remedy.PUBLISH_LEXICAL_INDEX}:
             directory.store.lexical.publish()
-        if Remedy.FILL_WORDS in remedies:
-            progress.started("writing words to Milvus", None)
-            directory.store.lexical.rebuild()
         if directory.store.alignment.pending():
             refit_alignment(directory.store, progress)
         if Remedy.FIND_FAMILIES in remedies:
@@ -136,11 +135,13 @@ def repair(
 
 def _named_by(findings: Sequence[Finding], remedy: Remedy) -> set[int]:
     """Return the vector ids that the findings of a remedy name."""
-    return {number for one in findings if one.remedy == remedy for number in one.vector_ids}
+    return {
+        number for finding in findings if finding.remedy == remedy for number in finding.vector_ids
+    }
 
 
 def _repair_database(store: Path, remedies: set[Remedy], lost: Sequence[int]) -> None:
-    """Repair the tables, after setting aside the documents that nothing can be rebuilt from."""
+    """Repair the tables, after removing the documents that nothing can be rebuilt from."""
     if Remedy.REINDEX_DATABASE in remedies:
         with translated_errors(store), closing(sqlite3.connect(store)) as connection:
             connection.execute("REINDEX")
@@ -149,7 +150,7 @@ def _repair_database(store: Path, remedies: set[Remedy], lost: Sequence[int]) ->
         if Remedy.FIND_FAMILIES in remedies:
             with connections.writing() as connection:
                 make_family_tables(connection)  # filled below, once block vectors are repaired
-        if lost and set_aside(connections, store.with_name(DAMAGED_FILE), lost):
+        if lost and remove_damaged(connections, store.with_name(DAMAGED_FILE), lost):
             remedies.add(Remedy.REBUILD_LEXICAL_INDEX)
         if Remedy.REBUILD_LEXICAL_INDEX in remedies:
             rebuild_lexical_index(connections, SilentProgress())
@@ -185,5 +186,138 @@ def _encode_again(
             encoded = encoder.encode(list(blocks.values()))
             with connections.writing() as connection:
                 replace_vectors(connection, blocks, encoded)
-            tokens = sum(one.receipt.tokens_encoded for one in blocks.values())
+            tokens = sum(read.receipt.tokens_encoded for read in blocks.values())
             progress.advanced(len(some), tokens=tokens)
+
+
+_ROWS_A_TRANSACTION = 256
+_NEXT_TEXTS = """
+SELECT vector_id, title, text FROM documents WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
+
+
+def rebuild_metadata_values(connection: sqlite3.Connection, path: Path) -> None:
+    """Rebuild the table that filters read from the stored metadata.
+
+    Raises:
+        StoreError: the metadata of a document is damaged.
+    """
+    connection.execute("DROP TABLE IF EXISTS metadata_values")
+    connection.execute(METADATA_SCHEMA)
+    for vector_id, metadata in connection.execute("SELECT vector_id, metadata FROM documents"):
+        try:
+            insert_metadata(connection, [(vector_id, dict(json.loads(metadata)))])
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"{path}: the metadata of a document is damaged") from error
+
+
+def rebuild_alignment_tables(connections: SQLiteConnections) -> None:
+    """Empty the alignment index, which is then filled from the block vectors.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    with connections.writing() as connection:
+        for table in ALIGNMENT_TABLES:
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
+        for statement in ALIGNMENT_SCHEMA:
+            connection.execute(statement)
+
+
+def rebuild_checksums(connections: SQLiteConnections) -> None:
+    """Compute the checksums of all rows as they are now.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
+    with connections.writing() as connection:
+        connection.execute("DROP TABLE IF EXISTS checksums")
+        connection.execute(CHECKSUMS_SCHEMA)
+        for ids in _vector_ids_in_parts(connection):
+            write_checksums(connection, ids)
+
+
+def rebuild_lexical_index(connections: SQLiteConnections, progress: Progress) -> None:
+    """Rebuild the lexical index from the stored texts, with the titles that they name.
+
+    Raises:
+        StoreError: it cannot be written, or a text is damaged.
+    """
+    with connections.writing() as connection:
+        for table in LEXICAL_TABLES:
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
+        for statement in LEXICAL_SCHEMA:
+            connection.execute(statement)
+        (number,) = connection.execute("SELECT count(*) FROM documents").fetchone()
+        titles = known_titles(row[0] for row in connection.execute("SELECT title FROM documents"))
+    progress.started("indexing words", number)
+    last = 0
+    while True:
+        with connections.writing() as connection:
+            rows = connection.execute(_NEXT_TEXTS, (last, _ROWS_A_TRANSACTION)).fetchall()
+            counted = [(n, count_terms_and_titles(text, titles, title)) for n, title, text in rows]
+            insert_terms(connection, counted)
+            if not rows:
+                note_titles_are_fresh(connection)
+                return
+        last = int(rows[-1][0])
+        progress.advanced(len(rows))
+
+
+def _vector_ids_in_parts(connection: sqlite3.Connection) -> Iterator[list[int]]:
+    ids = [row[0] for row in connection.execute("SELECT vector_id FROM documents")]
+    for start in range(0, len(ids), _ROWS_A_TRANSACTION):
+        yield ids[start : start + _ROWS_A_TRANSACTION]
+
+
+DAMAGED_FILE = "damaged.jsonl"
+_DAMAGED = """
+SELECT id, title, text, metadata FROM documents
+WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
+
+
+def remove_damaged(connections: SQLiteConnections, file: Path, vector_ids: Sequence[int]) -> bool:
+    """Append documents to a file of JSON Lines, durably, and remove them from the store.
+
+    A text that has changed cannot be made again from anything else, and left in the store it would
+    stand in the way of all that is rebuilt from the texts. Bytes that are no text any more become
+    U+FFFD; metadata that is no JSON stays a text.
+
+    Returns:
+        Whether the lexical index must be rebuilt, because the words of one cannot be read.
+
+    Raises:
+        StoreError: the file or the store cannot be written; the documents are still stored.
+    """
+    with connections.writing() as connection:
+        rows = connection.execute(_DAMAGED, (vector_id_list(vector_ids),)).fetchall()
+        try:
+            with file.open("a", encoding="utf-8") as lines:
+                lines.writelines(f"{json.dumps(_fields(row))}\n" for row in rows)
+                lines.flush()
+                os.fsync(lines.fileno())
+        except OSError as error:
+            raise StoreError(f"{file}: cannot be written: {error.strerror}") from error
+        damaged = [
+            vector_id for vector_id in vector_ids if not _has_sound_terms(connection, vector_id)
+        ]
+        for vector_id in damaged:
+            connection.execute("DELETE FROM document_terms WHERE vector_id = ?", (vector_id,))
+        remove_documents(connection, vector_ids, advance_sequence(connection))
+    return bool(damaged)
+
+
+def _fields(row: Sequence[Any]) -> dict[str, Any]:
+    document_id, title, text, metadata = row
+    try:
+        metadata = json.loads(metadata)
+    except (TypeError, ValueError, RecursionError):
+        metadata = str(metadata)
+    return {"id": str(document_id), "title": str(title), "text": str(text), "metadata": metadata}
+
+
+def _has_sound_terms(connection: sqlite3.Connection, vector_id: int) -> bool:
+    try:
+        read_document_terms(connection, [vector_id])
+    except DamagedTermsError:
+        return False
+    return True

@@ -92,9 +92,7 @@ class TermNames:
 
 
 class LexicalIndex(SegmentedIndex):
-    """The lexical index of an open store, `index.store.ports.StoredWords`; safe for threads."""
-
-    problem = None
+    """The lexical index of an open store; safe for threads."""
 
     def __init__(self, connections: SQLiteConnections, path: Path) -> None:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.lexical` is one."""
@@ -162,14 +160,6 @@ class LexicalIndex(SegmentedIndex):
                 self.follow(inserted)
         except StoreError as error:
             _log.warning("the lexical index does not follow the store: %s", error)
-
-    def check(self) -> None:
-        """Follow the store; nothing else can fail."""
-        self.changed()
-
-    def rebuild(self) -> None:
-        """Write the searchable copy to files again; see `publish`."""
-        self.publish()
 
     def candidates(self, query: LexicalQuery, k: int, among: IdSet | None = None) -> Int64:
         """Return k or more documents that share the top terms of a query, Int64[N], ascending.

@@ -10,8 +10,7 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 
 from encoder.arrays import UInt64
-from encoder.terms.segmentation import find_words, split_words, without_diacritics
-from encoder.terms.stop_words import STOP_WORDS
+from encoder.terms.segmentation import STOP_WORDS, find_words, split_words, without_diacritics
 from encoder.terms.title_matcher import TitleMatcher, match_titles
 
 NAMED_TITLE_COUNT = 25

@@ -8,7 +8,7 @@ every example. The score of a document is
 
 A mean of roots is nearer to the lowest score than a plain mean is: what matches all of the examples
 a little comes before what matches one of them well. An unliked example changes nothing about
-documents that match the liked ones better. `python -m benchmarks.quality.examples` measures both.
+documents that match the liked ones better. `docs/results/search.md` has both measured.
 """
 
 import time

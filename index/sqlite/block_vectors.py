@@ -1,6 +1,6 @@
 """Block vectors in the store, which explain a match without encoding the document again.
 
-They have their own table, so that an ordinary match reads no page of them. Vectors are stored in
+A table holds nothing else, so that an ordinary match reads no page of them. Vectors are stored in
 half precision, 2 bytes a number, which changes cosines by less than 0.001.
 """
 

@@ -1,35 +1,112 @@
-"""Connections to an SQLite file (one that writes, a pool that reads), and lists of ids.
+"""SQLite files: one connection that writes, a pool that reads, and what their errors mean.
 
-Connections share an index of the write-ahead log, a file of 32 KiB. Where a full disk has no room
-for it, one connection alone keeps it in memory: what is stored can be read, by one thread at a
-time, and written again as soon as there is room.
+Connections of a file share an index of its write-ahead log, a file of 32 KiB, which a full disk may
+have no room for. Then the file is read as it is, and the connection that writes is opened, and a
+missing file created, by the first write for which there is room.
 """
 
+import errno
 import json
 import logging
 import os
 import re
+import shutil
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
+from encoder.atomic_files import replace_durably
 from index.errors import StorageError, StorageFullError, StoreError
-from index.sqlite.failures import is_full, storage_error
 
 BUSY_TIMEOUT_SECONDS = 30.0
 # A stored text may be no UTF-8 any more. Its checksum tells; the error that Python's module would
 # raise names no row, and quotes the text.
-read_any_text = methodcaller("decode", "utf-8", "replace")
-_PAGES_A_CHECKPOINT = 1_000  # SQLite's own default
+_read_any_text = methodcaller("decode", "utf-8", "replace")
+_PAGES_A_CHECKPOINT = 1_000  # SQLite's default
 # What SQLite raises; the second where its message quotes a schema that is no longer UTF-8.
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+_PRIVATE = stat.S_IRUSR | stat.S_IWUSR
+_OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFormat:
+    """What distinguishes a database of this format from others, and how an empty one is made.
+
+    Attributes:
+        contents: what it holds, for messages: "jobs".
+        application_id: of SQLite's header.
+        version: of the format.
+        schema: statements that make the tables and their first rows.
+        private: readable by the owner of the file alone: secrets are in it.
+    """
+
+    contents: str
+    application_id: int
+    version: int
+    schema: str
+    private: bool = False
+
+    @property
+    def script(self) -> str:
+        """The statements that make an empty database of this format."""
+        return (
+            f"{self.schema};PRAGMA application_id = {self.application_id};"
+            f"PRAGMA user_version = {self.version};"
+        )
+
+    def create_if_missing(self, path: Path) -> None:
+        """Create an empty database if there is no file, whole or not at all.
+
+        Raises:
+            StoreError: it cannot be created.
+        """
+        unfinished = path.with_name(f"{path.name}.new")
+        try:
+            if path.exists():
+                if self.private and path.stat().st_mode & _OF_OTHERS:  # restored, or copied by hand
+                    path.chmod(_PRIVATE)
+                return
+            unfinished.unlink(missing_ok=True)
+            if self.private:
+                os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE))
+            with closing(sqlite3.connect(unfinished)) as connection:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.executescript(self.script)
+                connection.commit()
+            replace_durably(unfinished, path)
+        except (OSError, sqlite3.Error) as error:
+            raise (
+                storage_error(path, error) or StoreError(f"{path}: cannot be created: {error}")
+            ) from error
+
+    def check(self, connection: sqlite3.Connection, path: Path) -> None:
+        """Check that a database is of this format.
+
+        Raises:
+            StoreError: it is not.
+        """
+        if connection.execute("PRAGMA application_id").fetchone() != (self.application_id,):
+            raise StoreError(f"{path}: is a database, but not one of Longmatch's {self.contents}")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version != self.version:
+            raise StoreError(
+                f"{path}: the {self.contents} have format {version}; "
+                f"this version of Longmatch reads format {self.version}"
+            )
+
+
+class _Unshared(sqlite3.Connection):
+    """A connection that does not see what others write; it is closed after one use."""
 
 
 class SQLiteConnections:
@@ -40,77 +117,69 @@ class SQLiteConnections:
     connection of a dead thread would stay open.
     """
 
-    _writer: sqlite3.Connection | None
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool,
+        checkpoints: bool = True,
+        kind: DatabaseFormat | None = None,
+    ) -> None:
+        """Open a file.
 
-    def __init__(self, path: Path, *, read_only: bool, checkpoints: bool = True) -> None:
-        """Open an existing file.
-
-        Without `checkpoints` it does not change before `allow_checkpoints`: all changes are in the
-        write-ahead log.
+        Args:
+            path: of the file.
+            read_only: refuse every write.
+            checkpoints: without them the file does not change before `allow_checkpoints`: all
+                changes are in the write-ahead log.
+            kind: format of the file, which is created if it is missing, unless `read_only`; None
+                for a file that exists.
 
         Raises:
-            StoreError: the file is missing, cannot be opened or is not an SQLite database.
+            StoreError: the file is missing, cannot be opened or is not such a database.
         """
-        self._start(path)
-        with translated_errors(path):
-            if read_only:
-                self._idle.append(open_reader(path))
-            else:
-                writer = self._open_to_write(path)
-                self._writer = writer
-                if not checkpoints:
-                    writer.execute("PRAGMA wal_autocheckpoint = 0")
-
-    def allow_checkpoints(self) -> None:
-        """Let SQLite move changes from the write-ahead log into the file from now on."""
-        with translated_errors(self._path), self._write_lock:
-            if self._writer is not None and not self._closed:
-                self._writer.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_A_CHECKPOINT}")
-
-    def _start(self, path: Path) -> None:
         self._path = path
+        self._read_only = read_only
+        self._checkpoints = checkpoints
+        self._kind = kind
         self._write_lock = threading.RLock()
         self._pool_lock = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
-        self._writer = None
+        self._writer: sqlite3.Connection | None = None
         self._watching: sqlite3.Connection | None = None  # of `data_version`
-        self._alone = False  # the writer also reads
         self._failure: StorageError | None = None
-        self._lost: StorageError | None = None  # why there is no file
-
-    def _open_to_write(self, path: Path) -> sqlite3.Connection:
         try:
-            return _open_writer(path)
-        except sqlite3.Error as error:
-            self._failure = storage_error(path, error)
-            if not isinstance(self._failure, StorageFullError):
-                raise
-            writer, self._alone = _open_writer(path, alone=True), True
-            _log.error("%s; what is stored can be read", self._failure)
-            return writer
+            if not read_only:
+                self._open_writer()
+        except StorageFullError as error:
+            self._failure = error
+            _log.error("%s; what is stored can be read", error)
+        try:
+            with self.reading() as connection:
+                if kind is not None:
+                    kind.check(connection, path)
+        except BaseException:
+            self.close()
+            raise
 
-    @property
-    def lost(self) -> StorageError | None:
-        """Why there is no file, and every write is refused; None if there is one."""
-        return self._lost
+    def allow_checkpoints(self) -> None:
+        """Let SQLite move changes from the write-ahead log into the file from now on."""
+        with translated_errors(self._path), self._write_lock:
+            self._checkpoints = True
+            if self._writer is not None and not self._closed:
+                self._writer.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_A_CHECKPOINT}")
 
     @property
     def failure(self) -> StorageError | None:
         """The failure of the disk that the last write met; None while it is full no more."""
         failure = self._failure
-        if self._lost is not None:
-            return self._lost
         gone = isinstance(failure, StorageFullError) and not is_full(self._path)
         return None if gone else failure
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection inside a read transaction: all statements see one state."""
-        if self._alone:
-            with self._reading_alone() as connection:
-                yield connection
-            return
         with translated_errors(self._path):
             connection = self._borrow()
             try:
@@ -124,9 +193,6 @@ class SQLiteConnections:
 
     def read_rows(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
         """Return the rows of one statement, which needs no transaction to see one state."""
-        if self._alone:
-            with self._reading_alone() as connection:
-                return connection.execute(statement, values).fetchall()
         with translated_errors(self._path):
             connection = self._borrow()
             try:
@@ -156,47 +222,44 @@ class SQLiteConnections:
         with translated_errors(self._path), self._write_lock:
             if self._closed:
                 raise StoreError(f"{self._path}: the store is closed")
-            if self._lost is not None:
-                raise self._lost
-            if self._writer is None:
+            if self._read_only:
                 raise StoreError(f"{self._path}: the store was opened for reading only")
             try:
-                self._writer.execute("BEGIN IMMEDIATE")
-                yield self._writer
-                self._writer.execute("COMMIT")
-                self._failure = None
-            except sqlite3.Error as error:
+                writer = self._writer or self._open_writer()
+                try:
+                    writer.execute("BEGIN IMMEDIATE")
+                    yield writer
+                    writer.execute("COMMIT")
+                    self._failure = None
+                finally:
+                    if writer.in_transaction:
+                        writer.execute("ROLLBACK")
+            except (sqlite3.Error, StorageError) as error:
                 self._failure = storage_error(self._path, error)
                 raise
-            finally:
-                if self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
 
-    @contextmanager
-    def _reading_alone(self) -> Iterator[sqlite3.Connection]:
-        with translated_errors(self._path), self._write_lock:
-            if self._closed or self._writer is None:
-                raise StoreError(f"{self._path}: the store is closed")
-            writes = self._writer.in_transaction  # this thread does
-            if not writes:
-                self._writer.execute("BEGIN")
-            try:
-                yield self._writer
-            finally:
-                if not writes:
-                    self._writer.rollback()  # unless an error did
+    def reclaim(self, pages: int) -> "Space":
+        """Return up to `pages` free pages to the file system in one transaction.
 
-    @classmethod
-    def in_memory(cls, path: Path, schema: str, failure: StorageError) -> "SQLiteConnections":
-        """Return connections to an empty database that refuses writes, for want of the file."""
-        connections = cls.__new__(cls)
-        connections._start(path)
-        connections._writer = sqlite3.connect(
-            ":memory:", isolation_level=None, check_same_thread=False
-        )
-        connections._writer.executescript(schema)
-        connections._alone, connections._failure, connections._lost = True, failure, failure
-        return connections
+        The file shrinks when SQLite next moves its log into it. 0 pages only measures.
+
+        Returns:
+            The space afterwards.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        if pages > 0:
+            with self.writing() as connection:
+                # Python steps a statement without columns only once, which frees one page.
+                for _ in range(pages):
+                    connection.execute("PRAGMA incremental_vacuum(1)")
+        with self.reading() as connection:
+            counted = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+            return Space(*map(int, counted))
 
     def close(self) -> None:
         """Close every connection; a borrowed one is closed when it is returned."""
@@ -204,9 +267,30 @@ class SQLiteConnections:
             self._closed = True
             while self._idle:
                 self._idle.pop().close()
-            for one in (self._writer, self._watching):
-                if one is not None:
-                    one.close()
+            for connection in (self._writer, self._watching):
+                if connection is not None:
+                    connection.close()
+
+    def _open_writer(self) -> sqlite3.Connection:
+        """Open the connection that writes, and create a missing file of a known format.
+
+        Raises:
+            StoreError: the file cannot be created or opened; `StorageFullError` on a full disk.
+        """
+        if self._kind is not None:
+            self._kind.create_if_missing(self._path)
+        with translated_errors(self._path):
+            connection = _open(self._path, "rw")
+            try:
+                connection.execute("PRAGMA synchronous = FULL")  # a commit is on the disk at return
+                connection.execute("PRAGMA foreign_keys = ON")
+                if not self._checkpoints:
+                    connection.execute("PRAGMA wal_autocheckpoint = 0")
+            except DATABASE_ERRORS:
+                connection.close()
+                raise
+        self._writer = connection
+        return connection
 
     def _borrow(self) -> sqlite3.Connection:
         with self._pool_lock:
@@ -214,16 +298,37 @@ class SQLiteConnections:
                 raise StoreError(f"{self._path}: the store is closed")
             if self._idle:
                 return self._idle.pop()
-        if self._writer is None:
-            return open_reader(self._path)
-        return _open(self._path, "ro")  # never one that does not see what is written
+        if self._writer is not None:
+            return _open(self._path, "ro")  # never one that does not see what is written
+        if self._failure is not None and self._kind is not None and not self._path.exists():
+            return _open_empty(self._kind)
+        return open_reader(self._path)
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         with self._pool_lock:
-            if self._closed:
+            if self._closed or isinstance(connection, _Unshared):
                 connection.close()
             else:
                 self._idle.append(connection)
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The size of a file: `pages` of `page_size` bytes, `free` of which are unused."""
+
+    pages: int
+    free: int
+    page_size: int
+
+    @property
+    def free_bytes(self) -> int:
+        """Unused bytes."""
+        return self.free * self.page_size
+
+    @property
+    def free_share(self) -> float:
+        """Unused share of the file."""
+        return self.free / max(1, self.pages)
 
 
 @contextmanager
@@ -250,21 +355,22 @@ def open_reader(path: Path) -> sqlite3.Connection:
         if not unwritten or not (full or not os.access(path.parent, os.W_OK)):
             raise
         # No place for the index of the log, which nothing is in: no process has the file open.
-        return _open(path, "ro&immutable=1")
+        return _open(path, "ro&immutable=1", _Unshared)
 
 
-def _open(path: Path, mode: str, *pragmas: str) -> sqlite3.Connection:
+def _open(
+    path: Path, mode: str, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         timeout=BUSY_TIMEOUT_SECONDS,
         isolation_level=None,  # transactions are explicit: BEGIN, COMMIT, ROLLBACK
         check_same_thread=False,
+        factory=factory,
     )
-    connection.text_factory = read_any_text
+    connection.text_factory = _read_any_text
     try:
-        for pragma in pragmas:
-            connection.execute(pragma)
         connection.execute("PRAGMA schema_version").fetchone()  # connect() alone reads nothing
     except DATABASE_ERRORS:
         connection.close()
@@ -272,14 +378,12 @@ def _open(path: Path, mode: str, *pragmas: str) -> sqlite3.Connection:
     return connection
 
 
-def _open_writer(path: Path, *, alone: bool = False) -> sqlite3.Connection:
-    connection = _open(path, "rw", *(("PRAGMA locking_mode = EXCLUSIVE",) if alone else ()))
-    try:
-        connection.execute("PRAGMA synchronous = FULL")  # a commit is on the disk at return
-        connection.execute("PRAGMA foreign_keys = ON")
-    except DATABASE_ERRORS:
-        connection.close()
-        raise
+def _open_empty(kind: DatabaseFormat) -> sqlite3.Connection:
+    """Open an empty database in memory, for want of a file."""
+    connection = sqlite3.connect(
+        ":memory:", isolation_level=None, check_same_thread=False, factory=_Unshared
+    )
+    connection.executescript(kind.script)
     return connection
 
 
@@ -289,7 +393,7 @@ _NEVER_IN_AN_ID = re.compile("[\x00\ud800-\udfff]")
 
 def document_id_list(document_ids: Iterable[str]) -> str:
     """Return document ids as the JSON array that statements take."""
-    return json.dumps([one for one in document_ids if not _NEVER_IN_AN_ID.search(one)])
+    return json.dumps([name for name in document_ids if not _NEVER_IN_AN_ID.search(name)])
 
 
 def vector_id_list(vector_ids: Iterable[int]) -> str:
@@ -300,3 +404,60 @@ def vector_id_list(vector_ids: Iterable[int]) -> str:
 def utc_now() -> str:
     """Return the current time as ISO 8601 in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+# Failures of the disk, as distinct from damage: what cannot be read or written now may be sound. A
+# full disk, a failing one, and a limit of the system look like damage to a caller that only sees
+# that a file cannot be read. To restore a backup or to delete files is wrong then.
+
+LEAST_FREE = 2**20  # bytes; with less, SQLite can open no file that it would have to grow
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FAILED = frozenset(
+    {
+        *(errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM),
+        *(errno.ENOMEM, errno.ENXIO, errno.ENODEV, errno.ESTALE),
+    }
+)
+_PRIMARY = 0xFF  # of SQLite's extended result codes
+_FAILED_CODES = frozenset(
+    {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
+)
+
+
+def storage_error(path: Path, error: BaseException) -> StorageError | None:
+    """Return the failure of the disk that an error, or a cause of it, reports; None if none."""
+    cause: BaseException | None = error
+    while cause is not None:
+        found = _storage_error(path, cause)
+        if found is not None:
+            return found
+        cause = cause.__cause__
+    return None
+
+
+def _storage_error(path: Path, error: BaseException) -> StorageError | None:
+    if isinstance(error, StorageError):
+        return error
+    if isinstance(error, OSError) and error.errno in (_FULL | _FAILED):
+        kind = StorageFullError if error.errno in _FULL else StorageError
+        return kind(path, os.strerror(error.errno or 0))
+    code = getattr(error, "sqlite_errorcode", None) if isinstance(error, sqlite3.Error) else None
+    if code is None or code == sqlite3.SQLITE_IOERR_SHORT_READ:  # cut off
+        return None
+    if code == sqlite3.SQLITE_CANTOPEN and not path.is_file():
+        return None
+    if code & _PRIMARY == sqlite3.SQLITE_FULL:
+        return StorageFullError(path, str(error))
+    if code & _PRIMARY in _FAILED_CODES:
+        # SQLite says of some writes only that they failed.
+        return (StorageFullError if is_full(path) else StorageError)(path, str(error))
+    return None
+
+
+def is_full(path: Path) -> bool:
+    """Return whether the file system of a file has no room for SQLite to work."""
+    try:
+        return shutil.disk_usage(path.parent).free < LEAST_FREE
+    except OSError:
+        return False

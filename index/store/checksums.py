@@ -11,14 +11,17 @@ blocks    the sentence blocks and their vectors
 """
 
 import json
+import logging
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from index.store.records import DocumentRow
+from index.errors import DOCTOR, DamagedDocumentError
 
 Rows = Sequence[Sequence[Any]]
 
@@ -160,15 +163,6 @@ def unsound_blocks(rows: Rows, checksums: Mapping[int, Checksums]) -> set[int]:
     }
 
 
-def unsound_row(row: DocumentRow, checksums: Mapping[int, Checksums]) -> bool:
-    """Return whether anything that is stored of a document is damaged."""
-    known = checksums.get(row.vector_id)
-    content_hash = sha256(str(row.text).encode("utf-8", "replace")).digest()
-    return content_hash != row.content_hash or (
-        known is not None and known != Checksums(*checksums_of(row.checked()))
-    )
-
-
 def _of_values(values: Sequence[Any]) -> int:
     return crc32(_encode(list(values)).encode())
 
@@ -179,4 +173,91 @@ def _as_bytes(value: object) -> bytes:
 
 
 def _as_list(vector_ids: Iterable[int]) -> str:
-    return json.dumps([int(one) for one in vector_ids])
+    return json.dumps([int(vector_id) for vector_id in vector_ids])
+
+
+IdsOf = Callable[[Sequence[int]], Mapping[int, str]]
+_log = logging.getLogger(__name__)
+
+
+class DamageLog:
+    """The damaged documents of an open store. Safe to use from many threads.
+
+    One damaged document makes no other one unreadable: a caller that reads many leaves it out, and
+    one that reads it gets an error that names it. It is remembered, for the operator, until it is
+    removed or replaced.
+    """
+
+    def __init__(self, ids_of: IdsOf, path: Path) -> None:
+        """Log damage of the store at `path`; `SQLiteDocumentStore.damage` is one.
+
+        Args:
+            ids_of: returns the ids of the documents of these vector ids; unknown ones are absent.
+            path: of the store.
+        """
+        self._ids_of = ids_of
+        self._path = path
+        self._lock = threading.Lock()
+        self._known: dict[int, set[str]] = {}
+
+    def __len__(self) -> int:
+        """Return how many documents are known to be damaged."""
+        return len(self._known)
+
+    def __contains__(self, vector_id: int) -> bool:
+        """Return whether the document of a vector id is known to be damaged."""
+        return vector_id in self._known
+
+    def parts(self) -> set[tuple[int, str]]:
+        """Return what is known: vector ids, each with a part that is damaged."""
+        with self._lock:
+            return {(vector_id, part) for vector_id, parts in self._known.items() for part in parts}
+
+    def without(
+        self, rows: Sequence[tuple[Any, ...]], damaged: Iterable[int], part: str, *, skip: bool
+    ) -> Sequence[tuple[Any, ...]]:
+        """Return rows that begin with a vector id without those of damaged documents.
+
+        Args:
+            rows: that were read.
+            damaged: vector ids of those that are damaged.
+            part: what of these documents it is, for the log.
+            skip: leave them out, instead of raising.
+
+        Raises:
+            DamagedDocumentError: there is one, and it is not to be skipped.
+        """
+        found = set(damaged)
+        if not found:
+            return rows
+        first = self.note(found, part)
+        if not skip:
+            raise first
+        return [row for row in rows if row[0] not in found]
+
+    def note(self, vector_ids: Iterable[int], part: str) -> DamagedDocumentError:
+        """Remember that documents are damaged, log the new ones, and return the error of one."""
+        found = sorted(vector_ids)
+        names = self._names(found)
+        with self._lock:
+            new = [vector_id for vector_id in found if part not in self._known.get(vector_id, ())]
+            for number in new:
+                self._known.setdefault(number, set()).add(part)
+        for number in new:
+            _log.error(
+                "%s: document %r is damaged in its %s: %s --repair",
+                *(self._path, names[number], part, DOCTOR),
+            )
+        return DamagedDocumentError(self._path, names[found[0]], part)
+
+    def forget(self, vector_ids: Iterable[int]) -> None:
+        """Forget documents that were removed."""
+        with self._lock:
+            for vector_id in vector_ids:
+                self._known.pop(int(vector_id), None)
+
+    def _names(self, vector_ids: Sequence[int]) -> dict[int, str]:
+        names = self._ids_of(vector_ids)
+        return {
+            vector_id: names.get(vector_id, f"of vector id {vector_id}") for vector_id in vector_ids
+        }

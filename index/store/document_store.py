@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-import index.store.statements as sql
+import index.store.rows as sql
 from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64, UInt32
 from index.alignment.alignment_index import AlignmentIndex
@@ -22,12 +22,11 @@ from index.near_duplicates.signatures import sign
 from index.near_duplicates.tables import add_texts
 from index.progress import Progress
 from index.sqlite.block_vectors import BlockVectors, as_stored, read_block_vectors
-from index.sqlite.connections import SQLiteConnections, document_id_list, vector_id_list
-from index.sqlite.free_space import Space, reclaim
-from index.sqlite.task_state import MaintenanceState
-from index.store.change_log import ChangeLog
+from index.sqlite.connections import Space, SQLiteConnections, document_id_list, vector_id_list
+from index.sqlite.task_state import LOG_START, MaintenanceState, write_state
 from index.store.checksums import (
     Checksums,
+    DamageLog,
     divided,
     unsound_blocks,
     unsound_documents,
@@ -35,11 +34,8 @@ from index.store.checksums import (
     unsound_vectors,
     write_checksums,
 )
-from index.store.damage import DamageLog
-from index.store.filter_sql import Selections
-from index.store.filters import Filter
+from index.store.filters import Filter, Selections
 from index.store.listing import DocumentPages
-from index.store.ports import StoredWords
 from index.store.records import Change, DocumentSummary, EncodedDocument, StoredDocument
 from index.store.rows import (
     check_entries,
@@ -52,9 +48,112 @@ from index.store.rows import (
 )
 from index.store.schema import check_is_ours, create_if_missing
 
+_REMOVALS_A_TRANSACTION = 10_000  # which blocks writes
+_ADDED_SINCE = """
+SELECT count(*) FROM vectors WHERE sequence > ?"""
+_REMOVED_SINCE = """
+SELECT count(*) FROM removals WHERE sequence > ?1 AND added <= ?1"""
+# Vector ids are given in the order of the changes, and never twice.
+_ADDED_AFTER = """
+SELECT vector_id FROM vectors WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
+_LAST_GIVEN = """
+SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'documents'"""
+_FORGET = """
+DELETE FROM removals WHERE vector_id IN (
+    SELECT vector_id FROM removals
+    WHERE sequence <= ?1 AND NOT (added <= ?2 AND sequence > ?2) LIMIT ?3
+)"""
+
+
+class ChangeLog:
+    """Which vectors of an open store were removed, so that an older index can catch up.
+
+    Each removal is a row. An index needs the rows after its sequence to catch up; drift is measured
+    by the rows of the vectors that the lists were trained for. All others are forgotten, otherwise
+    the log would grow with every change of a document. Safe to use from many threads.
+    """
+
+    def __init__(self, connections: SQLiteConnections, path: Path) -> None:
+        """Use the connections of the store at `path`; `SQLiteDocumentStore.log` is one."""
+        self._connections = connections
+        self._path = path
+
+    @property
+    def start(self) -> int:
+        """The lowest sequence from which an index can still catch up; it always can from 0.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return sql.read_log_start(connection)
+
+    def count_since(self, sequence: int) -> tuple[int, int]:
+        """Count the present vectors added since a sequence, and those of then that are gone.
+
+        Correct from `start` on, and for the last `trained` of `forget`.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            (added,) = connection.execute(_ADDED_SINCE, (sequence,)).fetchone()
+            (removed,) = connection.execute(_REMOVED_SINCE, (sequence,)).fetchone()
+            return int(added), int(removed)
+
+    def added_after(self, vector_id: int, limit: int) -> tuple[int, Int64]:
+        """Return the sequence, and the first present vector ids after one, ascending Int64[N].
+
+        A document whose text is new has a new vector id, so a reader that has seen the vectors up
+        to an id has seen every text that was stored before; nothing of this is ever forgotten.
+
+        Args:
+            vector_id: of the last vector that was seen; it may be gone.
+            limit: N at most.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            rows = connection.execute(_ADDED_AFTER, (vector_id, limit)).fetchall()
+            return sql.read_sequence(connection), np.array(rows, dtype=np.int64).reshape(-1)
+
+    @property
+    def last_vector_id(self) -> int:
+        """The last vector id that was given; 0 in a new store.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections.reading() as connection:
+            return int(connection.execute(_LAST_GIVEN).fetchone()[0])
+
+    def forget(self, before: int, *, trained: int) -> int:
+        """Forget the removals that no index of the sequence `before` or later needs.
+
+        Args:
+            before: sequence of the oldest index that may have to catch up.
+            trained: sequence that the present lists were trained at.
+
+        Returns:
+            How many were forgotten.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        forgotten = 0
+        while True:
+            with self._connections.writing() as connection:
+                if before > sql.read_log_start(connection):
+                    write_state(connection, LOG_START, before)
+                some = connection.execute(_FORGET, (before, trained, _REMOVALS_A_TRANSACTION))
+                forgotten += some.rowcount
+            if some.rowcount < _REMOVALS_A_TRANSACTION:
+                return forgotten
+
 
 class SQLiteDocumentStore:
-    """Documents and vectors of one checkpoint; all roles of `index.store.ports`.
+    """Documents and vectors of one checkpoint.
 
     Safe to use from many threads. The sequence counts the changes of the set of vectors: a put that
     only changes titles or metadata, and a delete of unknown ids, leave it as it is.
@@ -70,7 +169,7 @@ class SQLiteDocumentStore:
         maintenance: what the maintenance of the store needs to know after a restart.
     """
 
-    def __init__(  # noqa: PLR0913  its parameters are options
+    def __init__(
         self,
         path: Path,
         *,
@@ -80,13 +179,12 @@ class SQLiteDocumentStore:
         find_families: bool = True,
         space: AlignmentSpace | None = None,
         checkpoints: bool = True,
-        make_words: Callable[[SQLiteConnections, Path], StoredWords] = LexicalIndex,
     ) -> None:
         """Open the store at `path`; create it when it is missing, unless `read_only`.
 
         Without `find_families` near-duplicates of documents that are put are not looked for. A
         store without an alignment space gets `space`, if it is given. Without `checkpoints` the
-        file does not change before `allow_checkpoints`, but its log. `make_words` makes `lexical`.
+        file does not change before `allow_checkpoints`, but its log.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -98,7 +196,7 @@ class SQLiteDocumentStore:
         if not read_only:
             create_if_missing(path, fingerprint, dimension)
         self._connections = SQLiteConnections(path, read_only=read_only, checkpoints=checkpoints)
-        self.lexical = make_words(self._connections, path)
+        self.lexical = LexicalIndex(self._connections, path)
         self.alignment = AlignmentIndex(self._connections, path)
         self.families = Families(self._connections)
         self.finds_families = find_families
@@ -144,13 +242,17 @@ class SQLiteDocumentStore:
         ids = document_id_list(entry.document.id for entry in entries)
         hashes = {e.document.id: e.document.content_hash for e in entries}
         signatures = self._signatures(entries, hashes)
-        # As they are stored: a document that is aligned anew later must not get other scores.
+        # As they are stored: a document that is aligned again later must not get other scores.
         blocks = {e.document.id: e.blocks for e in entries if e.blocks is not None}
         projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
         with self._connections.writing() as connection, self._damaged_words():
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles = self.lexical.titles(connection)
-            same = {one for one in known if self._has_text(known[one], hashes[one])}
+            same = {
+                document_id
+                for document_id in known
+                if self._has_text(known[document_id], hashes[document_id])
+            }
             changed = [e for e in entries if e.document.id not in same]
             described = [e.document for e in entries if e.document.id in same]
             for document in described:
@@ -167,13 +269,16 @@ class SQLiteDocumentStore:
             if self.finds_families:
                 add_texts(connection, signed_texts(rows, signatures))
             documents = (entry.document for entry in changed)
-            counted = [count_terms_and_titles(one.text, titles, one.title) for one in documents]
+            counted = [
+                count_terms_and_titles(document.text, titles, document.title)
+                for document in documents
+            ]
             inserted = insert_terms(connection, list(zip(added, counted, strict=True)))
             if projected is not None:
                 names = (entry.document.id for entry in changed)
                 projected.insert(connection, dict(zip(names, added, strict=True)))
             if described:
-                write_checksums(connection, [known[one.id][0] for one in described])
+                write_checksums(connection, [known[document.id][0] for document in described])
         self.lexical.changed(inserted)
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
@@ -312,8 +417,8 @@ class SQLiteDocumentStore:
         return Change(present, added, np.sort(_int64(removed))), ids, vectors
 
     def reclaim(self, pages: int) -> Space:
-        """Return up to `pages` free pages to the file system; see `free_space.reclaim`."""
-        return reclaim(self._connections, pages)
+        """Return free pages to the file system; see `SQLiteConnections.reclaim`."""
+        return self._connections.reclaim(pages)
 
     def refresh_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
         """Search all texts again for the titles of documents; end early when `stop` returns true.
@@ -377,7 +482,7 @@ class SQLiteDocumentStore:
             return {}
         known = self.content_hashes(list(hashes))
         new = (e.document for e in entries if known.get(e.document.id) != hashes[e.document.id])
-        return {hashes[one.id]: sign(one.text) for one in new}
+        return {hashes[document.id]: sign(document.text) for document in new}
 
     def _has_text(self, known: tuple[int, bytes], content_hash: bytes) -> bool:
         """Return whether a stored document has this text, and is not known to be damaged."""

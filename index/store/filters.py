@@ -4,13 +4,141 @@ A field is the JSON Pointer (RFC 6901) of a value in the metadata; the elements 
 field of the list. Null counts as missing. A field that is missing, or whose value has another type,
 equals no value and is in no range, so `Not` of such a condition holds for documents without the
 field.
+
+metadata_values   one row for each value of each document: field, kind, value, vector id
+
+The rows are the key of a B-tree without a second copy, so a condition reads adjacent rows. The rows
+of a document are deleted one by one; its metadata says which. Every value and name of a filter is a
+bound parameter. The ids of one condition are read as one text, which NumPy parses: as rows, 50,000
+ids take twice as long.
 """
 
-from collections.abc import Iterable, Mapping
+import json
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
-from index.store.metadata import MetadataValue, Scalar, kind_of, metadata_values, prefix
+import numpy as np
+
+from encoder.arrays import Int64
+from index.id_set import IdSet, complement, intersection, union
+from index.sqlite.connections import SQLiteConnections, document_id_list
+
+Scalar = str | int | float | bool
+MetadataValue = tuple[str, int, str | int | float]
+"""Field, kind and value; the value of a list or object itself is 0."""
+
+CONTAINER, BOOLEAN, NUMBER, TEXT = range(4)  # kinds
+
+MAX_FIELD_CHARACTERS = 512  # of a JSON Pointer; longer fields cannot be filtered by
+MAX_NESTING = 8  # of objects and lists; values deeper inside cannot be filtered by
+MAX_VALUE_CHARACTERS = 512  # of a text in a filter
+
+# One character more than a filter may have decides every comparison with it: a longer text equals
+# no filter text, and is greater exactly if its prefix is.
+_KEPT_CHARACTERS = MAX_VALUE_CHARACTERS + 1
+_INT64 = range(-(2**63), 2**63)
+
+# `value` has no type, so that SQLite converts none: 1 is not "1".
+METADATA_SCHEMA = """
+CREATE TABLE metadata_values (
+    field TEXT NOT NULL,
+    kind INTEGER NOT NULL,
+    value NOT NULL,
+    vector_id INTEGER NOT NULL,
+    PRIMARY KEY (field, kind, value, vector_id)
+) WITHOUT ROWID"""
+
+_INSERT = """
+INSERT OR IGNORE INTO metadata_values (field, kind, value, vector_id) VALUES (?, ?, ?, ?)"""
+_DELETE = """
+DELETE FROM metadata_values WHERE field = ? AND kind = ? AND value = ? AND vector_id = ?"""
+_DELETE_ALL = """
+DELETE FROM metadata_values WHERE vector_id = ?"""
+_STORED = """
+SELECT vector_id, metadata
+FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+
+
+def kind_of(value: Scalar) -> int:
+    """Return the kind of a value: a text, a number, or true or false."""
+    if isinstance(value, bool):
+        return BOOLEAN
+    return TEXT if isinstance(value, str) else NUMBER
+
+
+def prefix(value: Scalar) -> str | int | float:
+    """Return a value as it is stored: a text truncated, a number in the range of SQLite."""
+    if isinstance(value, str):
+        return value[:_KEPT_CHARACTERS]
+    if isinstance(value, float) or value in _INT64:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def pointer(names: Iterable[str]) -> str:
+    """Return the JSON Pointer (RFC 6901) of a path of names."""
+    return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in names)
+
+
+def metadata_values(metadata: Mapping[str, Any]) -> set[MetadataValue]:
+    """Return every value of the metadata of a document that filters can use."""
+    found: set[MetadataValue] = set()
+    for name, value in metadata.items():
+        _collect(found, pointer([name]), value, MAX_NESTING)
+    return found
+
+
+def insert_metadata(
+    connection: sqlite3.Connection, documents: Iterable[tuple[int, Mapping[str, Any]]]
+) -> None:
+    """Insert the values of new documents, or of ones whose values were removed, by vector id."""
+    rows = (
+        (*value, vector_id)
+        for vector_id, metadata in documents
+        for value in sorted(metadata_values(metadata), key=_order)
+    )
+    connection.executemany(_INSERT, rows)
+
+
+def remove_metadata(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+    """Remove the values of documents whose metadata is about to be changed or deleted."""
+    id_list = json.dumps([int(vector_id) for vector_id in vector_ids])
+    for vector_id, metadata in connection.execute(_STORED, (id_list,)).fetchall():
+        try:
+            values = metadata_values(json.loads(metadata))
+        except (AttributeError, TypeError, ValueError):  # damaged: its values are unknown
+            connection.execute(_DELETE_ALL, (vector_id,))
+        else:
+            connection.executemany(_DELETE, ((*value, vector_id) for value in values))
+
+
+def _collect(found: set[MetadataValue], field: str, value: object, nesting: int) -> None:
+    if value is None or len(field) > MAX_FIELD_CHARACTERS:
+        return
+    if isinstance(value, str | int | float):
+        found.add((field, kind_of(value), prefix(value)))
+        return
+    found.add((field, CONTAINER, 0))
+    if nesting <= 1:
+        return
+    if isinstance(value, dict):
+        for name, part in value.items():
+            _collect(found, field + pointer([name]), part, nesting - 1)
+    elif isinstance(value, list):
+        for part in value:
+            _collect(found, field, part, nesting - 1)
+
+
+def _order(value: MetadataValue) -> tuple[str, int]:
+    return value[:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +283,153 @@ def _met(where: OneOf | Range | Exists, value: MetadataValue) -> bool:
     _, kind, stored = value
     match where:
         case OneOf():
-            return any(kind == kind_of(one) and stored == prefix(one) for one in where.values)
+            return any(kind == kind_of(value) and stored == prefix(value) for value in where.values)
         case Range():
-            return kind == where.kind and _within(where, stored)
+            return kind == where.kind and _in_range(where, stored)
     return True
 
 
-def _within(where: Range, stored: Any) -> bool:
+def _in_range(where: Range, stored: Any) -> bool:
     low, high = where.low, where.high
     above = low is None or stored > low.value or (low.inclusive and stored == low.value)
     below = high is None or stored < high.value or (high.inclusive and stored == high.value)
     return bool(above and below)
+
+
+IDS_KEPT = 2_000_000  # of all selections together, 8 bytes each
+
+
+class Selections:
+    """The selections of an open store. Safe to use from many threads."""
+
+    def __init__(self, connections: SQLiteConnections, *, read_only: bool) -> None:
+        """Use the connections of a store; keep selections until `changed`.
+
+        Where they are `read_only`, another process writes: each look finds out whether it has.
+        """
+        self._connections = connections
+        self._read_only = read_only
+        self._lock = threading.Lock()
+        self._seen = -1  # data version of the store
+        self._state = 0  # of the store; changes while a selection is read
+        self._ids = 0  # of all that are kept
+        self._kept: OrderedDict[str, IdSet] = OrderedDict()
+
+    def changed(self) -> None:
+        """Forget what is kept; call it after a change is durable, before it is acknowledged."""
+        with self._lock:
+            self._state += 1
+            self._ids = 0
+            self._kept.clear()
+
+    def select(self, where: Filter | None, without: Sequence[str]) -> IdSet:
+        """Return the vectors of the documents for which a filter holds, without some documents.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        if self._read_only:
+            self._forget_if_written()
+        excluded = document_id_list(without)
+        key = repr((where, excluded))  # not the filter itself: 1 equals true in Python
+        with self._lock:
+            state, selection = self._state, self._kept.get(key)
+            if selection is not None:
+                self._kept.move_to_end(key)
+                return selection
+        with self._connections.reading() as connection:
+            selection = select(connection, where, excluded)
+        self._keep(key, state, selection)
+        return selection
+
+    def _forget_if_written(self) -> None:
+        seen = self._connections.data_version()
+        if seen != self._seen:
+            self._seen = seen
+            self.changed()
+
+    def _keep(self, key: str, state: int, selection: IdSet) -> None:
+        """Keep a selection, unless the store has changed; the least recently used make room."""
+        size = len(selection.ids)
+        with self._lock:
+            if state != self._state or key in self._kept or size >= IDS_KEPT:
+                return
+            self._kept[key] = selection
+            self._ids += size + 1
+            while self._ids > IDS_KEPT:
+                _, dropped = self._kept.popitem(last=False)
+                self._ids -= len(dropped.ids) + 1
+
+
+_IDS = "SELECT group_concat(vector_id) FROM metadata_values WHERE field = ?"
+_OF_DOCUMENTS = """
+SELECT group_concat(vector_id) FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
+_END = "SELECT coalesce(max(vector_id), 0) + 1 FROM documents"
+
+
+def select(connection: sqlite3.Connection, where: Filter | None, without: str) -> IdSet:
+    """Return the documents for which a filter holds, as they are in this transaction.
+
+    Args:
+        connection: inside a transaction, so that all conditions see one state.
+        where: the filter; None holds for every document.
+        without: a JSON array of the ids of documents to exclude.
+    """
+    (end,) = connection.execute(_END).fetchone()
+    excluded = IdSet(end, _ids(connection, _OF_DOCUMENTS, without), inverted=True)
+    if where is None:
+        return excluded
+    return intersection(_evaluate(connection, where, end), excluded)
+
+
+def _evaluate(connection: sqlite3.Connection, where: Filter, end: int) -> IdSet:
+    """Return the vector ids below `end` of the documents for which a filter holds."""
+    match where:
+        case And(parts):
+            met = (_evaluate(connection, part, end) for part in parts)
+            return reduce(intersection, met, IdSet(end, inverted=True))
+        case Or(parts):
+            return reduce(union, (_evaluate(connection, part, end) for part in parts), IdSet(end))
+        case Not(part):
+            return complement(_evaluate(connection, part, end))
+    return IdSet(end, _meeting(connection, where))
+
+
+def _meeting(connection: sqlite3.Connection, where: Condition) -> Int64:
+    match where:
+        case OneOf():
+            return _one_of(connection, where)
+        case Range():
+            return _within(connection, where)
+    return _ids(connection, _IDS, where.field)
+
+
+def _one_of(connection: sqlite3.Connection, where: OneOf) -> Int64:
+    found = [np.zeros(0, dtype=np.int64)]
+    for kind in sorted({kind_of(value) for value in where.values}):
+        values = [prefix(value) for value in where.values if kind_of(value) == kind]
+        marks = ", ".join("?" * len(values))
+        statement = f"{_IDS} AND kind = ? AND value IN ({marks})"
+        found.append(_ids(connection, statement, where.field, kind, *values))
+    return np.unique(np.concatenate(found))
+
+
+def _within(connection: sqlite3.Connection, where: Range) -> Int64:
+    statement = f"{_IDS} AND kind = ?"
+    values: list[str | int | float] = [where.field, where.kind]
+    if where.low is not None:
+        statement += f" AND value {'>=' if where.low.inclusive else '>'} ?"
+        values.append(prefix(where.low.value))
+    if where.high is not None:
+        statement += f" AND value {'<=' if where.high.inclusive else '<'} ?"
+        values.append(prefix(where.high.value))
+    return _ids(connection, statement, *values)
+
+
+def _ids(connection: sqlite3.Connection, statement: str, *values: str | int | float) -> Int64:
+    """Return the ids, ascending and different, that a statement gives as one text."""
+    (text,) = connection.execute(statement, values).fetchone()
+    if text is None:
+        return np.zeros(0, dtype=np.int64)
+    ids: Int64 = np.unique(np.fromstring(text, dtype=np.int64, sep=","))
+    return ids

@@ -13,8 +13,7 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import DamagedDocumentError, DocumentError
 from index.sqlite.connections import SQLiteConnections
-from index.store.checksums import Checksums, read_checksums, unsound_summaries
-from index.store.damage import DamageLog
+from index.store.checksums import Checksums, DamageLog, read_checksums, unsound_summaries
 from index.store.rows import stored_metadata
 
 BEFORE_ALL = ""  # no document has this id

@@ -62,7 +62,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class DocumentRow:
-    """A document with everything that is stored about it, as any store holds it.
+    """A document with everything that is stored about it.
 
     Attributes:
         vector_id: its number.
@@ -98,12 +98,3 @@ class DocumentRow:
             *(self.vector_id, self.document_id, self.title, self.metadata, self.content_hash),
             *(*self.receipt, self.indexed_at, self.vector, self.offsets, self.block_vectors),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class StoreCounters:
-    """How often the set of vectors has changed, the last vector id given, how many documents."""
-
-    sequence: int
-    last_vector_id: int
-    documents: int

@@ -1,6 +1,7 @@
-"""Rows of the store's tables as records, and documents that are put as rows, with their checks."""
+"""Rows of the store's tables: their statements, inside a transaction, and rows as records."""
 
 import json
+import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,11 +11,151 @@ from encoder.arrays import Bool, Float32, Int64, UInt32
 from encoder.blocks import Receipt
 from index.document import Document, metadata_json
 from index.errors import DamagedDocumentError, DocumentError, StoreError
+from index.lexical.tables import remove_terms
 from index.near_duplicates.signatures import sign
-from index.near_duplicates.tables import SignedText
+from index.near_duplicates.tables import SignedText, remove_texts, texts_of_documents
 from index.sqlite.block_vectors import pack_block_vectors
-from index.sqlite.connections import utc_now
+from index.sqlite.connections import utc_now, vector_id_list
+from index.sqlite.task_state import LOG_START, read_count
+from index.store.checksums import insert_checksums
+from index.store.filters import insert_metadata, remove_metadata
 from index.store.records import DocumentRow, EncodedDocument, StoredDocument
+
+# A list of ids is passed as one JSON array: SQLite limits the variables of a statement. Checksums
+# come last, for `index.store.checksums.divided`.
+DOCUMENTS_BY_ID = """
+SELECT d.vector_id, d.id, d.text, d.title, d.metadata, d.tokens, d.tokens_read, d.blocks,
+    d.blocks_left_out, d.tokens_encoded, d.indexed_at, c.summary, c.details, c.vector, c.blocks
+FROM documents d LEFT JOIN checksums c USING (vector_id)
+WHERE d.id IN (SELECT value FROM json_each(?))"""
+SUMMARIES = """
+SELECT d.vector_id, d.id, d.title, d.metadata, c.summary, c.details, c.vector, c.blocks
+FROM documents d LEFT JOIN checksums c USING (vector_id)
+WHERE d.vector_id IN (SELECT value FROM json_each(?))"""
+CONTENT_HASHES = """
+SELECT id, vector_id, content_hash
+FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
+VECTORS = """
+SELECT vector_id, vector
+FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
+CHECKED_VECTORS = """
+SELECT v.vector_id, v.vector, c.summary, c.details, c.vector, c.blocks
+FROM vectors v LEFT JOIN checksums c USING (vector_id)
+WHERE v.vector_id IN (SELECT value FROM json_each(?)) ORDER BY v.vector_id"""
+CHECKED_BLOCKS = """
+SELECT b.vector_id, b.offsets, b.vectors, c.summary, c.details, c.vector, c.blocks
+FROM block_vectors b LEFT JOIN checksums c USING (vector_id)
+WHERE b.vector_id IN (SELECT value FROM json_each(?))"""
+# Without ORDER BY vector_id, for which SQLite would walk the table instead of the sequence index.
+ADDED_SINCE = """
+SELECT vector_id FROM vectors WHERE sequence > ?"""
+REMOVED_SINCE = """
+SELECT vector_id FROM removals WHERE sequence > ?1 AND added <= ?1"""
+
+_INSERT_DOCUMENT = """
+INSERT INTO documents (vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out,
+    tokens_encoded, indexed_at, title, metadata, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_INSERT_VECTOR = """
+INSERT INTO vectors (vector_id, sequence, vector) VALUES (?, ?, ?)"""
+_INSERT_BLOCKS = """
+INSERT INTO block_vectors (vector_id, offsets, vectors) VALUES (?, ?, ?)"""
+# As AUTOINCREMENT gives the next one.
+_LAST_VECTOR_ID = """
+SELECT max(coalesce((SELECT max(vector_id) FROM documents), 0),
+    coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = 'documents'), 0))"""
+_INSERT_REMOVALS = """
+INSERT INTO removals (vector_id, added, sequence)
+SELECT vector_id, sequence, ? FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_DELETE_DOCUMENTS = """
+DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+
+
+def read_sequence(connection: sqlite3.Connection) -> int:
+    """Return how often the set of vectors has changed."""
+    (sequence,) = connection.execute("SELECT sequence FROM meta").fetchone()
+    return int(sequence)
+
+
+def read_log_start(connection: sqlite3.Connection) -> int:
+    """Return the sequence since which every removal is logged."""
+    return read_count(connection, LOG_START) or 0
+
+
+def advance_sequence(connection: sqlite3.Connection) -> int:
+    """Count a change of the set of vectors and return the new sequence."""
+    connection.execute("UPDATE meta SET sequence = sequence + 1")
+    return read_sequence(connection)
+
+
+def next_vector_ids(connection: sqlite3.Connection, count: int) -> list[int]:
+    """Return the vector ids of the next documents; inserting these gives them away."""
+    (last,) = connection.execute(_LAST_VECTOR_ID).fetchone()
+    return list(range(last + 1, last + 1 + count))
+
+
+def insert_rows(connection: sqlite3.Connection, rows: Sequence[DocumentRow]) -> None:
+    """Insert new documents under their vector ids, without what is derived from their texts."""
+    connection.executemany(
+        _INSERT_DOCUMENT,
+        [
+            (
+                *(row.vector_id, row.document_id, row.content_hash, *row.receipt),
+                *(row.indexed_at, row.title, row.metadata, row.text),
+            )
+            for row in rows
+        ],
+    )
+    connection.executemany(
+        _INSERT_VECTOR, [(row.vector_id, row.sequence, row.vector) for row in rows]
+    )
+    connection.executemany(
+        _INSERT_BLOCKS,
+        [
+            (row.vector_id, row.offsets, row.block_vectors)
+            for row in rows
+            if row.offsets is not None
+        ],
+    )
+    insert_metadata(connection, [(row.vector_id, json.loads(row.metadata)) for row in rows])
+    insert_checksums(connection, [row.checked() for row in rows])
+
+
+def insert_vector(
+    connection: sqlite3.Connection, vector_id: int, sequence: int, vector: Float32
+) -> None:
+    """Insert the vector Float32[dimension] of a document, added at `sequence`."""
+    connection.execute(_INSERT_VECTOR, (vector_id, sequence, vector.astype("<f4").tobytes()))
+
+
+def update_description(connection: sqlite3.Connection, vector_id: int, document: Document) -> bool:
+    """Replace title and metadata of a stored document; return whether the title changed."""
+    remove_metadata(connection, [vector_id])
+    insert_metadata(connection, [(vector_id, document.metadata)])
+    (before,) = connection.execute(
+        "SELECT title FROM documents WHERE vector_id = ?", (vector_id,)
+    ).fetchone()
+    connection.execute(
+        "UPDATE documents SET title = ?, metadata = ? WHERE vector_id = ?",
+        (document.title, metadata_json(document.metadata), vector_id),
+    )
+    return bool(before != document.title)
+
+
+def remove_documents(
+    connection: sqlite3.Connection, vector_ids: Sequence[int], sequence: int
+) -> None:
+    """Delete documents with everything stored about them, and log their removal at `sequence`."""
+    if not vector_ids:
+        return
+    id_list = vector_id_list(vector_ids)
+    texts = texts_of_documents(connection, id_list)
+    remove_metadata(connection, vector_ids)
+    remove_terms(connection, vector_ids)
+    connection.execute(_INSERT_REMOVALS, (sequence, id_list))
+    connection.execute(_DELETE_DOCUMENTS, (id_list,))
+    remove_texts(connection, texts)
+
 
 UNIT_NORM_TOLERANCE = 1e-3
 
@@ -75,13 +216,13 @@ def signed_texts(
     rows: Sequence[DocumentRow], signatures: Mapping[bytes, UInt32]
 ) -> list[SignedText]:
     """Return the signed text of each; those are signed now that have no signature yet."""
-    known = ((one, signatures.get(one.content_hash)) for one in rows)
+    known = ((row, signatures.get(row.content_hash)) for row in rows)
     return [
         SignedText(
-            *(one.vector_id, one.content_hash),
-            sign(one.text) if signature is None else signature,
+            *(row.vector_id, row.content_hash),
+            sign(row.text) if signature is None else signature,
         )
-        for one, signature in known
+        for row, signature in known
     ]
 
 

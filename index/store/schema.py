@@ -11,11 +11,10 @@ from index.errors import FingerprintMismatchError, StoreError
 from index.lexical.tables import LEXICAL_SCHEMA
 from index.near_duplicates.tables import make_family_tables
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
-from index.sqlite.connections import DATABASE_ERRORS, open_reader, utc_now
-from index.sqlite.failures import storage_error
+from index.sqlite.connections import DATABASE_ERRORS, open_reader, storage_error, utc_now
 from index.sqlite.task_state import MAINTENANCE_SCHEMA
 from index.store.checksums import CHECKSUMS_SCHEMA
-from index.store.metadata import METADATA_SCHEMA
+from index.store.filters import METADATA_SCHEMA
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x4C4D5348

@@ -10,6 +10,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.vectors.faiss import gpu
+from index.vectors.vector_index import NO_VECTOR, SearchResult
 
 _SCORES_A_CALL = 2**24  # 64 MiB
 
@@ -47,6 +48,20 @@ def products(queries: Float32, vectors: Float32) -> Float32:
     """
     found = gpu.products(queries, vectors)
     return queries @ vectors.T if found is None else found
+
+
+def compare_all(queries: Float32, ids: Int64, vectors: Float32, k: int) -> SearchResult:
+    """Find the k nearest of all vectors Float32[N, D] under ids Int64[N] for each query [Q, D]."""
+    found = SearchResult(
+        np.full((len(queries), k), NO_VECTOR, dtype=np.int64),
+        np.full((len(queries), k), -np.inf, dtype=np.float32),
+    )
+    best = min(k, len(ids))
+    if best and len(queries):
+        scores, rows = nearest(queries, vectors, best)
+        found.ids[:, :best] = ids[rows]
+        found.scores[:, :best] = scores
+    return found
 
 
 def _parts(queries: int, vectors: int) -> Iterator[slice]:

@@ -1,9 +1,16 @@
-"""How many lists (cells) an index divides its vectors into, and how many of them a query visits."""
+"""The lists (cells) that an index divides its vectors into: pure functions of counts.
+
+How many there are, how many of them a query visits, and whether they still suit the vectors.
+"""
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
+
+from encoder.arrays import Int64
+from index.sqlite.task_state import REJECTED_RETRAINING, MaintenanceState
 
 ONE_LIST_BELOW = 5_000
 SAMPLE_PER_LIST = 64
@@ -85,3 +92,162 @@ def adapted_nprobe(recalls: Sequence[float], nprobe: int, nlist: int, target: fl
     if mean - 2 * error > (1 + target) / 2:
         return fewer_lists(nprobe, nlist)
     return nprobe
+
+
+OUTGROWN_BY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What lists were trained for: the `vectors` that the store held at `sequence`."""
+
+    sequence: int
+    vectors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How far an index has drifted from the one that was trained.
+
+    Attributes:
+        imbalance: mean search time relative to lists of equal size; 1 is the best.
+        empty: share of lists without vectors.
+        added: vectors added since training, relative to those it was trained for.
+        removed: share of those it was trained for that is gone.
+        nlist: number of lists.
+        outgrown: there are `OUTGROWN_BY` times too few or too many lists.
+    """
+
+    imbalance: float
+    empty: float
+    added: float
+    removed: float
+    nlist: int
+    outgrown: bool
+
+    @property
+    def changed(self) -> float:
+        """Vectors added and removed since training, relative to those it was trained for."""
+        return self.added + self.removed
+
+
+@dataclass(frozen=True, slots=True)
+class DriftLimits:
+    """The drift above which lists are retrained.
+
+    The first four limit the fields of `Drift`. `changed` is the least change since training, or
+    since the last attempt, before another attempt is worthwhile: the lists of some corpora are
+    uneven as soon as they are trained, and retraining them would not help.
+    """
+
+    imbalance: float = 3.0
+    empty: float = 0.4
+    added: float = 1.0
+    removed: float = 0.5
+    changed: float = 0.1
+
+
+def needs_training(nlist: int, count: int) -> bool:
+    """Return whether `count` vectors have outgrown, or no longer fill, an index of `nlist` lists.
+
+    Lists grow with their vectors, so an index that is slightly off is fine; with `OUTGROWN_BY`
+    times too few or too many lists a query compares far more than it needs to.
+    """
+    suitable = choose_nlist(count)
+    return max(suitable, nlist) >= OUTGROWN_BY * min(suitable, nlist)
+
+
+def measure_drift(
+    sizes: Int64,
+    training: Training,
+    *,
+    added: int,
+    removed: int,
+) -> Drift:
+    """Measure how far an index has drifted.
+
+    The imbalance is that of FAISS: nlist * sum(n^2) / sum(n)^2 over the list sizes n.
+
+    Args:
+        sizes: how many vectors each list has, Int64[nlist].
+        training: what the lists were trained for.
+        added: present vectors that were added since.
+        removed: vectors that existed then and are gone.
+    """
+    total = int(sizes.sum())
+    squares = float(np.square(sizes, dtype=np.float64).sum())
+    trained = max(training.vectors, 1)
+    return Drift(
+        imbalance=len(sizes) * squares / total**2 if total else 1.0,
+        empty=float((sizes == 0).mean()) if total else 0.0,
+        added=added / trained,
+        removed=removed / trained,
+        nlist=len(sizes),
+        outgrown=needs_training(len(sizes), total),
+    )
+
+
+def drift_reasons(
+    drift: Drift, limits: DriftLimits, *, attempted_at: float = 0.0
+) -> tuple[str, ...]:
+    """Return the reasons to retrain the lists, each in a few words; none where they suit.
+
+    Args:
+        drift: as measured.
+        limits: above which to retrain.
+        attempted_at: the `changed` of the last attempt on the same lists.
+    """
+    if drift.changed < attempted_at + limits.changed:
+        return ()
+    reasons = ["too few or too many lists"] if drift.outgrown else []
+    if drift.nlist == 1:  # one list suits any vectors as long as they are few
+        return tuple(reasons)
+    over = {
+        "imbalance": (drift.imbalance, limits.imbalance),
+        "empty lists": (drift.empty, limits.empty),
+        "growth": (drift.added, limits.added),
+        "deletes": (drift.removed, limits.removed),
+    }
+    reasons += [f"{name} {value:.2f}" for name, (value, limit) in over.items() if value > limit]
+    return tuple(reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRetraining:
+    """A retraining whose result was rejected.
+
+    Attributes:
+        training: of the lists that it would have replaced.
+        changed: their `Drift.changed` at that time.
+        target: recall@10 that it had to reach.
+    """
+
+    training: Training
+    changed: float
+    target: float
+
+    def matches(self, training: Training, target: float) -> bool:
+        """Return whether retraining these lists for this target would repeat it."""
+        return (self.training, self.target) == (training, target)
+
+    def write(self, maintenance: MaintenanceState) -> None:
+        """Remember it across restarts.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        maintenance.write(REJECTED_RETRAINING, asdict(self))
+
+
+def read_rejected_retraining(maintenance: MaintenanceState) -> RejectedRetraining | None:
+    """Return the last rejected retraining; None where none is known.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    state = maintenance.read(REJECTED_RETRAINING)
+    try:
+        training = Training(int(state["training"]["sequence"]), int(state["training"]["vectors"]))
+        return RejectedRetraining(training, float(state["changed"]), float(state["target"]))
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,45 +1,257 @@
-"""The live index: the current snapshot and every change of the store since."""
+"""The live index: the current snapshot and every change of the store since.
+
+A new generation is built and measured while the live one is searched, then published and swapped
+in.
+"""
 
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.errors import SnapshotError, StoreError
+from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.id_set import IdSet
-from index.store.ports import VectorSource
+from index.store.document_store import SQLiteDocumentStore
 from index.store.records import Change
-from index.vectors.backends import DEFAULT_PRECISION, EXACT, FAISS_BACKENDS, Backend
-from index.vectors.drift import Drift, Training, measure_drift, needs_training
-from index.vectors.generation import (
-    DEFAULT_TARGET,
-    Candidate,
-    Generation,
-    RetrainingResult,
-    Stop,
-    build_candidate,
-    catch_up,
-    drop_others,
-    follow,
-    load_generation,
-    never,
-    publish_generation,
+from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
+from index.vectors.lists import (
+    SAMPLE_PER_LIST,
+    Drift,
+    Training,
+    choose_nlist,
+    choose_nprobe,
+    measure_drift,
+    needs_training,
+    nprobe_bounds,
 )
-from index.vectors.lists import nprobe_bounds
+from index.vectors.recall import HeldOutQueries
 from index.vectors.snapshot import (
     CURRENT,
     Manifest,
-    current_backend,
+    SavedIndex,
+    backend_of,
+    current_precision,
     oldest_sequence,
+    publish_snapshot,
+    read_current_snapshot,
 )
-from index.vectors.vector_index import SearchResult
+from index.vectors.vector_index import DEFAULT_PRECISION, Precision, SearchResult
 
 _log = logging.getLogger(__name__)
+
+DEFAULT_TARGET = 0.95
+HELD_OUT = 256
+SAMPLE_SEED = 1
+ADD_CHUNK = 1_024  # vectors that searches wait for at most
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The live index with what belongs to it; replaced as a whole, so that its parts agree.
+
+    Attributes:
+        index: is searched.
+        number: of the snapshot last published or loaded; 0 for none.
+        training: what the lists of the index were trained for.
+        nprobe: lists that a query visits.
+        published: the sequence that the snapshot holds.
+    """
+
+    index: FaissIndex
+    number: int
+    training: Training
+    nprobe: int
+    published: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetrainingResult:
+    """The outcome of building a new generation.
+
+    Attributes:
+        swapped: whether it is live now; otherwise the old one still is.
+        recall: recall@10 of the new one on held-out vectors, against exact search.
+        old_recall: that of the old one on the same vectors.
+        nlist: lists of the new one.
+        nprobe: lists that a query of the new one visits.
+    """
+
+    swapped: bool
+    recall: float
+    old_recall: float
+    nlist: int
+    nprobe: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An index that may replace the live one.
+
+    Attributes:
+        index: holds what the store held at `training.sequence`.
+        training: what its lists were trained for.
+        nprobe: how many of its lists a query should visit.
+        recall: recall@10 of the held-out vectors with that nprobe.
+        held_out: these vectors.
+    """
+
+    index: FaissIndex
+    training: Training
+    nprobe: int
+    recall: float
+    held_out: HeldOutQueries
+
+
+def never() -> bool:
+    """Do not stop."""
+    return False
+
+
+def _build_candidate(
+    store: SQLiteDocumentStore, precision: Precision, target: float, stop: Stop = never
+) -> _Candidate:
+    """Train lists for the present vectors of a store, fill them, and measure their recall.
+
+    Vectors that are deleted meanwhile may be missing: catching up with the store removes them
+    anyway.
+
+    Args:
+        store: whose vectors.
+        precision: that the index holds vectors in.
+        target: recall@10 that nprobe is chosen for.
+        stop: called before every chunk; true gives up.
+
+    Raises:
+        StoreError: the store cannot be read.
+        RetrainingStoppedError: `stop` returned true.
+    """
+    change = store.changes_since(0)
+    nlist = choose_nlist(len(change.added))
+    held_ids = _choose_held_out(change.added) if nlist > 1 else change.added[:0]
+    index = _train(np.setdiff1d(change.added, held_ids), nlist, store, precision)
+    held_out = HeldOutQueries(*store.vectors(held_ids), store.vectors)
+    for start in range(0, len(change.added), ADD_CHUNK):
+        if stop():
+            raise RetrainingStoppedError
+        ids, vectors = store.vectors(change.added[start : start + ADD_CHUNK])
+        index.change(ids, vectors)
+        held_out.compare_with(ids, vectors)
+    index.change(*store.vectors(change.added[:0]), sequence=change.sequence)
+    nprobe, recall = choose_nprobe(nlist, target, lambda some: held_out.recall(index, some))
+    training = Training(change.sequence, len(change.added))
+    return _Candidate(index, training, nprobe, recall, held_out)
+
+
+def _catch_up(index: FaissIndex, store: SQLiteDocumentStore, sequence: int) -> int:
+    """Bring an index of `sequence` to the store's present sequence, and return that.
+
+    Can be repeated after it failed half way: what is there already is not added twice. The last
+    `ADD_CHUNK` vectors, mostly all, come together with what is removed. A vector that is deleted
+    while a longer change runs is either not read, or removed by the next change.
+    """
+    change, ids, vectors = store.read_changes(sequence, ADD_CHUNK)
+    early = change.added[: len(change.added) - len(ids)]
+    missing = early[~index.contains(early)]
+    for start in range(0, len(missing), ADD_CHUNK):
+        index.change(*store.vectors(missing[start : start + ADD_CHUNK]))
+    new = ~index.contains(ids)
+    index.change(ids[new], vectors[new], removed=change.removed, sequence=change.sequence)
+    return change.sequence
+
+
+def _follow(index: FaissIndex, change: Change) -> bool:
+    """Apply a small change that has its vectors, if the index is of the sequence before it.
+
+    It need not be read back from the store. A longer change that failed may have added some of the
+    vectors early, as `_catch_up` does.
+
+    Returns:
+        Whether it did; otherwise the changes in between are to be read from the store.
+    """
+    vectors, ids = change.vectors, change.added
+    if vectors is None or change.sequence != index.sequence + 1 or len(ids) > ADD_CHUNK:
+        return False
+    new = ~index.contains(ids)
+    index.change(ids[new], vectors[new], removed=change.removed, sequence=change.sequence)
+    return True
+
+
+def _load_generation(store: SQLiteDocumentStore, root: Path, precision: Precision) -> Generation:
+    """Load the current snapshot in `root` and replay the changes of the store since.
+
+    Raises:
+        SnapshotError: the snapshot cannot be used.
+        StoreError: the store cannot be read.
+    """
+    manifest, index = read_current_snapshot(
+        root, precision, fingerprint=store.fingerprint, dimension=store.dimension
+    )
+    if manifest.sequence > store.sequence:
+        raise SnapshotError(f"{root}: the snapshot is ahead of the document store")
+    if manifest.sequence < store.log.start:
+        raise SnapshotError(f"{root}: the store has forgotten the changes since then")
+    sequence = _catch_up(index, store, manifest.sequence)
+    # The store is read twice, so another process may have changed it in between.
+    count = len(store)
+    if store.sequence == sequence and len(index) != count:
+        raise SnapshotError(f"{root}: the snapshot is of another document store")
+    least, most = nprobe_bounds(index.nlist)
+    training = Training(manifest.trained_sequence, manifest.trained_vectors)
+    nprobe = min(max(least, manifest.nprobe), most)
+    return Generation(index, manifest.generation, training, nprobe, manifest.sequence)
+
+
+def _publish_generation(
+    store: SQLiteDocumentStore,
+    root: Path,
+    precision: Precision,
+    source: _Candidate | Generation,
+    unchanged: AbstractContextManager[object],
+) -> Manifest:
+    """Publish an index as a new snapshot in `root`; `unchanged` is held while it is written.
+
+    Raises:
+        SnapshotError: as `publish_snapshot`.
+    """
+
+    def save(path: Path) -> SavedIndex:
+        with unchanged:
+            source.index.save(path)
+            return SavedIndex(
+                backend=backend_of(precision),
+                sequence=source.index.sequence,
+                nlist=source.index.nlist,
+                vectors=len(source.index),
+                trained_sequence=source.training.sequence,
+                trained_vectors=source.training.vectors,
+                nprobe=source.nprobe,
+            )
+
+    return publish_snapshot(root, save, fingerprint=store.fingerprint, dimension=store.dimension)
+
+
+def _choose_held_out(ids: Int64) -> Int64:
+    random = np.random.default_rng(SAMPLE_SEED)
+    return np.sort(random.choice(ids, min(HELD_OUT, len(ids) // 10), replace=False))
+
+
+def _train(
+    vector_ids: Int64, nlist: int, store: SQLiteDocumentStore, precision: Precision
+) -> FaissIndex:
+    """Make an empty index of `nlist` lists that suits the vectors of these ids Int64[N]."""
+    sample_size = nlist * SAMPLE_PER_LIST if nlist > 1 else 0
+    if sample_size < len(vector_ids):
+        random = np.random.default_rng(SAMPLE_SEED)
+        vector_ids = random.choice(vector_ids, sample_size, replace=False)
+    _, sample = store.vectors(vector_ids)
+    return train_faiss_index(sample, nlist, precision)
 
 
 class LiveIndex:
@@ -51,7 +263,7 @@ class LiveIndex:
     """
 
     def __init__(
-        self, store: VectorSource, root: Path, *, read_only: bool, backend: Backend
+        self, store: SQLiteDocumentStore, root: Path, *, read_only: bool, precision: Precision
     ) -> None:
         """Start with an empty index; use `open_live_index`."""
         self._store = store
@@ -59,8 +271,8 @@ class LiveIndex:
         self._read_only = read_only
         self._updates = threading.Lock()  # held while the index changes or is replaced
         self._publishing = threading.Lock()  # held by one rebuild or publish; taken first
-        self._backend = backend
-        empty = EXACT.train(np.empty((0, store.dimension), dtype=np.float32), 1)
+        self._precision = precision
+        empty = train_faiss_index(np.empty((0, store.dimension), dtype=np.float32), 1)
         self._live = Generation(empty, 0, Training(0, 0), 1, 0)
 
     @property
@@ -98,19 +310,6 @@ class LiveIndex:
         """What the lists were trained for."""
         return self._live.training
 
-    @property
-    def problem(self) -> str | None:
-        """What the engine that holds the vectors failed in last; None while it works."""
-        return self._backend.problem()
-
-    def check(self) -> None:
-        """Ask the engine that holds the vectors whether it works.
-
-        Raises:
-            VectorEngineError: it does not.
-        """
-        self._backend.check()
-
     def list_sizes(self) -> Int64:
         """Return how many vectors each list keeps, Int64[nlist]."""
         return self._live.index.list_sizes()
@@ -119,7 +318,7 @@ class LiveIndex:
     def outgrown(self) -> bool:
         """Whether the number of vectors calls for a `rebuild`."""
         index = self._live.index
-        return needs_training(index.nlist, len(index), self._backend.choose_nlist)
+        return needs_training(index.nlist, len(index))
 
     def __len__(self) -> int:
         return len(self._live.index)
@@ -161,7 +360,7 @@ class LiveIndex:
         return scores
 
     def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
-        """Compare one query with all vectors of the index; see `VectorIndex.exact_scores`."""
+        """Compare one query with all vectors of the index; see `FaissIndex.exact_scores`."""
         return self._live.index.exact_scores(vector, k)
 
     def set_nprobe(self, nprobe: int, *, generation: int) -> bool:
@@ -194,7 +393,6 @@ class LiveIndex:
             live.training,
             added=added,
             removed=removed,
-            choose=self._backend.choose_nlist,
         )
 
     def unpublished(self) -> int:
@@ -214,7 +412,7 @@ class LiveIndex:
         if change.sequence <= self.sequence:
             return
         with self._updates:
-            followed = follow(self._live.index, change)
+            followed = _follow(self._live.index, change)
         if not followed:
             self.catch_up()
 
@@ -223,26 +421,22 @@ class LiveIndex:
 
         Raises:
             StoreError: the store cannot be read; a later call makes up for it.
-            VectorEngineError: the engine failed; a later call makes up for it.
         """
-        if self._read_only and self._backend.keeps_changes:
-            self._load_or_rebuild()  # the process that writes has changed the index, or does so
-            return
         if self._read_only and self.sequence < self._store.log.start:
             self.rebuild()  # the writer has forgotten the changes since
             return
         with self._updates:
-            catch_up(self._live.index, self._store, self.sequence)
+            _catch_up(self._live.index, self._store, self.sequence)
 
     def rebuild(self) -> None:
-        """Build a new index beside this one from the store's vectors, publish it, swap it in.
+        """Build a new index from the store's vectors, publish it, swap it in.
 
         Raises:
             StoreError: the store cannot be read; the old index stays.
             SnapshotError: the new index is in use, but could not be published.
         """
-        with self._publishing, self._dropping_others():
-            candidate = build_candidate(self._store, self._backend, DEFAULT_TARGET)
+        with self._publishing:
+            candidate = _build_candidate(self._store, self._precision, DEFAULT_TARGET)
             manifest = None
             try:
                 if not self._read_only:
@@ -251,7 +445,7 @@ class LiveIndex:
                 self._swap_in(candidate, manifest)
 
     def retrain(self, target: float, stop: Stop = never) -> RetrainingResult:
-        """Build a new generation beside this one, measure it, then publish it and swap it in.
+        """Build a new generation, measure it, then publish it and swap it in.
 
         It is rejected when its recall@10 of held-out vectors is below the target and below that
         of the old one. Searches and changes go on meanwhile.
@@ -266,8 +460,8 @@ class LiveIndex:
             RetrainingStoppedError: `stop` returned true; the old one stays.
         """
         self._check_writable()
-        with self._publishing, self._dropping_others():
-            candidate = build_candidate(self._store, self._backend, target, stop)
+        with self._publishing:
+            candidate = _build_candidate(self._store, self._precision, target, stop)
             old = self._live
             old_recall = candidate.held_out.recall(old.index, old.nprobe)
             swapped = candidate.recall >= min(target, old_recall)
@@ -290,8 +484,8 @@ class LiveIndex:
         self._check_writable()
         with self._publishing:
             live = self._live
-            manifest = publish_generation(
-                self._store, self._root, self._backend, live, self._updates
+            manifest = _publish_generation(
+                self._store, self._root, self._precision, live, self._updates
             )
             with self._updates:
                 self._live = replace(
@@ -304,28 +498,20 @@ class LiveIndex:
 
         Raises:
             StoreError: the store cannot be read.
-            VectorEngineError: the engine failed.
         """
         try:
             self.load_snapshot()
         except SnapshotError as error:
-            # A process that reads may do without what another one has published for itself.
-            expected = self._read_only and self._backend is EXACT
             published = (self._root / CURRENT).exists()
             _log.log(
-                logging.WARNING if published and not expected else logging.INFO,
+                logging.WARNING if published else logging.INFO,
                 "building the index from the document store: %s",
                 error,
             )
-            if self._read_only and self._backend.keeps_changes:
-                self._backend = EXACT  # only the process that writes makes an index in the engine
             try:
                 self.rebuild()
             except SnapshotError as unpublished:
                 _log.warning("the index is complete in memory only: %s", unpublished)
-        else:
-            if not self._read_only:
-                drop_others(self._backend, self._root, self._live.index)
 
     def load_snapshot(self) -> None:
         """Replace this index by the current snapshot and replay the changes of the store since.
@@ -334,65 +520,56 @@ class LiveIndex:
             SnapshotError: the snapshot cannot be used; this index stays.
             StoreError: the store cannot be read.
         """
-        loaded = load_generation(self._store, self._root, self._backend, read_only=self._read_only)
+        loaded = _load_generation(self._store, self._root, self._precision)
         with self._updates:
             self._live = loaded
-
-    @contextmanager
-    def _dropping_others(self) -> Iterator[None]:
-        """Drop, after a block, the indexes that the engine keeps and that are not used by then."""
-        try:
-            yield
-        finally:
-            if not self._read_only:
-                drop_others(self._backend, self._root, self._live.index)
 
     def _check_writable(self) -> None:
         if self._read_only:
             raise StoreError(f"{self._root}: opened for reading only")
 
-    def _swap_in(self, candidate: Candidate, manifest: Manifest | None) -> None:
+    def _swap_in(self, candidate: _Candidate, manifest: Manifest | None) -> None:
         """Make a candidate live under the generation that it was published as, if it was."""
         index, training, nprobe = candidate.index, candidate.training, candidate.nprobe
-        catch_up(index, self._store, index.sequence)
+        _catch_up(index, self._store, index.sequence)
         with self._updates:
-            catch_up(index, self._store, index.sequence)
+            _catch_up(index, self._store, index.sequence)
             generation, published = self._live.number, self._live.published
             if manifest is not None:
                 generation, published = manifest.generation, manifest.sequence
             self._live = Generation(index, generation, training, nprobe, published)
 
-    def _publish_candidate(self, candidate: Candidate) -> Manifest:
+    def _publish_candidate(self, candidate: _Candidate) -> Manifest:
         # No other thread has it, so there is no change to wait for.
-        return publish_generation(self._store, self._root, self._backend, candidate, nullcontext())
+        return _publish_generation(
+            self._store, self._root, self._precision, candidate, nullcontext()
+        )
 
 
 def open_live_index(
-    store: VectorSource,
+    store: SQLiteDocumentStore,
     root: Path,
     *,
     read_only: bool = False,
-    backend: Backend | None = None,
+    precision: Precision | None = None,
 ) -> LiveIndex:
     """Open the index of a store: from the current snapshot in `root`, else from the store itself.
 
-    A snapshot that is missing, damaged, too old or of another checkpoint, store, engine or
-    precision is only logged; the index is then built from the store's vectors and, unless
-    `read_only`, published. An outgrown one is used as it is: opening neither trains nor measures
-    an index.
+    A snapshot that is missing, damaged, too old or of another checkpoint, store or precision is
+    only logged; the index is then built from the store's vectors and, unless `read_only`,
+    published. An outgrown one is used as it is: opening neither trains nor measures an index.
 
     Args:
         store: whose vectors.
         root: the directory of the snapshots.
         read_only: publish nothing.
-        backend: what holds the vectors; None for what wrote the current snapshot, or FAISS in
+        precision: that vectors are held in; None for that of the current snapshot, or
             `DEFAULT_PRECISION` if there is none.
 
     Raises:
         StoreError: the store cannot be read.
-        VectorEngineError: the engine failed.
     """
-    backend = backend or current_backend(root) or FAISS_BACKENDS[DEFAULT_PRECISION]
-    live = LiveIndex(store, root, read_only=read_only, backend=backend)
+    precision = precision or current_precision(root) or DEFAULT_PRECISION
+    live = LiveIndex(store, root, read_only=read_only, precision=precision)
     live._load_or_rebuild()
     return live

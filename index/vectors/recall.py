@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.vectors.exact_index import ExactIndex
-from index.vectors.vector_index import NO_VECTOR, VectorIndex
+from index.vectors.bulk import compare_all
+from index.vectors.faiss.faiss_index import FaissIndex
+from index.vectors.vector_index import NO_VECTOR
 
 NEIGHBOURS = 10  # recall is measured at so many
 _TOLERANCE = 1e-5  # the same cosine, summed in two ways, differs by up to this
@@ -39,11 +40,11 @@ class HeldOutQueries:
         """Compare with vectors Float32[N, dimension] under ids Int64[N], each given once."""
         if not len(self.ids):
             return
-        found = ExactIndex(ids, vectors).search(self.vectors, NEIGHBOURS + 1)
+        found = compare_all(self.vectors, ids, vectors, NEIGHBOURS + 1)
         both = np.concatenate([self._exact, self._best(found.ids, found.scores)], axis=1)
         self._exact = -np.sort(-both, axis=1)[:, :NEIGHBOURS]
 
-    def recall(self, index: VectorIndex, nprobe: int) -> float:
+    def recall(self, index: FaissIndex, nprobe: int) -> float:
         """Return the recall@10 of an index; 1.0 where there are no neighbours to find."""
         if not len(self.ids):
             return 1.0

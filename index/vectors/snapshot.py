@@ -18,11 +18,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 from encoder.atomic_files import replace_durably, sync
-from index.errors import SnapshotError, VectorEngineError
-from index.vectors.backends import Backend, backend_named
-from index.vectors.vector_index import VectorIndex
+from index.errors import SnapshotError
+from index.vectors.faiss.faiss_index import FaissIndex, load_faiss_index
+from index.vectors.vector_index import Precision
 
 FORMAT = 1
 GENERATIONS_KEPT = 2  # a reader may be reading the one before the newest
@@ -38,7 +39,7 @@ _UNFINISHED = ".publishing-"
 class SavedIndex:
     """What is in an index file: the store's changes up to `sequence`, as `vectors` in `nlist`.
 
-    `backend` is the name of the engine and the precision that it was written in.
+    `backend` names the precision that vectors are held in, see `backend_of`.
     The lists were trained for the `trained_vectors` that the store held at `trained_sequence`, and
     queries visit `nprobe` of them.
     """
@@ -85,7 +86,6 @@ def publish_snapshot(
 
     Raises:
         SnapshotError: something could not be written; the old generation stays current.
-        VectorEngineError: so it does, because the engine failed.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -116,9 +116,6 @@ def publish_snapshot(
     except (OSError, RuntimeError) as error:
         _remove_leftovers(root)
         raise SnapshotError(f"{root}: no snapshot could be published: {error}") from error
-    except VectorEngineError:
-        _remove_leftovers(root)
-        raise
     _remove_leftovers(root)
     return manifest
 
@@ -153,11 +150,20 @@ def current_generation(root: Path) -> str:
     return _read_current(root)[0]
 
 
-def current_backend(root: Path) -> Backend | None:
-    """Return the backend that wrote the current generation; None where that cannot be read."""
+def backend_of(precision: Precision) -> str:
+    """Return what a manifest says of an index that holds vectors in this precision."""
+    return f"faiss-{precision}"
+
+
+def current_precision(root: Path) -> Precision | None:
+    """Return the precision of the current generation; None where that cannot be read."""
     try:
         path = root / current_generation(root) / SNAPSHOT_MANIFEST
-        return backend_named(_parse_manifest(path, path.read_bytes()).backend)
+        backend = _parse_manifest(path, path.read_bytes()).backend
+        return next(
+            (precision for precision in get_args(Precision) if backend_of(precision) == backend),
+            None,
+        )
     except (OSError, SnapshotError):
         return None
 
@@ -173,24 +179,25 @@ def oldest_sequence(root: Path) -> int:
 
 
 def read_current_snapshot(
-    root: Path, backend: Backend, *, fingerprint: str, dimension: int
-) -> tuple[Manifest, VectorIndex]:
+    root: Path, precision: Precision, *, fingerprint: str, dimension: int
+) -> tuple[Manifest, FaissIndex]:
     """Verify the current generation and load its index.
 
     Raises:
-        SnapshotError: as `verify_current_snapshot`, or it is of another checkpoint, engine or
+        SnapshotError: as `verify_current_snapshot`, or it is of another checkpoint or
             precision.
     """
     manifest = verify_current_snapshot(root)
     path = root / f"{manifest.generation:010}" / INDEX_FILE
     if manifest.fingerprint != fingerprint:
         raise SnapshotError(f"{path}: made with another checkpoint, {manifest.fingerprint[:12]}")
-    if manifest.backend != backend.name:
-        raise SnapshotError(f"{path}: written by {manifest.backend!r}, not by {backend.name!r}")
-    index = backend.load(path)
-    count = manifest.vectors if backend.keeps_changes else len(index)
+    if manifest.backend != backend_of(precision):
+        raise SnapshotError(
+            f"{path}: written by {manifest.backend!r}, not by {backend_of(precision)!r}"
+        )
+    index = load_faiss_index(path, precision)
     expected = (dimension, manifest.nlist, manifest.vectors)
-    if (index.dimension, index.nlist, count) != expected:
+    if (index.dimension, index.nlist, len(index)) != expected:
         raise SnapshotError(f"{path}: does not match its manifest")
     return manifest, index
 

@@ -1,22 +1,16 @@
-"""The port of the searchable copy: what every vector engine does for Longmatch.
-
-Each engine is a module that implements `VectorIndex`, and an entry in `index.vectors.backends`,
-which says how its indexes are made and loaded. All of them pass
-`tests/contract/test_vector_index.py` and `tests/contract/test_vector_search.py`.
-"""
+"""What searches of vectors share: results, the precisions of an index, and checks of input."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
-from encoder.arrays import Bool, Float32, Int64
-from index.id_set import IdSet
+from encoder.arrays import Float32, Int64
 
 NO_VECTOR = -1
 
 Precision = Literal["fp32", "fp16", "int8"]  # the number format that vectors are held in
+DEFAULT_PRECISION: Precision = "int8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,126 +29,6 @@ class SearchResult:
     scores: Float32
     sequence: int = 0
     generation: int = 0
-
-
-class VectorIndex(Protocol):
-    """Unit vectors under ids that the document store assigned. Safe to use from many threads.
-
-    The vectors are divided into lists, of which a search may visit some only; an engine that
-    compares all vectors has one list. An index that is not `exact` rounds the vectors that it is
-    given, and every score is that of the rounded ones.
-    """
-
-    @property
-    def dimension(self) -> int:
-        """Length of every vector."""
-        ...
-
-    @property
-    def exact(self) -> bool:
-        """Whether vectors are held as they were given, in fp32."""
-        ...
-
-    @property
-    def nlist(self) -> int:
-        """How many lists the vectors are divided into."""
-        ...
-
-    @property
-    def sequence(self) -> int:
-        """The sequence of the last `change` that gave one; 0 before the first."""
-        ...
-
-    def __len__(self) -> int:
-        """Return how many vectors can be found."""
-        ...
-
-    def contains(self, ids: Int64) -> Bool:
-        """Return for each of ids Int64[N] whether its vector is there."""
-        ...
-
-    def ids(self) -> Int64:
-        """Return the ids of all vectors, ascending Int64[N]."""
-        ...
-
-    def vectors(self, ids: Int64) -> Float32:
-        """Return the vectors Float32[N, dimension] of ids Int64[N]; NaN for those not there.
-
-        As the index holds them.
-        """
-        ...
-
-    def list_sizes(self) -> Int64:
-        """Return how many vectors each list holds, Int64[nlist]."""
-        ...
-
-    def change(
-        self,
-        ids: Int64,
-        vectors: Float32,
-        *,
-        removed: Int64 | None = None,
-        sequence: int | None = None,
-    ) -> None:
-        """Add and remove vectors at once; no search sees a part of a change.
-
-        Args:
-            ids: to add, Int64[N].
-            vectors: to add, Float32[N, dimension].
-            removed: ids to remove, Int64[M]; those that are not there are ignored.
-            sequence: of the store that the index holds from now on; None leaves it as it is.
-
-        Raises:
-            ValueError: a wrong shape, a vector that is not finite, an id below 0, given twice or
-                already there (to replace a vector, remove it first). Nothing was changed.
-        """
-        ...
-
-    def search(
-        self,
-        vectors: Float32,
-        k: int,
-        *,
-        nprobe: int | None = None,
-        among: IdSet | None = None,
-    ) -> SearchResult:
-        """Find the k vectors of highest cosine for each query Float32[Q, dimension].
-
-        Args:
-            vectors: queries of unit norm.
-            k: how many to find for each.
-            nprobe: lists visited for each query; None takes the engine's default, more than there
-                are means all: the nearest of the vectors as the index holds them.
-            among: find no other vectors; of these k, whenever there are k. As many more lists
-                are visited as that takes.
-
-        Raises:
-            ValueError: a wrong shape, a query that is not finite, k or nprobe below 1.
-        """
-        ...
-
-    def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
-        """Score the k nearest vectors of one query by comparing it with all that the index holds.
-
-        Changes wait for a part of the comparison at most, not for all of it.
-
-        Args:
-            vector: Float32[dimension], unit norm.
-            k: how many.
-
-        Returns:
-            Float32[k], best first, -inf where there are fewer; the sequence at the end: it is
-            that of the whole comparison if the index had it at the beginning.
-        """
-        ...
-
-    def save(self, path: Path) -> None:
-        """Write the vectors to one new file; their sequence is the caller's to keep.
-
-        Raises:
-            OSError: the file cannot be written whole.
-        """
-        ...
 
 
 def check_vectors(vectors: Float32, dimension: int) -> Float32:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from service.documents import follow_database
 from service.engine import Collection, Engine, unready_because
 from service.errors import NotReadyError
 
@@ -54,14 +53,11 @@ async def get_collection(request: Request) -> Collection:
     """Return the collection of a request, if it and the engine are ready.
 
     Raises:
-        DatabaseUnavailableError: the documents are in a database that does not answer in time.
         NotReadyError: the service is not ready, or the store was found to be damaged.
-        StoreError: the local copy of the database could not follow it.
     """
     collection = _open_collection(request, _ready_engine(request))
     if collection.data.damage is not None:
         raise NotReadyError(collection.data.damage)
-    await follow_database(collection)
     return collection
 
 

@@ -22,7 +22,6 @@ from service.api.http.problems import (
     SHUTTING_DOWN,
     STORAGE_FAILED,
     STORAGE_FULL,
-    VECTORS_UNAVAILABLE,
 )
 from service.api.openapi.responses import json_example, problem_responses
 from service.api.openapi.router import Router
@@ -99,7 +98,7 @@ FAMILY = {
 }
 PROBLEMS = problem_responses(
     DOCUMENT_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, DOCUMENT_DAMAGED, STORAGE_FULL,
-    STORAGE_FAILED, VECTORS_UNAVAILABLE, OVERLOADED, NOT_READY, SHUTTING_DOWN,
+    STORAGE_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
 )  # fmt: skip
 
 DocumentId = Annotated[

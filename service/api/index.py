@@ -28,7 +28,6 @@ from service.api.http.problems import (
     STORAGE_FAILED,
     STORAGE_FULL,
     UNSUPPORTED_MEDIA_TYPE,
-    VECTORS_UNAVAILABLE,
 )
 from service.api.openapi.responses import json_example, problem_responses
 from service.api.openapi.router import Router
@@ -128,7 +127,7 @@ router = Router(tags=["documents"])
             MALFORMED_BODY, BODY_TOO_LARGE, COMPRESSION_RATIO, REQUEST_TOO_LARGE,
             UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, KEY_IN_USE, KEY_REUSED, INTERNAL_ERROR,
             DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED, ENCODING_FAILED,
-            VECTORS_UNAVAILABLE, OVERLOADED, NOT_READY, SHUTTING_DOWN,
+            OVERLOADED, NOT_READY, SHUTTING_DOWN,
         ),
     },
     response_model=IndexResponse,

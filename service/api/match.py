@@ -19,7 +19,6 @@ from service.api.http.problems import (
     REQUEST_TOO_LARGE,
     SHUTTING_DOWN,
     UNSUPPORTED_MEDIA_TYPE,
-    VECTORS_UNAVAILABLE,
 )
 from service.api.openapi.responses import json_example, problem_responses
 from service.api.openapi.router import Router
@@ -142,7 +141,7 @@ ANSWER = {
         **problem_responses(
             MALFORMED_BODY, DOCUMENT_NOT_FOUND, BODY_TOO_LARGE, REQUEST_TOO_LARGE,
             UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, DOCUMENT_DAMAGED,
-            ENCODING_FAILED, VECTORS_UNAVAILABLE, OVERLOADED,
+            ENCODING_FAILED, OVERLOADED,
             NOT_READY, SHUTTING_DOWN,
         ),
     },

@@ -11,7 +11,7 @@ from index.alignment.refresh import REFIT_DRIFT
 from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError, RetrainingStoppedError
 from index.progress import SilentProgress
-from index.vectors.drift import (
+from index.vectors.lists import (
     Drift,
     DriftLimits,
     RejectedRetraining,
@@ -68,7 +68,6 @@ class Maintenance:
         """Run one round of all tasks; a task that fails is logged and tried in a later round."""
         with self._working:
             for task in (
-                self._data.index.check,
                 self._data.index.catch_up,  # if it missed a change of the store
                 self._keep_lists,
                 self._keep_snapshot,
@@ -144,7 +143,7 @@ class Maintenance:
 
     def _keep_words(self) -> None:
         store = self._data.store
-        store.lexical.check()
+        store.lexical.changed()
         if store.lexical.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * len(store)):
             store.lexical.publish()
 

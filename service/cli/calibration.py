@@ -37,7 +37,6 @@ from index.errors import CorpusError
 from index.lexical.scoring import TermRows, rows_of_texts
 from index.optional_dependencies import require_extra
 from index.progress import Progress
-from index.replica.opening import attach_file
 from index.search.calibrator import score_kind
 from index.search.corpus_calibration import (
     Channels,
@@ -71,7 +70,6 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import show_progress
-from service.configuration.store import StoreSettings
 
 _MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
 _OF_PLAIN = {score_kind(mode, adapted=False): mode for mode in _MODES}
@@ -284,9 +282,6 @@ def calibrate(
             directory.store, space, rule, progress, adapted=adapted, seed=seed
         )
     write_corpus_calibration(data, found)
-    database = StoreSettings().database
-    if database is not None:
-        attach_file(data / CALIBRATION_FILE, database)
     kinds = found.kinds
     kind = score_kind(DEFAULT_MODE, adapted=adapter is not None)
     measured, threshold = kinds[kind], threshold_for(kinds[kind], false_positive_rate)

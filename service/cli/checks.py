@@ -27,7 +27,6 @@ from encoder.errors import CheckpointError, ProviderError
 from encoder.reranker.checkpoint import (
     RERANKER_PRECISIONS,
     RerankerCheckpoint,
-    find_reranker,
     load_reranker_checkpoint,
 )
 from index.errors import CorpusError
@@ -162,8 +161,8 @@ def _load_by_name(name: Path) -> Checkpoint:
 
 
 def open_reranker_checkpoint(name: Path, option: str = "--reranker") -> RerankerCheckpoint:
-    """Open the checkpoint of a reranker, by its directory or its name, without loading a graph."""
-    return read_option(option, lambda path: load_reranker_checkpoint(find_reranker(path)), name)
+    """Open the checkpoint of a reranker, without loading a graph."""
+    return read_option(option, load_reranker_checkpoint, name)
 
 
 def check_reranker(name: Path) -> None:

@@ -39,7 +39,6 @@ from service.cli.indexing.checks import (
     check_data_directory,
     check_document,
     check_enough_to_adapt,
-    check_own_documents,
     check_some_document,
 )
 from service.cli.indexing.place import (
@@ -138,8 +137,6 @@ def index(
     actor_gpus: ActorGpusOption = None,
 ) -> None:
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
-    if adapt:
-        check_own_documents("index --adapt")
     cluster = cluster_options(on, ray_address, actors, actor_cpus, actor_gpus, threads, provider)
     encoders = EncodingOptions(checkpoint, precision, provider, threads, reading_share, cluster)
     source = _corpus_of(corpus, query, follow_links=follow_links)

@@ -1,47 +1,27 @@
-"""Commands that maintain a data directory: snapshot, restore, doctor, migrate."""
+"""Commands that maintain a data directory: snapshot, restore, doctor."""
 
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from encoder.checkpoint import Checkpoint
-from index.directory.backup import restore_backup, write_backup
-from index.directory.backup_archive import BackupManifest
-from index.directory.data_directory import STORE_FILE
-from index.directory.local_copy import bring_up_copy, forget_copy
-from index.doctor.copy_checks import examine_copy
+from index.directory.backup import BackupManifest, restore_backup, write_backup
 from index.doctor.examine import SAMPLE, Sampling, examine
 from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
-from index.errors import StoreError
-from index.migration.migrate import migrate_from, migrate_to
-from index.postgres.address import DEFAULT_SCHEMA, Database, parse_postgresql_url
-from index.vectors.milvus.connection import MilvusAddress
 from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
-from service.cli.indexing.checks import (
-    check_data_directory,
-    check_own_data_directory,
-    check_own_documents,
-)
+from service.cli.indexing.checks import check_data_directory
 from service.cli.options import (
     INPUT_SKIPPED,
-    INTERRUPTED,
     OK,
-    RESUMABLE,
     CheckpointOption,
     DataArgument,
     PrecisionOption,
     console,
 )
 from service.cli.progress import printable, show_progress
-from service.configuration.store import StoreSettings
-from service.configuration.vectors import VectorSettings
-from service.feedback.doctor import examine_feedback, repair_feedback
-from service.jobs.doctor import examine_jobs, repair_jobs
-from service.standing.doctor import examine_standing, repair_standing
+from service.doctor import examine_service_files, repair_service_files
 
 
 def snapshot(
@@ -53,7 +33,6 @@ def snapshot(
     checkpoint: CheckpointOption = None,
 ) -> None:
     """Write a backup of a data directory with its collections; a server may be running."""
-    check_own_documents("snapshot")
     check_data_directory(data, "DATA")
     check_new_path(output)
     opened = open_checkpoint(checkpoint)
@@ -73,7 +52,6 @@ def restore(
     checkpoint: CheckpointOption = None,
 ) -> None:
     """Restore a backup into a new or empty data directory, after verifying every file."""
-    check_own_documents("restore")
     if not backup.exists():
         raise OptionError("BACKUP", f"{backup}: there is no such backup")
     check_output_folder(data, "DATA")
@@ -102,19 +80,14 @@ def doctor(
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
         sampling = Sampling(sample, precision, progress)
-        milvus, database = VectorSettings().milvus, StoreSettings().database
-        of_data, *of_files = _examine(data, opened, sampling, milvus, database)
-        findings = (*of_data, *chain(*of_files))
+        of_documents = examine(data, opened, sampling)
+        of_service = examine_service_files(data)
+        findings = (*of_documents, *of_service)
         _print_findings(findings)
-        if repair and any(one.remedy.repairable for one in findings):
-            for mend, found in zip(_REPAIRS, of_files, strict=True):
-                mend(data, found)
-            if database is None:
-                repair_data(data, opened, of_data, precision, progress, milvus)
-            elif of_data:
-                forget_copy(data)
-                bring_up_copy(data, database)
-            findings = tuple(chain(*_examine(data, opened, sampling, milvus, database)))
+        if repair and any(finding.remedy.repairable for finding in findings):
+            repair_service_files(data, of_service)
+            repair_data(data, opened, of_documents, precision, progress)
+            findings = (*examine(data, opened, sampling), *examine_service_files(data))
             console.print("after the repair:")
             _print_findings(findings)
     if any(one.remedy.repairable for one in findings):
@@ -122,61 +95,6 @@ def doctor(
     if not findings:
         console.print(printable(f"{data}: no problems found"))
     raise typer.Exit(INPUT_SKIPPED if findings else OK)
-
-
-def migrate(
-    data: DataArgument,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", help="The database to copy to, postgresql://USER@HOST/DATABASE."),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option("--from", help="The database to make a new data directory from."),
-    ] = None,
-    schema: Annotated[
-        str, typer.Option(help="The schema of the database that holds the documents.")
-    ] = DEFAULT_SCHEMA,
-) -> None:
-    """Copy documents with their vectors to a PostgreSQL, or back; run it again to resume."""
-    if (to is None) == (source is None):
-        raise OptionError("--to", "name the database, either --to it or --from it")
-    option = "--to" if source is None else "--from"
-    try:
-        address = parse_postgresql_url(to or source or "", schema)
-    except StoreError as error:
-        raise OptionError(option, error) from error
-    if to is not None:
-        check_own_data_directory(data, "DATA")
-    else:
-        check_output_folder(data, "DATA")
-    try:
-        with show_progress(console) as progress:
-            move = migrate_from if to is None else migrate_to
-            documents = move(data, address, progress)
-    except KeyboardInterrupt:
-        console.print(RESUMABLE)
-        raise typer.Exit(INTERRUPTED) from None
-    where = (data, address) if to is None else (address, data)
-    console.print(printable(f"{where[0]}: {documents} documents, the same as in {where[1]}"))
-
-
-# What repairs each of the files that `_examine` examines after the documents.
-_REPAIRS = (repair_jobs, repair_feedback, repair_standing)
-
-
-def _examine(
-    data: Path,
-    checkpoint: Checkpoint,
-    sampling: Sampling,
-    milvus: MilvusAddress | None,
-    database: Database | None,
-) -> tuple[tuple[Finding, ...], ...]:
-    """Return what is wrong with the documents, and with the files of the service beside them."""
-    found = examine(data, checkpoint, sampling, milvus)
-    if database is not None:
-        found = (*found, *examine_copy(data / STORE_FILE, database, sampling.progress))
-    return found, examine_jobs(data), examine_feedback(data), examine_standing(data)
 
 
 def _held(manifest: BackupManifest) -> str:

@@ -40,7 +40,6 @@ _COMMANDS: Mapping[str, str] = {
     "snapshot": "service.cli.data:snapshot",
     "restore": "service.cli.data:restore",
     "doctor": "service.cli.data:doctor",
-    "migrate": "service.cli.data:migrate",
     "reencode": "service.cli.reencoding:reencode",
     "train-reranker": "service.cli.training:train_reranker_command",
 }

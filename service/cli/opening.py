@@ -9,12 +9,11 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from encoder.adapter import VectorSpace
-from encoder.alignment.checkpoint_space import open_space
-from encoder.checkpoint import Checkpoint
+from encoder.alignment.space import open_space
+from encoder.block_selection import open_document_tokenizer
+from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
 from encoder.errors import CheckpointError
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.selection.block_selection import open_document_tokenizer
-from encoder.selection.reading_share import WHOLE, with_reading_share
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import DataDirectory, open_data_directory, with_share_of
@@ -23,8 +22,6 @@ from index.vectors.faiss.gpu import allow_gpu
 from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
 from service.configuration.device import DeviceSettings
-from service.configuration.store import StoreSettings
-from service.configuration.vectors import VectorSettings
 
 _FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 
@@ -80,7 +77,6 @@ def load(
         providers=providers,
         threads=threads,
         adapter=read_corpus_adapter(data, opened) if data else None,
-        engine_cache=devices.engine_cache,
     )
     encoder.warm_up()
     return Loaded(opened, open_document_tokenizer(opened), encoder)
@@ -95,7 +91,7 @@ def with_reading(checkpoint: Checkpoint, data: Path | None, share: float | None)
     try:
         if data is None:
             return with_reading_share(checkpoint, WHOLE if share is None else share)
-        return with_share_of(data, checkpoint, share, StoreSettings().database)
+        return with_share_of(data, checkpoint, share)
     except (CheckpointError, ValueError) as error:
         raise OptionError("--reading-share", error) from error
 
@@ -124,8 +120,6 @@ def opened(
         dimension=space.dimension,
         read_only=read_only,
         alignment=alignment,
-        milvus=VectorSettings().milvus,
-        database=StoreSettings().database,
     )
     try:
         yield directory

@@ -54,7 +54,7 @@ RerankerOption = Annotated[
     Path | None,
     typer.Option(
         envvar="LONGMATCH_RERANKER",
-        help="The directory of a reranker, or the name of one that ships.",
+        help="The directory of a reranker.",
     ),
 ]
 ReadingShareOption = Annotated[

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from encoder.selection.reading_share import WHOLE
+from encoder.checkpoint import WHOLE
 from evaluation.fitting.feedback import OTHERS
 from index.reencode import (
     Reencoded,
     discard,
     only_reencoding,
     put_in_place,
-    reencode_beside,
+    reencode_documents,
 )
 from service.cli.checks import OptionError, open_checkpoint
 from service.cli.feedback.replace import (
@@ -23,7 +23,7 @@ from service.cli.feedback.replace import (
     print_report,
     run_trial,
 )
-from service.cli.indexing.checks import check_own_data_directory, check_own_documents
+from service.cli.indexing.checks import check_data_directory
 from service.cli.opening import with_reading
 from service.cli.options import (
     INTERRUPTED,
@@ -83,8 +83,7 @@ def reencode(
     for option, given in (("--dry-run", dry_run), ("--json", as_json)):
         if given and not only_if_better:
             raise OptionError(option, "is for --only-if-better")
-    check_own_documents("reencode")
-    check_own_data_directory(data, "DATA")
+    check_data_directory(data, "DATA")
     if only_if_better:
         check_trial(data)
     opened = with_reading(open_checkpoint(checkpoint, precision), data, reading_share)
@@ -93,7 +92,7 @@ def reencode(
     try:
         with only_reencoding(data):
             with show_progress(console) as progress:
-                made = reencode_beside(data, opened, precision, progress, adapt=adapt)
+                made = reencode_documents(data, opened, precision, progress, adapt=adapt)
                 if trial is not None:
                     report = run_trial(trial, made, others, seed, progress)
             swap = report is None or _is_to_be_adopted(made, report, dry_run=dry_run)
@@ -124,7 +123,7 @@ def _is_to_be_adopted(made: Reencoded, report: dict[str, Any], *, dry_run: bool)
         console.print(
             printable(
                 f"{made.data}: better; nothing has changed, for want of a run without --dry-run, "
-                f"which finds the new vectors in {made.beside.name}"
+                f"which finds the new vectors in {made.content.name}"
             )
         )
     else:

@@ -25,7 +25,7 @@ from service.cli.checks import (
     read_option,
 )
 from service.cli.feedback.judged import check_enough, open_store, read_judged
-from service.cli.indexing.checks import check_corpus, check_own_data_directory
+from service.cli.indexing.checks import check_corpus, check_data_directory
 from service.cli.opening import load
 from service.cli.options import (
     INTERRUPTED,
@@ -311,7 +311,7 @@ def _checked(job: TrainingJob[Start], feedback: Path | None) -> TrainingJob[Star
     if not job.files and feedback is None:
         raise OptionError("--corpus", "is missing: name a corpus, or a --feedback")
     if feedback is not None:
-        check_own_data_directory(feedback, "--feedback")
+        check_data_directory(feedback, "--feedback")
         check_enough(feedback, MIN_QUERIES, "--feedback")
     check_output_folder(job.work, "--work")
     try:

@@ -4,9 +4,9 @@ import logging
 from pathlib import Path
 
 from encoder.adapter import vector_space
-from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import open_space
+from encoder.checkpoint import WHOLE, with_reading_share
 from encoder.errors import EncoderError
-from encoder.selection.reading_share import WHOLE, with_reading_share
 from index.directory.collections import (
     check_collection,
     collection_names,
@@ -18,13 +18,7 @@ from index.directory.collections import (
     remove_collection as remove_folder,
 )
 from index.directory.data_directory import open_data_directory
-from index.errors import (
-    DataDirectoryInUseError,
-    IndexingError,
-    StoreError,
-    VectorEngineError,
-)
-from index.vectors.milvus.engine import drop_collections
+from index.errors import DataDirectoryInUseError, IndexingError, StoreError
 from service.collections.opening import close_collection, open_collection, stop_collection
 from service.engine import DEFAULT, Collection, Engine, UnopenedCollection
 from service.errors import (
@@ -56,7 +50,10 @@ def open_collections(engine: Engine) -> None:
         raise
     except (EncoderError, IndexingError) as error:
         failure = error
-    _delete_remains(engine)
+    try:
+        delete_remains(settings.data)
+    except StoreError as error:  # they only take room
+        _LOG.warning("%s", error)
     names = collection_names(settings.data)
     if len(names) > settings.max_collections:
         raise SettingsError(
@@ -138,7 +135,7 @@ def remove_collection(engine: Engine, name: str) -> None:
     try:
         if isinstance(member, Collection):
             close_collection(member)
-        remove_folder(engine.settings.data, name, lambda folder: _drop_vectors(engine, folder))
+        remove_folder(engine.settings.data, name)
     except Exception as error:
         if collection_path(engine.settings.data, name).exists():
             _put_unopened(engine, name, error)
@@ -155,19 +152,6 @@ def _open(engine: Engine, name: str) -> None:
         engine.collections.put(open_collection(engine, name, path))
     except (EncoderError, IndexingError) as error:
         _put_unopened(engine, name, error)
-
-
-def _drop_vectors(engine: Engine, folder: Path) -> None:
-    """Drop what an engine outside of Longmatch keeps for a data directory."""
-    if engine.settings.milvus is not None:
-        drop_collections(engine.settings.milvus, folder)
-
-
-def _delete_remains(engine: Engine) -> None:
-    try:
-        delete_remains(engine.settings.data, lambda folder: _drop_vectors(engine, folder))
-    except (StoreError, VectorEngineError) as error:  # they only take room
-        _LOG.warning("%s", error)
 
 
 def _put_unopened(engine: Engine, name: str, error: BaseException) -> None:
@@ -187,5 +171,4 @@ def _fill(engine: Engine, folder: Path) -> None:
         dimension=space.dimension,
         alignment=open_space(checkpoint),
         index_precision=engine.settings.index_precision,
-        milvus=engine.settings.milvus,
     ).close()

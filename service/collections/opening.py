@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from encoder.adapter import open_adaptation, vector_space
-from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import open_space
+from encoder.block_selection import open_document_tokenizer
 from encoder.checkpoint import Checkpoint
-from encoder.selection.block_selection import open_document_tokenizer
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import open_data_directory, with_share_of
@@ -40,8 +40,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         IndexingError: it is in use, damaged or of another checkpoint.
     """
     settings = engine.settings
-    database = settings.database
-    checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share, database)
+    checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share)
     fitted = read_corpus_adapter(path, checkpoint)
     space = vector_space(checkpoint, fitted)
     with ExitStack() as opened:
@@ -52,8 +51,6 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             find_families=settings.find_families,
             alignment=open_space(checkpoint),
             index_precision=settings.index_precision,
-            milvus=settings.milvus,
-            database=database,
             in_background=True,
         )
         opened.callback(data.close)

@@ -1,6 +1,4 @@
-"""Settings of what computes: the encoder's engines, and a GPU beside it for the index."""
-
-from pathlib import Path
+"""Settings of what computes: a GPU for the index."""
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -13,12 +11,6 @@ class DeviceSettings(BaseSettings):
         env_prefix="LONGMATCH_", env_ignore_empty=True, extra="forbid", frozen=True
     )
 
-    engine_cache: Path | None = Field(
-        default=None,
-        description="Folder where TensorRT keeps the engines that it builds, which takes minutes; "
-        "by default none, and they are built at every start. Created if missing. Every command "
-        "reads it.",
-    )
     index_gpu: bool = Field(
         default=True,
         description="Use a GPU, where the installed FAISS has one, to train the index and for "

@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from index.errors import StorageError, StoreError
-from index.sqlite.connections import SQLiteConnections, document_id_list, utc_now
-from index.sqlite.database import DatabaseFormat, open_database
+from index.sqlite.connections import (
+    DatabaseFormat,
+    SQLiteConnections,
+    document_id_list,
+    utc_now,
+)
 from service.errors import FeedbackFullError, FeedbackNotFoundError
 from service.feedback.verdict import JudgedQuery, Verdict, verdict_id
 from service.metrics import CollectionMetrics
@@ -243,12 +247,10 @@ def open_feedback(
 
     Verdicts are counted in `metrics`, if there are any.
 
-    Where a full disk has no room for a new file, there is none and every write is refused.
-
     Raises:
         StoreError: the file is missing, cannot be created, or is not one of feedback.
     """
-    opened = open_database(data / FEEDBACK_FILE, FEEDBACK, read_only=read_only)
+    opened = SQLiteConnections(data / FEEDBACK_FILE, read_only=read_only, kind=FEEDBACK)
     return FeedbackStore(opened, metrics)
 
 

@@ -5,6 +5,7 @@ wall clock that jumps expires no key, and while the service is down no key ages.
 """
 
 import hashlib
+import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator
@@ -12,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 
+from index.sqlite.connections import SQLiteConnections
 from service.errors import KeyInUseError, KeyReusedError
-from service.jobs.tables import Connection, Tables
 
 RETENTION_SECONDS = 24 * 3600.0
 _ALL = 2**31
@@ -56,7 +57,7 @@ class KeyedResponse:
 class IdempotencyStore:
     """The stored responses of one data directory."""
 
-    def __init__(self, connections: Tables, max_keys: int) -> None:
+    def __init__(self, connections: SQLiteConnections, max_keys: int) -> None:
         """Continue the clock of service where the last process stopped.
 
         Args:
@@ -71,7 +72,8 @@ class IdempotencyStore:
         self._lock = threading.Lock()
         self._in_progress: set[str] = set()
         with connections.reading() as connection:
-            self._served = self._read_start(connection)
+            (served,) = connection.execute("SELECT served_seconds FROM served").fetchone()
+        self._served = float(served)
         self._opened = monotonic()
 
     @contextmanager
@@ -127,17 +129,12 @@ class IdempotencyStore:
         with self._connections.writing() as connection:
             insert_response(connection, self.keyed(key, request, response))
 
-    def _read_start(self, connection: Connection) -> float:
-        """Return the seconds of service before now."""
-        (served,) = connection.execute("SELECT served_seconds FROM served").fetchone()
-        return float(served)
-
     def _seconds(self) -> float:
         """Return how long this data directory has been served, in all."""
         return self._served + monotonic() - self._opened
 
 
-def insert_response(connection: Connection, keyed: KeyedResponse) -> None:
+def insert_response(connection: sqlite3.Connection, keyed: KeyedResponse) -> None:
     """Store a response in the transaction of the caller, and delete expired ones."""
     now = keyed.served_seconds
     connection.execute("UPDATE served SET served_seconds = ? WHERE served_seconds < ?", (now, now))

@@ -10,10 +10,6 @@ JobState = Literal["waiting", "running"] | EndState
 MAX_LISTED_ERRORS = 100
 
 
-class LeaseLostError(Exception):
-    """Another server runs the job now: what this one still does for it must not be stored."""
-
-
 @dataclass(frozen=True, slots=True)
 class LineError:
     """A line that is not a valid document, and why.

@@ -18,13 +18,12 @@ from time import monotonic
 from typing import get_args
 
 from index.errors import StorageError, StoreError
+from index.sqlite.connections import SQLiteConnections
 from service.errors import ShuttingDownError, UnavailableError
 from service.jobs.idempotency import IdempotencyStore, KeyedResponse
-from service.jobs.job import EndState, Job, LeaseLostError, Upload
+from service.jobs.job import EndState, Job, Upload
 from service.jobs.room import Place, UploadRoom
-from service.jobs.shared import SharedIdempotencyStore, SharedJobStore, open_shared_tables
 from service.jobs.store import JobStore, open_tables
-from service.jobs.tables import Tables
 from service.jobs.uploads import UploadFile, remove_others, verify_upload
 from service.metrics import CollectionMetrics
 from service.settings import Settings
@@ -34,7 +33,6 @@ UPLOADS_DIRECTORY = "uploads"
 _THREADS = 4  # that write uploads
 _IDLE_SECONDS = 1.0
 _RETRY_SECONDS = 5
-_RENEWALS = 3  # of a lease, before it expires
 _TURN_SECONDS = 2.0  # for which a client's job runs while others wait
 
 _LOG = logging.getLogger(__name__)
@@ -54,19 +52,13 @@ class Jobs:
 
     def __init__(
         self,
-        connections: Tables,
+        connections: SQLiteConnections,
         data: Path,
         settings: Settings,
         metrics: CollectionMetrics,
     ) -> None:
-        if settings.database is None:
-            self.store = JobStore(connections)
-            self.idempotency = IdempotencyStore(connections, settings.max_idempotency_keys)
-        else:
-            self.store = SharedJobStore(
-                connections, data / UPLOADS_DIRECTORY, settings.job_lease_seconds
-            )
-            self.idempotency = SharedIdempotencyStore(connections, settings.max_idempotency_keys)
+        self.store = JobStore(connections)
+        self.idempotency = IdempotencyStore(connections, settings.max_idempotency_keys)
         self.threads = ThreadPoolExecutor(_THREADS, "upload")
         self.metrics = metrics
         self._connections = connections
@@ -81,7 +73,6 @@ class Jobs:
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._worker: threading.Thread | None = None
-        self._renewer: threading.Thread | None = None
 
     @property
     def failure(self) -> StorageError | None:
@@ -109,10 +100,6 @@ class Jobs:
         self.record()
         self._worker = threading.Thread(target=self._work, args=(run,), name="jobs", daemon=True)
         self._worker.start()
-        if self.store.lease_seconds is not None:
-            each = (self.store.lease_seconds / _RENEWALS,)
-            self._renewer = threading.Thread(target=self._renew, args=each, daemon=True)
-            self._renewer.start()
 
     def stop(self) -> None:
         """Ask the running job to stop, without waiting for it."""
@@ -122,11 +109,8 @@ class Jobs:
     def close(self) -> None:
         """Stop, wait for the threads and close the tables; closing twice does nothing."""
         self.stop()
-        for thread in (self._worker, self._renewer):
-            if thread is not None:
-                thread.join()
-        with suppress(StoreError):  # otherwise they expire
-            self.store.release()
+        if self._worker is not None:
+            self._worker.join()
         self.threads.shutdown()
         self._connections.close()
 
@@ -140,8 +124,6 @@ class Jobs:
         """
         if self.stopping:
             raise ShuttingDownError
-        if self._connections.lost is not None:
-            raise self._connections.lost
         with self._room.place(client, announced) as place:
             yield place
 
@@ -191,8 +173,6 @@ class Jobs:
         Raises:
             StoreError: it exists and cannot be read.
         """
-        if job.id not in self._verified:
-            self.store.fetch(job, self.path_of(job))
         if job.id not in self._verified and verify_upload(self.path_of(job), job.digest):
             self._verified.add(job.id)
         return job.id in self._verified
@@ -234,17 +214,10 @@ class Jobs:
             self._woken.wait(_IDLE_SECONDS)
             self._woken.clear()  # the store is read after this: no job added before is missed
 
-    def _renew(self, seconds: float) -> None:
-        while not self._stopping.wait(seconds):
-            try:
-                self.store.renew()
-            except StoreError as error:
-                _LOG.error("the leases of jobs could not be renewed: %s", error)
-
     def _next(self) -> Job | None:
         """Return the oldest job of the client whose last turn was the longest ago."""
         first: dict[str, Job] = {}
-        for job in self.store.runnable():
+        for job in self.store.unfinished():
             first.setdefault(job.client, job)
         self._turns = {name: turn for name, turn in self._turns.items() if name in first}
         if not first:
@@ -266,8 +239,6 @@ class Jobs:
         self._turn_began = monotonic()
         try:
             run(job)
-        except LeaseLostError:
-            _LOG.warning("job %s goes on at another server", job.id)
         except Exception as error:
             if not self.stopping:
                 reason = _describe(error)
@@ -283,10 +254,7 @@ def open_jobs(data: Path, settings: Settings, metrics: CollectionMetrics) -> Job
     Raises:
         StoreError: their tables cannot be read.
     """
-    database = settings.database
-    connections = (
-        open_tables(data / JOBS_FILE) if database is None else open_shared_tables(database)
-    )
+    connections = open_tables(data / JOBS_FILE)
     try:
         return Jobs(connections, data, settings, metrics)
     except BaseException:

@@ -1,16 +1,14 @@
 """The jobs of a data directory, durable and in the order in which they run."""
 
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from index.postgres.document_store import Check
-from index.sqlite.connections import SQLiteConnections, utc_now
-from index.sqlite.database import DatabaseFormat, open_database
+from index.sqlite.connections import DatabaseFormat, SQLiteConnections, utc_now
 from service.errors import JobEndedError, JobNotFoundError
 from service.jobs.idempotency import KeyedResponse, insert_response
 from service.jobs.job import MAX_LISTED_ERRORS, EndState, Job, LineError, Step, Upload
-from service.jobs.tables import Connection, Tables
 
 SCHEMA_VERSION = 3
 APPLICATION_ID = 0x4C4D4A42
@@ -63,28 +61,20 @@ _JOBS = DatabaseFormat("jobs", APPLICATION_ID, SCHEMA_VERSION, SCHEMA)
 def open_tables(path: Path, *, read_only: bool = False) -> SQLiteConnections:
     """Open the tables; create them if there is no file.
 
-    Where a full disk has no room for a new file, they are empty and refuse writes.
-
     Raises:
         StoreError: the file cannot be created or is not a database of jobs.
     """
-    return open_database(path, _JOBS, read_only=read_only)
+    return SQLiteConnections(path, read_only=read_only, kind=_JOBS)
 
 
-COLUMNS = ", ".join(field.name for field in fields(Job))
-UNFINISHED = "state IN ('waiting', 'running')"
+_COLUMNS = ", ".join(field.name for field in fields(Job))
+_UNFINISHED = "state IN ('waiting', 'running')"
 
 
 class JobStore:
-    """The jobs of one data directory.
+    """The jobs of one data directory."""
 
-    Attributes:
-        lease_seconds: for which a job is leased to this server; None where it is the only one.
-    """
-
-    lease_seconds: float | None = None
-
-    def __init__(self, connections: Tables) -> None:
+    def __init__(self, connections: SQLiteConnections) -> None:
         self._connections = connections
 
     def add(self, upload: Upload, keyed: KeyedResponse | None, client: str = "") -> Job:
@@ -94,24 +84,19 @@ class JobStore:
             StoreError: it could not be written; the job does not exist.
         """
         with self._connections.writing() as connection:
-            return self._insert(connection, upload, keyed, client)
-
-    def _insert(
-        self, connection: Connection, upload: Upload, keyed: KeyedResponse | None, client: str
-    ) -> Job:
-        connection.execute(
-            "INSERT INTO jobs (id, state, size, digest, client, accepted, created) "
-            "VALUES (?, 'waiting', ?, ?, ?, ?, ?)",
-            (upload.id, upload.size, upload.digest, client, upload.lines, utc_now()),
-        )
-        if keyed is not None:
-            insert_response(connection, keyed)
-        connection.execute(
-            f"DELETE FROM jobs WHERE NOT {UNFINISHED} AND number <= (SELECT number FROM jobs "  # noqa: S608
-            f"WHERE NOT {UNFINISHED} ORDER BY number DESC LIMIT 1 OFFSET ?)",
-            (MAX_ENDED_JOBS,),
-        )
-        return _find(connection, upload.id)
+            connection.execute(
+                "INSERT INTO jobs (id, state, size, digest, client, accepted, created) "
+                "VALUES (?, 'waiting', ?, ?, ?, ?, ?)",
+                (upload.id, upload.size, upload.digest, client, upload.lines, utc_now()),
+            )
+            if keyed is not None:
+                insert_response(connection, keyed)
+            connection.execute(
+                f"DELETE FROM jobs WHERE NOT {_UNFINISHED} AND number <= (SELECT number FROM jobs "  # noqa: S608
+                f"WHERE NOT {_UNFINISHED} ORDER BY number DESC LIMIT 1 OFFSET ?)",
+                (MAX_ENDED_JOBS,),
+            )
+            return _find(connection, upload.id)
 
     def find(self, job_id: str) -> tuple[Job, list[LineError]]:
         """Return a job and its first errors.
@@ -136,7 +121,7 @@ class JobStore:
         with self._connections.reading() as connection:
             bound = 2**62 if before is None else _find(connection, before).number
             rows = connection.execute(
-                f"SELECT {COLUMNS} FROM jobs WHERE number < ? "  # noqa: S608
+                f"SELECT {_COLUMNS} FROM jobs WHERE number < ? "  # noqa: S608
                 "ORDER BY number DESC LIMIT ?",
                 (bound, limit),
             )
@@ -146,33 +131,16 @@ class JobStore:
         """Return the waiting and running jobs in the order in which they were accepted."""
         with self._connections.reading() as connection:
             rows = connection.execute(
-                f"SELECT {COLUMNS} FROM jobs WHERE {UNFINISHED} ORDER BY number"  # noqa: S608
+                f"SELECT {_COLUMNS} FROM jobs WHERE {_UNFINISHED} ORDER BY number"  # noqa: S608
             )
             return [Job(*row) for row in rows]
-
-    def runnable(self) -> list[Job]:
-        """Return the unfinished jobs that this server may run, in their order."""
-        return self.unfinished()
-
-    def renew(self) -> None:
-        """Renew the leases of this server, where there are several."""
-
-    def release(self) -> None:
-        """Give back the leases of this server, where there are several."""
-
-    def fetch(self, job: Job, path: Path) -> None:
-        """Write the upload of a job to a file, where another server may have received it."""
-
-    def fence(self, job: Job) -> Check | None:
-        """Return what keeps documents from being stored when another server runs their job."""
-        return None
 
     def begin(self, job: Job) -> Job | None:
         """Mark an unfinished job as running and return it; None if it has ended."""
         with self._connections.writing() as connection:
             row = connection.execute(
                 "UPDATE jobs SET state = 'running', detail = NULL "  # noqa: S608
-                f"WHERE number = ? AND {UNFINISHED} RETURNING {COLUMNS}",
+                f"WHERE number = ? AND {_UNFINISHED} RETURNING {_COLUMNS}",
                 (job.number,),
             ).fetchone()
             return None if row is None else Job(*row)
@@ -183,42 +151,36 @@ class JobStore:
         It is recorded for a job that was cancelled meanwhile, too: the documents are stored.
         """
         with self._connections.writing() as connection:
-            return self._advance(connection, job, step)
-
-    def _advance(self, connection: Connection, job: Job, step: Step) -> bool:
-        connection.execute(
-            "UPDATE jobs SET position = ?, line = ?, indexed = indexed + ?, "
-            "unchanged = unchanged + ?, truncated = truncated + ?, failed = failed + ? "
-            "WHERE number = ?",
-            (
-                step.position,
-                step.line,
-                step.indexed,
-                step.unchanged,
-                step.truncated,
-                step.failed,
-                job.number,
-            ),
-        )
-        _list_errors(connection, job, step.errors)
-        return not _find(connection, job.id).has_ended
+            connection.execute(
+                "UPDATE jobs SET position = ?, line = ?, indexed = indexed + ?, "
+                "unchanged = unchanged + ?, truncated = truncated + ?, failed = failed + ? "
+                "WHERE number = ?",
+                (
+                    step.position,
+                    step.line,
+                    step.indexed,
+                    step.unchanged,
+                    step.truncated,
+                    step.failed,
+                    job.number,
+                ),
+            )
+            _list_errors(connection, job, step.errors)
+            return not _find(connection, job.id).has_ended
 
     def pause(self, job: Job, detail: str) -> None:
         """Record that a job could not continue, and what it waits for."""
         with self._connections.writing() as connection:
-            self._pause(connection, job, detail)
-
-    def _pause(self, connection: Connection, job: Job, detail: str) -> None:
-        connection.execute(
-            "UPDATE jobs SET state = 'waiting', detail = ? "  # noqa: S608
-            f"WHERE number = ? AND {UNFINISHED}",
-            (detail, job.number),
-        )
+            connection.execute(
+                "UPDATE jobs SET state = 'waiting', detail = ? "  # noqa: S608
+                f"WHERE number = ? AND {_UNFINISHED}",
+                (detail, job.number),
+            )
 
     def end(self, job: Job, state: EndState, detail: str | None = None) -> bool:
         """Record how a job ended; return False if it had ended before."""
         with self._connections.writing() as connection:
-            return end_job(connection, job.id, state, detail)
+            return _end(connection, job.id, state, detail)
 
     def cancel(self, job_id: str) -> Job:
         """Cancel a job; what it has stored stays.
@@ -228,14 +190,14 @@ class JobStore:
             JobEndedError: it has ended already.
         """
         with self._connections.writing() as connection:
-            if not end_job(connection, job_id, "cancelled", None):
+            if not _end(connection, job_id, "cancelled", None):
                 raise JobEndedError(job_id, _find(connection, job_id).state)
             return _find(connection, job_id)
 
 
-def _find(connection: Connection, job_id: str) -> Job:
+def _find(connection: sqlite3.Connection, job_id: str) -> Job:
     row = connection.execute(
-        f"SELECT {COLUMNS} FROM jobs WHERE id = ?",  # noqa: S608
+        f"SELECT {_COLUMNS} FROM jobs WHERE id = ?",  # noqa: S608
         (job_id,),
     ).fetchone()
     if row is None:
@@ -243,17 +205,17 @@ def _find(connection: Connection, job_id: str) -> Job:
     return Job(*row)
 
 
-def end_job(connection: Connection, job_id: str, state: str, detail: str | None) -> bool:
+def _end(connection: sqlite3.Connection, job_id: str, state: str, detail: str | None) -> bool:
     """Record how a job ended; return False if it had ended before."""
     done = connection.execute(
         "UPDATE jobs SET state = ?, detail = ?, ended = ? "  # noqa: S608
-        f"WHERE id = ? AND {UNFINISHED}",
+        f"WHERE id = ? AND {_UNFINISHED}",
         (state, detail, utc_now(), job_id),
     )
     return done.rowcount > 0
 
 
-def _list_errors(connection: Connection, job: Job, errors: Sequence[LineError]) -> None:
+def _list_errors(connection: sqlite3.Connection, job: Job, errors: Sequence[LineError]) -> None:
     (listed,) = connection.execute(
         "SELECT count(*) FROM line_errors WHERE job = ?", (job.number,)
     ).fetchone()

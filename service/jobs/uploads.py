@@ -15,7 +15,7 @@ from encoder.atomic_files import replace_durably
 from index.corpus.json_lines import parse_document
 from index.document import Document
 from index.errors import CorpusError, DocumentError, StoreError
-from index.sqlite.failures import storage_error
+from index.sqlite.connections import storage_error
 from service.errors import (
     BodyTooLargeError,
     CompressionRatioError,

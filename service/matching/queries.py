@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from encoder.arrays import Float32
-from encoder.comparison.section_scores import SectionReader
+from encoder.comparison.sections import SectionReader
 from encoder.comparison.text import ComparableText, prepare_text
 from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory

@@ -8,8 +8,8 @@ import sys
 import traceback
 from dataclasses import dataclass, field, replace
 
-from index.directory.beside_writer import follow_vectors, follow_words, open_beside_writer
 from index.directory.data_directory import DataDirectory
+from index.directory.follower import follow_vectors, follow_words, open_follower
 from index.errors import IndexingError
 from index.search.parallel_steps import PARALLEL_STEPS
 from service.errors import ServiceError
@@ -28,7 +28,7 @@ from service.searchers.task import perform
 from service.threads import cap_malloc_threshold, lower_priority
 
 # The server logs damage itself when it hears of it.
-_LOGGED_THERE = "index.store.damage"
+_LOGGED_THERE = "index.store.checksums"
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Searcher:
             self._opened[opening.number].opening = opening
             return None
         try:
-            data = open_beside_writer(
+            data = open_follower(
                 opening.path,
                 fingerprint=opening.fingerprint,
                 dimension=opening.dimension,

@@ -9,8 +9,8 @@ import logging
 import time
 from dataclasses import replace
 
-from index.directory.beside_writer import frequencies_of, position_of
 from index.directory.data_directory import DataDirectory
+from index.directory.follower import frequencies_of, writer_state
 from index.search.records import EncodedQuery, Examples
 from index.vectors.vector_index import NO_VECTOR, Precision
 from service.metrics import Metrics
@@ -103,7 +103,7 @@ class SearchProcesses:
 
     def _ask_one(self, process: SearchProcess, served: ServedDirectory, task: Task) -> Reply | None:
         opening = None if process.knows(served) else self._opening(served)
-        message = Search(served.number, position_of(served.data), task, opening)
+        message = Search(served.number, writer_state(served.data), task, opening)
         reply = process.ask(message)
         if reply is not None and reply.asks:
             frequencies = frequencies_of(served.data)

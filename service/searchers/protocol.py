@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from index.directory.beside_writer import Position
+from index.directory.follower import WriterState
 from index.lexical.frequencies import Frequencies
 from index.lexical.scoring import TermWeight
 from index.search.calibrator import ScoreCalibrator
@@ -70,7 +70,7 @@ class Search:
     """
 
     number: int
-    position: Position
+    position: WriterState
     task: Task
     opening: Opening | None = None
     frequencies: Frequencies | None = None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
-from index.errors import StorageError, StoreError
+from index.errors import StorageError, StorageFullError, StoreError
 from index.sqlite.connections import SQLiteConnections
 from service.errors import UnavailableError
 from service.metrics import CollectionMetrics
@@ -90,8 +90,13 @@ class StandingQueries:
             StoreError: the tables cannot be read or written.
         """
         self._scan = scan
-        if self._connections.lost is None and not self.queries.follow(space, last):
-            _LOG.warning("the vectors were replaced: standing queries find what is stored later")
+        try:
+            if not self.queries.follow(space, last):
+                _LOG.warning(
+                    "the vectors were replaced: standing queries find what is stored later"
+                )
+        except StorageFullError as error:
+            _LOG.error("%s", error)
         self.count()
         if len(self.queries):
             self.wake()

@@ -73,10 +73,8 @@ class QueryStore:
 
         Raises:
             TooManyStandingQueriesError: there is none.
-            StoreError: the tables cannot be read, or there is no file of them.
+            StoreError: the tables cannot be read.
         """
-        if self._connections.lost is not None:
-            raise self._connections.lost
         with self._connections.reading() as connection:
             self._check_room(connection, text_bytes)
 
@@ -249,8 +247,10 @@ class QueryStore:
             return True  # and a full disk does not keep the service from starting
         with self._connections.writing() as connection:
             connection.execute("UPDATE meta SET space = ?", (space,))
-            connection.execute("UPDATE queries SET scanned = ?", (last,))
-        return furthest is None
+            if known or (furthest or 0) > last:  # else they came after a start on a full disk
+                connection.execute("UPDATE queries SET scanned = ?", (last,))
+                return furthest is None
+        return True
 
     def _tell(self, connection: sqlite3.Connection, scan: Scan) -> None:
         number, now = scan.query.number, utc_now()

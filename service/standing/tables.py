@@ -10,8 +10,7 @@ import numpy as np
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.search.records import Bounds
-from index.sqlite.connections import SQLiteConnections
-from index.sqlite.database import DatabaseFormat, open_database
+from index.sqlite.connections import DatabaseFormat, SQLiteConnections
 from index.store.filters import filter_from_json, filter_to_json
 from service.standing.query import (
     Delivery,
@@ -86,12 +85,10 @@ EVENT_COLUMNS = (
 def open_standing_tables(path: Path, *, read_only: bool = False) -> SQLiteConnections:
     """Open the tables; create them if there is no file.
 
-    Where a full disk has no room for a new file, they are empty and refuse writes.
-
     Raises:
         StoreError: the file cannot be created or is not a database of standing queries.
     """
-    return open_database(path, _STANDING, read_only=read_only)
+    return SQLiteConnections(path, read_only=read_only, kind=_STANDING)
 
 
 def interest_to_json(interest: Interest) -> str:

@@ -3,9 +3,9 @@
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+from encoder.block_selection import open_document_tokenizer
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, find_checkpoint, load_checkpoint
 from encoder.onnx_encoder import GoldenRun, OnnxEncoder
-from encoder.selection.block_selection import open_document_tokenizer
 from encoder.tokenizer import BlockTokenizer
 from service.settings import Settings
 
@@ -68,6 +68,5 @@ def _open_encoder(settings: Settings, checkpoint: Checkpoint) -> WarmEncoder:
         precision=settings.precision,
         providers=settings.providers or None,
         threads=settings.threads,
-        engine_cache=settings.engine_cache,
     )
     return WarmEncoder(encoder, encoder.warm_up(), open_document_tokenizer(checkpoint))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from encoder.onnx_encoder import usable_cores
-from encoder.reranker.onnx_reranker import Reranker, open_reranker
+from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.sentence_ranking import SentenceGraphText
 from service.errors import EncodingFailedError
 from service.metrics import Metrics
@@ -59,7 +59,7 @@ class RerankScores:
 class RerankPool:
     """A reranker with its threads."""
 
-    def __init__(self, reranker: Reranker, threads: int, metrics: Metrics) -> None:
+    def __init__(self, reranker: OnnxReranker, threads: int, metrics: Metrics) -> None:
         self.reranker = reranker
         self._threads = threads
         self._metrics = metrics

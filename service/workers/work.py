@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from encoder.arrays import Float32
-from encoder.recurrent.document_reading import DocumentReading
+from encoder.document_reading import DocumentReading
 from service.workers.fair_queue import TrafficClass
 
 Adapt = Callable[[Float32, Sequence[Sequence[int]]], Float32]  # vector, sentence blocks -> vector

@@ -1,12 +1,9 @@
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks import common
 
@@ -18,63 +15,11 @@ def test_percentiles_are_values_that_occurred() -> None:
     assert common.percentiles([7.0]) == {"p50": 7.0, "p95": 7.0, "p99": 7.0}
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
-def test_percentiles_are_in_order(values: list[float]) -> None:
-    found = common.percentiles(values)
-    assert set(found.values()) <= set(values)
-    assert found["p50"] <= found["p95"] <= found["p99"] <= max(values)
-
-
-@pytest.mark.parametrize("summarise", [common.percentiles, common.spread])
-def test_nothing_measured_is_an_error(summarise: Callable[[list[float]], object]) -> None:
-    with pytest.raises(ValueError, match="measured"):
-        summarise([])
-
-
-def test_spread_is_median_lowest_and_highest() -> None:
-    assert common.spread([3.0, 1.0, 2.0, 10.0]) == common.Spread(2.5, 1.0, 10.0)
-
-
 def test_ratios_are_taken_round_by_round() -> None:
     # The second round is ten times slower for both: the ratio is the same in each.
     assert common.ratios([4.0, 40.0], [2.0, 20.0]) == common.Spread(2.0, 2.0, 2.0)
     with pytest.raises(ValueError, match="argument"):
         common.ratios([1.0], [1.0, 2.0])
-
-
-def test_variants_run_in_turns_with_a_pause_before_each() -> None:
-    happened: list[str] = []
-
-    def variant(name: str) -> Callable[[int], str]:
-        def run(number: int) -> str:
-            happened.append(f"{name}{number}")
-            return happened[-1]
-
-        return run
-
-    outcomes = common.interleave(
-        {"a": variant("a"), "b": variant("b")}, 2, pause=lambda _: happened.append("-")
-    )
-    assert happened == ["-", "a0", "-", "b0", "-", "a1", "-", "b1"]
-    assert outcomes == {"a": ["a0", "a1"], "b": ["b0", "b1"]}
-
-
-@given(st.lists(st.integers(1, 30_000), min_size=1, max_size=80), st.data())
-def test_documents_are_split_evenly(sizes: list[int], data: st.DataObject) -> None:
-    parts = data.draw(st.integers(1, len(sizes)))
-    split = common.split_evenly(sizes, parts)
-    assert sorted(item for part in split for item in part) == list(range(len(sizes)))
-    assert max(map(len, split)) - min(map(len, split)) <= 1
-
-
-def test_long_documents_are_not_split_into_one_part() -> None:
-    assert common.split_evenly([900, 10, 800, 20, 700, 30], 3) == [[0, 1], [2, 3], [4, 5]]
-
-
-@pytest.mark.parametrize(("documents", "parts"), [(3, 0), (2, 3), (0, 1)])
-def test_parts_without_a_document_are_rejected(documents: int, parts: int) -> None:
-    with pytest.raises(ValueError, match="cannot be split"):
-        common.split_evenly([10] * documents, parts)
 
 
 def test_the_same_documents_are_sampled_every_time(tmp_path: Path) -> None:

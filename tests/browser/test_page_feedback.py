@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
 from index.directory.data_directory import KEY_FILE
 from service.keys.api_key import Scope, make_key
 from service.keys.key_file import change_keys
+from tests.tools.browser import complaints_of_axe
 from tests.tools.process_fixtures import Server, serving
 from tests.tools.search_page_fixtures import DOCUMENTS, HOSTILE_TITLE, KEEPER, find
 
@@ -39,7 +38,7 @@ def add_key(folder: Path, *scopes: Scope) -> str:
 
 def kept(server: Server) -> list[tuple[str, int]]:
     page = server.request("GET", "/feedback")[1]["feedback"]
-    return sorted((one["match"], one["grade"]) for one in page)
+    return sorted((row["match"], row["grade"]) for row in page)
 
 
 def buttons(page: Page, number: int) -> tuple[Locator, Locator]:
@@ -49,7 +48,7 @@ def buttons(page: Page, number: int) -> tuple[Locator, Locator]:
 
 
 def pressed(page: Page, number: int) -> list[str | None]:
-    return [one.get_attribute("aria-pressed") for one in buttons(page, number)]
+    return [button.get_attribute("aria-pressed") for button in buttons(page, number)]
 
 
 def expect_notice(page: Page, number: int, text: str) -> None:
@@ -90,9 +89,9 @@ def test_a_stored_document_is_the_query_of_its_verdicts(
     page.wait_for_selector("[aria-pressed]")
     buttons(page, 0)[0].click()
     expect_notice(page, 0, "Kept")
-    (one,) = taking.request("GET", "/feedback")[1]["feedback"]
-    assert one["query"]["id"] in {"sea/keeper", "sea/keeper (copy)"}
-    assert taking.request("DELETE", f"/feedback/{one['id']}")[0] == 204
+    (stored,) = taking.request("GET", "/feedback")[1]["feedback"]
+    assert stored["query"]["id"] in {"sea/keeper", "sea/keeper (copy)"}
+    assert taking.request("DELETE", f"/feedback/{stored['id']}")[0] == 204
 
 
 def test_each_button_says_which_match_it_is_about(
@@ -100,13 +99,12 @@ def test_each_button_says_which_match_it_is_about(
 ) -> None:
     page = open_page(taking)
     find(page, QUERY)
-    labels = [one.get_attribute("aria-label") for one in page.locator("[aria-pressed]").all()]
+    labels = [button.get_attribute("aria-label") for button in page.locator("[aria-pressed]").all()]
     assert len(labels) == len(set(labels)) == 2 * page.locator(".match").count()
     assert f"Relevant: {HOSTILE_TITLE}" in labels
     buttons(page, 0)[0].click()
     expect_notice(page, 0, "Kept")
-    found: list[Any] = Axe().run(page).response["violations"]
-    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+    assert complaints_of_axe(page) == []
     buttons(page, 0)[0].click()
     expect_notice(page, 0, "Taken back")
 

@@ -125,7 +125,7 @@ def test_a_slow_answer_is_told_and_can_be_cancelled(
         search_page.press("#text", "Control+Enter")
         search_page.wait_for_selector("#search-status >> text='Reading the document …'")
         search_page.wait_for_selector("#search-status >> text=/Still reading/")
-        assert search_page.inner_text("#elapsed") in ("3 s", "4 s")
+        assert int(search_page.inner_text("#elapsed").removesuffix(" s")) >= 3
         search_page.keyboard.press("Escape")
         assert search_page.inner_text("#search-status") == "Cancelled."
     find(search_page, BEES)

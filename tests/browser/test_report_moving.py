@@ -51,7 +51,7 @@ def click_as_it_is(page: Page, selector: str) -> None:
     page.mouse.click(x, y)
 
 
-def test_a_click_on_a_passage_brings_its_counterpart_beside_it(show: Show) -> None:
+def test_a_click_on_a_passage_shows_its_counterpart(show: Show) -> None:
     page = show()
     assert not in_view(page, "#r1")
     click_as_it_is(page, "#left mark")
@@ -193,7 +193,7 @@ def test_the_map_shows_which_part_is_seen(show: Show) -> None:
     assert y + height == pytest.approx(1000, abs=2)
 
 
-def test_a_cell_of_the_picture_names_its_sections_and_goes_to_them(show: Show) -> None:
+def test_a_cell_of_the_picture_names_and_shows_its_sections(show: Show) -> None:
     page = show()
     page.evaluate("document.querySelector('#matrix').scrollIntoView()")
     page.click("#matrix g rect:nth-child(3)")

@@ -82,7 +82,7 @@ def test_the_options_of_a_match(client: Any) -> None:
 def test_several_queries(client: Any) -> None:
     queries = [Stored("ants"), TEXTS["ants"], Text(TEXTS[".."])]
     found = client.match_many(queries, MatchOptions(top_k=1))
-    assert [ids(one)[0] for one in found][1:] == ["ants", ".."]
+    assert [ids(result)[0] for result in found][1:] == ["ants", ".."]
 
 
 def test_examples(client: Any) -> None:
@@ -100,7 +100,7 @@ def test_similar_and_family(client: Any) -> None:
     assert ids(client.similar("bees", top_k=1, min_score=0.5)) == ["bees/2"]
     assert ids(client.similar("a/b c/ü?#%", top_k=1))
     members = list(client.family("bees", page_size=1))
-    assert [(one.id, one.copy) for one in members] == [("bees", True), ("bees/2", True)]
+    assert [(member.id, member.copy) for member in members] == [("bees", True), ("bees/2", True)]
     assert list(client.family("ants")) == []
 
 
@@ -109,7 +109,7 @@ def test_feedback(client: Any) -> None:
     assert (given.query.id, given.query.title, given.match) == (None, "About ants", "bees")
     other = client.give_feedback(Stored("ants"), "a/b c/ü?#%", 0)
     assert client.give_feedback(Stored("ants"), "a/b c/ü?#%", 2).id == other.id
-    listed = {one.id: one.grade for one in client.feedback(page_size=1)}
+    listed = {item.id: item.grade for item in client.feedback(page_size=1)}
     assert listed == {given.id: 1, other.id: 2}
     with pytest.raises(NotFoundError):
         client.give_feedback(Stored("ants"), "nobody", 1)
@@ -164,23 +164,25 @@ def test_a_document_of_any_name(client: Any, name: str) -> None:
     with pytest.raises(NotFoundError) as caught:
         client.delete(name)
     assert caught.value.type == "/problems/document-not-found"
-    stored = client.index([one for one in DOCUMENTS if one.id == name])
-    assert [(one.id, one.unchanged) for one in stored.documents] == [(name, False)]
+    stored = client.index([document for document in DOCUMENTS if document.id == name])
+    assert [(document.id, document.unchanged) for document in stored.documents] == [(name, False)]
 
 
 def test_listing_and_export(client: Any) -> None:
     listed = list(client.documents(page_size=2))
-    assert [one.id for one in listed] == sorted(TEXTS)
-    assert [one.id for one in client.documents()] == sorted(TEXTS)
-    exported = {one.id: one for one in client.export()}
-    assert exported == {one.id: one for one in DOCUMENTS}
+    assert [item.id for item in listed] == sorted(TEXTS)
+    assert [document.id for document in client.documents()] == sorted(TEXTS)
+    exported = {item.id: item for item in client.export()}
+    assert exported == {document.id: document for document in DOCUMENTS}
 
 
 @pytest.mark.parametrize("kind", ["documents", "plain", "compressed", "packed by us"])
 def test_an_upload_of_any_source(client: Any, tmp_path: Path, kind: str) -> None:
     names = [f"u{number}" for number in range(30)]
     documents = [Document(name, f"Upload {name} tells of the sea.", "", {"n": 1}) for name in names]
-    lines = "".join(json.dumps({"id": one.id, "text": one.text}) + "\n" for one in documents)
+    lines = "".join(
+        json.dumps({"id": document.id, "text": document.text}) + "\n" for document in documents
+    )
     path = tmp_path / ("lines.jsonl.gz" if kind == "compressed" else "lines.jsonl")
     path.write_bytes(gzip.compress(lines.encode()) if kind == "compressed" else lines.encode())
     sent: list[tuple[int, int]] = []
@@ -195,7 +197,9 @@ def test_an_upload_of_any_source(client: Any, tmp_path: Path, kind: str) -> None
     assert sent[-1][0] == sent[-1][1] > 0
     if kind == "plain":
         assert sent[-1][1] == len(lines)
-    job = client.wait_for_job(upload.id, timeout=60, progress=lambda one: seen.append(one.progress))
+    job = client.wait_for_job(
+        upload.id, timeout=60, progress=lambda item: seen.append(item.progress)
+    )
     assert (job.state, job.indexed, job.failed, job.errors) == ("done", 30, 0, [])
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
@@ -208,7 +212,7 @@ def test_lines_that_are_no_documents_are_in_the_job(client: Any, tmp_path: Path)
     path.write_text('{"id": "a"}\n')
     job = client.wait_for_job(client.upload(path).id)
     assert job.failed == 1
-    assert [(one.line, one.pointer) for one in job.errors] == [(1, "#/text")]
+    assert [(error.line, error.pointer) for error in job.errors] == [(1, "#/text")]
     assert client.job(job.id) == job
     assert next(iter(client.jobs())).id == job.id
     surrogate = client.wait_for_job(client.upload([Document("s", "a \ud800 b")]).id)
@@ -230,15 +234,15 @@ def test_waiting_ends_with_its_time_or_with_the_job(client: Any) -> None:
     with pytest.raises(JobFailedError) as caught:
         client.wait_for_job(upload.id)
     assert caught.value.job.id == upload.id
-    for one in list(client.documents()):
-        if one.id not in TEXTS:
-            client.delete(one.id)
+    for document in list(client.documents()):
+        if document.id not in TEXTS:
+            client.delete(document.id)
 
 
 def test_the_service_describes_itself(client: Any) -> None:
     assert client.is_alive()
     assert client.ready().status in ("ready", "degraded")
-    assert client.wait_until_ready(timeout=5).documents >= len(TEXTS)
+    assert client.wait_until_ready(timeout=120).documents >= len(TEXTS)
     version = client.version()
     assert version.checkpoint.dimension > 0
     assert version.limits["max_top_k"] == 1000
@@ -253,7 +257,7 @@ def test_an_error_has_what_the_server_says(client: Any) -> None:
     error = caught.value
     assert (error.status, error.type) == (422, "/problems/invalid-input")
     assert error.title == "A field is invalid"
-    assert [one.pointer for one in error.errors] == ["#/documents/1/id"]
+    assert [item.pointer for item in error.errors] == ["#/documents/1/id"]
     assert error.request_id
     assert "#/documents/1/id" in str(error)
 
@@ -305,13 +309,13 @@ def test_a_client_of_a_collection_meets_its_documents_alone(server: Server) -> N
         assert client.create_collection("papers").state == "open"
         papers = client.in_collection("papers")
         papers.index([Document("ice", "Ice carves valleys over thousands of years.")])
-        assert [one.id for one in papers.documents()] == ["ice"]
-        assert [one.id for one in papers.match("Ice carves valleys.").matches] == ["ice"]
+        assert [document.id for document in papers.documents()] == ["ice"]
+        assert [match.id for match in papers.match("Ice carves valleys.").matches] == ["ice"]
         assert len(papers.embed(["Ice."])) == 1
         assert papers.version().version == client.version().version  # of the service, not below it
         for of_default in (client, papers.in_collection(None)):
-            assert "ice" not in {one.id for one in of_default.documents()} >= set(TEXTS)
-        assert [one.name for one in client.collections()] == ["default", "papers"]
+            assert "ice" not in {document.id for document in of_default.documents()} >= set(TEXTS)
+        assert [collection.name for collection in client.collections()] == ["default", "papers"]
         assert client.collection_state("papers").documents == 1
         papers.index([Document("snow", "Ice carves valleys over thousands of years.")])
         [pair] = papers.pairs(min_score=0.0)
@@ -328,8 +332,8 @@ def test_a_client_of_a_collection_meets_its_documents_alone(server: Server) -> N
         async with AsyncClient(server.url) as other:
             await other.create_collection("notes")
             notes = other.in_collection("notes")
-            assert [one.id async for one in notes.documents()] == []
-            assert [one async for one in notes.pairs(min_score=0)] == []
+            assert [document.id async for document in notes.documents()] == []
+            assert [pair async for pair in notes.pairs(min_score=0)] == []
             await other.delete_collection("notes")
 
     asyncio.run(ask())

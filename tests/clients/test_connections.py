@@ -49,7 +49,8 @@ def test_a_write_whose_answer_is_lost_is_done_once(
     client = make_longmatch(proxy.url, retry=Retry(first_seconds=0.01))
     proxy.will(Drop(passed_on=True))
     answer = client.index([Document("once", "Snow falls on the hills.")])
-    assert [one.unchanged for one in answer.documents] == [False]  # the first answer, again
+    unchanged = [document.unchanged for document in answer.documents]
+    assert unchanged == [False]  # the first answer, again
     before = len(list(client.jobs()))
     proxy.will(Drop(passed_on=True), Drop(read=False))
     upload = client.upload([Document("twice", "Rain falls on the sea.")])
@@ -77,7 +78,7 @@ def test_a_client_waits_through_a_crash_of_the_server(
             waiting = thread.submit(client.wait_for_job, upload.id)
             with serve() as second:
                 proxy.target = second.url
-                job = waiting.result(timeout=60)
+                job = waiting.result(timeout=120)
             assert (job.state, job.accepted, job.indexed) == ("done", 600, 600)
 
 
@@ -90,7 +91,7 @@ def test_threads_and_tasks_share_a_client(server: Server) -> None:
     async def together() -> list[str]:
         async with AsyncClient(server.url, max_connections=3) as client:
             answers = await asyncio.gather(*(client.match(text) for text in texts.values()))
-            return [one.matches[0].id for one in answers]
+            return [answer.matches[0].id for answer in answers]
 
     assert asyncio.run(together()) == found
 
@@ -100,7 +101,7 @@ def test_cancelling_a_task_at_any_moment_frees_its_connection(
     proxy: FaultProxy, moment: int
 ) -> None:
     async def cancel() -> None:
-        async with AsyncClient(proxy.url, max_connections=1, timeout=5) as client:
+        async with AsyncClient(proxy.url, max_connections=1, timeout=120) as client:
             task = asyncio.ensure_future(client.match("a"))
             for _ in range(moment):
                 await asyncio.sleep(0)

@@ -70,7 +70,7 @@ ANSWERS: dict[type, type[BaseModel]] = {
     status.CollectionState: collection_schemas.CollectionResponse,
     status.ProblemType: ops.ProblemTypeResponse,
     status.FileText: files.FileTextResponse,
-    results.Asked: feedback_schemas.AskedBody,
+    results.FeedbackQuery: feedback_schemas.AskedBody,
     results.Feedback: feedback_schemas.FeedbackBody,
     results.Member: documents.MemberBody,
     status.WebhookState: standing.WebhookResponse,
@@ -86,45 +86,49 @@ ANSWERS: dict[type, type[BaseModel]] = {
 
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_a_class_has_the_fields_of_the_server(kind: Any) -> None:
-    known = {one.serialization_alias or name for name, one in ANSWERS[kind].model_fields.items()}
-    assert {one.name for one in fields(kind)} == known
+    known = {
+        field.serialization_alias or name for name, field in ANSWERS[kind].model_fields.items()
+    }
+    assert {field.name for field in fields(kind)} == known
 
 
 def test_a_term_has_the_fields_of_the_server() -> None:
-    assert {one.name for one in fields(results.Term)} == {one.name for one in fields(TermWeight)}
+    assert {field.name for field in fields(results.Term)} == {
+        field.name for field in fields(TermWeight)
+    }
 
 
 def test_every_result_is_compared() -> None:
     # Parts of the first two are read; lines of pairs have no schema; a term is a dataclass there.
     mine = {results.Embedding, status.Model, results.Pair, results.Term}
     declared = {
-        one
+        var
         for module in (results, status)
-        for one in vars(module).values()
-        if hasattr(one, "__dataclass_fields__")
+        for var in vars(module).values()
+        if hasattr(var, "__dataclass_fields__")
     }
     assert declared - mine <= ANSWERS.keys()
-    assert {one.name for one in fields(status.Model)} < embeddings.ModelBody.model_fields.keys()
+    assert {field.name for field in fields(status.Model)} < embeddings.ModelBody.model_fields.keys()
 
 
 def test_every_option_of_a_match_can_be_given() -> None:
     queries = {"text", "title", "id", "queries", "like", "unlike"}
     known = match.MatchRequest.model_fields.keys() - queries
-    assert {one.name for one in fields(search.MatchOptions)} == known
+    assert {field.name for field in fields(search.MatchOptions)} == known
 
 
 def test_every_option_of_a_standing_query_can_be_given() -> None:
     own = {"text", "title", "id", "webhook"}
     known = standing.StandingQueryRequest.model_fields.keys() - own
-    assert {one.name for one in fields(longmatch.StandingOptions)} == known
+    assert {field.name for field in fields(longmatch.StandingOptions)} == known
 
 
 def test_every_route_has_a_method() -> None:
     """By the README, whose table names the requests of each method."""
     paths = create_app(Settings()).openapi()["paths"]
     # Those below a collection are the same, of `client.in_collection`.
-    own = {path: one for path, one in paths.items() if "/{collection}/" not in path}
-    routes = {f"{method.upper()} {path}" for path, one in own.items() for method in one}
+    own = {path: item for path, item in paths.items() if "/{collection}/" not in path}
+    routes = {f"{method.upper()} {path}" for path, item in own.items() for method in item}
     table = README.read_text(encoding="utf-8")
     assert set(re.findall(r"`((?:GET|POST|PUT|PATCH|DELETE) /[^`]*)`", table)) == routes
 
@@ -133,15 +137,15 @@ def test_both_clients_have_every_method() -> None:
     built = {
         name
         for module in (search, standing_queries, collection, operations)
-        for name, one in vars(module).items()
-        if getattr(one, "__module__", "") == module.__name__
-        and callable(one)
+        for name, var in vars(module).items()
+        if getattr(var, "__module__", "") == module.__name__
+        and callable(var)
         and name[0] != "_"
         and name[0].islower()
     }
     shared = {"close", "with_timeout", "with_retry", "in_collection"}
     for client in (Client, AsyncClient):
-        methods = {name for name in vars(client) if name[0] != "_"}
+        methods = {name for name in dir(client) if name[0] != "_"}
         assert methods == built | shared
     text = README.read_text(encoding="utf-8")
     assert [name for name in built | shared - {"close"} if f"{name}(" not in text] == []

@@ -46,17 +46,17 @@ def test_events_are_followed_listed_and_resumed(
         put(client, "a")
         put(client, "b")
         taken = take(client, 2, wide.id)
-        assert [one.document for one in taken] == ["a", "b"]
+        assert [item.document for item in taken] == ["a", "b"]
         assert list(client.events(wide.id, page_size=1)) == taken
         assert list(client.events(after=taken[0].number)) == taken[1:]
         assert take(client, 1, after=taken[0].number) == taken[1:]
 
         async def ask() -> None:
             async with AsyncClient(server.url) as other:
-                async for one in other.follow_events(wide.id):
-                    assert one == taken[0]
+                async for event in other.follow_events(wide.id):
+                    assert event == taken[0]
                     break
-                assert [one async for one in other.events(wide.id)] == taken
+                assert [event async for event in other.events(wide.id)] == taken
 
         asyncio.run(ask())
         paused = client.change_standing_query(wide.id, {"paused": True, "min_score": 0.5})
@@ -83,7 +83,7 @@ def test_a_server_that_is_killed_costs_who_follows_nothing(
     with serve(data, tiny_checkpoint) as server, Client(server.url) as client:
         put(client, "c")
         rest = take(client, 2, made.id, after=first.number)
-    assert [first.document, *(one.document for one in rest)] == ["a", "b", "c"]
+    assert [first.document, *(item.document for item in rest)] == ["a", "b", "c"]
 
 
 @pytest.mark.slow

@@ -1,57 +1,35 @@
-"""All stores that play the roles of `index.store.ports`, and all engines of vectors."""
+"""Stores and vector indexes under the contracts."""
 
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
-from index.postgres.address import parse_postgresql_url
-from index.postgres.document_store import PostgreSQLDocumentStore
-from index.replica.copied_store import CopiedDocumentStore
 from index.store.document_store import SQLiteDocumentStore
-from index.store.ports import DocumentStore, VectorSource
-from index.vectors.milvus.engine import MilvusEngine
-from tests.tools.postgresql import PostgreSQLServer
-from tests.tools.vector_engines import ENGINES, FP16, MILVUS, OTHERS, Engine
+from tests.tools.vector_kinds import KINDS, IndexKind
 
-OpenStore = Callable[..., "Store"]
+OpenStore = Callable[..., SQLiteDocumentStore]
 
 FINGERPRINT = "a" * 64
 DIMENSION = 16
 
 
-class Store(DocumentStore, VectorSource, Protocol):
-    """All roles of one store."""
-
-    def close(self) -> None: ...
-
-
-@pytest.fixture(params=["sqlite", "postgresql", "copied"])
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
+@pytest.fixture
+def open_store(tmp_path: Path) -> Iterator[OpenStore]:
     """Open stores, by default always the same one; all are closed after the test."""
-    opened: list[Store] = []
-
-    def make(path: Path, **options: Any) -> Store:
-        if request.param == "sqlite":
-            return SQLiteDocumentStore(path.with_suffix(".sqlite3"), **options)
-        server: PostgreSQLServer = request.getfixturevalue("postgresql_server")
-        schema = f"s{sha256(str(path).encode()).hexdigest()[:20]}"
-        database = PostgreSQLDocumentStore(parse_postgresql_url(server.url, schema), **options)
-        if request.param == "postgresql":
-            return database
-        return CopiedDocumentStore(path.with_suffix(".copy.sqlite3"), database)
+    opened: list[SQLiteDocumentStore] = []
 
     def open_one(
-        path: Path = tmp_path / "store",
+        path: Path = tmp_path / "store.sqlite3",
         *,
         fingerprint: str = FINGERPRINT,
         dimension: int = DIMENSION,
         **options: Any,
-    ) -> Store:
-        opened.append(make(path, fingerprint=fingerprint, dimension=dimension, **options))
-        return opened[-1]
+    ) -> SQLiteDocumentStore:
+        store = SQLiteDocumentStore(path, fingerprint=fingerprint, dimension=dimension, **options)
+        opened.append(store)
+        return store
 
     yield open_one
     for store in opened:
@@ -59,13 +37,10 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenS
 
 
 @pytest.fixture
-def store(open_store: OpenStore) -> Store:
+def store(open_store: OpenStore) -> SQLiteDocumentStore:
     return open_store()
 
 
-@pytest.fixture(params=[*OTHERS, *FP16, *MILVUS])
-def engine(request: pytest.FixtureRequest) -> Engine:
-    if request.param in MILVUS:
-        milvus: MilvusEngine = request.getfixturevalue("milvus_engine")
-        return Engine(milvus.backend, MILVUS[request.param], rounds=1)
-    return ENGINES[request.param]
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> IndexKind:
+    return KINDS[request.param]

@@ -1,4 +1,4 @@
-"""What every document store does, by the roles of `index.store.ports`."""
+"""What every document store does."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,23 +16,15 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import FingerprintMismatchError, StoreError
 from index.sqlite.block_vectors import BlockVectors
+from index.store.document_store import SQLiteDocumentStore
 from index.store.filters import OneOf
-from index.store.ports import ChangeHistory, DocumentStore, VectorSource
 from index.store.records import Change, DocumentSummary, EncodedDocument
-from tests.contract.conftest import DIMENSION, FINGERPRINT, OpenStore, Store
+from tests.contract.conftest import DIMENSION, FINGERPRINT, OpenStore
 
 MakeEntry = Callable[..., EncodedDocument]
 
 
-@pytest.mark.parametrize("role", [DocumentStore, VectorSource, ChangeHistory])
-def test_the_ports_are_small(role: type) -> None:
-    methods = [
-        name for name, one in vars(role).items() if callable(one) and not name.startswith("_")
-    ]
-    assert len(methods) <= 8
-
-
-def test_a_new_store_is_empty(store: Store) -> None:
+def test_a_new_store_is_empty(store: SQLiteDocumentStore) -> None:
     assert (len(store), store.sequence, store.log.start) == (0, 0, 0)
     assert (store.fingerprint, store.dimension) == (FINGERPRINT, DIMENSION)
     change = store.changes_since(0)
@@ -49,7 +41,7 @@ def test_another_checkpoint_or_dimension_is_refused(open_store: OpenStore) -> No
         open_store(dimension=32)
 
 
-def test_a_closed_store_raises(store: Store, entry: MakeEntry) -> None:
+def test_a_closed_store_raises(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry("a")])
     store.close()
     store.close()
@@ -75,7 +67,7 @@ def test_a_closed_store_raises(store: Store, entry: MakeEntry) -> None:
             call()
 
 
-def test_a_document_comes_back_as_it_was_put(store: Store, entry: MakeEntry) -> None:
+def test_a_document_comes_back_as_it_was_put(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     document = Document(
         "arXiv:2004.12297/vß",
         "Erste Zeile.\r\nnul \x00 inside, 文書, 😀\ufffd " * 2_000,
@@ -116,7 +108,7 @@ def test_what_is_stored_survives_closing(open_store: OpenStore, entry: MakeEntry
 
 
 def test_the_same_text_keeps_its_vector_and_takes_the_new_description(
-    store: Store, entry: MakeEntry
+    store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     first = store.put([entry("a", "same text", "old title", year=1)])
     other_vector = entry("a", "different").vector
@@ -131,7 +123,7 @@ def test_the_same_text_keeps_its_vector_and_takes_the_new_description(
 
 
 def test_a_new_text_gets_a_new_vector_id_and_removes_the_old_one(
-    store: Store, entry: MakeEntry
+    store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     first = store.put([entry("a", "old"), entry("b", "stays")])
 
@@ -154,7 +146,7 @@ def test_a_vector_id_is_never_assigned_twice(open_store: OpenStore, entry: MakeE
     assert len(set(assigned)) == 2
 
 
-def test_deleting_ignores_unknown_ids(store: Store, entry: MakeEntry) -> None:
+def test_deleting_ignores_unknown_ids(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     put = store.put([entry("a"), entry("b", "other")])
 
     nothing = store.delete(["unknown"])
@@ -169,7 +161,7 @@ def test_deleting_ignores_unknown_ids(store: Store, entry: MakeEntry) -> None:
 
 @pytest.mark.parametrize("asked", ["a\x00b", "a\ud800", "", "a' OR '1'='1"])
 def test_an_impossible_id_is_not_taken_for_another(
-    store: Store, entry: MakeEntry, asked: str
+    store: SQLiteDocumentStore, entry: MakeEntry, asked: str
 ) -> None:
     store.put([entry("a")])
     assert store.find([asked]) == {}
@@ -178,7 +170,9 @@ def test_an_impossible_id_is_not_taken_for_another(
     assert len(store) == 1
 
 
-def test_more_ids_than_a_statement_has_variables(store: Store, entry: MakeEntry) -> None:
+def test_more_ids_than_a_statement_has_variables(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
     change = store.put([entry(f"document {number}", f"{number}") for number in (1, 39_999)])
     ids = [f"document {number}" for number in range(40_000)]
     vector_ids = [*range(100, 40_100), *change.added.tolist()]
@@ -240,14 +234,14 @@ def now_of(living: dict[int, set[int]]) -> set[int]:
 
 @pytest.mark.parametrize("sequence", [-1, 2])
 def test_a_sequence_the_store_never_had_is_refused(
-    store: Store, entry: MakeEntry, sequence: int
+    store: SQLiteDocumentStore, entry: MakeEntry, sequence: int
 ) -> None:
     store.put([entry("a")])
     with pytest.raises(ValueError, match=f"{sequence} is not between 0 and the store's 1"):
         store.changes_since(sequence)
 
 
-def test_an_id_twice_in_one_call_is_refused(store: Store, entry: MakeEntry) -> None:
+def test_an_id_twice_in_one_call_is_refused(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     with pytest.raises(ValueError, match="document 'twice' is there twice"):
         store.put([entry("twice", "one"), entry("b"), entry("twice", "two")])
     assert (len(store), store.sequence) == (0, 0)
@@ -265,7 +259,7 @@ def test_an_id_twice_in_one_call_is_refused(store: Store, entry: MakeEntry) -> N
     ],
 )
 def test_a_bad_vector_is_refused_by_name(
-    store: Store, entry: MakeEntry, vector: Float32, complaint: str
+    store: SQLiteDocumentStore, entry: MakeEntry, vector: Float32, complaint: str
 ) -> None:
     bad = EncodedDocument(
         Document("bad one", "text"), vector.astype(np.float32), Receipt(1, 1, 1, 0, 1)
@@ -275,7 +269,9 @@ def test_a_bad_vector_is_refused_by_name(
     assert len(store) == 0
 
 
-def test_block_vectors_come_back_with_their_offsets(store: Store, entry: MakeEntry) -> None:
+def test_block_vectors_come_back_with_their_offsets(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
     offsets = np.array([[0, 4], [4, 9]])
     blocks = BlockVectors(offsets, np.eye(2, 8, dtype=np.float32))
     change = store.put([replace(entry("a"), blocks=blocks), entry("b", "other")])
@@ -288,7 +284,9 @@ def test_block_vectors_come_back_with_their_offsets(store: Store, entry: MakeEnt
     assert store.block_vectors([first]) == {}
 
 
-def test_a_selection_is_of_the_present_documents(store: Store, entry: MakeEntry) -> None:
+def test_a_selection_is_of_the_present_documents(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
     old = OneOf("/year", (2020,))
     change = store.put([entry("a", "one", year=2020), entry("b", "two", year=2021)])
     a, b = change.added.tolist()
@@ -307,7 +305,7 @@ def test_a_selection_is_of_the_present_documents(store: Store, entry: MakeEntry)
 
 
 def test_changes_come_with_the_last_vectors_of_the_same_state(
-    store: Store, entry: MakeEntry
+    store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     entries = [entry(f"d{n}", f"text {n}") for n in range(5)]
     added = store.put(entries).added
@@ -320,7 +318,9 @@ def test_changes_come_with_the_last_vectors_of_the_same_state(
         np.testing.assert_array_equal(vectors, np.array(expected).reshape(kept, DIMENSION))
 
 
-def test_what_was_forgotten_is_not_missed_unnoticed(store: Store, entry: MakeEntry) -> None:
+def test_what_was_forgotten_is_not_missed_unnoticed(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
     for version in range(4):
         store.put([entry("a", f"version {version}"), entry("b", "stays")])
     assert store.log.count_since(1) == (1, 1)  # a is another vector now
@@ -336,7 +336,7 @@ def test_what_was_forgotten_is_not_missed_unnoticed(store: Store, entry: MakeEnt
 
 
 def test_what_was_added_is_found_in_parts_and_never_forgotten(
-    store: Store, entry: MakeEntry
+    store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     assert store.log.added_after(0, 10)[1].tolist() == []
     assert store.log.last_vector_id == 0
@@ -352,7 +352,7 @@ def test_what_was_added_is_found_in_parts_and_never_forgotten(
     assert store.log.last_vector_id == max(found) + 1  # that of c, which is gone
 
 
-def test_a_failed_put_changes_nothing(store: Store, entry: MakeEntry) -> None:
+def test_a_failed_put_changes_nothing(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     before: Change = store.put([entry("a", "one")])
     bad = replace(entry("b"), vector=np.zeros(DIMENSION, dtype=np.float32))
     with pytest.raises(ValueError, match="no unit norm"):

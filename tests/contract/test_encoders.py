@@ -69,11 +69,6 @@ def test_batch_mates_change_nothing(encoder: OnnxEncoder, documents: list[Senten
     assert np.abs(together - backwards).max() <= 1e-4
 
 
-def test_the_same_again(encoder: OnnxEncoder, documents: list[SentenceBlocks]) -> None:
-    first, second = (encoder.encode(documents).document_vectors for _ in range(2))
-    assert np.array_equal(first, second)
-
-
 def test_packed_calls_give_what_single_calls_give(
     encoder: OnnxEncoder, documents: list[SentenceBlocks]
 ) -> None:

@@ -10,16 +10,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from index.document import MAX_METADATA_LEVELS
-from index.store.filters import Bound, Exists, Filter, Not, OneOf, Range, matches
-from index.store.metadata import MAX_FIELD_CHARACTERS, MAX_NESTING, metadata_values
+from index.store.document_store import SQLiteDocumentStore
+from index.store.filters import (
+    MAX_FIELD_CHARACTERS,
+    MAX_NESTING,
+    Bound,
+    Exists,
+    Filter,
+    Not,
+    OneOf,
+    Range,
+    matches,
+    metadata_values,
+)
 from index.store.records import EncodedDocument
-from tests.contract.conftest import Store
 from tests.tools.filter_cases import FILTERS, LONG, METADATA, expected
 
 MakeEntry = Callable[..., EncodedDocument]
 
 
-def selected(store: Store, where: Filter | None, *without: str) -> set[str]:
+def selected(store: SQLiteDocumentStore, where: Filter | None, *without: str) -> set[str]:
     """Return the ids of the documents that a filter selects, all stored ones being asked."""
     selection = store.select(where, without)
     ids = np.array(store.changes_since(0).added)
@@ -33,7 +43,7 @@ def selected(store: Store, where: Filter | None, *without: str) -> set[str]:
 )
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_filter_selects_what_the_rules_say(
-    store: Store,
+    store: SQLiteDocumentStore,
     entry: MakeEntry,
     documents: list[Any],
     changed: dict[int, Any],
@@ -63,7 +73,7 @@ def test_a_filter_selects_what_the_rules_say(
 @pytest.mark.parametrize("inclusive", [True, False])
 @pytest.mark.parametrize("value", [2, 2.5, "ab"])
 def test_a_bound_itself_is_within_if_it_is_inclusive(
-    store: Store, entry: MakeEntry, value: Any, inclusive: bool
+    store: SQLiteDocumentStore, entry: MakeEntry, value: Any, inclusive: bool
 ) -> None:
     store.put([entry("a", a=value)])
     for where in (
@@ -74,19 +84,21 @@ def test_a_bound_itself_is_within_if_it_is_inclusive(
         assert selected(store, where) == ({"a"} if inclusive else set())
 
 
-def test_a_vector_of_later_is_in_no_selection(store: Store, entry: MakeEntry) -> None:
+def test_a_vector_of_later_is_in_no_selection(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry("a", year=2020), entry("b", year=2021)])
     selection = store.select(Not(OneOf("/year", (2020,))))
     change = store.put([entry("c", "new", year=2020)])
     assert selection.contains(np.array([1, 2, *change.added])).tolist() == [False, True, False]
 
 
-def test_an_empty_store_selects_nothing(store: Store) -> None:
+def test_an_empty_store_selects_nothing(store: SQLiteDocumentStore) -> None:
     for where in (None, Exists("/a"), Not(Exists("/a"))):
         assert not store.select(where).contains(np.arange(1, 5)).any()
 
 
-def test_what_lies_too_deep_is_not_found_and_does_no_harm(store: Store, entry: MakeEntry) -> None:
+def test_what_lies_too_deep_is_not_found_and_does_no_harm(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
     deep: Any = 1
     for _ in range(MAX_NESTING + 2):
         deep = {"a": deep}
@@ -105,7 +117,7 @@ def test_what_lies_too_deep_is_not_found_and_does_no_harm(store: Store, entry: M
 
 @pytest.mark.parametrize("field", ["/x' OR 1=1 --", '/"', "/%", "/_", "/[*]", "/$.a", "/\x00"])
 def test_a_field_is_a_name_and_never_a_statement(
-    store: Store, entry: MakeEntry, field: str
+    store: SQLiteDocumentStore, entry: MakeEntry, field: str
 ) -> None:
     store.put([entry("a", a=1), entry("b", **{field[1:]: "x' OR 1=1 --"})])
     assert selected(store, Exists(field)) == {"b"}
@@ -113,13 +125,13 @@ def test_a_field_is_a_name_and_never_a_statement(
     assert selected(store, OneOf(field, ("x", "%", "*"))) == set()
 
 
-def test_many_values_at_once(store: Store, entry: MakeEntry) -> None:
+def test_many_values_at_once(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry(f"d{n}", n=n) for n in range(50)])
     many = OneOf("/n", tuple(range(10, 5_000)))
     assert selected(store, many) == {f"d{n}" for n in range(10, 50)}
 
 
-def test_the_metadata_comes_back_as_it_was(store: Store, entry: MakeEntry) -> None:
+def test_the_metadata_comes_back_as_it_was(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     metadata = {"a": [1, {"b": None}], "ü": 0.1, "t": LONG * 3}
     store.put([entry("a", **metadata)])
     assert json.dumps(store.find(["a"])["a"].document.metadata, sort_keys=True) == json.dumps(

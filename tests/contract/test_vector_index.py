@@ -9,42 +9,33 @@ from hypothesis import strategies as st
 
 from encoder.arrays import Float32
 from index.errors import SnapshotError
-from index.vectors.backends import FAISS_BACKENDS
-from index.vectors.vector_index import NO_VECTOR, Precision, VectorIndex
-from tests.tools.vector_engines import (
+from index.vectors.faiss.faiss_index import load_faiss_index, train_faiss_index
+from index.vectors.vector_index import NO_VECTOR, Precision
+from tests.tools.vector_kinds import (
     ALL_LISTS,
     DIMENSION,
     NO_IDS,
     BruteForce,
-    Engine,
+    IndexKind,
     assert_same,
     remove,
     unit_vectors,
 )
 
 
-def test_the_port_is_small() -> None:
-    methods = [
-        name
-        for name, member in vars(VectorIndex).items()
-        if callable(member) and not name.startswith("_")
-    ]
-    assert len(methods) <= 8
-
-
-def test_an_id_can_be_replaced_by_removing_it_first(engine: Engine) -> None:
-    index = engine.make()
+def test_an_id_can_be_replaced_by_removing_it_first(kind: IndexKind) -> None:
+    index = kind.make()
     old, new = unit_vectors(2, seed=1)
     index.change(np.array([7]), old[None])
     assert remove(index, np.array([7])) == 1
     index.change(np.array([7]), new[None])
     found = index.search(new[None], 2, nprobe=ALL_LISTS)
     assert found.ids.tolist() == [[7, NO_VECTOR]]
-    assert found.scores[0, 0] == pytest.approx(1.0, abs=1e-5 + engine.score_rounding)
+    assert found.scores[0, 0] == pytest.approx(1.0, abs=1e-5 + kind.score_rounding)
 
 
-def test_removing_counts_what_was_there(engine: Engine) -> None:
-    index = engine.make()
+def test_removing_counts_what_was_there(kind: IndexKind) -> None:
+    index = kind.make()
     index.change(np.arange(10), unit_vectors(10, seed=1))
     assert remove(index, np.array([3, 3, 5, 99, -1])) == 2
     assert remove(index, np.array([3, 5])) == 0
@@ -66,31 +57,31 @@ def test_removing_counts_what_was_there(engine: Engine) -> None:
     ],
 )
 def test_bad_additions_are_refused_whole(
-    engine: Engine, ids: list[int], vectors: Float32, complaint: str
+    kind: IndexKind, ids: list[int], vectors: Float32, complaint: str
 ) -> None:
-    index, oracle = engine.make(), BruteForce()
+    index, oracle = kind.make(), BruteForce()
     stored = unit_vectors(1, seed=3)
-    engine.add(index, oracle, np.array([1]), stored)
+    kind.add(index, oracle, np.array([1]), stored)
     with pytest.raises(ValueError, match=complaint):
         index.change(np.array(ids), vectors)
     assert_same(index, oracle, unit_vectors(2, seed=4), k=3)
 
 
-def test_a_saved_index_is_the_same_and_can_be_changed(engine: Engine, tmp_path: Path) -> None:
-    index, oracle = engine.make(), BruteForce()
+def test_a_saved_index_is_the_same_and_can_be_changed(kind: IndexKind, tmp_path: Path) -> None:
+    index, oracle = kind.make(), BruteForce()
     ids, vectors = np.arange(0, 3_000, 10), unit_vectors(300, seed=1)
-    engine.add(index, oracle, ids, vectors)
+    kind.add(index, oracle, ids, vectors)
     remove(index, ids[:150])
     held = index.vectors(ids[200:])
     oracle.vectors = dict(zip(ids[150:].tolist(), index.vectors(ids[150:]), strict=True))
     index.save(tmp_path / "saved")
 
-    loaded = engine.load(tmp_path / "saved")
+    loaded = kind.load(tmp_path / "saved")
 
     assert_same(loaded, oracle, unit_vectors(10, seed=2), k=300)
     assert remove(loaded, ids[:200]) == 50
     oracle.vectors = dict(zip(ids[200:].tolist(), held, strict=True))
-    engine.add(loaded, oracle, ids[:1], vectors[:1])
+    kind.add(loaded, oracle, ids[:1], vectors[:1])
     assert_same(loaded, oracle, unit_vectors(10, seed=2), k=300)
     with pytest.raises(FileExistsError):
         loaded.save(tmp_path / "saved")
@@ -110,15 +101,15 @@ STEPS = st.lists(
 @given(steps=STEPS, seed=st.integers(0, 2**32 - 1))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_order_of_steps_equals_brute_force(
-    engine: Engine, tmp_path: Path, steps: list[tuple[str, list[int]]], seed: int
+    kind: IndexKind, tmp_path: Path, steps: list[tuple[str, list[int]]], seed: int
 ) -> None:
-    index, oracle = engine.make(), BruteForce()
+    index, oracle = kind.make(), BruteForce()
     for number, (step, values) in enumerate(steps):
         ids = np.array(values, dtype=np.int64)
         if step == "add":
             ids = ids[[one not in oracle.vectors for one in values]]
             vectors = unit_vectors(len(ids), seed=seed + number)
-            engine.add(index, oracle, ids, vectors)
+            kind.add(index, oracle, ids, vectors)
         elif step == "remove":
             there = {one for one in values if oracle.vectors.pop(one, None) is not None}
             assert remove(index, ids) == len(there)
@@ -127,37 +118,37 @@ def test_any_order_of_steps_equals_brute_force(
         else:
             (tmp_path / "saved").unlink(missing_ok=True)
             index.save(tmp_path / "saved")
-            index = engine.load(tmp_path / "saved")
+            index = kind.load(tmp_path / "saved")
     assert_same(index, oracle, unit_vectors(3, seed=seed), k=5)
 
 
-def test_a_new_index_is_empty(engine: Engine) -> None:
-    index = engine.make()
+def test_a_new_index_is_empty(kind: IndexKind) -> None:
+    index = kind.make()
     assert (len(index), index.sequence, index.dimension) == (0, 0, DIMENSION)
-    assert index.nlist == engine.nlist
-    assert index.list_sizes().tolist() == [0] * engine.nlist
+    assert index.nlist == kind.nlist
+    assert index.list_sizes().tolist() == [0] * kind.nlist
     assert index.ids().tolist() == []
     assert index.contains(np.array([0, 5])).tolist() == [False, False]
     assert index.vectors(NO_IDS).shape == (0, DIMENSION)
 
 
-def test_what_is_added_can_be_read_back(engine: Engine) -> None:
-    index = engine.make()
+def test_what_is_added_can_be_read_back(kind: IndexKind) -> None:
+    index = kind.make()
     ids, vectors = np.array([40, 7, 10**12]), unit_vectors(3, seed=1)
     index.change(ids, vectors)
     assert index.ids().tolist() == [7, 40, 10**12]
     assert index.contains(np.array([7, 8, 40, -1])).tolist() == [True, False, True, False]
     held = index.vectors(ids)
-    np.testing.assert_allclose(held, vectors, rtol=0, atol=engine.rounding)
-    assert index.exact == (held == vectors).all() == (engine.rounding == 0)
+    np.testing.assert_allclose(held, vectors, rtol=0, atol=kind.rounding)
+    assert index.exact == (held == vectors).all() == (kind.rounding == 0)
     index.change(NO_IDS, unit_vectors(0, seed=0), removed=ids[:1])
     mixed = index.vectors(np.append(ids, 10**9))
     np.testing.assert_array_equal(mixed[1:-1], held[1:])
     assert np.isnan(mixed[[0, -1]]).all()
 
 
-def test_a_change_adds_removes_and_names_its_sequence(engine: Engine) -> None:
-    index = engine.make()
+def test_a_change_adds_removes_and_names_its_sequence(kind: IndexKind) -> None:
+    index = kind.make()
     vectors = unit_vectors(4, seed=1)
     index.change(np.arange(3), vectors[:3], sequence=4)
     assert index.sequence == index.search(vectors[:1], 1).sequence == 4
@@ -177,17 +168,17 @@ def test_a_change_adds_removes_and_names_its_sequence(engine: Engine) -> None:
 def test_an_index_of_another_precision_is_not_loaded(
     tmp_path: Path, saved: Precision, loading: Precision
 ) -> None:
-    index = Engine(FAISS_BACKENDS[saved], 20).make()
+    index = IndexKind(saved, 20).make()
     index.save(tmp_path / "saved")
     with pytest.raises(SnapshotError, match=f"does not hold vectors in {loading}"):
-        FAISS_BACKENDS[loading].load(tmp_path / "saved")
+        load_faiss_index(tmp_path / "saved", loading)
 
 
 def test_vectors_beyond_the_trained_ranges_are_held_at_their_ends() -> None:
     """Ranges come from a sample; what lies outside is still found, by a smaller value."""
     sample = unit_vectors(400, seed=99)
     sample[:, 0] = np.abs(sample[:, 0])
-    index = FAISS_BACKENDS["int8"].train(sample, 20)
+    index = train_faiss_index(sample, 20, "int8")
     outside = np.eye(1, DIMENSION, dtype=np.float32) * -1
     index.change(np.arange(2), np.concatenate([outside, sample[:1]]))
     held = index.vectors(np.arange(1))
@@ -196,21 +187,21 @@ def test_vectors_beyond_the_trained_ranges_are_held_at_their_ends() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no index", b"PK\x03\x04 nor this"])
-def test_another_file_is_not_loaded(engine: Engine, tmp_path: Path, content: bytes) -> None:
+def test_another_file_is_not_loaded(kind: IndexKind, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "saved"
     with pytest.raises(SnapshotError, match="cannot be read"):
-        engine.load(path)
+        kind.load(path)
     path.write_bytes(content)
     with pytest.raises(SnapshotError, match="saved: "):
-        engine.load(path)
+        kind.load(path)
 
 
-def test_a_cut_file_is_not_loaded(engine: Engine, tmp_path: Path) -> None:
-    index = engine.make()
+def test_a_cut_file_is_not_loaded(kind: IndexKind, tmp_path: Path) -> None:
+    index = kind.make()
     index.change(np.arange(50), unit_vectors(50, seed=1))
     index.save(tmp_path / "saved")
     whole = (tmp_path / "saved").read_bytes()
     for size in range(0, len(whole), max(1, len(whole) // 40)):
         (tmp_path / "cut").write_bytes(whole[:size])
         with pytest.raises(SnapshotError):
-            engine.load(tmp_path / "cut")
+            kind.load(tmp_path / "cut")

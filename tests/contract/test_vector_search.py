@@ -11,32 +11,29 @@ from hypothesis import strategies as st
 from encoder.arrays import Float32
 from index.id_set import IdSet
 from index.vectors.vector_index import NO_VECTOR
-from tests.tools.vector_engines import (
+from tests.tools.vector_kinds import (
     ALL_LISTS,
     DIMENSION,
-    FP16,
-    MILVUS,
     NO_IDS,
-    OTHERS,
     BruteForce,
-    Engine,
+    IndexKind,
     assert_same,
     unit_vectors,
 )
 
 
-def test_search_equals_brute_force(engine: Engine) -> None:
-    index, oracle = engine.make(), BruteForce()
+def test_search_equals_brute_force(kind: IndexKind) -> None:
+    index, oracle = kind.make(), BruteForce()
     ids = np.random.default_rng(1).choice(10**15, 500, replace=False)
     vectors = unit_vectors(500, seed=2)
-    engine.add(index, oracle, ids, vectors)
+    kind.add(index, oracle, ids, vectors)
     assert_same(index, oracle, unit_vectors(30, seed=3), k=10)
     assert index.dimension == DIMENSION
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_more_neighbours_than_vectors_end_in_no_vector(engine: Engine, count: int) -> None:
-    index = engine.make()
+def test_more_neighbours_than_vectors_end_in_no_vector(kind: IndexKind, count: int) -> None:
+    index = kind.make()
     index.change(np.arange(count), unit_vectors(count, seed=1))
     found = index.search(unit_vectors(2, seed=2), 5, nprobe=ALL_LISTS)
     assert np.sort(found.ids[:, :count]).tolist() == [list(range(count))] * 2
@@ -45,8 +42,8 @@ def test_more_neighbours_than_vectors_end_in_no_vector(engine: Engine, count: in
     assert np.isfinite(found.scores[:, :count]).all()
 
 
-def test_no_query_gives_no_row(engine: Engine) -> None:
-    index = engine.make()
+def test_no_query_gives_no_row(kind: IndexKind) -> None:
+    index = kind.make()
     index.change(np.arange(3), unit_vectors(3, seed=1))
     found = index.search(unit_vectors(0, seed=2), 5)
     assert found.ids.shape == found.scores.shape == (0, 5)
@@ -62,20 +59,15 @@ def test_no_query_gives_no_row(engine: Engine) -> None:
     ],
 )
 def test_bad_queries_are_refused(
-    engine: Engine, queries: Float32, k: int, nprobe: int | None
+    kind: IndexKind, queries: Float32, k: int, nprobe: int | None
 ) -> None:
     with pytest.raises(ValueError, match=r"must|not finite"):
-        engine.make().search(queries, k, nprobe=nprobe)
+        kind.make().search(queries, k, nprobe=nprobe)
 
 
-@pytest.mark.parametrize(
-    "engine",
-    [*OTHERS, *FP16, *(pytest.param(name, marks=pytest.mark.slow) for name in MILVUS)],
-    indirect=True,
-)
-def test_searches_beside_changes_see_only_whole_changes(engine: Engine) -> None:
+def test_searches_beside_changes_see_only_whole_changes(kind: IndexKind) -> None:
     """Groups of vectors come and go together; the stable ones are always found."""
-    index = engine.make()
+    index = kind.make()
     stable = unit_vectors(50, seed=1)
     index.change(np.arange(50), stable)
     group = 200
@@ -85,7 +77,7 @@ def test_searches_beside_changes_see_only_whole_changes(engine: Engine) -> None:
     def change(worker: int) -> None:
         ids = 1_000 * (worker + 1) + np.arange(group)
         vectors = np.repeat(unit_vectors(1, seed=worker + 10), group, axis=0)
-        for _ in range(engine.rounds):
+        for _ in range(60):
             index.change(ids, vectors)
             assert index.contains(ids).all()
             index.change(NO_IDS, vectors[:0], removed=ids)
@@ -126,7 +118,7 @@ def among_of(oracle: BruteForce, selection: IdSet) -> BruteForce:
 )
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_search_among_some_equals_brute_force_over_them(
-    engine: Engine,
+    kind: IndexKind,
     stored: set[int],
     listed: set[int],
     inverted: bool,
@@ -134,9 +126,9 @@ def test_a_search_among_some_equals_brute_force_over_them(
     factor: int,
     k: int,
 ) -> None:
-    index, oracle = engine.make(), BruteForce()
+    index, oracle = kind.make(), BruteForce()
     ids = factor * np.array(sorted(stored), dtype=np.int64)
-    engine.add(index, oracle, ids, unit_vectors(len(ids), seed=1))
+    kind.add(index, oracle, ids, unit_vectors(len(ids), seed=1))
     selection = IdSet(factor * end, factor * np.array(sorted(listed), np.int64), inverted)
     queries = unit_vectors(3, seed=2)
     found = index.search(queries, k, among=selection)
@@ -156,10 +148,10 @@ def test_a_search_among_some_equals_brute_force_over_them(
     ],
 )
 def test_what_lies_far_from_the_query_is_found_all_the_same(
-    engine: Engine, share: float, inverted: bool
+    kind: IndexKind, share: float, inverted: bool
 ) -> None:
     """The selected are the farthest of all: no list near the query has any of them."""
-    index, oracle = engine.make(), BruteForce()
+    index, oracle = kind.make(), BruteForce()
     vectors, query = unit_vectors(6_000, seed=1), unit_vectors(1, seed=2)
     ids = 3 * np.arange(6_000)
     index.change(ids, vectors)
@@ -180,8 +172,8 @@ def test_what_lies_far_from_the_query_is_found_all_the_same(
     np.testing.assert_allclose(exact.scores, expected.scores, atol=1e-5)
 
 
-def test_a_selection_of_nothing_finds_nothing(engine: Engine) -> None:
-    index = engine.make()
+def test_a_selection_of_nothing_finds_nothing(kind: IndexKind) -> None:
+    index = kind.make()
     index.change(np.arange(5), unit_vectors(5, seed=1))
     for selection in (IdSet(5), IdSet(0, inverted=True), IdSet(9, np.array([7]))):
         found = index.search(unit_vectors(2, seed=2), 3, among=selection)
@@ -189,12 +181,12 @@ def test_a_selection_of_nothing_finds_nothing(engine: Engine) -> None:
         assert np.isneginf(found.scores).all()
 
 
-def test_exact_scores_equal_brute_force(engine: Engine) -> None:
-    index, oracle = engine.make(), BruteForce()
+def test_exact_scores_equal_brute_force(kind: IndexKind) -> None:
+    index, oracle = kind.make(), BruteForce()
     query = unit_vectors(1, seed=2)
     assert np.isneginf(index.exact_scores(query[0], 2)[0]).all()
     vectors = unit_vectors(300, seed=1)
-    engine.add(index, oracle, np.arange(300), vectors)
+    kind.add(index, oracle, np.arange(300), vectors)
     index.change(NO_IDS, vectors[:0], sequence=3)
     for k in (1, 10, 400):
         scores, sequence = index.exact_scores(query[0], k)

@@ -4,53 +4,33 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from index.id_set import IdSet
-from index.lexical.lexical_index import LexicalIndex
 from index.lexical.terms import count_terms
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
-from index.store.ports import StoredWords
-from index.vectors.milvus.engine import MilvusEngine
-from index.vectors.milvus.word_index import MilvusWordIndex, open_words
 from tests.tools.index_fixtures import MakeEntry
 
-LOCAL, MILVUS = "local", "milvus"
 WORDS = [f"word{number}" for number in range(60)]
 
-MakeWords = Callable[..., StoredWords]
 Open = Callable[[], SQLiteDocumentStore]
 
 
 @pytest.fixture
-def open_with(tmp_path: Path) -> Iterator[Callable[[MakeWords], SQLiteDocumentStore]]:
+def open_one(tmp_path: Path) -> Iterator[Open]:
     """Open a store, the same one each time."""
     with ExitStack() as opened:
 
-        def make(words: MakeWords) -> SQLiteDocumentStore:
+        def make() -> SQLiteDocumentStore:
             path = tmp_path / "store.sqlite3"
             about = {"fingerprint": "a" * 64, "dimension": 16, "find_families": False}
-            return opened.enter_context(
-                closing(SQLiteDocumentStore(path, **about, make_words=words))
-            )
+            return opened.enter_context(closing(SQLiteDocumentStore(path, **about)))
 
         yield make
-
-
-@pytest.fixture(params=[LOCAL, MILVUS])
-def open_one(
-    request: pytest.FixtureRequest, open_with: Callable[[MakeWords], SQLiteDocumentStore]
-) -> Open:
-    """Open it with its words in this process, or in a Milvus."""
-    if request.param == LOCAL:
-        return partial(open_with, LexicalIndex)
-    engine: MilvusEngine = request.getfixturevalue("milvus_engine")
-    return partial(open_with, partial(open_words, engine=engine.words, read_only=False))
 
 
 @pytest.fixture
@@ -192,7 +172,6 @@ def test_a_document_of_many_words_is_compared_by_all(
 
 def test_opening_finds_what_was_written_before_and_beside(
     open_one: Open,
-    open_with: Callable[[MakeWords], SQLiteDocumentStore],
     entry: MakeEntry,
 ) -> None:
     first = open_one()
@@ -202,9 +181,7 @@ def test_opening_finds_what_was_written_before_and_beside(
     again = open_one()
     assert found_by(again, text_of(3)) == expected
     again.close()
-    beside = open_with(
-        LexicalIndex
-    )  # whose words are in this process: nothing tells the other index
+    beside = open_one()  # nothing tells the other index
     beside.delete(["d1", "d2"])
     put(beside, entry, {"d3": text_of(50), "d20": text_of(20)})
     beside.lexical.publish()  # forgets what was removed
@@ -261,9 +238,6 @@ def test_the_words_can_be_made_in_the_background(open_one: Open, entry: MakeEntr
     first.close()
     again = open_one()
     again.lexical.make_in_background()
-    again.lexical.wait(60)
+    again.lexical.wait(120)
     assert not again.lexical.building
-    assert again.lexical.problem is None
     assert len(found_by(again, text_of(2))) == 5
-    if isinstance(again.lexical, MilvusWordIndex):
-        assert again.lexical.unpublished() == 0

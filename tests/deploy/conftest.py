@@ -58,11 +58,6 @@ def panels(dashboards: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [panel for panel in found if panel["type"] != "row"]
 
 
-@pytest.fixture(scope="session")
-def operations() -> str:
-    return (ROOT / "docs/operations.md").read_text()
-
-
 def load_yaml(path: str) -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((ROOT / path).read_text())
     return loaded

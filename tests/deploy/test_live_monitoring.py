@@ -22,6 +22,7 @@ from tests.tools.prometheus_server import PrometheusServer, panel_query
 from tests.tools.redis_server import RedisServer
 from tests.tools.steady_load import SteadyLoad, make_text
 from tests.tools.tiers import Tier
+from tests.tools.waiting import wait_until
 
 # `longmatch` that divides a few documents into lists, and visits one of them.
 ONE_LIST_VISITED = """
@@ -88,15 +89,6 @@ def loaded(server: Server, rate: float, documents: int = 60) -> Iterator[SteadyL
         load.close()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 40) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.1)
-    return False
-
-
 def empty_queries(prometheus: PrometheusServer, panels: Panels) -> list[str]:
     """Return the queries of panels that find nothing."""
     queries = [target["expr"] for panel in panels for target in panel["targets"]]
@@ -144,7 +136,7 @@ def test_every_panel_shows_data_of_a_server_under_load(
         page.close()
 
 
-def assert_only(prometheus: PrometheusServer, expected: set[str], *, seconds: float = 60) -> None:
+def assert_only(prometheus: PrometheusServer, expected: set[str]) -> None:
     """Wait until all these alerts fire; assert that no other did meanwhile."""
     others: set[str] = set()
 
@@ -153,7 +145,7 @@ def assert_only(prometheus: PrometheusServer, expected: set[str], *, seconds: fl
         others.update(firing - expected)
         return expected <= firing
 
-    assert wait_for(all_fire, seconds), (prometheus.firing(), expected)
+    wait_until(all_fire, expected)
     assert others == NOTHING
     [panel] = prometheus.query('count(ALERTS{alertstate="firing"})')  # as the overview lists them
     assert int(panel["value"][1]) == len(expected)
@@ -182,14 +174,14 @@ def test_a_redis_that_stops_and_comes_back(
         redis_server.kill()
         assert_only(prometheus, {"LongmatchRedis"})
         redis_server.start()
-        assert wait_for(lambda: not prometheus.firing())
+        wait_until(lambda: not prometheus.firing())
         assert set(load.statuses) <= {200, 202}
 
 
 @pytest.mark.slow
 def test_a_server_that_is_gone(parts: tuple[Path, Path, Path, RedisServer]) -> None:
     with watched(*parts) as (server, prometheus):
-        assert wait_for(lambda: bool(prometheus.query('up{job="longmatch"} == 1')))
+        wait_until(lambda: bool(prometheus.query('up{job="longmatch"} == 1')))
         server.stop(signal.SIGKILL)
         assert_only(prometheus, {"LongmatchDown"})
 
@@ -202,7 +194,7 @@ def test_searches_that_find_too_little(parts: tuple[Path, Path, Path, RedisServe
         watched(*parts, ONE_LIST_VISITED, **few) as (server, prometheus),
         loaded(server, rate=10, documents=600),
     ):
-        assert_only(prometheus, {"LongmatchRecallLow"}, seconds=90)
+        assert_only(prometheus, {"LongmatchRecallLow"})
 
 
 @pytest.mark.slow

@@ -91,15 +91,6 @@ def test_dashboards_ask_for_series_that_exist(targets: list[dict[str, Any]]) -> 
         check(target["expr"])
 
 
-def test_legends_name_labels_that_the_query_keeps(targets: list[dict[str, Any]]) -> None:
-    for target in targets:
-        named = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
-        if grouping_labels(target["expr"]):
-            assert named <= grouping_labels(target["expr"]), target["expr"]
-        else:
-            assert named <= TARGET_LABELS, target["expr"]
-
-
 def test_dashboard_variables_ask_for_series_that_exist(dashboards: list[dict[str, Any]]) -> None:
     queries = [
         variable["query"]["query"]

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.tools.waiting import TIMEOUT_S
+
 
 @pytest.mark.slow
 def test_what_was_created_or_removed_stays_so_after_a_kill(
@@ -36,16 +38,16 @@ def test_what_was_created_or_removed_stays_so_after_a_kill(
         changing = threading.Thread(target=change)
         changing.start()
         for _ in range(5):
-            assert changed.acquire(timeout=60)
+            assert changed.acquire(timeout=TIMEOUT_S)
         server.stop(signal.SIGKILL)
         changing.join()
     with serve(data, tiny_checkpoint) as server:
         listed = server.request("GET", "/collections")[1]["collections"]
-        assert {one["state"] for one in listed} == {"open"}
-        names = {one["name"] for one in listed}
+        assert {row["state"] for row in listed} == {"open"}
+        names = {row["name"] for row in listed}
         assert {"default", "kept"} <= names <= {"default", "kept", "c0", "c1", "c2"}
         for name, status in acknowledged.items():
             assert (name in names) == (status in (200, 201)), (name, status)
         assert server.request("GET", "/collections/kept/documents/a")[0] == 200
-        hidden = [one.name for one in (data / "collections").iterdir() if one.name not in names]
+        hidden = [path.name for path in (data / "collections").iterdir() if path.name not in names]
         assert hidden == []

@@ -17,7 +17,7 @@ SOME_PHASES = "examples,fuzzing,stateful"
 EVERY_PHASE = f"{SOME_PHASES},coverage"  # which takes a minute by itself
 
 
-def test_requests_of_every_kind_are_answered_as_the_document_says(
+def test_every_kind_of_request_is_answered_as_documented(
     serve: Callable[..., Any],
     tiny_checkpoint: Path,
     tiny_reranker: Path,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.tools.tiers import Tier
+from tests.tools.waiting import TIMEOUT_S
 
 DOCUMENTS = 30
 SENDERS = 4
@@ -48,22 +49,22 @@ def test_what_was_answered_is_kept_when_the_server_is_killed(
                 texts = [{"id": f"d{n}", "text": f"River {n}."} for n in range(DOCUMENTS)]
                 assert server.request("POST", "/index", {"documents": texts})[0] == 200
             stored = server.request("GET", "/feedback?limit=1000")[1]["feedback"]
-            found = {one["id"]: one["grade"] for one in stored}
+            found = {row["id"]: row["grade"] for row in stored}
             # One more of each sender may have been stored when its answer was cut off.
             assert acknowledged.items() <= found.items()
             assert len(found) <= len(acknowledged) + SENDERS * kill
             enough = threading.Event()
             senders = [
-                threading.Thread(target=send, args=(server, kill, one, acknowledged, enough))
-                for one in range(SENDERS)
+                threading.Thread(target=send, args=(server, kill, number, acknowledged, enough))
+                for number in range(SENDERS)
             ]
-            for one in senders:
-                one.start()
-            assert enough.wait(60)
+            for sender in senders:
+                sender.start()
+            assert enough.wait(TIMEOUT_S)
             server.stop(signal.SIGKILL)
-            for one in senders:
-                one.join()
+            for sender in senders:
+                sender.join()
     with serve(data, tiny_checkpoint) as server:
         stored = server.request("GET", "/feedback?limit=1000")[1]["feedback"]
-        assert acknowledged.items() <= {one["id"]: one["grade"] for one in stored}.items()
+        assert acknowledged.items() <= {row["id"]: row["grade"] for row in stored}.items()
         assert server.request("GET", "/readyz")[1]["degraded"] == []

@@ -1,4 +1,4 @@
-"""Uploads to the real server: killed in the middle, while Redis fails, and beside matches."""
+"""Uploads to the real server: killed in the middle, while Redis fails, and while matches run."""
 
 import gzip
 import http.client
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.tools.tiers import Tier
+from tests.tools.waiting import TIMEOUT_S, wait_until
 
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour"]
 UNFINISHED = ("waiting", "running")
@@ -30,7 +31,7 @@ def corpus(documents: int) -> bytes:
 
 def send(server: Any, body: Any, headers: dict[str, str] | None = None) -> tuple[int, Any]:
     """Send lines; return the status and the response."""
-    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=TIMEOUT_S)
     with closing(connection):
         connection.request(
             "POST", "/index", body, {"Content-Type": "application/x-ndjson", **(headers or {})}
@@ -43,19 +44,12 @@ def job_of(server: Any, job_id: str) -> dict[str, Any]:
     return dict(server.request("GET", f"/jobs/{job_id}")[1])
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
-
-
 def wait_for_end(server: Any, job_id: str) -> dict[str, Any]:
     wait_until(lambda: job_of(server, job_id)["state"] not in UNFINISHED)
     return job_of(server, job_id)
 
 
-def test_a_job_killed_again_and_again_ends_as_if_nothing_had_been(
+def test_a_job_killed_repeatedly_ends_as_if_it_had_not_been(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, tier: Tier
 ) -> None:
     documents, kills = (2_500, 3) if tier.sweep else (300, 1)
@@ -112,7 +106,7 @@ def test_killed_while_it_is_sent_nothing_of_it_is_left(
         assert list((data / "uploads").iterdir()) == []
 
 
-def test_a_line_of_fifty_megabytes_costs_no_memory_and_a_client_that_leaves_nothing(
+def test_a_line_of_50_mb_and_a_client_that_leaves_cost_no_memory(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     def lines() -> Iterator[bytes]:
@@ -156,7 +150,7 @@ def memory(server: Any) -> int:
     return int(peak.split()[1]) * 1024
 
 
-def test_redis_may_be_flushed_paused_and_killed_at_any_moment(
+def test_redis_may_be_flushed_paused_and_killed(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, redis_server: Any
 ) -> None:
     data = tmp_path / "data"

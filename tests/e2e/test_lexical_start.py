@@ -2,12 +2,13 @@
 
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.tools.waiting import wait_until
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MUSIC = "A sonata has three movements. The second of them is slow. " * 5
@@ -71,10 +72,7 @@ def test_a_server_answers_while_the_words_are_not_ready(
         assert server.request("DELETE", "/documents/river%202")[0] in (200, 204)
 
         made.touch()
-        deadline = time.monotonic() + 30
-        while readiness(server) != (200, "ready", []):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: readiness(server) == (200, "ready", []))
         status, answer = match(server, "hybrid")
         assert (status, answer["scored_as"], answer["matches"]) == (200, "hybrid", before["hybrid"])
         status, answer = match(server, "lexical")

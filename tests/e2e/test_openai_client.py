@@ -14,6 +14,7 @@ from index.directory.data_directory import KEY_FILE
 from service.keys.api_key import make_key
 from service.keys.key_file import change_keys
 from tests.tools.process_fixtures import run, serving
+from tests.tools.waiting import TIMEOUT_S
 
 TOPICS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
 DOCUMENTS = {
@@ -66,7 +67,7 @@ def cosines(server: str, token: str) -> dict[str, float]:
     """Return the cosines of the stored vectors of d0 and of the documents that match it."""
     question = {"id": "d0", "mode": "semantic", "align": False, "top_k": 20}
     headers = {"Authorization": f"Bearer {token}"}
-    answer = httpx.post(f"{server}/match", json=question, headers=headers, timeout=60).json()
+    answer = httpx.post(f"{server}/match", json=question, headers=headers, timeout=TIMEOUT_S).json()
     return {match["id"]: match["vector_score"] for match in answer["matches"]}
 
 
@@ -75,9 +76,9 @@ def test_vectors_are_those_of_the_adapted_index(
 ) -> None:
     """The client asks for base64 by itself, and unpacks it."""
     answer = client.embeddings.create(model="longmatch", input=list(DOCUMENTS.values()))
-    assert [one.index for one in answer.data] == list(range(len(DOCUMENTS)))
+    assert [row.index for row in answer.data] == list(range(len(DOCUMENTS)))
     assert answer.usage.prompt_tokens == answer.usage.total_tokens > len(DOCUMENTS)
-    vectors = dict(zip(DOCUMENTS, (np.array(one.embedding) for one in answer.data), strict=True))
+    vectors = dict(zip(DOCUMENTS, (np.array(row.embedding) for row in answer.data), strict=True))
     scores = cosines(url.removesuffix("/v1"), token)
     assert len(scores) == 20
     for name, score in scores.items():

@@ -13,11 +13,11 @@ import pytest
 
 from index.directory.data_directory import STORE_FILE
 from index.directory.file_digest import has_digest
+from tests.tools.waiting import TIMEOUT_S, wait_until
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MUSIC = "A sonata has three movements. The second of them is slow. " * 5
 NUMBER = 2
-SECONDS = 60
 
 
 def children_of(pid: int) -> list[int]:
@@ -40,16 +40,8 @@ def running(pids: list[int]) -> list[int]:
     return [int(pid) for pid, state in rows if state[0] != "Z"]
 
 
-def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def ready(server: Any) -> bool:
-    _, metrics = server.request("GET", "/metrics")
-    return f"longmatch_search_processes {NUMBER:.1f}" in metrics.decode()
+    return bool(server.metric("longmatch_search_processes") == NUMBER)
 
 
 def start_searching(server: Any) -> list[int]:
@@ -76,7 +68,7 @@ def test_no_process_outlives_a_killed_server(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_all_processes_ends_them_after_what_was_begun(
+def test_a_signal_to_all_processes_lets_requests_end(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
     with serve(tmp_path / "data", tiny_checkpoint, search_processes=NUMBER) as server:
@@ -86,19 +78,19 @@ def test_a_signal_to_all_processes_ends_them_after_what_was_begun(
         def ask() -> None:
             statuses.append(server.request("POST", "/match", {"id": "river"})[0])
 
-        for one in pids:  # the search is under way until they go on
-            os.kill(one, signal.SIGSTOP)
+        for pid in pids:  # the search is under way until they go on
+            os.kill(pid, signal.SIGSTOP)
         asking = threading.Thread(target=ask)
         asking.start()
         time.sleep(0.5)
-        for one in [server.process.pid, *pids]:  # as a terminal or an init system does
-            os.kill(one, how)
+        for pid in [server.process.pid, *pids]:  # as a terminal or an init system does
+            os.kill(pid, how)
         time.sleep(0.5)
-        for one in pids:
-            os.kill(one, signal.SIGCONT)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
         asking.join()
         assert statuses == [200]
-        assert server.process.wait(SECONDS) == 0
+        assert server.process.wait(TIMEOUT_S) == 0
         assert not running(pids)
         assert has_digest(tmp_path / "data" / STORE_FILE)  # no process had it open any more
         log = server.log.read_text()
@@ -121,8 +113,8 @@ def test_searches_go_on_while_processes_are_killed(
                 answers.append((status, answer["matches"][0]["id"]))
 
         searching = [threading.Thread(target=search) for _ in range(4)]
-        for one in searching:
-            one.start()
+        for thread in searching:
+            thread.start()
         kills = 0
         while kills < 12:
             for pid in children_of(server.process.pid):
@@ -130,8 +122,8 @@ def test_searches_go_on_while_processes_are_killed(
                 kills += 1
             time.sleep(0.4)
         ended.set()
-        for one in searching:
-            one.join()
+        for thread in searching:
+            thread.join()
         assert set(answers) == {(200, "music")}
         assert server.request("GET", "/readyz")[0] == 200
         wait_until(lambda: ready(server))

@@ -4,7 +4,6 @@ import http.client
 import json
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from encoder.checkpoint import DEFAULT_CHECKPOINT
 from tests.tools.command import Run
+from tests.tools.waiting import wait_until
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MUSIC = "A sonata has three movements. The second of them is slow. " * 5
@@ -118,7 +118,7 @@ def test_sigterm_finishes_what_was_begun(serve: Callable[..., Any], tmp_path: Pa
             target=lambda: answers.append(server.request("POST", "/match", {"text": book}))
         )
         reader.start()
-        wait_for(lambda: metric(server, "longmatch_queue_tokens") > 0)
+        wait_until(lambda: server.metric("longmatch_queue_tokens") > 0)
         assert server.stop(signal.SIGTERM) == 0
         reader.join()
         assert answers[0][0] == 200
@@ -133,21 +133,9 @@ def test_a_client_that_leaves_costs_no_more_work(serve: Callable[..., Any], tmp_
         connection.request(
             "POST", "/match", json.dumps({"text": book}), {"Content-Type": "application/json"}
         )
-        wait_for(lambda: metric(server, "longmatch_queue_tokens") > 0)
+        wait_until(lambda: server.metric("longmatch_queue_tokens") > 0)
         connection.close()
-        wait_for(lambda: metric(server, "longmatch_queue_tokens") == 0)
-        read = metric(server, "longmatch_encoded_tokens_total")
+        wait_until(lambda: server.metric("longmatch_queue_tokens") == 0)
+        read = server.metric("longmatch_encoded_tokens_total")
         assert read < 35_000  # of more than 40,000
         assert server.request("POST", "/match", {"text": "A page."})[0] == 200
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
-
-
-def metric(server: Any, name: str) -> float:
-    text = server.request("GET", "/metrics")[1].decode()
-    return sum(float(line.split()[-1]) for line in text.splitlines() if line.split(" ")[0] == name)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.tools.tiers import Tier
+from tests.tools.waiting import TIMEOUT_S, wait_until
 from tests.tools.webhook_receiver import Receiver, status
 
 QUERY = {"text": "Bees live in hives. Each hive has a queen.", "min_score": -1}
@@ -40,11 +41,8 @@ def events(server: Any, query_id: str) -> list[dict[str, Any]]:
 
 
 def wait_for_events(server: Any, query_id: str, number: int) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 60
-    while len(found := events(server, query_id)) < number:
-        assert time.monotonic() < deadline, f"{len(found)} of {number} events"
-        time.sleep(0.02)
-    return found
+    wait_until(lambda: len(events(server, query_id)) >= number)
+    return events(server, query_id)
 
 
 class Listener:
@@ -54,7 +52,7 @@ class Listener:
         headers = {"Accept": "text/event-stream"}
         if last is not None:
             headers["Last-Event-ID"] = str(last)
-        self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_S)
         self._connection.request("GET", path, headers=headers)
         self.response = self._connection.getresponse()
 
@@ -77,6 +75,11 @@ class Listener:
         self._connection.close()
 
 
+def can_listen(server: Any) -> bool:
+    with listening(server, f"{PATH}/events") as listener:
+        return bool(listener.response.status == 200)
+
+
 @contextmanager
 def listening(server: Any, path: str, last: int | None = None) -> Iterator[Listener]:
     listener = Listener(server, path, last)
@@ -91,20 +94,20 @@ def test_events_come_as_they_happen_and_again_from_any_of_them(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     with serve(tmp_path / "data", tiny_checkpoint) as server:
-        one, other = make(server), make(server, mode="semantic")
+        first, other = make(server), make(server, mode="semantic")
         put(server, "a")
-        with listening(server, f"{PATH}/{one}/events") as listener:
+        with listening(server, f"{PATH}/{first}/events") as listener:
             assert listener.response.getheader("content-type") == "text/event-stream; charset=utf-8"
             taken = listener.take(1)
             put(server, "b", "c")
             taken += listener.take(2)
         assert [event["document"] for event in taken] == ["a", "b", "c"]
-        assert taken == events(server, one)
-        with listening(server, f"{PATH}/{one}/events", taken[0]["number"]) as listener:
+        assert taken == events(server, first)
+        with listening(server, f"{PATH}/{first}/events", taken[0]["number"]) as listener:
             assert listener.take(2) == taken[1:]
         with listening(server, f"{PATH}/events?after={taken[0]['number']}") as listener:
             rest = listener.take(5)
-        assert {event["query"] for event in rest} == {one, other}
+        assert {event["query"] for event in rest} == {first, other}
         assert server.request("DELETE", f"{PATH}/{other}")[0] == 204
 
 
@@ -128,7 +131,7 @@ def test_a_stream_ends_with_what_it_is_of(
             assert removed.take(1) == []
             server.process.send_signal(signal.SIGTERM)
             assert stopped.take(1) == []
-            assert server.process.wait(60) in (0, -signal.SIGTERM)
+            assert server.process.wait(TIMEOUT_S) in (0, -signal.SIGTERM)
         assert "Traceback" not in server.log.read_text()
 
 
@@ -138,13 +141,7 @@ def test_who_left_gives_the_place_back(
 ) -> None:
     with serve(tmp_path / "data", tiny_checkpoint, max_event_listeners=1) as server:
         for _ in range(3):
-            deadline = time.monotonic() + 30
-            while True:
-                with listening(server, f"{PATH}/events") as listener:
-                    if listener.response.status == 200:
-                        break
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            wait_until(lambda: can_listen(server))
         assert server.request("HEAD", f"{PATH}/events")[0] == 200
 
 
@@ -158,12 +155,7 @@ def test_who_does_not_read_is_disconnected(
         put(server, *names, title="T" * 1_000)
         wait_for_events(server, made[-1], len(names))
         with listening(server, f"{PATH}/events") as listener:
-            deadline = time.monotonic() + 60
-            while (
-                "longmatch_slow_clients_total 0.0" in server.request("GET", "/metrics")[1].decode()
-            ):
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            wait_until(lambda: server.metric("longmatch_slow_clients_total") > 0)
             assert listener.response.status == 200
         assert server.request("GET", "/readyz")[0] == 200
 
@@ -210,7 +202,7 @@ def test_killed_before_and_during_a_delivery_nothing_is_lost(
     data, gate = tmp_path / "data", threading.Event()
 
     def hold(handler: BaseHTTPRequestHandler) -> None:
-        gate.wait(60)
+        gate.wait(TIMEOUT_S)
         status(204)(handler)
 
     with Receiver() as receiver:
@@ -231,7 +223,7 @@ def test_killed_before_and_during_a_delivery_nothing_is_lost(
             messages = receiver.take(1)
             shown = server.request("GET", f"{PATH}/{made}")[1]
             logs += server.log.read_text()
-    assert [one.document for one in messages] == ["a", "a", "b", "c"]
-    assert len({one.headers["webhook-id"] for one in messages}) == 3
+    assert [message.document for message in messages] == ["a", "a", "b", "c"]
+    assert len({message.headers["webhook-id"] for message in messages}) == 3
     said = logs + json.dumps(shown)
     assert [word for word in ("hidden", "whsec", "merger") if word in said] == []

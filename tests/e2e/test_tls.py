@@ -14,6 +14,7 @@ import pytest
 from service.errors import SettingsError
 from service.process import tls_options
 from service.settings import Settings
+from tests.tools.waiting import TIMEOUT_S
 
 PASSWORD = "not a word of any log"
 
@@ -71,8 +72,8 @@ def test_a_server_with_a_certificate_is_reached_by_tls_alone(
         documents = [{"id": "ants", "text": "Ants live in colonies. " * 2_000}]
         assert server.request("POST", "/index", {"documents": documents})[0] == 200
         status, answer = server.request("POST", "/match", {"text": "Ants live in colonies."})
-        assert (status, [one["id"] for one in answer["matches"]]) == (200, ["ants"])
-        plain = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        assert (status, [match["id"] for match in answer["matches"]]) == (200, ["ants"])
+        plain = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_S)
         plain.request("GET", "/livez")
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             plain.getresponse()
@@ -83,7 +84,7 @@ def test_a_server_with_a_certificate_is_reached_by_tls_alone(
         assert PASSWORD not in server.log.read_text()
 
 
-def test_clients_without_a_certificate_are_refused_where_one_is_needed(
+def test_clients_without_a_needed_certificate_are_refused(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, authority: Authority
 ) -> None:
     certificate, key = authority.sign("server")

@@ -16,7 +16,7 @@ from tests.tools.process_fixtures import free_port
 
 ROOT = Path(__file__).parents[2]
 STEPS = 10  # with a block of commands
-SECONDS = 240
+SECONDS = 900
 NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
 NO_NETWORK |= {"no_proxy": "127.0.0.1,localhost"}
 NO_NETWORK |= {name.upper(): value for name, value in NO_NETWORK.items()}

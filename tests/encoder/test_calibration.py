@@ -61,11 +61,11 @@ def test_what_is_written_is_read_and_leaves_the_fingerprint(checkpoint: Checkpoi
 
 
 def test_the_version_follows_the_content(checkpoint: Checkpoint) -> None:
-    one = Calibration("f", {"semantic": KIND})
+    first = Calibration("f", {"semantic": KIND})
     other = replace(KIND, by_score=FittedMap(Logistic(4.0, -2.1), ERRORS))
-    assert one.version == Calibration("f", {"semantic": KIND}).version
-    assert one.version != Calibration("f", {"semantic": other}).version
-    assert one.version != Calibration("f", {"adapted": KIND}).version
+    assert first.version == Calibration("f", {"semantic": KIND}).version
+    assert first.version != Calibration("f", {"semantic": other}).version
+    assert first.version != Calibration("f", {"adapted": KIND}).version
 
 
 def test_a_changed_file_is_refused(checkpoint: Checkpoint) -> None:
@@ -141,8 +141,8 @@ def test_the_maps_by_hand() -> None:
 
 @given(st.lists(finite, min_size=2, max_size=20))
 def test_probabilities_rise_and_stay_within_bounds(inputs: list[float]) -> None:
-    for one in (KIND.by_score.map, KIND.by_false_positive_rate.map):
-        found = match_probabilities(one, np.sort(np.array(inputs)))
+    for item in (KIND.by_score.map, KIND.by_false_positive_rate.map):
+        found = match_probabilities(item, np.sort(np.array(inputs)))
         assert (np.diff(found) >= 0).all()
         assert ((found >= 0) & (found <= 1)).all()
 

@@ -4,15 +4,21 @@ from pathlib import Path
 
 import pytest
 
+from encoder.adapter import vector_space
 from encoder.checkpoint import (
     ALIGNMENT,
     BY_NAME,
     CALIBRATION,
     DEFAULT_CHECKPOINT,
     FUSION,
+    SHIPPED,
+    file_digest,
     find_checkpoint,
     is_shipped,
     load_checkpoint,
+    mark_fingerprint,
+    split_fingerprint,
+    with_reading_share,
     write_manifest,
 )
 from encoder.errors import CheckpointError
@@ -44,34 +50,19 @@ def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
         load_checkpoint(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "manifest.json"])
-def test_a_missing_file_is_named(copy: Path, name: str) -> None:
-    (copy / name).unlink()
-    with pytest.raises(CheckpointError, match=name):
-        load_checkpoint(copy)
+FILES = ["config.json", "tokenizer.json", "int8/block_encoder.onnx", "int8/document_encoder.onnx"]
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
-def test_a_changed_file_is_named(copy: Path, name: str) -> None:
-    with (copy / name).open("a") as file:
-        file.write(" ")
-    with pytest.raises(CheckpointError, match=name):
-        load_checkpoint(copy)
-
-
-@pytest.mark.parametrize("graph", ["block_encoder.onnx", "document_encoder.onnx"])
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
 @pytest.mark.parametrize("damage", ["missing", "changed", "cut"])
-def test_a_damaged_graph_is_named(copy: Path, graph: str, damage: str) -> None:
-    path = copy / "int8" / graph
+def test_a_damaged_file_is_named(copy: Path, name: str, damage: str) -> None:
+    path = copy / name
     data = bytearray(path.read_bytes())
-    if damage == "missing":
-        path.unlink()
-    elif damage == "changed":
-        data[len(data) // 2] ^= 1
-        path.write_bytes(data)
-    else:
-        path.write_bytes(data[:-100])
-    with pytest.raises(CheckpointError, match=graph):
+    data[len(data) // 2] ^= 1
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(data if damage == "changed" else data[:-100])
+    with pytest.raises(CheckpointError, match=name.rpartition("/")[2].replace(".", r"\.")):
         OnnxEncoder(load_checkpoint(copy), precision="int8")
 
 
@@ -99,7 +90,7 @@ def test_a_configuration_with_another_field_is_not_understood(copy: Path) -> Non
         load_checkpoint(copy)
 
 
-def test_the_fingerprint_follows_the_weights_and_not_the_precisions(copy: Path) -> None:
+def test_the_fingerprint_is_of_the_weights_not_the_precisions(copy: Path) -> None:
     before = load_checkpoint(copy)
     shutil.rmtree(copy / "fp16")
     write_manifest(copy)
@@ -134,11 +125,98 @@ def test_a_bare_name_is_that_of_a_checkpoint_that_ships(
     assert not is_shipped(tiny_checkpoint)
 
 
-def test_checkpoints_that_ship_are_complete_and_their_vectors_apart() -> None:
+def test_shipped_checkpoints_are_complete_and_different() -> None:
     shipped = {name: load_checkpoint(find_checkpoint(Path(name))) for name in BY_NAME}
-    assert len({one.fingerprint for one in shipped.values()}) == len(BY_NAME)
-    for one in shipped.values():
-        assert is_shipped(one.directory)
-        assert "int8" in one.precisions
-        assert {ALIGNMENT, CALIBRATION, FUSION} <= one.files.keys()
-        assert (one.directory / "MODEL_CARD.md").exists()
+    assert len({checkpoint.fingerprint for checkpoint in shipped.values()}) == len(BY_NAME)
+    for checkpoint in shipped.values():
+        assert is_shipped(checkpoint.directory)
+        assert "int8" in checkpoint.precisions
+        assert {ALIGNMENT, CALIBRATION, FUSION} <= checkpoint.files.keys()
+        assert (checkpoint.directory / "MODEL_CARD.md").exists()
+
+
+@pytest.fixture
+def sharing(copy: Path) -> Path:
+    """A checkpoint that shares its tokenizer and a graph with the one in the folder next to it."""
+    directory = Path(shutil.copytree(copy, copy.parent / "sharing"))
+    manifest = json.loads((directory / "manifest.json").read_text())
+    names = ("tokenizer.json", "int8/document_encoder.onnx")
+    for name in names:
+        (directory / name).unlink()
+    manifest["shared"] = dict.fromkeys(names, copy.name)
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    return directory
+
+
+def test_a_shared_file_is_read_from_the_other_checkpoint(copy: Path, sharing: Path) -> None:
+    found = load_checkpoint(sharing)
+    assert found.fingerprint == load_checkpoint(copy).fingerprint
+    OnnxEncoder(found, precision="int8").warm_up()
+    (sharing / "quality.json").unlink(missing_ok=True)
+    write_manifest(sharing)  # what is shared stays shared
+    assert "int8/document_encoder.onnx" in load_checkpoint(sharing).files
+    shutil.copy(copy / "tokenizer.json", sharing)
+    write_manifest(sharing)
+    shared = json.loads((sharing / "manifest.json").read_text())["shared"]
+    assert list(shared) == ["int8/document_encoder.onnx"]
+
+
+def test_a_shared_file_is_verified(copy: Path, sharing: Path) -> None:
+    with (copy / "int8" / "document_encoder.onnx").open("ab") as file:
+        file.write(b"\0")
+    with pytest.raises(CheckpointError, match=r"checkpoint/int8/document_encoder\.onnx is not"):
+        OnnxEncoder(load_checkpoint(sharing), precision="int8")
+
+
+def test_a_checkpoint_copied_without_the_one_it_shares_with(sharing: Path, tmp_path: Path) -> None:
+    alone = Path(shutil.copytree(sharing, tmp_path / "elsewhere" / "alone"))
+    with pytest.raises(CheckpointError, match="copy the folder 'checkpoint' next to 'alone'"):
+        load_checkpoint(alone)
+
+
+def test_a_shared_file_is_in_a_folder_of_the_same_parent(sharing: Path) -> None:
+    text = (sharing / "manifest.json").read_text()
+    (sharing / "manifest.json").write_text(text.replace('"checkpoint"', '"../checkpoint"'))
+    with pytest.raises(CheckpointError, match=r"shared: '../checkpoint' is not the name"):
+        load_checkpoint(sharing)
+
+
+def test_shipped_files_are_stored_once() -> None:
+    found = [path for path in SHIPPED.rglob("*") if path.is_file()]
+    assert len({file_digest(path) for path in found}) == len(found)
+
+
+def test_a_fingerprint_names_the_share(tiny_checkpoint: Path) -> None:
+    whole = load_checkpoint(tiny_checkpoint)
+    some = with_reading_share(whole, 0.35)
+    assert vector_space(whole, None).fingerprint == whole.fingerprint == some.fingerprint
+    marked = vector_space(some, None).fingerprint
+    assert marked != whole.fingerprint
+    assert split_fingerprint(marked) == (whole.fingerprint, 0.35)
+    assert split_fingerprint(whole.fingerprint) == (whole.fingerprint, 1.0)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.29, 0.35, 0.99, 1.0])
+def test_shares_come_back(share: float) -> None:
+    assert split_fingerprint(mark_fingerprint("abc", share)) == ("abc", share)
+
+
+@pytest.mark.parametrize("marked", ["abc-other-0.35", "abc-coverage-x", "abc-coverage-7", "abc-"])
+def test_another_method_is_another_fingerprint(marked: str) -> None:
+    assert split_fingerprint(marked) == (marked, 1.0)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.01, 0.123, float("nan"), float("inf")])
+def test_what_is_no_share_is_refused(tiny_checkpoint: Path, share: float) -> None:
+    with pytest.raises(ValueError, match=r"is not from 0\.01 to 1"):
+        with_reading_share(load_checkpoint(tiny_checkpoint), share)
+
+
+def test_models_whose_blocks_depend_on_others_encode_all(
+    tiny_ernie_doc: Path, tiny_colde: Path
+) -> None:
+    for directory in (tiny_ernie_doc, tiny_colde):
+        checkpoint = load_checkpoint(directory)
+        with pytest.raises(CheckpointError, match="encodes every sentence block"):
+            with_reading_share(checkpoint, 0.5)
+        assert with_reading_share(checkpoint, 1.0) == checkpoint

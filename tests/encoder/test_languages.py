@@ -112,22 +112,24 @@ def read(code: str, setting: str) -> list[str]:
 
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_sentences_and_words_are_found_as_the_docs_say(code: str) -> None:
-    one = LANGUAGES[code]
-    expected = one.text.split("/")
-    assert (read(code, code) == expected) == (one.sentences in (ALWAYS, SET))
-    assert (read(code, "en") == expected) == (one.sentences == ALWAYS)
+    first = LANGUAGES[code]
+    expected = first.text.split("/")
+    assert (read(code, code) == expected) == (first.sentences in (ALWAYS, SET))
+    assert (read(code, "en") == expected) == (first.sentences == ALWAYS)
     # Korean syllables are taken apart.
-    assert [normalize("NFC", word) for word in words_of(expected[0])] == one.words.split()
+    assert [normalize("NFC", word) for word in words_of(expected[0])] == first.words.split()
 
 
 def test_the_table_of_the_docs_is_that_of_these_texts() -> None:
     rows = re.findall(r"^\| (\w+) \| `(\w\w)` \| ([^|]+) \|", DOCS.read_text("utf-8"), re.M)
-    assert rows == [(one.name, code, one.sentences) for code, one in LANGUAGES.items()]
+    assert rows == [
+        (language.name, code, language.sentences) for code, language in LANGUAGES.items()
+    ]
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_words_find_the_text_of_a_query_and_make_a_graph(code: str) -> None:
-    texts = [one.text.replace("/", SPACED[other]) for other, one in LANGUAGES.items()]
+    texts = [language.text.replace("/", SPACED[other]) for other, language in LANGUAGES.items()]
     query = LANGUAGES[code].text.split("/")[0]
     scores = lexical_system([*texts, query], [""] * (len(texts) + 1)).score([len(texts)])[0]
     assert scores[:-1].argmax() == list(LANGUAGES).index(code)

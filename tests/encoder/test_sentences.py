@@ -25,18 +25,6 @@ def test_a_blank_line_ends_a_sentence_and_a_line_break_does_not() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "sentences"),
-    [
-        ("ja", "今日は天気がいい。明日は雨。", ["今日は天気がいい。", "明日は雨。"]),
-        ("de", "Am 3. Mai kam er. Dann ging er.", ["Am 3. Mai kam er.", "Dann ging er."]),
-        ("unknown", "One. Two.", ["One.", "Two."]),
-    ],
-)
-def test_languages(language: str, text: str, sentences: list[str]) -> None:
-    assert sentences_of(text, language) == sentences
-
-
 def test_a_stray_quotation_mark_does_not_swallow_the_text() -> None:
     text = 'He said: "' + "This is a sentence. " * 2_000
     longest = max(len(sentence) for sentence in sentences_of(text))

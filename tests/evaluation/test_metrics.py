@@ -17,9 +17,8 @@ from evaluation.metrics import (
 )
 from evaluation.systems import DEPTH
 from index.errors import CorpusError
-from index.vectors.backends import DEFAULT_PRECISION, FAISS_BACKENDS
-from index.vectors.exact_index import ExactIndex
-from index.vectors.vector_index import NO_VECTOR
+from index.vectors.faiss.faiss_index import train_faiss_index
+from index.vectors.vector_index import DEFAULT_PRECISION, NO_VECTOR
 
 
 def unit_vectors(count: int, dimension: int = 16, seed: int = 0) -> Float32:
@@ -105,9 +104,9 @@ def test_recall_against_exact_search() -> None:
 def test_equal_neighbours_count_whichever_is_found() -> None:
     vectors = np.repeat(unit_vectors(4), 30, axis=0)
     ids = np.arange(len(vectors), dtype=np.int64)
-    index = FAISS_BACKENDS[DEFAULT_PRECISION].train(vectors, 4)
+    index = train_faiss_index(vectors, 4, DEFAULT_PRECISION)
     index.change(ids, vectors)
-    assert recall_against_exact(index, ExactIndex(ids, vectors), vectors[::30]) == 1.0
+    assert recall_against_exact(index, vectors, vectors[::30]) == 1.0
 
 
 LABELS = np.array([False, False, True, False, True, True])

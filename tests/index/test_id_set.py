@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from index.id_set import IdSet, complement, intersection, union
 from index.store import filter_sql as selection_cache
 from index.store.document_store import SQLiteDocumentStore
-from index.store.filter_sql import SelectionCache
-from index.store.filters import OneOf
+from index.store.filters import OneOf, SelectionCache
 from index.store.records import EncodedDocument
 
 END = 12

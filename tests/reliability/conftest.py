@@ -64,7 +64,7 @@ def run_out_of_memory(_: Call) -> None:
 
 @pytest.fixture
 def client(make_client: Callable[..., Any]) -> Any:
-    """Return a client of an engine that encodes everything anew, one block after the other."""
+    """Return a client of an engine that caches no vectors and encodes one block after the other."""
     return make_client(block_cache_bytes=0, threads=1)
 
 
@@ -90,9 +90,9 @@ def failed(response: httpx.Response, *names: str) -> dict[str, Any]:
 
 def stored(client: Any) -> set[str]:
     """Return which of the new documents are stored, and check that exactly those are found."""
-    there = {one for one in NEW if client.get(f"/documents/{one}").status_code == 200}
-    asked = {"text": RIVER, "top_k": 100, "mode": "semantic"}
-    response = client.post("/match", json=asked)
+    there = {name for name in NEW if client.get(f"/documents/{name}").status_code == 200}
+    body = {"text": RIVER, "top_k": 100, "mode": "semantic"}
+    response = client.post("/match", json=body)
     assert response.status_code == 200, response.text
     found = {match["id"] for match in response.json()["matches"]}
     assert found & set(NEW) == there
@@ -120,7 +120,7 @@ def lines(count: int) -> bytes:
 
 def ended(client: Any, response: httpx.Response) -> dict[str, Any]:
     assert response.status_code == 202, response.text
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while (job := client.get(response.headers["location"]).json())["state"] in (
         "waiting",
         "running",

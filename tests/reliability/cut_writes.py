@@ -27,7 +27,7 @@ import numpy as np
 
 from encoder.blocks import Receipt
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
-from index.directory.backup import restore_backup, verify_backup, write_backup
+from index.directory.backup import restore_backup, write_backup
 from index.directory.collections import (
     COLLECTIONS_DIRECTORY,
     collection_names,
@@ -36,8 +36,13 @@ from index.directory.collections import (
     make_collection,
     remove_collection,
 )
-from index.directory.content_swap import ARRIVING, swap_in
-from index.directory.data_directory import CONTENT, DataDirectory, locked, open_data_directory
+from index.directory.data_directory import (
+    ARRIVING,
+    DataDirectory,
+    locked,
+    open_data_directory,
+    swap_in,
+)
 from index.document import Document
 from index.errors import IndexingError
 from index.store.records import EncodedDocument
@@ -184,7 +189,8 @@ class Backup:
     def check(self) -> None:
         if not self.target.exists():
             self.run()
-        assert verify_backup(self.target).documents == OLD
+        restored = self.folder / "from the backup"
+        assert restore_backup(self.target, restored, self.checkpoint).documents == OLD
         holds(self.folder / "data", OLD)
 
 
@@ -225,13 +231,13 @@ class Swap:
 
     def run(self) -> None:
         with locked(self.data):
-            swap_in(self.data, CONTENT)
+            swap_in(self.data)
 
     def check(self) -> None:
         arrived = not (self.data / ARRIVING).exists()
         holds(self.data, NEW if arrived else OLD)
         assert not [
-            one for one in self.data.glob(".*") if one.name not in (ARRIVING, ".store-digest")
+            path for path in self.data.glob(".*") if path.name not in (ARRIVING, ".store-digest")
         ]
 
 
@@ -288,7 +294,7 @@ def assert_clean(data: Path) -> None:
     """Check that nothing hidden is left of collections after a start."""
     delete_remains(data)
     folder = data / COLLECTIONS_DIRECTORY
-    assert [one.name for one in folder.iterdir()] == collection_names(data)
+    assert [path.name for path in folder.iterdir()] == collection_names(data)
 
 
 OPERATIONS = {

@@ -29,7 +29,7 @@ def send_lines(server: Any, lines: bytes) -> tuple[int, Any]:
     headers = {"Content-Type": "application/x-ndjson"}
     request = urllib.request.Request(f"{server.url}/index", lines, headers, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -45,7 +45,7 @@ def disk(small_disk: MakeDisk) -> SmallDisk:
 def data(disk: SmallDisk, longmatch: Run, tmp_path: Path) -> Path:
     """Index two documents on the small disk; no server has run there."""
     corpus = tmp_path / "corpus.jsonl"
-    lines = [json.dumps(one) + "\n" for one in documents("first", "second")["documents"]]
+    lines = [json.dumps(document) + "\n" for document in documents("first", "second")["documents"]]
     corpus.write_text("".join(lines))
     path = disk.path / "data"
     assert longmatch("index", corpus, "--data", path).status == 0
@@ -55,9 +55,12 @@ def data(disk: SmallDisk, longmatch: Run, tmp_path: Path) -> Path:
 def reads(server: Any) -> None:
     """Check that everything that reads is answered."""
     status, answer = server.request("POST", "/match", {"text": RIVER, "explain": {"matches": 2}})
-    assert (status, {one["id"] for one in answer["matches"]}) == (200, {"first", "second"})
+    assert (status, {match["id"] for match in answer["matches"]}) == (200, {"first", "second"})
     status, answer = server.request("GET", "/documents")
-    assert (status, [one["id"] for one in answer["documents"]]) == (200, ["first", "second"])
+    assert (status, [document["id"] for document in answer["documents"]]) == (
+        200,
+        ["first", "second"],
+    )
     sides = {"left": {"id": "first"}, "right": {"text": RIVER}}
     assert server.request("POST", "/compare", sides)[0] == 200
     assert server.request("GET", "/jobs")[0] == 200
@@ -114,13 +117,15 @@ def test_a_server_starts_on_a_full_disk_and_reads(
         status, answer = server.request("POST", "/index", documents("third"))
         assert status == 200, answer
         assert server.request("DELETE", "/documents/third")[0] == 204
+        standing = {"text": RIVER, "min_score": 0}
+        assert server.request("POST", "/standing-queries", standing)[0] == 201
+        assert send_lines(server, json.dumps({"id": "x", "text": RIVER}).encode())[0] == 202
         assert "disk is full" in server.log.read_text()
         assert "Traceback" not in server.log.read_text()
         assert server.stop() == 0
     with serve(data, tiny_checkpoint, threads=1, disk_reserve_bytes=0) as server:
-        reads(server)
+        assert len(server.request("GET", "/standing-queries")[1]["queries"]) == 1
         accepts_writes(server)
-        assert send_lines(server, json.dumps({"id": "x", "text": RIVER}).encode())[0] == 202
 
 
 def test_a_disk_that_fills_while_a_server_runs(
@@ -150,7 +155,7 @@ def test_the_doctor_examines_a_store_on_a_full_disk(
     query = tmp_path / "query.txt"
     query.write_text(RIVER)
     answer = longmatch("match", query, "--data", data, "--json")
-    assert {one["id"] for one in json.loads(answer.out)["matches"]} == {"first", "second"}
+    assert {match["id"] for match in json.loads(answer.out)["matches"]} == {"first", "second"}
 
 
 def test_the_doctor_repairs_nothing_on_a_full_disk_and_says_why(
@@ -187,12 +192,12 @@ def test_the_doctor_takes_no_failing_disk_for_damage(
     longmatch: Run, tmp_path: Path, name: str
 ) -> None:
     corpus = tmp_path / "corpus.jsonl"
-    lines = [json.dumps(one) + "\n" for one in documents("first", "second")["documents"]]
+    lines = [json.dumps(document) + "\n" for document in documents("first", "second")["documents"]]
     corpus.write_text("".join(lines))
     data = tmp_path / "data"
     assert longmatch("index", corpus).status == 0
     path = (
-        next(one for one in data.rglob("*") if one.name.lower() == Path(name).name)
+        next(path for path in data.rglob("*") if path.name.lower() == Path(name).name)
         if (data / name.split("/")[0]).exists()
         else data / name
     )

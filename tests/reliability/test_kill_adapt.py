@@ -45,11 +45,11 @@ def contents(data: Path, checkpoint: Path) -> tuple[Adapter, np.ndarray]:
         ids = [found[f"d{number}"].vector_id for number in range(DOCUMENTS)]
         known, rows = directory.store.vectors(ids)
         vectors = dict(zip(known.tolist(), rows, strict=True))
-        return adapter, np.stack([vectors[one] for one in ids])
+        return adapter, np.stack([vectors[vector_id] for vector_id in ids])
 
 
 def wait_for(path: Path, job: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not path.exists() and job.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.002)

@@ -112,4 +112,4 @@ def test_interrupted_by_hand(
         assert job.poll() is None
         time.sleep(0.02)
     job.send_signal(signal.SIGINT)
-    assert job.wait(60) == 130
+    assert job.wait(120) == 130

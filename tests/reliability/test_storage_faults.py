@@ -124,7 +124,7 @@ def test_the_disk_fails_at_every_page_of_a_write(client: Any, tier: Tier) -> Non
     sound(client)
 
 
-def test_a_full_database_refuses_what_has_no_room_and_nothing_else(client: Any) -> None:
+def test_a_full_database_refuses_only_what_has_no_room(client: Any) -> None:
     engine: Engine = client.app.state.engine
     writer = engine.default.data.store._connections._writer
     assert writer is not None
@@ -152,7 +152,7 @@ def test_an_index_that_fails_once_is_brought_up_to_the_store(client: Any, number
     sound(client)
 
 
-def test_an_index_that_goes_on_failing_is_brought_up_by_the_maintenance(
+def test_maintenance_brings_up_an_index_that_goes_on_failing(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine: Engine = client.app.state.engine
@@ -215,7 +215,7 @@ def test_a_job_goes_on_after_the_nth_statement_failed(client: Any, part: str, ti
     sound(client)
 
 
-def test_an_index_that_cannot_be_published_is_searched_all_the_same(
+def test_an_index_that_cannot_be_published_is_searched(
     client: Any,
 ) -> None:
     engine: Engine = client.app.state.engine

@@ -174,7 +174,7 @@ def test_a_client_that_leaves_during_the_write_does_not_leave_the_index_behind(
 
     def slow_write(*arguments: Any) -> float:
         writing.set()
-        assert go_on.wait(10)
+        assert go_on.wait(120)
         return write(*arguments)
 
     monkeypatch.setattr(indexing, "_put", slow_write)

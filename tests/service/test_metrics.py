@@ -48,8 +48,6 @@ EXPECTED = {
     "longmatch_standing_lag_seconds": ("gauge", {"collection"}),
     "longmatch_standing_queries": ("gauge", {"collection", "state"}),
     "longmatch_webhook_deliveries": ("counter", {"collection", "outcome"}),
-    "longmatch_database_up": ("gauge", {"collection"}),
-    "longmatch_database_writes": ("gauge", {"collection"}),
     "longmatch_damaged_documents": ("gauge", {"collection"}),
     "longmatch_ready": ("gauge", set()),
     "longmatch_collection_ready": ("gauge", {"collection"}),

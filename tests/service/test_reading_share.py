@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from encoder.selection.block_selection import blocks_to_encode
+from encoder.block_selection import blocks_to_encode
 from index.errors import FingerprintMismatchError
 from service.settings import Settings
 from service.startup import close_engine, open_engine

@@ -1,15 +1,18 @@
 """The Chromium of the system, driven by Playwright."""
 
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Dialog, Frame, Page, sync_playwright
 
+from tests.tools import waiting
 from tests.tools.programs import require_program
+from tests.tools.waiting import TIMEOUT_S
 
 # A page takes the shell a third of the processor time that it takes the whole browser.
 _SHELL, _BROWSER = "chromium-headless-shell", "chromium"
@@ -25,11 +28,31 @@ def open_chromium() -> Iterator[Browser]:
     """
     with sync_playwright() as playwright:
         path = shutil.which(_SHELL) or shutil.which(_BROWSER) or require_program(_SHELL)
-        browser = playwright.chromium.launch(executable_path=path, args=_SWITCHES)
+        browser = playwright.chromium.launch(
+            executable_path=path, args=_SWITCHES, timeout=TIMEOUT_S * 1000
+        )
         try:
             yield browser
         finally:
             browser.close()
+
+
+def complaints_of_axe(page: Page | Frame) -> list[str]:
+    """What axe-core calls serious or critical, with the elements."""
+    return [
+        f"{violation['id']}: {node['target']} {node['failureSummary']}"
+        for violation in Axe().run(page).response["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]
+
+
+def announced(page: Page) -> set[tuple[str, str]]:
+    """(role, name) of everything that assistive technology announces."""
+    session = page.context.new_cdp_session(page)
+    nodes: list[dict[str, Any]] = session.send("Accessibility.getFullAXTree")["nodes"]
+    named = [node for node in nodes if not node["ignored"] and "name" in node]
+    return {(node["role"]["value"], node["name"]["value"]) for node in named}
 
 
 @dataclass
@@ -60,18 +83,15 @@ class PageLog:
         dialog.dismiss()
 
 
-def wait_until(page: Page, expression: str, *, seconds: float = 10.0) -> None:
+def wait_until(page: Page, expression: str) -> None:
     """Wait until an expression is true in a page.
 
     Playwright's own wait evaluates a string inside the page, which the policy of a page may forbid.
     """
-    deadline = time.monotonic() + seconds
-    while not page.evaluate(expression):
-        assert time.monotonic() < deadline, f"never true: {expression}"
-        page.wait_for_timeout(20)
+    waiting.wait_until(lambda: page.evaluate(expression), f"never true: {expression}")
 
 
-def save(page: Page, selector: str, folder: Path, *, seconds: float = 20.0) -> Path:
+def save(page: Page, selector: str, folder: Path) -> Path:
     """Click what saves a file, and return the file, which is put into an empty folder.
 
     Playwright's own wait for the end of a download has no limit.
@@ -80,11 +100,13 @@ def save(page: Page, selector: str, folder: Path, *, seconds: float = 20.0) -> P
     session = page.context.new_cdp_session(page)
     session.send("Page.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
     page.click(selector)
-    deadline = time.monotonic() + seconds
-    while True:
-        # Chromium makes an empty file of the name, and fills another one beside it.
-        match list(folder.iterdir()):
-            case [saved] if saved.stat().st_size and saved.suffix != ".crdownload":
-                return saved
-        assert time.monotonic() < deadline, f"nothing was saved: {list(folder.iterdir())}"
+    saved: list[Path] = []
+
+    def is_saved() -> bool:
         page.wait_for_timeout(20)
+        saved[:] = folder.iterdir()
+        # Chromium creates an empty file of the name, and fills another one.
+        return len(saved) == 1 and saved[0].suffix != ".crdownload" and saved[0].stat().st_size > 0
+
+    waiting.wait_until(is_saved, "nothing was saved")
+    return saved[0]

@@ -1,10 +1,11 @@
-"""Tiny checkpoints: made once for each state of the sources that make them, and kept.
+"""Tiny checkpoints: created once for each state of the sources that they depend on, and cached.
 
-They are kept in pytest's cache folder, which all workers and later runs share; every session has
-copies of its own, so that a test that changes one harms no later run.
+The cache is a folder of the user (`XDG_CACHE_HOME`), which all workers, runs and checkouts share;
+every session has its copies, so that a test that changes one harms no later run.
 """
 
 import hashlib
+import os
 import shutil
 import sys
 import tempfile
@@ -24,20 +25,24 @@ if TYPE_CHECKING:
     from encoder.export.create import Recipe
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("encoder", "training", "tests/tools/make_checkpoints.py")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "longmatch-tests"
+SOURCES = (
+    *("encoder/*.py", "encoder/export/**/*.py", "encoder/models/**/*.py", "encoder/terms/*.py"),
+    *("encoder/recurrent/*.py", "encoder/reranker/*.py", "training/*.py", "training/recipe*/*.py"),
+    "tests/tools/make_checkpoints.py",
+)
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "safetensors", "torch")
-OLD_SECONDS = 86_400
+OLD_SECONDS = 7 * 86_400
 RERANKER = "reranker"  # whose golden batch is of pairs
 
 
 def sources_digest(root: Path = ROOT) -> str:
-    """Return a digest of everything that a tiny checkpoint is a function of."""
+    """Return a digest of everything that a tiny checkpoint depends on."""
     digest = hashlib.sha256(sys.version.encode())
     for library in LIBRARIES:
         digest.update(f"{library} {version(library)}\n".encode())
     for source in SOURCES:
-        path = root / source
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+        for file in sorted(root.glob(source)):
             digest.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
     digest.update((DEFAULT_CHECKPOINT / TOKENIZER).read_bytes())
     return digest.hexdigest()[:16]
@@ -48,7 +53,7 @@ class CheckpointCache:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / sources_digest()
-        self._folder.mkdir(exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
         for other in folder.iterdir():
             if other != self._folder and time.time() - other.stat().st_mtime > OLD_SECONDS:
                 shutil.rmtree(other, ignore_errors=True)
@@ -77,11 +82,9 @@ class CheckpointCache:
 
 
 @pytest.fixture(scope="session")
-def copy_checkpoint(
-    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Path]:
+def copy_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Copy a tiny checkpoint into a new folder: `copy_checkpoint("smith")`."""
-    cache = CheckpointCache(pytestconfig.cache.mkdir("checkpoints"))
+    cache = CheckpointCache(CACHE)
 
     def copy(name: str) -> Path:
         kept = cache.find(name)

@@ -18,8 +18,8 @@ STORED = st.recursive(
 )
 METADATA = st.dictionaries(st.sampled_from(["a", "b", "a/b", "~", "ü"]), STORED, max_size=4)
 FIELDS = st.sampled_from(["/a", "/b", "/a~1b", "/~0", "/ü", "/a/a", "/a/b", "/b/a/b", "/c"])
-NUMBERS = st.sampled_from([one for one in SCALARS if type(one) in (int, float)])
-TEXTS = st.sampled_from([one for one in SCALARS if type(one) is str])
+NUMBERS = st.sampled_from([value for value in SCALARS if type(value) in (int, float)])
+TEXTS = st.sampled_from([value for value in SCALARS if type(value) is str])
 
 
 def bounds(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Bound | None]:
@@ -53,7 +53,7 @@ FILTERS = st.recursive(
 def at(value: Any, names: list[str]) -> list[Any]:
     """Return what stands at a path, itself and the elements of lists; nothing for null."""
     if isinstance(value, list):
-        inside = [one for part in value for one in at(part, names)]
+        inside = [found for part in value for found in at(part, names)]
         return inside if names else [value, *inside]
     if not names:
         return [] if value is None else [value]
@@ -87,10 +87,10 @@ def expected(where: Filter, metadata: Any) -> bool:
     match where:
         case OneOf(_, values):
             return any(
-                family(one) is not None and family(one) == family(value) and one == value
-                for one in found
+                family(item) is not None and family(item) == family(value) and item == value
+                for item in found
                 for value in values
             )
         case Range():
-            return any(within(one, where) for one in found)
+            return any(within(item, where) for item in found)
     return bool(found)

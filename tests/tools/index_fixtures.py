@@ -13,9 +13,7 @@ from encoder.block_archive import ArchiveKey, BlockArchiveWriter, read_block_arc
 from encoder.blocks import Receipt, SentenceBlocks
 from evaluation.encoded_corpus import EncodedCorpus
 from index.document import Document
-from index.lexical.lexical_index import LexicalIndex
 from index.store.document_store import SQLiteDocumentStore
-from index.store.ports import StoredWords
 from index.store.records import Change, EncodedDocument
 from index.vectors.live_index import LiveIndex
 
@@ -82,7 +80,6 @@ def open_store(tmp_path: Path) -> Iterator[OpenStore]:
         dimension: int = DIMENSION,
         read_only: bool = False,
         find_families: bool = True,
-        make_words: Callable[..., StoredWords] = LexicalIndex,
     ) -> SQLiteDocumentStore:
         opened.append(
             SQLiteDocumentStore(
@@ -91,7 +88,6 @@ def open_store(tmp_path: Path) -> Iterator[OpenStore]:
                 dimension=dimension,
                 read_only=read_only,
                 find_families=find_families,
-                make_words=make_words,
             )
         )
         return opened[-1]

@@ -34,8 +34,12 @@ from encoder.export.create import (
 from encoder.export.export import export_checkpoint
 from encoder.export.export_reranker import export_reranker
 from encoder.golden import GOLDEN_TEXTS, read_golden_batch, write_golden_batch
-from encoder.terms.feature_hashing import HashedTerms
-from encoder.terms.term_channel import TermChannel, hashed_vocabulary, open_term_channel
+from encoder.terms.term_channel import (
+    HashedTerms,
+    TermChannel,
+    hashed_vocabulary,
+    open_term_channel,
+)
 from encoder.terms.term_table import count_words, read_term_vocabulary
 from encoder.tokenizer import BlockTokenizer, open_tokenizer
 from training.recipe import parse_training_recipe
@@ -133,8 +137,8 @@ def small_tokenizer() -> str:
     """
     content = json.loads((DEFAULT_CHECKPOINT / TOKENIZER).read_bytes())
     rows = content["model"]["vocab"]
-    kept = [one for one in rows if rows[one] < FREQUENT or len(one.removeprefix("##")) == 1]
-    content["model"]["vocab"] = {one: row for row, one in enumerate(sorted(kept, key=rows.get))}
+    kept = [token for token in rows if rows[token] < FREQUENT or len(token.removeprefix("##")) == 1]
+    content["model"]["vocab"] = {token: row for row, token in enumerate(sorted(kept, key=rows.get))}
     return json.dumps(content)
 
 

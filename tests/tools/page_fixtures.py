@@ -20,6 +20,7 @@ from encoder.comparison.result import (
 )
 from service.web.report import render_report
 from tests.tools.browser import PageLog, open_chromium
+from tests.tools.waiting import TIMEOUT_S
 
 WINDOW: ViewportSize = {"width": 1440, "height": 900}
 KINDS: tuple[PassageKind, ...] = ("verbatim", "paraphrase", "similar")
@@ -80,6 +81,7 @@ def chromium() -> Iterator[Browser]:
 def page(chromium: Browser) -> Iterator[Page]:
     """A page without preferences, but without slow scrolling."""
     with chromium.new_context(viewport=WINDOW, reduced_motion="reduce") as context:
+        context.set_default_timeout(TIMEOUT_S * 1000)
         yield context.new_page()
 
 
@@ -95,6 +97,7 @@ def page_without_script(chromium: Browser) -> Iterator[Page]:
     with chromium.new_context(
         viewport=WINDOW, reduced_motion="reduce", java_script_enabled=False
     ) as context:
+        context.set_default_timeout(TIMEOUT_S * 1000)
         yield context.new_page()
 
 

@@ -17,13 +17,13 @@ WORDS = 30  # of a paragraph, which is one sentence block
 
 
 def text_of(paragraphs: Sequence[int]) -> str:
-    return "\n\n".join(" ".join(f"p{one}w{n}" for n in range(WORDS)) for one in paragraphs)
+    return "\n\n".join(" ".join(f"p{number}w{n}" for n in range(WORDS)) for number in paragraphs)
 
 
 def entry_of(
     document_id: str, paragraphs: Sequence[int], *, blocks: bool = True
 ) -> EncodedDocument:
-    rows = np.stack([np.random.default_rng(one).normal(size=DIMENSION) for one in paragraphs])
+    rows = np.stack([np.random.default_rng(number).normal(size=DIMENSION) for number in paragraphs])
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
     mean = rows.mean(axis=0)
     offsets = np.zeros((len(paragraphs), 2), dtype=np.int64)
@@ -43,9 +43,11 @@ def entry_of(
 
 def families_in(store: SQLiteDocumentStore) -> set[frozenset[str]]:
     """Return the families of a store as sets of ids."""
-    numbers = store.families.of_ids([one.id for one in store.pages.listed("", 1000).documents])
+    numbers = store.families.of_ids(
+        [document.id for document in store.pages.listed("", 1000).documents]
+    )
     return {
-        frozenset(name for name, one in numbers.items() if one == number)
+        frozenset(name for name, family in numbers.items() if family == number)
         for number in numbers.values()
     }
 
@@ -53,18 +55,18 @@ def families_in(store: SQLiteDocumentStore) -> set[frozenset[str]]:
 def expected_families(documents: Mapping[str, Sequence[int]]) -> set[frozenset[str]]:
     """Compare all documents with each other, and join what hangs together."""
     groups = [{name} for name in documents]
-    for one, other in combinations(documents, 2):
-        if are_near_duplicates(documents[one], documents[other]):
-            joined = [group for group in groups if one in group or other in group]
+    for first, second in combinations(documents, 2):
+        if are_near_duplicates(documents[first], documents[second]):
+            joined = [group for group in groups if first in group or second in group]
             groups = [group for group in groups if group not in joined] + [set().union(*joined)]
     return {frozenset(group) for group in groups if len(group) > 1}
 
 
-def are_near_duplicates(one: Sequence[int], other: Sequence[int]) -> bool:
-    if list(one) == list(other):
+def are_near_duplicates(first: Sequence[int], second: Sequence[int]) -> bool:
+    if list(first) == list(second):
         return True
-    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
-    signatures = sign(text_of(one)), sign(text_of(other))
+    longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
+    signatures = sign(text_of(first)), sign(text_of(second))
     if not set(band_keys(signatures[0])) & set(band_keys(signatures[1])):
         return False
     [resemblance] = resemblances(signatures[0], [signatures[1]]).tolist()

@@ -27,7 +27,7 @@ def pdf(pages: list[str], *, info: str = "", encrypted: bool = False) -> bytes:
             f" /ID [<{'00' * 16}> <{'00' * 16}>] /Encrypt << /Filter /Standard /V 1 /R 2 /P -4"
             f" /O <{'11' * 32}> /U <{'22' * 32}> >>"
         )
-    return _with_cross_references([one.encode("latin-1") for one in objects], trailer)
+    return _with_cross_references([part.encode("latin-1") for part in objects], trailer)
 
 
 def pdf_of_operators(operator: bytes, count: int) -> bytes:

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,10 +13,10 @@ import psycopg
 import pytest
 
 from tests.tools.programs import require_program
+from tests.tools.waiting import wait_until
 
 SERVER_USER = "postgres"  # of Debian's package; PostgreSQL never runs as root
 DATABASE_USER = "longmatch"
-_SECONDS = 30.0
 
 
 class PostgreSQLServer:
@@ -53,13 +52,10 @@ class PostgreSQLServer:
     def kill(self) -> None:
         """Kill every process of the server with SIGKILL, and wait until they are gone."""
         processes = self.processes()
-        for one in processes:
+        for process in processes:
             with suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
-        deadline = time.monotonic() + _SECONDS
-        while any(map(_is_running, processes)):
-            assert time.monotonic() < deadline, "the server does not die"
-            time.sleep(0.01)
+                os.kill(process, signal.SIGKILL)
+        wait_until(lambda: not any(map(_is_running, processes)), "the server does not die")
         # Where nothing reaps them they are zombies, which a new server takes for a running one.
         (self._data / "postmaster.pid").unlink()
         for lock in self._folder.glob(".s.PGSQL.*.lock"):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -18,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from tests.tools.waiting import TIMEOUT_S
+
 # A test run in the background of a shell ignores Ctrl-C, and so would its children. They listen to
 # it by themselves: what Python does before their first line would fork this process, whose threads
 # of gRPC may abort the fork.
@@ -29,7 +32,6 @@ COMMAND = [
     "-c",
     f"{LISTEN_TO_CTRL_C}; {COLLECT_SELDOM}; from service.cli.main import main; main()",
 ]
-START_SECONDS = 60
 
 
 class Server:
@@ -48,7 +50,7 @@ class Server:
         self.tls = tls
 
     def request(
-        self, method: str, path: str, body: object = None, timeout: float = 60
+        self, method: str, path: str, body: object = None, timeout: float = TIMEOUT_S
     ) -> tuple[int, Any]:
         """Return status and decoded answer; any status is an answer."""
         data = None if body is None else json.dumps(body).encode()
@@ -66,6 +68,12 @@ class Server:
         except ValueError:
             return status, content
 
+    def metric(self, name: str) -> float:
+        """Return the value of a metric, the sum over its labels."""
+        text = self.request("GET", "/metrics")[1].decode()
+        rows = [line.split() for line in text.splitlines() if re.match(rf"{name}[ {{]", line)]
+        return sum(float(row[-1]) for row in rows)
+
     @property
     def port(self) -> int:
         """The port that it listens on."""
@@ -74,7 +82,7 @@ class Server:
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and return the exit status."""
         self.process.send_signal(how)
-        return self.process.wait(60)
+        return self.process.wait(TIMEOUT_S)
 
 
 def environment(checkpoint: Path | None) -> dict[str, str]:
@@ -83,13 +91,13 @@ def environment(checkpoint: Path | None) -> dict[str, str]:
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def wait_until_ready(server: Server) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         if server.process.poll() is not None:
             break

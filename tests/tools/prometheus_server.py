@@ -3,9 +3,9 @@
 import json
 import re
 import subprocess
-import time
 import urllib.parse
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,10 @@ import yaml
 
 from tests.tools.process_fixtures import free_port
 from tests.tools.programs import require_program
+from tests.tools.waiting import TIMEOUT_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 SPEED = 30  # the 15 seconds between two scrapes are half a second
-START_SECONDS = 20
 # What Grafana sets: four scrapes.
 RATE_INTERVAL = "60s"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -50,8 +50,6 @@ class PrometheusServer:
             folder: for its files.
             target: host and port of the Longmatch that it scrapes.
 
-        Raises:
-            RuntimeError: it does not answer.
         """
         self.url = f"http://127.0.0.1:{free_port()}"
         self._write_files(folder, target)
@@ -66,15 +64,12 @@ class PrometheusServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                self._get("/-/ready")
-                return
-            except OSError:
-                time.sleep(0.05)
-        self.close()
-        raise RuntimeError("Prometheus did not start")
+        wait_until(self._is_ready, "Prometheus did not start")
+
+    def _is_ready(self) -> bool:
+        with suppress(OSError):
+            return bool(self._get("/-/ready"))
+        return False
 
     def query(self, query: str) -> list[dict[str, Any]]:
         """Return the series that a query finds now."""
@@ -93,7 +88,7 @@ class PrometheusServer:
         self._process.wait()
 
     def _get(self, path: str) -> bytes:
-        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=TIMEOUT_S) as answer:
             content: bytes = answer.read()
         return content
 

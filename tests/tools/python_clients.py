@@ -36,7 +36,7 @@ async def _awaited(given: Any) -> Any:
 
 
 async def _listed(given: Any) -> list[Any]:
-    return [one async for one in given]
+    return [item async for item in given]
 
 
 @pytest.fixture(params=[Client, AsyncClient])

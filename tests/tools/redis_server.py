@@ -1,62 +1,42 @@
 """A real Redis, to be killed, paused, flushed and filled."""
 
 import signal
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
+from tests.tools.process_fixtures import free_port
 from tests.tools.programs import require_program
-
-PROGRAM = "redis-server"
-START_SECONDS = 20
+from tests.tools.waiting import TIMEOUT_S, wait_until
 
 
 class RedisServer:
-    """A Redis of one's own on a free port."""
+    """A Redis on a free port."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.port = int(one.getsockname()[1])
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
-        self.client = Redis.from_url(self.url, socket_timeout=5)
+        self.client = Redis.from_url(self.url, socket_timeout=TIMEOUT_S)
         self._folder = folder
-        self._program = require_program(PROGRAM)
         self.start()
 
     def start(self) -> None:
-        """Start it, empty, on its port.
-
-        Raises:
-            RuntimeError: it does not answer.
-        """
+        """Start it, empty, on its port."""
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
         self._process = subprocess.Popen(
-            [
-                require_program(PROGRAM),
-                "--port",
-                str(self.port),
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-            ],
-            cwd=self._folder,
-            stdout=subprocess.DEVNULL,
+            [require_program("redis-server"), *options], cwd=self._folder, stdout=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                self.client.ping()
-                return
-            except RedisError:
-                time.sleep(0.02)
-        raise RuntimeError("Redis did not start")
+        wait_until(self._answers, "Redis did not start")
+
+    def _answers(self) -> bool:
+        with suppress(RedisError):
+            return bool(self.client.ping())
+        return False
 
     def kill(self) -> None:
         """End it at once."""

@@ -73,10 +73,10 @@ def _operations(document: Schema) -> Iterator[str]:
 def _parameters(parameters: Sequence[Schema]) -> Iterator[str]:
     if parameters:
         yield "| Parameter | In | Form | |\n|---|---|---|---|"
-        for one in parameters:
-            form, text = _form(one["schema"]), _cell(one.get("description", ""))
-            required = "required. " if one.get("required") else ""
-            yield f"| `{one['name']}` | {one['in']} | {form} | {required}{text} |"
+        for parameter in parameters:
+            form, text = _form(parameter["schema"]), _cell(parameter.get("description", ""))
+            required = "required. " if parameter.get("required") else ""
+            yield f"| `{parameter['name']}` | {parameter['in']} | {form} | {required}{text} |"
         yield ""
 
 
@@ -122,9 +122,9 @@ def _form(schema: Schema) -> str:
         return f"[{name}](#{name.lower()})"
     for several in ("anyOf", "oneOf", "allOf"):
         if several in schema and "properties" not in schema:
-            return " or ".join(_form(one) for one in schema[several])
+            return " or ".join(_form(variant) for variant in schema[several])
     if "enum" in schema:
-        kind = ", ".join(f"`{one}`" for one in schema["enum"])
+        kind = ", ".join(f"`{value}`" for value in schema["enum"])
     elif schema.get("type") == "array":
         kind = f"list of {_form(schema['items'])}"
     else:

@@ -48,8 +48,8 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     body = case.body
     if not isinstance(body, dict):
         return
-    for one in objects(body):
-        one |= {name: readable(one[name]) for name in ("text", "input") if name in one}
+    for part in objects(body):
+        part |= {name: readable(part[name]) for name in ("text", "input") if name in part}
     body.pop("dimensions", None)  # those of the vectors, or refused
     if body.get("rerank") not in (None, False):
         body.pop("min_probability", None)
@@ -66,11 +66,11 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
 def name_apart(documents: list[Any]) -> None:
     """Give each document an id of its own."""
     known: set[str] = set()
-    for number, one in enumerate(documents):
-        if isinstance(one, dict) and isinstance(one.get("id"), str):
-            if one["id"] in known:
-                one["id"] = f"{one['id'][:500]}{number}"
-            known.add(one["id"])
+    for number, document in enumerate(documents):
+        if isinstance(document, dict) and isinstance(document.get("id"), str):
+            if document["id"] in known:
+                document["id"] = f"{document['id'][:500]}{number}"
+            known.add(document["id"])
 
 
 def is_small(condition: Any) -> bool:
@@ -78,14 +78,14 @@ def is_small(condition: Any) -> bool:
     try:
         FILTER.validate_python(condition)
     except ValidationError as error:
-        return not any(one["msg"].startswith(OF_THE_WHOLE) for one in error.errors())
+        return not any(row["msg"].startswith(OF_THE_WHOLE) for row in error.errors())
     return True
 
 
 def readable(text: Any) -> Any:
     """Return a text, or texts, with a letter beside what the tokenizer would drop."""
     if isinstance(text, list):
-        return [readable(one) for one in text]
+        return [readable(part) for part in text]
     if isinstance(text, str) and _NO_SPACE.search(text) and not re.search("[A-Za-z0-9]", text):
         return f"{text} a"
     return text

@@ -33,8 +33,6 @@ HOSTILE_TITLE = "<img src=x onerror=alert(1)></h3><script>alert(2)</script>\u202
 # A text that matches KEEPER by many of its words, and markup wherever it fits.
 HOSTILE_TEXT = KEEPER[:300] + "<script>alert(3)</script> <b onclick=alert(4)>lamp</b> {{7*7}} " * 5
 
-WAIT_MS = 20_000
-
 DOCUMENTS: list[dict[str, Any]] = [
     {"id": "sea/keeper", "title": "The keeper", "text": KEEPER,
      "metadata": {"year": 1999, "kind": "story", "tags": ["sea", "light"]}},
@@ -66,7 +64,6 @@ def open_page(search_server: Server, page: Page, page_log: PageLog) -> Callable[
     """Open the page at / of a server, by default the shared one, and wait for its state."""
 
     def opened(server: Server = search_server) -> Page:
-        page.set_default_timeout(WAIT_MS)
         page.goto(f"{server.url}/")
         page.wait_for_selector("#index-summary >> text=/document/")
         return page
@@ -111,7 +108,7 @@ DROP = """([target, files]) => {
 
 def drop(page: Page, *files: tuple[str, str], target: str = "body") -> None:
     """Drop files, given by name and text, on the page."""
-    page.evaluate(DROP, [target, [list(one) for one in files]])
+    page.evaluate(DROP, [target, [list(file) for file in files]])
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from service.api.app import create_app
 from service.engine import Collections, Engine
 from service.settings import Settings
 from service.startup import close_engine, open_engine
+from tests.tools.waiting import TIMEOUT_S
 
 MakeSettings = Callable[..., Settings]
 
@@ -61,7 +62,7 @@ class SteppedEncoder:
 
     def wait_for_call(self) -> None:
         """Wait until one more call has begun."""
-        assert self.begun.acquire(timeout=10)
+        assert self.begun.acquire(timeout=TIMEOUT_S)
 
     def encode_blocks(self, blocks: Sequence[tuple[int, ...]]) -> Float32:
         self.calls.append([tuple(block) for block in blocks])
@@ -152,7 +153,7 @@ def fill(client: Client) -> Client:
 
 def with_parts(engine: Engine, **changed: Any) -> Engine:
     """Return an engine with other parts: its own, or of its default collection; it has no other."""
-    names = {one.name for one in fields(Engine)}
+    names = {field.name for field in fields(Engine)}
     shared = {name: part for name, part in changed.items() if name in names}
     other = replace(engine, **shared, collections=Collections())
     own = {name: part for name, part in changed.items() if name not in names}

@@ -38,8 +38,8 @@ class SmallDisk:
     def protect(self) -> None:
         """Let nothing be written from now on, by root neither where it was mounted."""
         if not _as_root("mount", "-o", "remount,ro", str(self.path)):
-            for one in (self.path, *self.path.rglob("*")):
-                one.chmod(one.stat().st_mode & 0o555)
+            for path in (self.path, *self.path.rglob("*")):
+                path.chmod(path.stat().st_mode & 0o555)
 
     def free(self) -> None:
         """Make room again."""

@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 from tests.tools.process_fixtures import Server
+from tests.tools.waiting import TIMEOUT_S
 
 WORDS = ["".join(letters) for letters in product("bdgkmnprst", "aeiou", "lmnrst")]
 UPLOAD_EVERY = 40  # requests
@@ -58,15 +59,15 @@ class SteadyLoad:
 
     def _send(self, number: int) -> None:
         chosen = self._chosen
-        one = f"d{chosen.randrange(self._count)}"
+        name = f"d{chosen.randrange(self._count)}"
         text = make_text(chosen, 60)
         kinds: list[tuple[str, str, Any]] = [
             ("POST", "/match", {"text": text}),
-            ("POST", "/match", {"id": one, "filter": {"field": "n", "range": {"gte": 3}}}),
+            ("POST", "/match", {"id": name, "filter": {"field": "n", "range": {"gte": 3}}}),
             ("POST", "/match", {"text": text, "mode": "semantic", "explain": {"matches": 1}}),
             ("POST", "/match", {"text": text, "rerank": {"candidates": 3}}),
             ("POST", "/index", {"documents": [self._document(chosen.randrange(self._count))]}),
-            ("POST", "/compare", {"left": {"id": one}, "right": {"text": text}}),
+            ("POST", "/compare", {"left": {"id": name}, "right": {"text": text}}),
         ]
         try:
             if number % UPLOAD_EVERY == UPLOAD_EVERY - 1:
@@ -83,5 +84,5 @@ class SteadyLoad:
             "\n".join(lines).encode(),
             {"Content-Type": "application/x-ndjson"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             return int(answer.status)

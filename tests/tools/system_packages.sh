@@ -5,16 +5,13 @@ set -euo pipefail
 
 declare -A package=([redis-server]=redis-server [promtool]=prometheus
     [chromium-headless-shell]=chromium-headless-shell
-    [groff]=groff-base [pg_ctlcluster]=postgresql [openssl]=openssl
-    [haproxy]=haproxy [dnsmasq]=dnsmasq-base)
+    [groff]=groff-base [pg_ctlcluster]=postgresql [openssl]=openssl)
 declare -A purpose=(
     [redis-server]="tests of limits, caches and jobs run against a real Redis"
     [chromium-headless-shell]="tests of the comparison page read it in a real browser"
     [promtool]="tests of the alerts run them"
     [groff]="tests of manual pages format them"
     [openssl]="tests of TLS make certificates with it"
-    [haproxy]="what the compose file of several servers runs is run as processes"
-    [dnsmasq]="its name server is the one of these processes"
     [pg_ctlcluster]="tests of queries to databases run against a real PostgreSQL"
 )
 # The whole browser does as well, with three times the processor time for each page.

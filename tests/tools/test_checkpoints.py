@@ -1,4 +1,4 @@
-"""The cache of tiny checkpoints: made once, whole, and anew when a source changes."""
+"""The cache of tiny checkpoints: created once, whole, and again when a source changes."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -45,16 +45,17 @@ def test_half_a_checkpoint_is_never_found(tmp_path: Path) -> None:
 
 
 def test_a_copy_is_the_tests_own(copy_checkpoint: Callable[[str], Path]) -> None:
-    one, other = copy_checkpoint("bert"), copy_checkpoint("bert")
-    (one / "config.json").write_text("changed")
-    assert (other / "config.json").read_text() != "changed"
+    first, second = copy_checkpoint("bert"), copy_checkpoint("bert")
+    (first / "config.json").write_text("changed")
+    assert (second / "config.json").read_text() != "changed"
     assert (copy_checkpoint("bert") / "config.json").read_text() != "changed"
 
 
 def test_a_changed_source_is_another_digest(tmp_path: Path) -> None:
     for source in SOURCES:
-        path = tmp_path / source
-        path = path if path.suffix else path / "deep" / "module.py"
+        path = tmp_path / source.replace("**", "deep").replace("*.py", "module.py").replace(
+            "*", "s"
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")
     digests = {sources_digest(tmp_path)}

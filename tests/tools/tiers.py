@@ -1,20 +1,38 @@
-"""The two tiers of the tests: each behaviour once, and the sweeps, which `--sweep` adds.
+"""The tiers of the tests: unit tests (`--fast`), each behaviour once, and the sweeps (`--sweep`).
 
-Tests with the mark `slow` run in the second only; a test with the fixture `tier` does more there.
-Whatever is random has a fixed seed in the first, and in the second one that the header shows and
-that `--seed` sets.
+Tests with the mark `slow` run in a sweep only; a test with the fixture `tier` does more there.
+Whatever is random has a fixed seed, and in a sweep one that the header shows and that `--seed`
+sets. Unit tests are found by what they import and by the fixtures that they use.
 """
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 FIXED_SEED = 7
 FAST_EXAMPLES = 30  # of Hypothesis, which tries 100 by itself
+
+_CHECKS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+
+# What no unit test needs: torch, Ray, a browser, a database, a server or another process.
+_NO_UNIT = re.compile(
+    r"^ *(?:from|import) (?:torch|ray|playwright|psycopg|redis"
+    r"|subprocess|multiprocessing|benchmarks"
+    r"|encoder\.models|encoder\.export|training|tests\.tools\.(?:browser|process_fixtures|"
+    r"redis_server|postgresql|make_checkpoints|search_page_fixtures))\b",
+    re.MULTILINE,
+)
+_NO_UNIT_FOLDERS = ("browser", "clients", "contract", "deploy", "e2e", "reliability")
+_NO_UNIT_FIXTURES = {
+    *("chromium", "longmatch_process", "postgresql_server", "redis_server", "serve", "small_disk"),
+    *("start_longmatch", "copy_checkpoint"),
+}
 
 # Several workers end at about the same time where the last files take seconds, not a minute each.
 LONGEST_FIRST = ("e2e", "browser", "reliability", "index/distributed", "service/cli", "training")
@@ -51,6 +69,7 @@ class Tier:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("longmatch")
+    group.addoption("--fast", action="store_true", help="Run unit tests alone.")
     group.addoption("--sweep", action="store_true", help="Run the slow tests, too, and all cases.")
     group.addoption("--seed", type=int, help="Seed of the sweeps; by default another each time.")
 
@@ -65,8 +84,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.seed = given
     if sweep and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = given
-    settings.register_profile("fast", derandomize=True, max_examples=FAST_EXAMPLES)
-    settings.register_profile("sweep", print_blob=True)
+    # No example has a deadline: a busy machine may stop a process for a second.
+    common = settings(deadline=None, print_blob=True, suppress_health_check=_CHECKS)
+    settings.register_profile("fast", common, derandomize=True, max_examples=FAST_EXAMPLES)
+    settings.register_profile("sweep", common)
     settings.load_profile("sweep" if sweep else "fast")
 
 
@@ -87,15 +108,28 @@ def rank(test: str) -> int:
     return next(places, len(LONGEST_FIRST))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without unit tests, which take long to import."""
+    if not config.getoption("--fast"):
+        return None
+    if collection_path.is_dir():
+        return collection_path.name in _NO_UNIT_FOLDERS or None
+    return bool(_NO_UNIT.search(collection_path.read_text(encoding="utf-8"))) or None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the longest first, and leave the slow tests out where no sweep is asked for."""
+    """Put the longest first, and leave out those of other tiers."""
     items.sort(key=lambda item: rank(item.nodeid))
-    if config.getoption("--sweep"):
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    kept = [item for item in items if _is_of_tier(item, config)]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=sorted(set(items) - set(kept), key=items.index))
+        items[:] = kept
+
+
+def _is_of_tier(item: pytest.Item, config: pytest.Config) -> bool:
+    if config.getoption("--fast") and _NO_UNIT_FIXTURES & set(getattr(item, "fixturenames", ())):
+        return False
+    return bool(config.getoption("--sweep")) or not item.get_closest_marker("slow")
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.tools.waiting import TIMEOUT_S
+
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
@@ -98,7 +100,7 @@ class Receiver:
     def take(self, number: int) -> list[Message]:
         """Wait for so many messages more; return all that arrived."""
         for _ in range(number):
-            assert self.arrived.acquire(timeout=60), f"{len(self.messages)} messages arrived"
+            assert self.arrived.acquire(timeout=TIMEOUT_S), f"{len(self.messages)} messages arrived"
         return list(self.messages)
 
     def __enter__(self) -> "Receiver":

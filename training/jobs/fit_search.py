@@ -8,8 +8,14 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from encoder.alignment.checkpoint_space import open_space, write_checkpoint_space
-from encoder.alignment.space import MIN_SAMPLE, at_equal_distances, fit_space, sample_blocks
+from encoder.alignment.space import (
+    MIN_SAMPLE,
+    at_equal_distances,
+    fit_space,
+    open_space,
+    sample_blocks,
+    write_checkpoint_space,
+)
 from encoder.arrays import Int64
 from encoder.checkpoint import ALIGNMENT, FUSION, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder

@@ -24,7 +24,7 @@ from training.errors import TrainingRecipeError
 from training.jobs.output import RUN, TrainingReport, make_report, output_of
 
 if TYPE_CHECKING:
-    from encoder.models.architecture import RerankerModel
+    from encoder.models.match_ignition import MatchIgnition
     from training.progress import TrainingProgress
 
 _GROUPS = 100_000  # of validation pairs, of a corpus
@@ -127,7 +127,7 @@ def _facts(corpora: Sequence[RerankCorpus], table: LabelledPairDataset) -> list[
     ]
 
 
-def _write(job: RerankJob, model: "RerankerModel", report: TrainingReport) -> RerankerCheckpoint:
+def _write(job: RerankJob, model: "MatchIgnition", report: TrainingReport) -> RerankerCheckpoint:
     """Write the reranker, its graphs, its curve and the report, atomically."""
     from encoder.export.create import write_trained_reranker
     from encoder.export.export_reranker import export_reranker

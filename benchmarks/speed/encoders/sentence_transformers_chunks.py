@@ -185,7 +185,7 @@ def _quantise_openvino(
         return _open_openvino(target, threads, "f32", file)
     samples.mkdir(exist_ok=True)
     sentences = [text[start:end] for text in texts for start, end in split_sentences(text)]
-    lines = [json.dumps({"sentence": one}) for one in sentences[:_CALIBRATION_SENTENCES]]
+    lines = [json.dumps({"sentence": sentence}) for sentence in sentences[:_CALIBRATION_SENTENCES]]
     (samples / "train.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     model = _open_openvino(folder, threads, "f32")
     model.save_pretrained(str(target))

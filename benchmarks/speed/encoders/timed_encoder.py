@@ -9,11 +9,10 @@ from typing import Any
 import typer
 
 from encoder.arrays import Float32
+from encoder.block_selection import open_document_tokenizer
 from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.selection.block_selection import open_document_tokenizer
-from encoder.selection.reading_share import WHOLE, with_reading_share
 from encoder.tokenizer import BlockTokenizer
 
 

@@ -1,10 +1,9 @@
 """The client that awaits."""
 
 import asyncio
-import copy
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
@@ -17,6 +16,7 @@ from longmatch.client import (
     DEFAULT_TIMEOUT,
     DEFAULT_URL,
     TOO_LONG,
+    Configured,
     Options,
     build_request,
     key_headers,
@@ -50,7 +50,7 @@ def _iterating_async(
     return method
 
 
-class AsyncClient:
+class AsyncClient(Configured):
     """A client of a Longmatch server for asyncio.
 
     async with AsyncClient("http://localhost:8000") as client:
@@ -81,18 +81,6 @@ class AsyncClient:
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
-
-    def with_timeout(self, seconds: float | None) -> Self:
-        """Return a client with the same connections whose calls may take these seconds."""
-        return self._with(timeout=seconds)
-
-    def with_retry(self, retry: Retry) -> Self:
-        """Return a client with the same connections which repeats like this."""
-        return self._with(retry=retry)
-
-    def in_collection(self, name: str | None) -> Self:
-        """Return a client with the same connections for a collection; None for the default one."""
-        return self._with(collection=name)
 
     match = _awaiting(search.match)
     match_many = _awaiting(search.match_many)
@@ -148,11 +136,6 @@ class AsyncClient:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-    def _with(self, **changed: Any) -> Self:
-        other = copy.copy(self)
-        other._options = replace(self._options, **changed)
-        return other
 
     async def _run(self, steps: Steps[T]) -> T:
         try:

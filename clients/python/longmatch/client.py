@@ -64,7 +64,7 @@ class Options:
 
     def limits(self, seconds: float | None) -> httpx.Timeout:
         """Return the limits of one attempt: of connecting, and between bytes."""
-        given = [one for one in (seconds, self.timeout) if one is not None]
+        given = [item for item in (seconds, self.timeout) if item is not None]
         between = min(given) if given else None
         connect = min([self.connect_timeout, *given])
         return httpx.Timeout(between, connect=connect)
@@ -90,7 +90,30 @@ def _iterating(
     return method
 
 
-class Client:
+class Configured:
+    """What both clients have: copies with other options and the same connections."""
+
+    _options: Options
+
+    def with_timeout(self, seconds: float | None) -> Self:
+        """Return a client with the same connections whose calls may take these seconds."""
+        return self._with(timeout=seconds)
+
+    def with_retry(self, retry: Retry) -> Self:
+        """Return a client with the same connections which repeats like this."""
+        return self._with(retry=retry)
+
+    def in_collection(self, name: str | None) -> Self:
+        """Return a client with the same connections for a collection; None for the default one."""
+        return self._with(collection=name)
+
+    def _with(self, **changed: Any) -> Self:
+        other = copy.copy(self)
+        other._options = replace(self._options, **changed)
+        return other
+
+
+class Client(Configured):
     """A client of a Longmatch server. Threads may share it.
 
     with Client("http://localhost:8000", api_key="lm_...") as client:
@@ -119,7 +142,7 @@ class Client:
             connect_timeout: seconds to connect.
             retry: how often to repeat, and how long to wait; by default, `Retry()`.
             max_connections: at most, at a time.
-            transport: of httpx, for a proxy or certificates of your own; it has limits of its own.
+            transport: of httpx, for a proxy or custom certificates; it has its limits.
         """
         self._options = Options(retry or Retry(), timeout, connect_timeout)
         self._http = httpx.Client(
@@ -132,18 +155,6 @@ class Client:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
-
-    def with_timeout(self, seconds: float | None) -> Self:
-        """Return a client with the same connections whose calls may take these seconds."""
-        return self._with(timeout=seconds)
-
-    def with_retry(self, retry: Retry) -> Self:
-        """Return a client with the same connections which repeats like this."""
-        return self._with(retry=retry)
-
-    def in_collection(self, name: str | None) -> Self:
-        """Return a client with the same connections for a collection; None for the default one."""
-        return self._with(collection=name)
 
     match = _blocking(search.match)
     match_many = _blocking(search.match_many)
@@ -199,11 +210,6 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _with(self, **changed: Any) -> Self:
-        other = copy.copy(self)
-        other._options = replace(self._options, **changed)
-        return other
 
     def _run(self, steps: Steps[T]) -> T:
         try:

@@ -1,7 +1,6 @@
 """The methods that store, read, list, export and delete documents, and feedback on matches.
 
-The first argument of each is the `Caller` of one call, which the clients pass: their methods are
-without it, and their documentation is what stands here.
+The clients pass the `Caller` of one call; these docstrings are those of their methods.
 """
 
 import gzip
@@ -11,12 +10,11 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
-from longmatch.decoding import read_json, read_pages, read_part, read_reply, read_value
+from longmatch.decoding import fetch, read_json, read_pages, read_part, read_reply, read_value
 from longmatch.errors import ConnectionFailedError
 from longmatch.requests import (
     Document,
@@ -42,24 +40,6 @@ _GZIP_LEVEL = 3  # of 9: higher ones cost much time for texts, and save little
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
-    documents: list[StoredDocument]
-    next_cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _FeedbackPage:
-    feedback: list[Feedback]
-    next_cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Family:
-    documents: list[Member]
-    next_cursor: str | None
-
-
 def index(
     caller: Caller,
     documents: Iterable[Document],
@@ -74,14 +54,12 @@ def index(
         strict: refuse a text that is too long to be read whole.
         idempotency_key: unique to this request; by default, a new one. With the same one, the same
             request is done once within 24 hours, also by another process.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
     """
-    body = body_of(documents=[document_body(one) for one in documents], strict=strict)
+    body = body_of(documents=[document_body(given) for given in documents], strict=strict)
     headers = {KEY_HEADER: idempotency_key or uuid.uuid4().hex}
-    reply = yield from caller.ask(Request(method="POST", path="/index", json=body, headers=headers))
-    return read_reply(IndexResult, reply)
+    return fetch(
+        caller, IndexResult, Request(method="POST", path="/index", json=body, headers=headers)
+    )
 
 
 def upload(
@@ -107,7 +85,6 @@ def upload(
 
     Raises:
         OSError: the file cannot be read.
-        LongmatchError: see `longmatch.errors`.
     """
     with ExitStack() as files:
         opened = partial(_open_upload, source, files, compress=compress, progress=progress)
@@ -125,41 +102,21 @@ def document(caller: Caller, document_id: str, *, text: bool = False) -> Steps[S
     Args:
         document_id: of the document.
         text: with its text.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
     """
     params = {"text": "true"} if text else {}
-    reply = yield from caller.ask(
-        Request(method="GET", path=document_path(document_id), params=params)
-    )
-    return read_reply(StoredDocument, reply)
+    request = Request(method="GET", path=document_path(document_id), params=params)
+    return fetch(caller, StoredDocument, request)
 
 
 def delete(caller: Caller, document_id: str) -> Steps[None]:
-    """Delete a stored document for good.
-
-    Args:
-        document_id: of the document.
-
-    Raises:
-        NotFoundError: it is not stored.
-        LongmatchError: see `longmatch.errors`.
-    """
+    """Delete a stored document for good."""
     path = document_path(document_id)
     yield from caller.ask(Request(method="DELETE", path=path, done_status=404))
 
 
 def documents(caller: Caller, *, page_size: int | None = None) -> Emitting[StoredDocument]:
-    """Iterate over the stored documents in the order of their ids, without their texts.
-
-    Args:
-        page_size: documents in one request.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
-    return read_pages(caller, "/documents", page_size, _Page, lambda page: page.documents)
+    """Iterate over the stored documents in the order of their ids, without their texts."""
+    return read_pages(caller, "/documents", page_size, "documents", StoredDocument)
 
 
 def family(caller: Caller, document_id: str, *, page_size: int | None = None) -> Emitting[Member]:
@@ -167,22 +124,15 @@ def family(caller: Caller, document_id: str, *, page_size: int | None = None) ->
 
     Args:
         document_id: of the document.
-        page_size: documents in one request.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
     """
     path = document_path(document_id, "/family")
-    return read_pages(caller, path, page_size, _Family, lambda page: page.documents)
+    return read_pages(caller, path, page_size, "documents", Member)
 
 
 def export(caller: Caller) -> Emitting[Document]:
     """Iterate over all documents with their texts, as they arrive in one streamed answer.
 
     A connection that breaks before the end raises an error; what has arrived has been iterated.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
     """
     request = Request(method="GET", path="/documents", headers={"Accept": _NDJSON}, streamed=True)
     yield from _lines(caller, request, Document)
@@ -206,7 +156,6 @@ def pairs(
 
     Raises:
         InvalidRequestError: there is no bound, or one that needs a calibration has none.
-        LongmatchError: see `longmatch.errors`.
     """
     params = {
         "min_score": min_score,
@@ -222,30 +171,20 @@ def give_feedback(caller: Caller, query: Query, match_id: str, grade: int) -> St
     """Say whether a document is relevant to a query; replaces what was said of both before.
 
     Args:
-        query: what was asked, as in `match`.
+        query: as in `match`.
         match_id: of the stored document that was the answer.
         grade: 0 for not relevant, 1 for relevant, up to 3 for more so.
 
     Raises:
         ConflictError: the server keeps no more feedback.
-        NotFoundError: a document is not stored.
-        LongmatchError: see `longmatch.errors`.
     """
     body = {"query": query_body(query), "match": match_id, "grade": grade}
-    reply = yield from caller.ask(Request(method="POST", path="/feedback", json=body))
-    return read_reply(Feedback, reply)
+    return fetch(caller, Feedback, Request(method="POST", path="/feedback", json=body))
 
 
 def feedback(caller: Caller, *, page_size: int | None = None) -> Emitting[Feedback]:
-    """Iterate over the feedback in the order of ids, without the texts that were asked with.
-
-    Args:
-        page_size: verdicts in one request.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
-    return read_pages(caller, "/feedback", page_size, _FeedbackPage, lambda page: page.feedback)
+    """Iterate over the feedback in the order of ids, without the texts of queries."""
+    return read_pages(caller, "/feedback", page_size, "feedback", Feedback)
 
 
 def delete_feedback(caller: Caller, feedback_id: str) -> Steps[None]:
@@ -253,10 +192,6 @@ def delete_feedback(caller: Caller, feedback_id: str) -> Steps[None]:
 
     Args:
         feedback_id: its `id`.
-
-    Raises:
-        NotFoundError: there is none of this id.
-        LongmatchError: see `longmatch.errors`.
     """
     path = f"/feedback/{segment(feedback_id)}"
     yield from caller.ask(Request(method="DELETE", path=path, done_status=404))

@@ -5,7 +5,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import httpx
 
@@ -18,28 +18,13 @@ T = TypeVar("T")
 _Read = Callable[[Any, str], Any]
 
 
-class Page(Protocol):
-    """An answer that holds a part of a list."""
-
-    @property
-    def next_cursor(self) -> str | None:
-        """Where the next part begins; None after the last one."""
-
-
-P = TypeVar("P", bound=Page)
-
-
 def read_reply(kind: type[T], reply: Reply) -> T:
-    """Return the JSON of a reply as an object of a class.
-
-    Raises:
-        ResponseError: it is something else.
-    """
+    """Return the JSON of a reply as an object of a class."""
     return read_value(kind, read_json(reply.content))
 
 
 def read_pages(
-    caller: Caller, path: str, page_size: int | None, kind: type[P], items: Callable[[P], list[T]]
+    caller: Caller, path: str, page_size: int | None, name: str, kind: type[T]
 ) -> Emitting[T]:
     """Emit the items of a list, page by page; each request has the full time of a call.
 
@@ -47,43 +32,49 @@ def read_pages(
         caller: of the call.
         path: of the list, percent-encoded.
         page_size: items in one request; None leaves it to the server.
-        kind: of a page.
-        items: returns those of a page.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
+        name: of the field that holds the items of a page.
+        kind: of an item.
     """
     cursor: str | None = None
     while True:
         params = {"limit": page_size, "cursor": cursor}
         reply = yield from caller.again().ask(Request(method="GET", path=path, params=params))
-        page = read_reply(kind, reply)
-        for one in items(page):
-            yield Emit(one)
-        if page.next_cursor is None:
+        for item in read_field(list[kind], name, reply):  # type: ignore[valid-type]
+            yield Emit(item)
+        cursor = read_field(cast(type[str | None], str | None), "next_cursor", reply)
+        if cursor is None:
             return
-        cursor = page.next_cursor
+
+
+def fetch(caller: Caller, kind: type[T], request: Request) -> Steps[T]:
+    """Send a request, and return the JSON of the reply as an object of a class."""
+    return read_reply(kind, (yield from caller.ask(request)))
+
+
+def fetch_field(caller: Caller, kind: type[T], name: str, request: Request) -> Steps[T]:
+    """Send a request, and return one field of the JSON of the reply."""
+    return read_field(kind, name, (yield from caller.ask(request)))
+
+
+def read_field(kind: type[T], name: str, reply: Reply) -> T:
+    """Return one field of the JSON object that a reply holds."""
+    content = read_json(reply.content)
+    if not isinstance(content, dict) or name not in content:
+        raise ResponseError(f"answer has no {name}")
+    return read_value(kind, content[name], f"answer.{name}")
 
 
 def read_json(content: bytes) -> Any:
-    """Return the JSON of some bytes.
-
-    Raises:
-        ResponseError: they are something else.
-    """
+    """Return the JSON of some bytes."""
     try:
         return json.loads(content)
     except ValueError as error:
         raise ResponseError("the answer is not JSON: is this the URL of a Longmatch?") from error
 
 
-def read_value(kind: type[T], value: Any) -> T:
-    """Return a JSON value as an object of a class.
-
-    Raises:
-        ResponseError: it lacks a field, or one has another type.
-    """
-    return cast(T, _reader(cast(Any, kind))(value, "answer"))
+def read_value(kind: type[T], value: Any, where: str = "answer") -> T:
+    """Return a JSON value as an object of a class."""
+    return cast(T, _reader(cast(Any, kind))(value, where))
 
 
 def read_part(reply: Reply) -> Steps[bytes | None]:
@@ -111,7 +102,7 @@ def _reader(kind: Any) -> _Read:
     if origin in (dict, Mapping):
         return _dict_reader(get_args(kind)[1])
     if origin in (Union, types.UnionType):
-        [inner] = [one for one in get_args(kind) if one is not types.NoneType]
+        [inner] = [arg for arg in get_args(kind) if arg is not types.NoneType]
         read = _reader(inner)
         return lambda value, where: None if value is None else read(value, where)
     return _scalar_reader(kind)
@@ -120,8 +111,8 @@ def _reader(kind: Any) -> _Read:
 def _class_reader(kind: type) -> _Read:
     hints = get_type_hints(kind)
     readers = {
-        one.name: (_reader(hints[one.name]), one.default is MISSING)
-        for one in fields(cast(Any, kind))
+        field.name: (_reader(hints[field.name]), field.default is MISSING)
+        for field in fields(cast(Any, kind))
     }
 
     def read(value: Any, where: str) -> Any:
@@ -144,7 +135,7 @@ def _list_reader(inner: Any) -> _Read:
     def read(value: Any, where: str) -> Any:
         if not isinstance(value, list):
             raise ResponseError(f"{where} is not a list")
-        return [reader(one, where) for one in value]
+        return [reader(item, where) for item in value]
 
     return read
 
@@ -155,7 +146,7 @@ def _dict_reader(inner: Any) -> _Read:
     def read(value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise ResponseError(f"{where} is not an object")
-        return {name: reader(one, f"{where}.{name}") for name, one in value.items()}
+        return {name: reader(item, f"{where}.{name}") for name, item in value.items()}
 
     return read
 

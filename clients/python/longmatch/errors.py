@@ -170,7 +170,7 @@ def _field_errors(given: object) -> tuple[FieldError, ...]:
         return ()
     names = FieldError.__dataclass_fields__
     return tuple(
-        FieldError(**{name: one[name] for name in names if name in one})
-        for one in given
-        if isinstance(one, dict) and "detail" in one
+        FieldError(**{name: field[name] for name in names if name in field})
+        for field in given
+        if isinstance(field, dict) and "detail" in field
     )

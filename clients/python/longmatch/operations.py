@@ -1,7 +1,6 @@
 """The methods for jobs, for collections, for embeddings and for the service itself.
 
-The first argument of each is the `Caller` of one call, which the clients pass: their methods are
-without it, and their documentation is what stands here.
+The clients pass the `Caller` of one call; these docstrings are those of their methods.
 """
 
 import base64
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from longmatch.decoding import read_json, read_reply, read_value
+from longmatch.decoding import fetch, fetch_field, read_field
 from longmatch.errors import (
     ConnectionFailedError,
     DeadlineExceededError,
@@ -42,57 +41,25 @@ _FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Jobs:
-    jobs: list[Job]
-
-
-@dataclass(frozen=True, slots=True)
-class _Models:
-    data: list[Model]
-
-
-@dataclass(frozen=True, slots=True)
 class _Vector:
     embedding: str
     receipt: Receipt
 
 
-@dataclass(frozen=True, slots=True)
-class _Vectors:
-    data: list[_Vector]
-
-
-@dataclass(frozen=True, slots=True)
-class _Collections:
-    collections: list[CollectionSummary]
-
-
 def job(caller: Caller, job_id: str) -> Steps[Job]:
-    """Return a job: its state, its progress and its first errors.
-
-    Args:
-        job_id: of the job.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
-    reply = yield from caller.ask(Request(method="GET", path=_job_path(job_id)))
-    return read_reply(Job, reply)
+    """Return a job: its state, its progress and its first errors."""
+    return fetch(caller, Job, Request(method="GET", path=_job_path(job_id)))
 
 
 def jobs(caller: Caller) -> Emitting[Job]:
-    """Iterate over the jobs, the newest first.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
+    """Iterate over the jobs, the newest first."""
     before: str | None = None
     while True:
         params = {"limit": _JOBS, "before": before}
         reply = yield from caller.again().ask(Request(method="GET", path="/jobs", params=params))
-        page = read_reply(_Jobs, reply).jobs
-        for one in page:
-            yield Emit(one)
+        page = read_field(list[Job], "jobs", reply)
+        for found in page:
+            yield Emit(found)
         if len(page) < _JOBS:
             return
         before = page[-1].id
@@ -101,12 +68,8 @@ def jobs(caller: Caller) -> Emitting[Job]:
 def cancel_job(caller: Caller, job_id: str) -> Steps[Job]:
     """Cancel a job; what it has stored stays.
 
-    Args:
-        job_id: of the job.
-
     Raises:
         ConflictError: it has ended.
-        LongmatchError: see `longmatch.errors`.
     """
     path = f"{_job_path(job_id)}/cancel"
     yield from caller.ask(Request(method="POST", path=path, done_status=409))
@@ -125,12 +88,11 @@ def wait_for_job(
     Args:
         job_id: of the job.
         timeout: seconds to wait at most; by default, any time.
-        progress: called with the job each time that it was asked for.
+        progress: called with the job each time that it was fetched.
 
     Raises:
         JobFailedError: it was cancelled or failed.
         DeadlineExceededError: the time is over; the job goes on.
-        LongmatchError: see `longmatch.errors`.
     """
     until = None if timeout is None else time.monotonic() + timeout
     wait = _FIRST_POLL
@@ -149,13 +111,8 @@ def wait_for_job(
 
 
 def version(caller: Caller) -> Steps[Version]:
-    """Return the version, the checkpoint and the limits of the service.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
-    reply = yield from caller.ask(Request(method="GET", path="/version"))
-    return read_reply(Version, reply)
+    """Return the version, the checkpoint and the limits of the service."""
+    return fetch(caller, Version, Request(method="GET", path="/version"))
 
 
 def ready(caller: Caller) -> Steps[Ready]:
@@ -163,10 +120,8 @@ def ready(caller: Caller) -> Steps[Ready]:
 
     Raises:
         UnavailableError: it is not ready.
-        LongmatchError: see `longmatch.errors`.
     """
-    reply = yield from caller.ask(Request(method="GET", path="/readyz", retried=False))
-    return read_reply(Ready, reply)
+    return fetch(caller, Ready, Request(method="GET", path="/readyz", retried=False))
 
 
 def wait_until_ready(caller: Caller, *, timeout: float = 60.0) -> Steps[Ready]:
@@ -177,7 +132,6 @@ def wait_until_ready(caller: Caller, *, timeout: float = 60.0) -> Steps[Ready]:
 
     Raises:
         DeadlineExceededError: it is not ready in time; the cause says why.
-        LongmatchError: see `longmatch.errors`.
     """
     until, wait = time.monotonic() + timeout, _FIRST_POLL
     while True:
@@ -202,11 +156,7 @@ def is_alive(caller: Caller) -> Steps[bool]:
 
 
 def metrics(caller: Caller) -> Steps[str]:
-    """Return the metrics of the service, in the text format of Prometheus.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
+    """Return the metrics of the service, in the text format of Prometheus."""
     reply = yield from caller.ask(Request(method="GET", path="/metrics"))
     return reply.content.decode()
 
@@ -220,14 +170,11 @@ def embed(
         texts: whole documents; the server limits their number.
         strict: refuse a text that is too long to be read whole.
         model: the name of the checkpoint, to be sure of it; by default, whatever is served.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
     """
     body = body_of(input=list(texts), model=model, encoding_format="base64", strict=strict)
     reply = yield from caller.ask(Request(method="POST", path="/v1/embeddings", json=body))
-    found = read_value(_Vectors, read_json(reply.content)).data
-    return [Embedding(_unpacked(one.embedding), one.receipt) for one in found]
+    found = read_field(list[_Vector], "data", reply)
+    return [Embedding(_unpacked(vector.embedding), vector.receipt) for vector in found]
 
 
 def read_file(caller: Caller, path: Path | str, media_type: str) -> Steps[FileText]:
@@ -239,37 +186,21 @@ def read_file(caller: Caller, path: Path | str, media_type: str) -> Steps[FileTe
 
     Raises:
         OSError: it cannot be read.
-        LongmatchError: see `longmatch.errors`.
     """
     body = FileBody(Path(path), Path(path).stat().st_size)
     headers = {"Content-Type": media_type, "Content-Length": str(body.size)}
     request = Request(method="POST", path="/text", headers=headers, file=body)
-    reply = yield from caller.ask(request)
-    return read_reply(FileText, reply)
+    return fetch(caller, FileText, request)
 
 
 def models(caller: Caller) -> Steps[list[Model]]:
-    """Return the models that give embeddings: the checkpoint.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
-    reply = yield from caller.ask(Request(method="GET", path="/v1/models"))
-    return read_reply(_Models, reply).data
+    """Return the models that give embeddings: the checkpoint."""
+    return fetch_field(caller, list[Model], "data", Request(method="GET", path="/v1/models"))
 
 
 def model(caller: Caller, name: str) -> Steps[Model]:
-    """Return the checkpoint, if this is its name or `longmatch`.
-
-    Args:
-        name: of a model.
-
-    Raises:
-        NotFoundError: there is no such model.
-        LongmatchError: see `longmatch.errors`.
-    """
-    reply = yield from caller.ask(Request(method="GET", path=f"/v1/models/{segment(name)}"))
-    return read_reply(Model, reply)
+    """Return the checkpoint, if this is its name or `longmatch`."""
+    return fetch(caller, Model, Request(method="GET", path=f"/v1/models/{segment(name)}"))
 
 
 def problem(caller: Caller, name: str) -> Steps[ProblemType]:
@@ -277,13 +208,9 @@ def problem(caller: Caller, name: str) -> Steps[ProblemType]:
 
     Args:
         name: the `type` of an `ApiError`, or its last part.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
     """
     path = f"/problems/{segment(name.rpartition('/')[2])}"
-    reply = yield from caller.ask(Request(method="GET", path=path))
-    return read_reply(ProblemType, reply)
+    return fetch(caller, ProblemType, Request(method="GET", path=path))
 
 
 def _job_path(job_id: str) -> str:
@@ -291,52 +218,23 @@ def _job_path(job_id: str) -> str:
 
 
 def collections(caller: Caller) -> Steps[list[CollectionSummary]]:
-    """Return the collections that the API key may see, the default one first.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
-    reply = yield from caller.ask(Request(method="GET", path="/collections"))
-    return read_reply(_Collections, reply).collections
+    """Return the collections that the API key may see, the default one first."""
+    request = Request(method="GET", path="/collections")
+    return fetch_field(caller, list[CollectionSummary], "collections", request)
 
 
 def collection_state(caller: Caller, name: str) -> Steps[CollectionState]:
-    """Return the state of a collection.
-
-    Args:
-        name: of the collection.
-
-    Raises:
-        NotFoundError: there is none of this name.
-        LongmatchError: see `longmatch.errors`.
-    """
-    reply = yield from caller.ask(Request(method="GET", path=_collection_path(name)))
-    return read_reply(CollectionState, reply)
+    """Return the state of a collection."""
+    return fetch(caller, CollectionState, Request(method="GET", path=_collection_path(name)))
 
 
 def create_collection(caller: Caller, name: str) -> Steps[CollectionState]:
-    """Create an empty collection and return its state; one that exists stays as it is.
-
-    Args:
-        name: of at most 63 lower-case letters, digits, `-` and `_`.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
-    reply = yield from caller.ask(Request(method="PUT", path=_collection_path(name)))
-    return read_reply(CollectionState, reply)
+    """Create an empty collection and return its state; one that exists stays as it is."""
+    return fetch(caller, CollectionState, Request(method="PUT", path=_collection_path(name)))
 
 
 def delete_collection(caller: Caller, name: str) -> Steps[None]:
-    """Delete a collection and all that it holds, for good.
-
-    Args:
-        name: of the collection.
-
-    Raises:
-        NotFoundError: there is none of this name.
-        LongmatchError: see `longmatch.errors`.
-    """
+    """Delete a collection and all that it holds, for good."""
     yield from caller.ask(Request(method="DELETE", path=_collection_path(name), done_status=404))
 
 

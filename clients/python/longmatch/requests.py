@@ -1,4 +1,4 @@
-"""What is asked: texts, stored documents, documents to store, options; as JSON and as paths."""
+"""Requests: texts, stored documents, documents to store, options; as JSON and as paths."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,7 +13,7 @@ class Document:
     """A document to store, or one that was exported.
 
     Attributes:
-        id: your own; a stored document with the same one is replaced.
+        id: chosen by the caller; a stored document with the same one is replaced.
         text: the whole of it.
         title: of the text, if it has one.
         metadata: any JSON object.

@@ -144,7 +144,7 @@ class Match:
         terms: that give most to the lexical score.
         probability: that it is a match; None without a calibration.
         false_positive_rate: share of random pairs that score as high; None if not measured.
-        explanation: why it matches; None if that was not asked for.
+        explanation: why it matches; None if not requested.
         first_stage_score: what it was found by, where a reranker gave the score.
         family: number of its family of copies and versions, if matches were collapsed.
         collapsed: ids of others of the family.
@@ -200,7 +200,7 @@ class Matches:
         scored_as: the mode whose scores these are.
         calibration: version of the one that made the probabilities.
         alignment: what became of it; None in lexical mode, or where it was switched off.
-        rerank: what became of it; None if it was not asked for.
+        rerank: what became of it; None if not requested.
         timings: milliseconds of each stage.
         checkpoint: that made the vectors.
         generation: of the index.
@@ -250,7 +250,7 @@ class StoredDocument:
         receipt: what was read of it.
         indexed_at: when its text was stored, ISO 8601 in UTC.
         family: number of its family of copies and versions, if it is in one.
-        text: if it was asked for.
+        text: if requested.
     """
 
     id: str
@@ -302,8 +302,8 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What was asked: the stored document `id`, or, where that is None, a text of this title."""
+class FeedbackQuery:
+    """The query of a verdict: the stored document `id`, or, if None, a text of this title."""
 
     id: str | None
     title: str
@@ -311,7 +311,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """A verdict on a match: `query` is what was asked.
+    """A verdict on a match of a query.
 
     Attributes:
         id: of the verdict: the same for the same query and match.
@@ -320,7 +320,7 @@ class Feedback:
     """
 
     id: str
-    query: Asked
+    query: FeedbackQuery
     match: str
     grade: int
     created: str

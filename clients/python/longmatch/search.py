@@ -1,14 +1,13 @@
 """The methods that search: match, compare, similar.
 
-The first argument of each is the `Caller` of one call, which the clients pass: their methods are
-without it, and their documentation is what stands here.
+The clients pass the `Caller` of one call; these docstrings are those of their methods.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from longmatch.decoding import read_reply
+from longmatch.decoding import fetch, fetch_field
 from longmatch.requests import (
     Align,
     Explain,
@@ -59,24 +58,15 @@ class MatchOptions:
     strict: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Answers:
-    results: list[Matches]
-
-
 def match(caller: Caller, query: Query, options: MatchOptions | None = None) -> Steps[Matches]:
     """Find the documents that match a text or a stored document, best first.
 
     Args:
         query: a text, a `Text` with its title, or `Stored(id)`, which is left out of its matches.
         options: what to find.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
     """
     body = {**query_body(query), **_options(options)}
-    reply = yield from caller.ask(Request(method="POST", path="/match", json=body))
-    return read_reply(Matches, reply)
+    return fetch(caller, Matches, Request(method="POST", path="/match", json=body))
 
 
 def match_many(
@@ -87,13 +77,10 @@ def match_many(
     Args:
         queries: as those of `match`; the server limits their number.
         options: for each of them.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
     """
     body = {"queries": [query_body(query) for query in queries], **_options(options)}
-    reply = yield from caller.ask(Request(method="POST", path="/match", json=body))
-    return read_reply(_Answers, reply).results
+    request = Request(method="POST", path="/match", json=body)
+    return fetch_field(caller, list[Matches], "results", request)
 
 
 def match_examples(
@@ -108,15 +95,12 @@ def match_examples(
         like: as the queries of `match`; the server limits their number.
         unlike: examples of what is not looked for.
         options: what to find; without reranking and bounds that need a calibration.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
     """
-    examples = {"like": [query_body(one) for one in like]}
+    examples = {"like": [query_body(query) for query in like]}
     if unlike:
-        examples["unlike"] = [query_body(one) for one in unlike]
+        examples["unlike"] = [query_body(query) for query in unlike]
     request = Request(method="POST", path="/match", json={**examples, **_options(options)})
-    return read_reply(Matches, (yield from caller.ask(request)))
+    return fetch(caller, Matches, request)
 
 
 def similar(
@@ -128,18 +112,9 @@ def similar(
         document_id: of the stored document.
         top_k: how many.
         min_score: of matches.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
     """
-    reply = yield from caller.ask(
-        Request(
-            method="GET",
-            path=document_path(document_id, "/similar"),
-            params={"top_k": top_k, "min_score": min_score},
-        )
-    )
-    return read_reply(Matches, reply)
+    path, params = document_path(document_id, "/similar"), {"top_k": top_k, "min_score": min_score}
+    return fetch(caller, Matches, Request(method="GET", path=path, params=params))
 
 
 def compare(
@@ -157,12 +132,8 @@ def compare(
         right: the other one.
         passages: how many to return at most.
         strict: refuse a text that is too long to be read whole.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
     """
-    reply = yield from caller.ask(_comparison(left, right, passages, strict, {}))
-    return read_reply(Comparison, reply)
+    return fetch(caller, Comparison, _comparison(left, right, passages, strict, {}))
 
 
 def compare_as_page(
@@ -173,11 +144,7 @@ def compare_as_page(
     passages: int | None = None,
     strict: bool | None = None,
 ) -> Steps[str]:
-    """Return the comparison as a page for a person, HTML in one file; as `compare`.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
+    """Return the comparison as a page for a person, HTML in one file; as `compare`."""
     request = _comparison(left, right, passages, strict, {"Accept": _HTML})
     reply = yield from caller.ask(request)
     return reply.content.decode()

@@ -1,7 +1,6 @@
 """The methods of standing queries and their events.
 
-The first argument of each is the `Caller` of one call, which the clients pass: their methods are
-without it, and their documentation is what stands here.
+The clients pass the `Caller` of one call; these docstrings are those of their methods.
 """
 
 import uuid
@@ -9,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from longmatch.decoding import read_json, read_pages, read_part, read_reply, read_value
+from longmatch.decoding import fetch, read_field, read_json, read_pages, read_part, read_value
 from longmatch.errors import ConnectionFailedError
 from longmatch.requests import Mode, Query, Webhook, body_of, query_body, segment
 from longmatch.results import Event
@@ -44,18 +43,6 @@ class StandingOptions:
     strict: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _StandingQueries:
-    queries: list[StandingQuery]
-    next_cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Events:
-    events: list[Event]
-    last: int
-
-
 def create_standing_query(
     caller: Caller,
     query: Query,
@@ -71,38 +58,23 @@ def create_standing_query(
         options: which documents become events.
         webhook: where to send events; the secret of the answer signs them.
         idempotency_key: unique to this request; by default, a new one.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
     """
     given = asdict(options or StandingOptions())
     body = body_of(**query_body(query), **given, webhook=webhook)
     headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
     request = Request(method="POST", path=_STANDING, json=body, headers=headers)
-    return read_reply(StandingQuery, (yield from caller.ask(request)))
+    return fetch(caller, StandingQuery, request)
 
 
 def standing_queries(caller: Caller, *, page_size: int | None = None) -> Emitting[StandingQuery]:
-    """Iterate over the standing queries in the order in which they were made.
-
-    Args:
-        page_size: queries in one request.
-
-    Raises:
-        LongmatchError: see `longmatch.errors`.
-    """
-    return read_pages(caller, _STANDING, page_size, _StandingQueries, lambda page: page.queries)
+    """Iterate over the standing queries in the order in which they were made."""
+    return read_pages(caller, _STANDING, page_size, "queries", StandingQuery)
 
 
 def standing_query(caller: Caller, query_id: str) -> Steps[StandingQuery]:
-    """Return a standing query.
-
-    Raises:
-        NotFoundError: there is none of this id.
-        LongmatchError: see `longmatch.errors`.
-    """
+    """Return a standing query."""
     request = Request(method="GET", path=_standing_path(query_id))
-    return read_reply(StandingQuery, (yield from caller.ask(request)))
+    return fetch(caller, StandingQuery, request)
 
 
 def change_standing_query(
@@ -115,34 +87,20 @@ def change_standing_query(
         changes: `min_score`, `min_probability`, `max_false_positive_rate`, `webhook` (a mapping of
             `url`, `secret` or both) and `paused`, as JSON. What is not given stays; None takes a
             bound or the webhook away, and as the secret, it lets the server make a new one.
-
-    Raises:
-        NotFoundError: there is none of this id.
-        LongmatchError: see `longmatch.errors`.
     """
     request = Request(method="PATCH", path=_standing_path(query_id), json=dict(changes))
-    return read_reply(StandingQuery, (yield from caller.ask(request)))
+    return fetch(caller, StandingQuery, request)
 
 
 def delete_standing_query(caller: Caller, query_id: str) -> Steps[None]:
-    """Delete a standing query and its events.
-
-    Raises:
-        NotFoundError: there is none of this id.
-        LongmatchError: see `longmatch.errors`.
-    """
+    """Delete a standing query and its events."""
     yield from caller.ask(Request(method="DELETE", path=_standing_path(query_id), done_status=404))
 
 
 def resume_standing_query(caller: Caller, query_id: str) -> Steps[StandingQuery]:
-    """Try the webhook of a standing query again at once, also after its last attempt failed.
-
-    Raises:
-        NotFoundError: there is none of this id.
-        LongmatchError: see `longmatch.errors`.
-    """
+    """Try the webhook of a standing query again at once, also after its last attempt failed."""
     request = Request(method="POST", path=_standing_path(query_id, "/resume"))
-    return read_reply(StandingQuery, (yield from caller.ask(request)))
+    return fetch(caller, StandingQuery, request)
 
 
 def events(
@@ -153,21 +111,17 @@ def events(
     Args:
         query_id: of a standing query; None for those of all.
         after: number of an event; later ones are given.
-        page_size: events in one request.
-
-    Raises:
-        NotFoundError: there is no such standing query.
-        LongmatchError: see `longmatch.errors`.
     """
     while True:
         params = {"limit": page_size, "after": after}
         request = Request(method="GET", path=_events_path(query_id), params=params)
-        page = read_reply(_Events, (yield from caller.again().ask(request)))
-        for one in page.events:
-            yield Emit(one)
-        if not page.events:
+        reply = yield from caller.again().ask(request)
+        found = read_field(list[Event], "events", reply)
+        for event in found:
+            yield Emit(event)
+        if not found:
             return
-        after = page.last
+        after = read_field(int, "last", reply)
 
 
 def follow_events(
@@ -181,10 +135,6 @@ def follow_events(
     Args:
         query_id: of a standing query; None for those of all.
         after: number of an event; later ones are given.
-
-    Raises:
-        NotFoundError: there is no such standing query, or it was removed meanwhile.
-        LongmatchError: see `longmatch.errors`.
     """
     while True:
         headers = {"Accept": _EVENT_STREAM, "Last-Event-ID": str(after)}

@@ -31,13 +31,10 @@ class LineError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Upload):
     """A job and its progress.
 
     Attributes:
-        id: of the job.
-        accepted: lines that are not blank.
-        size: bytes, decompressed.
         state: "waiting", "running", "done", "cancelled" or "failed".
         progress: share of the bytes that were processed.
         indexed: documents stored.
@@ -50,9 +47,6 @@ class Job:
         errors: the first lines that are not valid documents; empty in a list of jobs.
     """
 
-    id: str
-    accepted: int
-    size: int
     state: str
     progress: float
     indexed: int
@@ -152,8 +146,8 @@ class CollectionSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectionState:
-    """A collection: what `CollectionSummary` says, and what is its own.
+class CollectionState(CollectionSummary):
+    """A collection by itself.
 
     Attributes:
         reading_share: share of the sentence blocks that the Transformer encodes.
@@ -161,12 +155,6 @@ class CollectionState:
         calibration: of its scores, as JSON.
     """
 
-    name: str
-    state: str
-    detail: str | None
-    documents: int | None
-    generation: int | None
-    sequence: int | None
     reading_share: float | None
     adapter: Adapter | None
     calibration: dict[str, Any] | None

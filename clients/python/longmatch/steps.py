@@ -1,6 +1,6 @@
 """What a method does, as steps that a client performs, blocking or awaiting.
 
-Every method of both clients is one generator here or in the modules beside: it yields steps, and is
+Every method of both clients is one generator of this package: it yields steps, and is
 sent their results. `Client` performs a step by blocking, `AsyncClient` by awaiting; nothing else
 differs between them.
 """
@@ -59,7 +59,7 @@ class Request:
         method: of HTTP.
         path: percent-encoded.
         params: of the query; None values are left out.
-        headers: beside those of the client.
+        headers: in addition to those of the client.
         json: the body, if it is JSON; None for no body.
         file: the body, if it is in a file.
         streamed: the body of a successful answer is read by `Read` steps.

@@ -1,4 +1,4 @@
-"""FAISS IVF behind the vector index port: one cell while small, many cells when large.
+"""The searchable copy of the vectors in FAISS IVF: one cell while small, many cells when large.
 
 An index of one list needs no training and searches exactly, so ids, deletes and files are the same
 code at every size.
@@ -7,9 +7,14 @@ Precision. Many lists hold vectors as fp32, as fp16, or as int8: 8-bit scalar qu
 which training finds the range of each dimension. One list holds fp32 whatever the precision: it
 has no training that could find ranges, and few vectors.
 
+Pending vectors. To find the list of a vector, FAISS reads all centroids, several megabytes, so ten
+vectors take half as long as fifty; and searches wait while lists change. Small additions therefore
+wait outside of the lists, where every search compares them, and are assigned together. They are
+rounded as in the lists.
+
 Threads. FAISS spreads a call over OpenMP threads. A search here runs on the calling thread alone:
 a second thread gains nothing for a single query, every thread that ever searched would keep a
-team of its own, and where cores are shared a team waits for its slowest member far longer than a
+team of threads, and where cores are shared a team waits for its slowest member far longer than a
 query takes. Many queries come from many threads, which do not wait for each other. Training and
 large additions, which no request waits for, use all cores; training a GPU, where there is one.
 """
@@ -17,7 +22,7 @@ large additions, which no request waits for, use all cores; training a GPU, wher
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import faiss
@@ -26,11 +31,9 @@ import numpy as np
 from encoder.arrays import Bool, Float32, Int64
 from index.errors import SnapshotError
 from index.id_set import IdSet
-from index.vectors.exact_index import compare_all
+from index.vectors.bulk import compare_all
 from index.vectors.faiss import gpu, ivf
-from index.vectors.faiss.content import Content
 from index.vectors.lists import SAMPLE_PER_LIST, default_nprobe
-from index.vectors.rwlock import ReadersWriterLock
 from index.vectors.vector_index import (
     NO_VECTOR,
     Precision,
@@ -50,14 +53,187 @@ PENDING = 64  # vectors that may wait for their lists: a few per cent of what a 
 _DESERIALISATION_LIMITS = threading.Lock()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Content:
+    """The content of an index at one sequence of the store.
+
+    Attributes:
+        sequence: of the store.
+        listed: ids of the vectors in lists, ascending Int64[N].
+        waiting: ids of the others, Int64[P].
+        rows: Float32[R, dimension], R >= P; the first are those vectors, the rest is room.
+    """
+
+    sequence: int
+    listed: Int64
+    waiting: Int64
+    rows: Float32
+
+    @property
+    def pending(self) -> Float32:
+        """The waiting vectors as the index holds them, Float32[P, dimension]."""
+        return self.rows[: len(self.waiting)]
+
+    @property
+    def _last(self) -> int:
+        """The highest id; -1 where there is none."""
+        return int(max(self.waiting.max(initial=-1), self.listed[-1] if len(self.listed) else -1))
+
+    def __len__(self) -> int:
+        return len(self.listed) + len(self.waiting)
+
+    @property
+    def ids(self) -> Int64:
+        """The ids of all vectors, ascending Int64[N + P]."""
+        return np.sort(np.concatenate([self.listed, self.waiting]))
+
+    def contains(self, ids: Int64) -> Bool:
+        """Return for each of ids Int64[M] whether its vector is there."""
+        if len(ids) and ids.min() > self._last:  # as new ones are
+            return np.zeros(len(ids), dtype=np.bool_)
+        found: Bool = self.is_listed(ids) | np.isin(ids, self.waiting)
+        return found
+
+    def is_listed(self, ids: Int64) -> Bool:
+        """Return for each of ids Int64[M] whether its vector is in a list."""
+        if not len(self.listed):
+            return np.zeros(len(ids), dtype=np.bool_)
+        places = np.minimum(np.searchsorted(self.listed, ids), len(self.listed) - 1)
+        found: Bool = self.listed[places] == ids
+        return found
+
+    def with_pending(self, ids: Int64, vectors: Float32) -> "_Content":
+        """Return the content with more pending vectors, as the index holds them.
+
+        Of the contents made of one, only the last may be used: they share the room behind its rows.
+        """
+        if not len(ids):
+            return self
+        rows, size = self.rows, len(self.waiting)
+        if size + len(ids) > len(rows):
+            rows = np.empty((2 * (size + len(ids)), rows.shape[1]), dtype=np.float32)
+            rows[:size] = self.pending
+        rows[size : size + len(ids)] = vectors
+        return replace(self, waiting=np.concatenate([self.waiting, ids]), rows=rows)
+
+    def with_listed(self, ids: Int64) -> "_Content":
+        """Return the content with the ids Int64[M] of vectors that come into lists."""
+        new = np.sort(ids)
+        last = self.listed[-1] if len(self.listed) else -1
+        if len(new) and new[0] < last:
+            return replace(self, listed=np.sort(np.concatenate([self.listed, new])))
+        return replace(self, listed=np.concatenate([self.listed, new]))
+
+    def without(self, ids: Int64) -> "_Content":
+        """Return the content without the vectors of ids Int64[M]; unknown ones are ignored."""
+        if not len(ids):
+            return self
+        kept = ~np.isin(self.waiting, ids)
+        places = np.searchsorted(self.listed, ids[self.is_listed(ids)])
+        return replace(
+            self,
+            listed=np.delete(self.listed, places) if len(places) else self.listed,
+            waiting=self.waiting if kept.all() else self.waiting[kept],
+            rows=self.rows if kept.all() else self.pending[kept],
+        )
+
+    def without_pending(self) -> "_Content":
+        """Return the content without its pending vectors."""
+        return replace(self, waiting=self.waiting[:0], rows=self.rows[:0].copy())
+
+    def best_of(
+        self, found: SearchResult, queries: Float32, among: IdSet | None = None
+    ) -> SearchResult:
+        """Return the best of those that were found in the lists, [Q, k], and the pending ones."""
+        if not len(self.waiting):
+            return found
+        k = found.ids.shape[1]
+        kept = slice(None) if among is None else among.contains(self.waiting)
+        vectors = self.pending[kept]
+        if not (queries @ vectors.T > found.scores[:, -1:]).any():  # mostly
+            return found
+        pending = compare_all(queries, self.waiting[kept], vectors, k)
+        ids = np.concatenate([found.ids, pending.ids], axis=1)
+        scores = np.concatenate([found.scores, pending.scores], axis=1)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return SearchResult(
+            np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
+        )
+
+
+class ReadersWriterLock:
+    """Many readers at once, or one writer.
+
+    The two sides alternate: readers that arrive while a writer waits let it go first, and readers
+    that waited behind a writer go before the next one. So a search waits for one change at most,
+    and a change only for the searches that had already started. Not reentrant.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._readers = 0
+        self._waiting_readers = 0
+        self._admitted_readers = 0
+        self._writing = False
+        self._waiting_writers = 0
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Hold the lock together with other readers."""
+        with self._changed:
+            self._waiting_readers += 1
+            try:
+                self._changed.wait_for(self._readers_may_enter)
+                self._readers += 1
+            finally:
+                self._waiting_readers -= 1
+                self._admitted_readers = max(0, self._admitted_readers - 1)
+                self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._readers -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the lock alone."""
+        with self._changed:
+            self._waiting_writers += 1
+            try:
+                self._changed.wait_for(self._a_writer_may_enter)
+                self._writing = True
+            finally:
+                self._waiting_writers -= 1
+                self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._writing = False
+                self._admitted_readers = self._waiting_readers
+                self._changed.notify_all()
+
+    def _readers_may_enter(self) -> bool:
+        return not self._writing and (self._admitted_readers > 0 or self._waiting_writers == 0)
+
+    def _a_writer_may_enter(self) -> bool:
+        return not self._writing and self._readers == 0 and self._admitted_readers == 0
+
+
 class FaissIndex:
-    """An IVF index of unit vectors under the cosine; the `VectorIndex` port in one process."""
+    """Unit vectors under ids that the document store assigned. Safe to use from many threads.
+
+    The vectors are divided into lists, of which a search may visit some only. An index that is not
+    `exact` rounds the vectors that it is given, and every score is that of the rounded ones.
+    """
 
     def __init__(self, index: faiss.IndexIVF) -> None:
         """Wrap a trained index; use `train_faiss_index` or `load_faiss_index`."""
         self._index = index
         none = np.empty((0, int(index.d)), dtype=np.float32)
-        self._content = Content(0, ivf.ids_in_lists(index), np.zeros(0, np.int64), none)
+        self._content = _Content(0, ivf.ids_in_lists(index), np.zeros(0, np.int64), none)
         self._changing = threading.Lock()  # held by one change; taken before the other
         self._lock = ReadersWriterLock()
 
@@ -99,19 +275,22 @@ class FaissIndex:
         return self._content.ids
 
     def vectors(self, ids: Int64) -> Float32:
-        """Return the vectors Float32[N, dimension] of ids Int64[N]; see `VectorIndex.vectors`."""
+        """Return the vectors Float32[N, dimension] of ids Int64[N], as the index holds them.
+
+        NaN for those that are not there.
+        """
         with ivf.openmp_threads_for(added=0), self._lock.reading():
             return self._vectors(self._content, ids)
 
-    def _vectors(self, content: Content, ids: Int64) -> Float32:
+    def _vectors(self, content: _Content, ids: Int64) -> Float32:
         listed = content.is_listed(ids)
         if listed.all():
             return ivf.reconstruct(self._index, ids)
         vectors = np.full((len(ids), self.dimension), np.nan, dtype=np.float32)
         vectors[listed] = ivf.reconstruct(self._index, ids[listed])
         others = np.flatnonzero(~listed)
-        asked, waiting = np.nonzero(ids[others, np.newaxis] == content.waiting)
-        vectors[others[asked]] = content.pending[waiting]
+        rows, waiting = np.nonzero(ids[others, np.newaxis] == content.waiting)
+        vectors[others[rows]] = content.pending[waiting]
         return vectors
 
     def change(
@@ -122,12 +301,19 @@ class FaissIndex:
         removed: Int64 | None = None,
         sequence: int | None = None,
     ) -> None:
-        """Add and remove vectors at once; see `VectorIndex.change`.
+        """Add and remove vectors at once; no search sees a part of a change.
 
         Searches wait while lists change, not for a small addition.
 
+        Args:
+            ids: to add, Int64[N].
+            vectors: to add, Float32[N, dimension].
+            removed: ids to remove, Int64[M]; those that are not there are ignored.
+            sequence: of the store that the index holds from now on; None leaves it as it is.
+
         Raises:
-            ValueError: as `VectorIndex.change`; nothing was changed.
+            ValueError: a wrong shape, a vector that is not finite, an id below 0, given twice or
+                already there (to replace a vector, remove it first). Nothing was changed.
         """
         ids, vectors = check_additions(ids, vectors, self.dimension)
         gone = np.unique(ids[:0] if removed is None else removed)
@@ -147,7 +333,7 @@ class FaissIndex:
             if len(content.waiting) > PENDING:
                 self._assign_pending()
 
-    def _replace(self, content: Content, ids: Int64, vectors: Float32, removed: Int64) -> None:
+    def _replace(self, content: _Content, ids: Int64, vectors: Float32, removed: Int64) -> None:
         """Replace the content, and add to lists and remove from them; `_changing` is held."""
         if not len(ids) and not len(removed):
             self._content = content  # searches that have begun go on with the former
@@ -175,10 +361,17 @@ class FaissIndex:
         nprobe: int | None = None,
         among: IdSet | None = None,
     ) -> SearchResult:
-        """Find the k vectors of highest cosine for each query; see `VectorIndex.search`.
+        """Find the k vectors of highest cosine for each query Float32[Q, dimension].
 
         The smaller the share of `among`, the more lists are visited, so that about as many vectors
         are compared as without it; a small selection is compared as a whole.
+
+        Args:
+            vectors: queries of unit norm.
+            k: how many to find for each.
+            nprobe: lists visited for each query; None for the default, more than there are for all:
+                the nearest of the vectors as the index holds them.
+            among: find no other vectors; of these k, whenever there are k.
 
         Raises:
             ValueError: a wrong shape, a query that is not finite, k or nprobe below 1.
@@ -195,7 +388,7 @@ class FaissIndex:
         return replace(content.best_of(found, vectors, among), sequence=content.sequence)
 
     def _search_among(
-        self, content: Content, vectors: Float32, k: int, nprobe: int, among: IdSet
+        self, content: _Content, vectors: Float32, k: int, nprobe: int, among: IdSet
     ) -> SearchResult:
         """Search the lists for vectors of `among`."""
         most = among.most(len(content))
@@ -210,9 +403,13 @@ class FaissIndex:
         return found
 
     def exact_scores(self, vector: Float32, k: int) -> tuple[Float32, int]:
-        """Score the k nearest vectors of one query exactly; see `VectorIndex.exact_scores`.
+        """Score the k nearest vectors of one query by comparing it with all that the index holds.
 
         Changes, and the searches behind them, wait for a slice of `EXACT_SLICE` vectors.
+
+        Returns:
+            Float32[k], best first, -inf where there are fewer; the sequence at the end: it is
+            that of the whole comparison if the index had it at the beginning.
         """
         query = check_vectors(vector[np.newaxis], self.dimension)
         best = np.full(k, -np.inf, dtype=np.float32)
@@ -224,7 +421,7 @@ class FaissIndex:
             best = np.sort(np.concatenate([best, found.scores[0]]))[: -k - 1 : -1]
         return best, sequence
 
-    def _compare(self, content: Content, queries: Float32, k: int, among: IdSet) -> SearchResult:
+    def _compare(self, content: _Content, queries: Float32, k: int, among: IdSet) -> SearchResult:
         """Compare every selected vector in the lists with every query."""
         known = content.listed if among.inverted else among.ids
         ids = known[among.contains(known) & content.is_listed(known)]
@@ -238,7 +435,7 @@ class FaissIndex:
         Raises:
             OSError: the file cannot be written whole.
         """
-        # Through Python's file object: faiss's own writer does not report a failing close.
+        # Through Python's file object: the writer of faiss does not report a failing close.
         with path.open("xb") as file, self._changing:
             self._assign_pending()
             with self._lock.reading():

@@ -48,7 +48,7 @@ class ResourceThread:
 
         try:
             return self._thread.submit(owned).result()
-        except RuntimeError as error:  # FAISS's own, also for the errors of CUDA
+        except RuntimeError as error:  # of FAISS, also for the errors of CUDA
             _log.warning("FAISS failed on the GPU, and goes on on the CPU: %s", error)
             return None
 

@@ -1,4 +1,4 @@
-"""Steps on FAISS's own objects: the inverted lists of an index, their formats and selectors."""
+"""Steps on objects of FAISS: the inverted lists of an index, their formats and selectors."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -113,7 +113,7 @@ def nearest_lists(index: faiss.IndexIVF, vectors: Float32) -> Int64:
 def add_to_lists(index: faiss.IndexIVF, ids: Int64, vectors: Float32, lists: Int64) -> None:
     """Add vectors Float32[N, dimension] as `ids` Int64[N] to these lists Int64[N]."""
     if len(ids):
-        index.add_core(len(ids), *(faiss.swig_ptr(one) for one in (vectors, ids, lists)))
+        index.add_core(len(ids), *(faiss.swig_ptr(array) for array in (vectors, ids, lists)))
 
 
 def remove_from_lists(index: faiss.IndexIVF, ids: Int64) -> None:
@@ -140,7 +140,7 @@ def search_nearest_lists(
         selector: find no other vectors.
     """
     found = _nothing(len(queries), k)
-    given, ids, scores = (faiss.swig_ptr(one) for one in (queries, found.ids, found.scores))
+    given, ids, scores = (faiss.swig_ptr(array) for array in (queries, found.ids, found.scores))
     # Parameters of this call: nprobe set on the index would be shared by all threads.
     parameters = faiss.SearchParametersIVF(nprobe=nprobe, sel=selector)
     index.search_c(len(queries), given, k, scores, ids, parameters)
@@ -152,7 +152,7 @@ def search_lists(index: faiss.IndexIVF, queries: Float32, k: int, lists: Int64) 
     """Search these lists Int64[Q, P] of each query Float32[Q, dimension] for the k best."""
     found = _nothing(len(queries), k)
     centroid_scores = np.zeros(lists.shape, dtype=np.float32)  # needed for residuals only
-    given = (faiss.swig_ptr(one) for one in (lists, centroid_scores, found.scores, found.ids))
+    given = (faiss.swig_ptr(array) for array in (lists, centroid_scores, found.scores, found.ids))
     parameters = faiss.SearchParametersIVF(nprobe=lists.shape[1])
     index.search_preassigned_c(len(queries), faiss.swig_ptr(queries), k, *given, False, parameters)
     found.scores[found.ids == NO_VECTOR] = -np.inf

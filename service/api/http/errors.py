@@ -20,13 +20,11 @@ from starlette.types import Scope
 from encoder.errors import EncoderError
 from index.errors import (
     DamagedDocumentError,
-    DatabaseUnavailableError,
     IndexingError,
     LexicalIndexNotReadyError,
     StorageError,
-    VectorEngineError,
 )
-from index.sqlite.failures import storage_error
+from index.sqlite.connections import storage_error
 from service.api.http.openai_errors import openai_member
 from service.api.http.problems import (
     DOCUMENT_DAMAGED,
@@ -38,7 +36,6 @@ from service.api.http.problems import (
     PROBLEM_OF,
     STORAGE_FAILED,
     STORAGE_FULL,
-    VECTORS_UNAVAILABLE,
     ProblemType,
 )
 from service.errors import (
@@ -62,7 +59,6 @@ PROBLEM_JSON = "application/problem+json"
 
 _LOG = logging.getLogger(__name__)
 _MAX_ERRORS = 100
-_ENGINE_RETRY_SECONDS = "5"
 _READY_RETRY_SECONDS = "5"
 _MAX_POINTER_CHARACTERS = 300
 _STORAGE_RETRY_SECONDS = "60"
@@ -152,10 +148,6 @@ def _problem(error: Exception, scope: Scope) -> Problem:
         case DamagedDocumentError(document_id=document_id, part=part):
             detail = f"The stored document {document_id!r} is damaged in its {part}."
             return Problem(DOCUMENT_DAMAGED, detail, members={"id": document_id})
-        case VectorEngineError():
-            detail = "The engine that holds the vectors does not work; the log says why."
-            retry = {"Retry-After": _ENGINE_RETRY_SECONDS}
-            return Problem(VECTORS_UNAVAILABLE, detail, headers=retry)
     if isinstance(error, IndexingError | OSError):
         failure = storage_error(Path(), error)
         if failure is not None:
@@ -168,8 +160,7 @@ def _problem(error: Exception, scope: Scope) -> Problem:
 
 def _storage_problem(failure: StorageError) -> Problem:
     kind = PROBLEM_OF[type(failure)]
-    outside = isinstance(failure, DatabaseUnavailableError)
-    retry = {"Retry-After": _ENGINE_RETRY_SECONDS if outside else _STORAGE_RETRY_SECONDS}
+    retry = {"Retry-After": _STORAGE_RETRY_SECONDS}
     return Problem(kind, f"{kind.title}: {failure.reason}.", headers=retry)
 
 

@@ -169,18 +169,8 @@ STORAGE_FULL = ProblemType(
 )  # fmt: skip
 STORAGE_FAILED = ProblemType(
     "storage-failed", 503, "The storage of the service failed",
-    "A file of the service, or the database that holds the documents, could not be read or "
-    "written: the disk failed or is read only, a limit of the system is reached, or the database "
-    "is down, too slow or refuses the request, as `detail` says. Nothing was changed, unless the "
-    "connection to the database was lost while it stored the documents of the request: then all of "
-    "them may be stored, and the request can be repeated.",
-)  # fmt: skip
-VECTORS_UNAVAILABLE = ProblemType(
-    "vectors-unavailable", 503, "The vectors cannot be searched",
-    "The engine that holds the vectors or words to search, such as a Milvus, is down, too slow or "
-    "refuses a request. Documents of a request that was storing or deleting them are "
-    "stored or deleted; the vectors follow once the engine works again. Retry after the number of "
-    "seconds in the Retry-After header.",
+    "A file of the service could not be read or written: the disk failed or is read only, or a "
+    "limit of the system is reached, as `detail` says. Nothing was changed.",
 )  # fmt: skip
 OVERLOADED = ProblemType(
     "overloaded", 503, "The service is overloaded",
@@ -209,7 +199,7 @@ PROBLEM_TYPES = {
         MODEL_NOT_FOUND, JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
         NOT_ACCEPTABLE, BODY_TOO_LARGE,
         COMPRESSION_RATIO, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
-        DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED, VECTORS_UNAVAILABLE,
+        DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED,
         COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS,
         STANDING_QUERY_NOT_FOUND, TOO_MANY_STANDING_QUERIES,
         FEEDBACK_NOT_FOUND, FEEDBACK_FULL,
@@ -245,10 +235,8 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     index_errors.DataDirectoryInUseError: INTERNAL_ERROR,
     index_errors.StorageError: STORAGE_FAILED,
     index_errors.StorageFullError: STORAGE_FULL,
-    index_errors.DatabaseUnavailableError: STORAGE_FAILED,
     index_errors.DamagedDocumentError: DOCUMENT_DAMAGED,
     index_errors.SnapshotError: INTERNAL_ERROR,
-    index_errors.VectorEngineError: VECTORS_UNAVAILABLE,
     index_errors.BackupError: INTERNAL_ERROR,
     index_errors.ClusterError: INTERNAL_ERROR,
     index_errors.RetrainingStoppedError: INTERNAL_ERROR,

@@ -14,11 +14,18 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from index.store.filters import And, Bound, Exists, Filter, Not, OneOf, Or, Range
-from index.store.metadata import (
+from index.store.filters import (
     MAX_FIELD_CHARACTERS,
     MAX_NESTING,
     MAX_VALUE_CHARACTERS,
+    And,
+    Bound,
+    Exists,
+    Filter,
+    Not,
+    OneOf,
+    Or,
+    Range,
     Scalar,
     pointer,
 )

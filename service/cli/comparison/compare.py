@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import open_space
 from encoder.comparison.compare import compare_texts
 from encoder.comparison.result import (
     AlignedPassage,

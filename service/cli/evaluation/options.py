@@ -67,7 +67,7 @@ def _check_combinations(options: EvaluationOptions) -> None:
     if options.part not in PARTS:
         raise OptionError("--part", f"{options.part!r} is none of {', '.join(PARTS)}")
     if options.rerank and not options.reranker:
-        raise OptionError("--rerank", "needs --reranker, a directory or the name of one that ships")
+        raise OptionError("--rerank", "needs --reranker, the directory of a reranker")
     of_blocks = ",".join(name for name in options.baselines if name in BLOCK_BASELINES)
     if of_blocks and not options.blocks:
         raise OptionError("--baselines", f"{of_blocks} needs --blocks, a folder to keep them in")

@@ -133,7 +133,7 @@ def run_trial(
     """
     served = load(trial.served, None, None, None, trial.data)
     new = Loaded(made.encoder.checkpoint, made.tokenizer, made.encoder)
-    with _opened(trial.data, served.encoder) as old, _opened(made.beside, new.encoder) as fresh:
+    with _opened(trial.data, served.encoder) as old, _opened(made.content, new.encoder) as fresh:
         sides = ((served, old), (new, fresh))
         texts = passages(old, trial.judged, others, seed, progress)
         held_out = _of_both([asked(*one, trial.held_out, progress) for one in sides])
@@ -182,7 +182,7 @@ def keep_report(made: Reencoded, report: dict[str, Any]) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    write_atomically(made.beside / SHADOW_TEST_FILE, json.dumps(report, indent=2) + "\n")
+    write_atomically(made.content / SHADOW_TEST_FILE, json.dumps(report, indent=2) + "\n")
 
 
 def _read_learned(new: Checkpoint) -> list[bytes] | None:

@@ -38,7 +38,7 @@ from service.cli.calibration import measure_calibration
 from service.cli.checks import OptionError, check_output_folder
 from service.cli.feedback.judged import check_enough, read_judged
 from service.cli.feedback.questions import asked, described, look_for, passages
-from service.cli.indexing.checks import check_own_data_directory, check_own_documents
+from service.cli.indexing.checks import check_data_directory
 from service.cli.opening import Loaded, load, opened
 from service.cli.options import (
     CheckpointOption,
@@ -76,8 +76,7 @@ def tune(
     require_extra("evaluate", "tune", "ir_measures")
     require_extra("evaluate", "tune", "scipy")
     require_extra("evaluate", "tune", "sklearn")
-    check_own_documents("tune")
-    check_own_data_directory(data, "DATA")
+    check_data_directory(data, "DATA")
     check_output_folder(data, "DATA")
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
     loaded = load(checkpoint, precision, provider, threads, data)

@@ -9,13 +9,9 @@ from index.adapt import MIN_DOCUMENTS
 from index.build import NO_DOCUMENT
 from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.reader import Corpus, count_documents, read_corpus
-from index.directory.content_swap import swap_is_pending
-from index.directory.data_directory import STORE_FILE
-from index.directory.local_copy import bring_up_copy
+from index.directory.data_directory import STORE_FILE, swap_is_pending
 from index.errors import CorpusError
-from index.replica.copy_mark import check_is_no_copy
 from service.cli.checks import OptionError, check_file
-from service.configuration.store import StoreSettings
 
 
 def check_corpus(corpus: Corpus, option: str = "CORPUS") -> None:
@@ -40,33 +36,9 @@ def check_document(path: Path, option: str = "FILE") -> None:
 
 
 def check_data_directory(path: Path, option: str = "--data") -> None:
-    """Check that a path is a data directory, or one whose content was being replaced.
-
-    That of a copy is made, or brought to the present state of its database.
-    """
-    database = StoreSettings().database
-    if database is not None:
-        bring_up_copy(path, database)
-        return
-    check_own_data_directory(path, option)
-
-
-def check_own_data_directory(path: Path, option: str) -> None:
-    """Check that a path is a data directory with documents of its own."""
-    check_is_no_copy(path)
+    """Check that a path is a data directory, or one whose content was being replaced."""
     if not (path / STORE_FILE).is_file() and not swap_is_pending(path):
         raise OptionError(option, f"{path}: there is no data directory here")
-
-
-def check_own_documents(command: str) -> None:
-    """Check that documents are in data directories, for a command that knows nothing else."""
-    database = StoreSettings().database
-    if database is not None:
-        raise OptionError(
-            "LONGMATCH_STORE",
-            f"the documents are in {database.address}, and `longmatch {command}` takes a data "
-            "directory with documents of its own, as `longmatch migrate --from` makes one",
-        )
 
 
 def check_enough_to_adapt(corpus: Path, option: str = "--adapt") -> None:

@@ -8,7 +8,6 @@ import typer
 from index.build import build_index, encode_here
 from index.corpus.demo import write_stdlib_corpus
 from service.cli.checks import check_address, check_output_folder
-from service.cli.indexing.checks import check_own_documents
 from service.cli.opening import load, opened
 from service.cli.options import console
 from service.cli.progress import show_progress
@@ -23,7 +22,6 @@ def demo(
     port: PortOption = DEFAULT_PORT,
 ) -> None:
     """Index the documentation of Python's standard library and serve it."""
-    check_own_documents("demo")
     check_output_folder(data, "--data")
     check_address(host, port)
     corpus = data / "stdlib.jsonl"

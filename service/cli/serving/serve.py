@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
 from encoder.errors import CheckpointError
-from encoder.selection.reading_share import WHOLE, with_reading_share
 from service.cli.checks import (
     OptionError,
     check_address,

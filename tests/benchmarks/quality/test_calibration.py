@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from benchmarks.common import SEED
-from benchmarks.quality.calibration import MAPS, Stated, diagram, measure, table, try_thresholds
+from benchmarks.quality.calibration import MAPS, Stated, measure, table, try_thresholds
 from index.lexical.scoring import rows_of_texts
 from index.progress import SilentProgress
 from index.search.corpus_calibration import Channels, measure_modes
@@ -33,19 +33,6 @@ def test_errors_are_measured_for_all_pairs_and_for_each_corpus() -> None:
     assert right["b"]["equal_mass_of_perfect"] > right["a"]["equal_mass_of_perfect"]
 
 
-def test_the_diagram_has_all_pairs() -> None:
-    bins = diagram(
-        {
-            "a": stated_at_random(300, shift=0.0, seed=1),
-            "b": stated_at_random(200, shift=0.0, seed=2),
-        },
-        "score",
-    )
-    assert sum(one.pairs for one in bins) == 500
-    stated = [one.probability for one in bins]
-    assert stated == sorted(stated)
-
-
 @pytest.mark.slow
 def test_thresholds_are_tried_on_other_pairs_and_laid_out() -> None:
     random = np.random.default_rng(1)
@@ -57,15 +44,15 @@ def test_thresholds_are_tried_on_other_pairs_and_laid_out() -> None:
     channels = Channels(vectors, words, LinearFusion(0.5))
     tried = try_thresholds(channels, measure_modes(channels, SilentProgress(), seed=SEED))
     assert set(tried) == {"semantic", "lexical", "hybrid"}
-    for one in tried.values():
-        assert one["documents"] == 1_500
-        assert 0.005 < one["fresh_pairs"] < 0.02
-        assert 0.005 < one["unseen_documents"] < 0.02
-        assert one["fresh_pairs"] != 0.01
+    for figures in tried.values():
+        assert figures["documents"] == 1_500
+        assert 0.005 < figures["fresh_pairs"] < 0.02
+        assert 0.005 < figures["unseen_documents"] < 0.02
+        assert figures["fresh_pairs"] != 0.01
     errors = measure({"papers": stated_at_random(300, shift=0.0, seed=1)})
     results = {
-        mode: {"calibration_error": errors, "false_positives": {"papers": one}}
-        for mode, one in tried.items()
+        mode: {"calibration_error": errors, "false_positives": {"papers": figures}}
+        for mode, figures in tried.items()
     }
     shown = table({"results": results})
     assert f"{tried['hybrid']['fresh_pairs']:.2%}" in shown

@@ -83,23 +83,6 @@ def test_retrieval_is_measured_with_and_without_mentions(
         assert f"nDCG@10, {heading}95 % interval; p against tfidf)" in text
 
 
-@pytest.mark.slow
-def test_a_corpus_of_mentions_alone_is_measured_with_them(
-    data: Path, tmp_path: Path, tiny_checkpoint: Path
-) -> None:
-    encoder = OnnxEncoder(load_checkpoint(tiny_checkpoint), threads=1)
-    path = data / "small" / "corpus.jsonl.gz"
-    with gzip.open(path, "rt") as file:
-        lines = [json.loads(line) | {"title": "Part"} for line in file]
-    with gzip.open(path, "wt") as file:
-        file.writelines(json.dumps(line) + "\n" for line in lines)
-    (corpus,) = find_corpora(data, "test")
-    result = measure(corpus, encoder, tmp_path / "kept")
-    assert result["retrieval"]["queries"] == 4
-    text = table({"settings": {"split": "test"}, "results": {"small": result}})
-    assert "without mentions" not in text
-
-
 def test_a_corpus_without_pairs_has_an_empty_cell(
     data: Path, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:

@@ -5,8 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoder.alignment.scoring import align, align_pairs, own_similarity, similarities
-from encoder.alignment.space import AlignedBlocks, AlignmentSpace, fit_space
+from encoder.alignment.scoring import (
+    Contributions,
+    align,
+    align_pairs,
+    find_contributions,
+    similarities,
+)
+from encoder.alignment.space import (
+    MAX_BLOCKS,
+    AlignedBlocks,
+    AlignmentSpace,
+    fit_space,
+    neutral_space,
+)
 from tests.encoder.alignment.test_space import WIDTH, block_vectors, dequantised
 
 SPACE: AlignmentSpace = fit_space(block_vectors(2_000), dimension=WIDTH)
@@ -21,14 +33,14 @@ def slow_score(left: AlignedBlocks, right: AlignedBlocks) -> float:
     ours, theirs = dequantised(left).astype(float), dequantised(right).astype(float)
     table = [
         [
-            float(one @ other) - (float(left.hubness[i]) + float(right.hubness[j])) / 2
+            float(our @ other) - (float(left.hubness[i]) + float(right.hubness[j])) / 2
             for j, other in enumerate(theirs)
         ]
-        for i, one in enumerate(ours)
+        for i, our in enumerate(ours)
     ]
     rows = [max(0.0, max(row)) for row in table]
     columns = [max(0.0, max(column)) for column in zip(*table, strict=True)]
-    own = [1 - float(one.hubness.mean()) for one in (left, right)]
+    own = [1 - float(side.hubness.mean()) for side in (left, right)]
     both = sum(rows) / len(rows) + sum(columns) / len(columns)
     return float(both / 2 / np.sqrt(own[0] * own[1]))
 
@@ -36,23 +48,11 @@ def slow_score(left: AlignedBlocks, right: AlignedBlocks) -> float:
 @given(st.lists(st.integers(1, 12), min_size=2, max_size=5), st.integers(0, 1_000))
 def test_it_is_the_formula(lengths: list[int], seed: int) -> None:
     query, *others = (document(count, seed + n) for n, count in enumerate(lengths))
-    expected = [slow_score(query, one) for one in others]
+    expected = [slow_score(query, other) for other in others]
     assert np.allclose(align(query, others), expected, atol=1e-5)
 
 
-def test_it_is_symmetric() -> None:
-    one, other = document(7, 1), document(12, 2)
-    assert align(one, [other])[0] == pytest.approx(align(other, [one])[0], abs=1e-6)
-
-
-def test_it_does_not_depend_on_the_other_candidates() -> None:
-    query, others = document(9, 0), [document(count, count) for count in (3, 1, 20, 5)]
-    together = align(query, others)
-    alone = [align(query, [one])[0] for one in others]
-    assert np.allclose(together, alone, atol=1e-6)
-
-
-def test_it_is_highest_for_the_document_itself_and_never_negative() -> None:
+def test_scores_are_highest_for_the_document_itself() -> None:
     query, others = document(9, 0), [document(9, seed) for seed in range(1, 30)]
     scores = align(query, [query, *others])
     assert scores[0] == pytest.approx(1.0, abs=1e-5)
@@ -67,24 +67,8 @@ def test_documents_of_nothing_but_hubs_have_a_score() -> None:
     assert 0.0 <= score <= 1.0
 
 
-def test_a_shared_block_raises_the_score() -> None:
-    ours, theirs = block_vectors(6, seed=1), block_vectors(6, seed=2)
-    before = align(SPACE.project(ours), [SPACE.project(theirs)])[0]
-    theirs[4] = ours[2]
-    assert align(SPACE.project(ours), [SPACE.project(theirs)])[0] > before + 0.05
-
-
 def test_without_candidates_there_are_no_scores() -> None:
     assert align(document(3, 0), []).shape == (0,)
-
-
-def test_the_similarities_of_blocks_are_those_that_are_summed() -> None:
-    one, other = document(4, 1), document(6, 2)
-    table = similarities(one, other)
-    assert table.shape == (4, 6)
-    both = np.maximum(table.max(1), 0).mean() + np.maximum(table.max(0), 0).mean()
-    score = both / 2 / np.sqrt(own_similarity(one) * own_similarity(other))
-    assert align(one, [other])[0] == pytest.approx(score, abs=1e-6)
 
 
 def test_pairs_score_as_a_query_and_its_candidate() -> None:
@@ -103,3 +87,67 @@ def test_pairs_of_documents_without_blocks_have_no_score() -> None:
     scores = align_pairs(documents, pairs, lambda _: None)
     assert np.isnan(scores).tolist() == [True, True, False]
     assert align_pairs(documents, pairs[:0], lambda _: None).shape == (0,)
+
+
+CLOSE = 1e-6
+
+
+def slow_shares(left: AlignedBlocks, right: AlignedBlocks) -> dict[tuple[int, int], float]:
+    """Give each term of the score to its pair, one at a time."""
+    table = similarities(left, right).astype(float)
+    given: dict[tuple[int, int], float] = {}
+    for i in range(len(left)):
+        j = max(range(len(right)), key=lambda number: table[i, number])
+        given[i, j] = given.get((i, j), 0.0) + max(0.0, table[i, j]) / (2 * len(left))
+    for j in range(len(right)):
+        i = max(range(len(left)), key=lambda number: table[number, j])
+        given[i, j] = given.get((i, j), 0.0) + max(0.0, table[i, j]) / (2 * len(right))
+    total = sum(given.values())
+    return {pair: amount / total for pair, amount in given.items() if amount > 0}
+
+
+def by_pair(found: Contributions) -> dict[tuple[int, int], float]:
+    shares = found.shares.tolist()
+    return {(i, j): share for (i, j), share in zip(found.pairs.tolist(), shares, strict=True)}
+
+
+def axes(*numbers: float) -> AlignedBlocks:
+    """Return blocks that are one of 4 axes, or the opposite one where the number is negative."""
+    rows = [
+        np.eye(4, dtype=np.float32)[int(abs(number)) - 1] * np.sign(number) for number in numbers
+    ]
+    return neutral_space(4).project(np.array(rows, dtype=np.float32))
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 1_000))
+def test_contributions_are_the_formula(ours: int, theirs: int, seed: int) -> None:
+    left, right = document(ours, seed), document(theirs, seed + 1)
+    found = find_contributions(left, right)
+    assert found.score == pytest.approx(float(align(left, [right])[0]), abs=CLOSE)
+    assert by_pair(found) == pytest.approx(slow_shares(left, right), abs=CLOSE)
+    assert (found.shares[:-1] >= found.shares[1:]).all()
+    table = similarities(left, right)
+    assert [table[i, j] for i, j in found.pairs.tolist()] == found.similarities.tolist()
+    if found.score:
+        assert found.shares.sum() == pytest.approx(1.0)
+
+
+def test_of_equal_pairs_the_first_has_the_term() -> None:
+    found = find_contributions(axes(1, 1), axes(1))
+    assert found.pairs.tolist() == [[0, 0], [1, 0]]
+    assert found.shares.tolist() == pytest.approx([0.75, 0.25])
+
+
+def test_nothing_gives_to_a_score_of_zero() -> None:
+    found = find_contributions(axes(1, 2), axes(-1, -2))
+    assert (found.score, len(found.pairs), len(found.shares)) == (0.0, 0, 0)
+
+
+def test_the_longest_documents() -> None:
+    left, right = document(1_024, 1), document(1_024, 2)
+    assert len(left) == MAX_BLOCKS
+    found = find_contributions(left, right)
+    assert found.score == pytest.approx(float(align(left, [right])[0]), abs=CLOSE)
+    assert found.shares.sum() == pytest.approx(1.0)
+    assert found.pairs.max() < MAX_BLOCKS
+    assert len(found.pairs) <= 2 * MAX_BLOCKS - 1

@@ -8,8 +8,7 @@ import pytest
 from encoder.alignment.scoring import align
 from encoder.alignment.space import MAX_BLOCKS, AlignmentSpace, choose_blocks, fit_space
 from encoder.arrays import Float32
-from encoder.comparison.aligned_blocks import align_blocks
-from encoder.comparison.compare import compare_texts
+from encoder.comparison.compare import align_blocks, compare_texts
 from encoder.comparison.result import BlockAlignment
 from encoder.comparison.text import ComparableText, prepare_text
 from tests.encoder.alignment.test_space import WIDTH, block_vectors
@@ -20,7 +19,7 @@ SPACE: AlignmentSpace = fit_space(block_vectors(2_000), dimension=WIDTH)
 def text_of(vectors: Float32, name: str) -> ComparableText:
     """Return a text with a sentence for each block, which says which block it is."""
     sentences = [f"Block {number} of {name}." for number in range(len(vectors))]
-    ends = np.cumsum([len(one) + 1 for one in sentences])
+    ends = np.cumsum([len(sentence) + 1 for sentence in sentences])
     offsets = np.stack([np.concatenate([[0], ends[:-1]]), ends - 1], axis=1)
     text = " ".join(sentences)
     aligned = SPACE.project(vectors)
@@ -50,11 +49,11 @@ def test_of_long_texts_the_blocks_that_are_aligned_are_named(ours: int, theirs: 
     second[column] = first[row]
     left, right = text_of(first, "this"), text_of(second, "that")
     found = aligned(left, right)
-    names = [(left.text[slice(*one.left)], right.text[slice(*one.right)]) for one in found.pairs]
+    names = [(left.text[slice(*pair.left)], right.text[slice(*pair.right)]) for pair in found.pairs]
     assert (f"Block {row} of this.", f"Block {column} of that.") in names
-    assert {one for one, _ in names} <= {f"Block {n} of this." for n in choose_blocks(ours)}
-    assert {one for _, one in names} <= {f"Block {n} of that." for n in choose_blocks(theirs)}
-    assert sum(one.share for one in found.pairs) == pytest.approx(1.0)
+    assert {name for name, _ in names} <= {f"Block {n} of this." for n in choose_blocks(ours)}
+    assert {name for _, name in names} <= {f"Block {n} of that." for n in choose_blocks(theirs)}
+    assert sum(pair.share for pair in found.pairs) == pytest.approx(1.0)
     expected = align(SPACE.project(first), [SPACE.project(second)])[0]
     assert found.score == pytest.approx(float(expected), abs=1e-6)
 
@@ -66,7 +65,7 @@ def test_a_comparison_has_it_and_one_without_a_space_has_none() -> None:
 
 
 def test_aligned_blocks_of_another_text_are_refused() -> None:
-    one = text_of(block_vectors(200), "it")
+    first = text_of(block_vectors(200), "it")
     other = SPACE.project(block_vectors(MAX_BLOCKS - 1))
     with pytest.raises(ValueError, match="95 aligned blocks, not the expected 96"):
-        prepare_text(one.text, one.vector, one.block_vectors, one.offsets, aligned=other)
+        prepare_text(first.text, first.vector, first.block_vectors, first.offsets, aligned=other)

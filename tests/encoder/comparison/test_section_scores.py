@@ -12,7 +12,7 @@ from encoder.arrays import Float32
 from encoder.checkpoint import load_checkpoint
 from encoder.comparison.compare import compare_texts
 from encoder.comparison.result import Section, Span
-from encoder.comparison.section_scores import MAX_PAIRS, attended_blocks, blocks_of_sections
+from encoder.comparison.sections import MAX_PAIRS, attended_blocks, blocks_of_sections
 from encoder.comparison.text import ComparableText, prepare_text
 from encoder.export.create import load_model
 from encoder.models.architecture import Sections
@@ -103,8 +103,8 @@ def test_attended_blocks_are_the_attention_of_the_model(
     assert pairs is not None
     assert len(pairs) == len(left.offsets) * len(right.offsets)
     level, weights = model.document_encoder, []
-    for one, other in ((left, right), (right, left)):
-        own, following = (torch.from_numpy(t.block_vectors)[None] for t in (one, other))
+    for item, other in ((left, right), (right, left)):
+        own, following = (torch.from_numpy(t.block_vectors)[None] for t in (item, other))
         with torch.no_grad():
             queries = level.embed(own, torch.tensor([0]))
             keys = level.embed(following, torch.tensor([1]))
@@ -161,7 +161,7 @@ def test_a_section_that_was_not_read_scores_0(encoder: OnnxEncoder) -> None:
 
 
 def test_a_text_of_one_section_is_the_document_that_is_not_cut(encoder: OnnxEncoder) -> None:
-    one = read(encoder, "Ants dig.")
-    assert len(one.sections) == 1
-    assert one.section_vectors is not None
-    assert np.abs(one.section_vectors[0] - one.vector).max() < 1e-4
+    first = read(encoder, "Ants dig.")
+    assert len(first.sections) == 1
+    assert first.section_vectors is not None
+    assert np.abs(first.section_vectors[0] - first.vector).max() < 1e-4

@@ -82,7 +82,7 @@ def test_a_call_that_fails_leaves_its_lane(bound: BoundGraph, graphs: OpenedGrap
     assert np.abs(run(bound, graphs, blocks) - plain(graphs, blocks)).max() <= TOLERANCE
 
 
-def test_the_steps_of_a_call_are_told(bound: BoundGraph, graphs: OpenedGraphs) -> None:
+def test_the_steps_of_a_call_are_reported(bound: BoundGraph, graphs: OpenedGraphs) -> None:
     steps: list[str] = []
     vectors = np.empty((1, bound.width), dtype=np.float32)
     bound.run(inputs_of(graphs, [[7]]), vectors, [0], steps.append)

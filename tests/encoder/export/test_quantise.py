@@ -107,7 +107,7 @@ def test_the_same_graph_gives_the_same_file(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_rows_of_a_table_have_scales_of_their_own(tmp_path: Path) -> None:
+def test_each_row_of_a_table_has_a_scale(tmp_path: Path) -> None:
     table = np.random.default_rng(0).normal(size=(2_000, 4)).astype(np.float32)
     table *= np.logspace(-3, 3, 2_000, dtype=np.float32)[:, None]
     table[7] = 0

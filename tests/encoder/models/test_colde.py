@@ -1,19 +1,15 @@
 """CoLDE: what its sections see, what padding and other documents may not change."""
 
 import dataclasses
-import math
 from typing import get_args
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from encoder.models.bidirectional import Bidirectional
 from encoder.models.colde import (
     Aggregate,
-    ChunkAttention,
     Colde,
     ColdeConfig,
     Sections,
@@ -69,57 +65,6 @@ def test_the_defaults_are_the_papers() -> None:
     assert (config.pooling, config.aggregate) == ("cls", "lstm")
 
 
-@pytest.mark.parametrize("aggregate", AGGREGATES)
-def test_unit_norm_from_tokens(aggregate: Aggregate) -> None:
-    ids = torch.randint(1, 50, (3, 4, 6))
-    vectors = small(aggregate=aggregate)(ids, torch.ones_like(ids))
-    assert vectors.shape == (3, 10)
-    assert torch.allclose(vectors.norm(dim=-1), torch.ones(3), atol=1e-5)
-
-
-@pytest.mark.parametrize("aggregate", AGGREGATES)
-def test_padding_never_counts(aggregate: Aggregate) -> None:
-    encoder = small(aggregate=aggregate).document_encoder
-    vectors, mask = chunks(2, 5, 1, 3)
-    sections = two_sections(0, 1)
-    together = encoder(vectors, mask, sections)
-    for first in (0, 2):
-        pair = slice(first, first + 2)
-        longest = int(mask[pair].sum(1).max())
-        alone = encoder(vectors[pair, :longest], mask[pair, :longest], two_sections(0))
-        assert torch.allclose(together[pair], alone, atol=1e-5)
-
-
-def test_a_section_sees_its_successor_and_no_other_document() -> None:
-    encoder = small().document_encoder
-    vectors, mask = chunks(3, 2, 3, 2)
-    sections = two_sections(0, 1)
-    before = encoder(vectors, mask, sections)
-    changed = vectors.clone()
-    changed[1, 0] = -changed[1, 0]  # in the second section of the first document
-    after = encoder(changed, mask, sections)
-    assert (before[0] - after[0]).abs().max() > 1e-3  # whose first section asks it
-    assert torch.equal(before[2:], after[2:])
-
-
-def test_an_uncut_document_asks_itself() -> None:
-    encoder = small().document_encoder
-    vectors, mask = chunks(4, 2)
-    itself = Sections(torch.zeros(2, dtype=torch.int64), torch.arange(2))
-    assert torch.allclose(encoder(vectors, mask), encoder(vectors, mask, itself), atol=1e-6)
-
-
-def test_sections_and_chunks_are_told_apart_by_their_numbers() -> None:
-    encoder = small().document_encoder
-    vectors, _ = chunks(3, 3)
-    same = vectors[:1].expand(2, -1, -1)
-    embedded = encoder.embed(same, two_sections(0).numbers)
-    assert (embedded[0] - embedded[1]).abs().max() > 1e-2
-    for section, row in enumerate(embedded):
-        place = encoder.section_embedding.weight[section] + encoder.chunk_embedding.weight[2]
-        assert torch.allclose(row[2], encoder.embedding_norm(same[0, 2] + place), atol=1e-6)
-
-
 def test_numbers_that_training_never_saw_add_nothing() -> None:
     torch.manual_seed(0)
     encoder = Colde(SMALL).document_encoder
@@ -127,55 +72,7 @@ def test_numbers_that_training_never_saw_add_nothing() -> None:
     assert not encoder.section_embedding.weight.any()
 
 
-def test_chunk_attention_is_the_formula() -> None:
-    torch.manual_seed(2)
-    attention = ChunkAttention(4, 2)
-    queries, keys = torch.randn(1, 2, 4), torch.randn(1, 3, 4)
-    mask = torch.tensor([[1.0, 1.0, 0.0]])
-    query, key, value = (
-        layer(states)[0].detach()
-        for layer, states in (
-            (attention.query, queries),
-            (attention.key, keys),
-            (attention.value, keys),
-        )
-    )
-    context = torch.zeros(2, 4)
-    for head in (slice(0, 2), slice(2, 4)):
-        for i in range(2):
-            scores = [float(query[i, head] @ key[j, head]) / math.sqrt(2) for j in (0, 1)]
-            below = sum(map(math.exp, scores))
-            for j, score in enumerate(scores):
-                context[i, head] += math.exp(score) / below * value[j, head]
-    found = attention(queries, keys, mask)[0]
-    assert torch.allclose(found, attention.output(context), atol=1e-5)
-    weights = attention.weights(queries, keys, mask)
-    assert torch.allclose(weights.sum(-1), torch.ones(1, 2, 2))
-    assert weights[..., 2].max() < 1e-6
-
-
-def test_the_bi_lstm_is_torchs() -> None:
-    torch.manual_seed(3)
-    ours, theirs = Bidirectional(nn.LSTM, 5, 6), nn.LSTM(5, 3, batch_first=True, bidirectional=True)
-    weights = dict(ours.forwards.state_dict())
-    weights |= {f"{name}_reverse": t for name, t in ours.backwards.state_dict().items()}
-    theirs.load_state_dict(weights)
-    states, lengths = torch.randn(3, 4, 5), [2, 4, 1]
-    mask = torch.tensor([[1.0] * n + [0.0] * (4 - n) for n in lengths])
-    packed = pack_padded_sequence(states, torch.tensor(lengths), True, enforce_sorted=False)
-    expected, _ = pad_packed_sequence(theirs(packed)[0], batch_first=True)
-    assert torch.allclose(ours(states, mask) * mask[:, :, None], expected, atol=1e-6)
-
-
-@pytest.mark.parametrize(("aggregate", "matters"), [("lstm", True), ("mean", False)])
-def test_order_matters_to_the_lstm_alone(aggregate: Aggregate, matters: bool) -> None:
-    encoder = small(aggregate=aggregate).document_encoder
-    vectors, mask = chunks(4)
-    difference = (encoder(vectors, mask) - encoder(vectors.flip(1), mask)).abs().max()
-    assert (difference > 1e-3) == matters
-
-
-def test_without_lstm_a_section_is_the_mean_of_what_has_its_positions() -> None:
+def test_without_lstm_a_section_is_the_mean_with_positions() -> None:
     """The paper's CoLDE-LSTM (4.5.2): neither attention nor Bi-LSTM, and everything else."""
     model = small(aggregate="embedded_mean")
     encoder, (vectors, mask) = model.document_encoder, chunks(3, 2)
@@ -197,7 +94,7 @@ def test_without_lstm_a_section_is_the_mean_of_what_has_its_positions() -> None:
         assert torch.allclose(read, expected, atol=1e-5)
 
 
-def test_without_positions_only_what_stands_beside_a_chunk_tells_where_it_is() -> None:
+def test_without_positions_only_neighbours_tell_the_order() -> None:
     """The paper's CoLDE-Aug (4.5.1) has no embeddings of section and chunk."""
     encoder = small(positions=False).document_encoder
     assert not any("chunk_emb" in name or "section_emb" in name for name in encoder.state_dict())

@@ -3,12 +3,14 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from encoder.models.ernie_doc import ErnieDoc, ErnieDocConfig, begin_as_mean
+from encoder.models.ernie_doc import ErnieDoc, ErnieDocConfig
+from tests.encoder.models.test_formulas import Array, feed_forward, linear, norm, numbers, softmax
 
 SMALL = ErnieDocConfig(
     vocabulary_size=50,
@@ -50,95 +52,41 @@ def tokens(*lengths: int, seed: int = 1) -> tuple[Tensor, Tensor]:
     return ids, mask
 
 
-def changed(ids: Tensor, place: int) -> Tensor:
-    """The same document with another second token in one segment."""
-    other = ids.clone()
-    other[0, place, 1] = other[0, place, 1] % 49 + 1
-    return other
-
-
-# The model again, from the formulas, one number after another.
-
-Row = list[float]
-
-
-def linear(weights: Tensor, bias: Tensor, row: Row) -> Row:
-    return [
-        sum(w * x for w, x in zip(line, row, strict=True)) + b
-        for line, b in zip(weights.tolist(), bias.tolist(), strict=True)
-    ]
-
-
-def norm(layer: torch.nn.LayerNorm, row: Row) -> Row:
-    mean = sum(row) / len(row)
-    deviation = (sum((x - mean) ** 2 for x in row) / len(row) + layer.eps) ** 0.5
-    scale, shift = layer.weight.tolist(), layer.bias.tolist()
-    return [(x - mean) / deviation * g + b for x, g, b in zip(row, scale, shift, strict=True)]
-
-
-def plus(left: Row, right: Row) -> Row:
-    return [a + b for a, b in zip(left, right, strict=True)]
-
-
-def attend(layer: Any, rows: list[Row], memory: list[Row], config: ErnieDocConfig) -> list[Row]:
-    """softmax(q (k + a) / sqrt(d)) v over [memory o rows], a by the distance of key and query."""
-    attention, width = layer.attention, config.hidden_size // config.attention_heads
-    context = memory + rows
-    queries = [linear(attention.query.weight, attention.query.bias, row) for row in rows]
-    keys_values = [
-        linear(attention.key_value.weight, attention.key_value.bias, row) for row in context
-    ]
+def attended(layer: Any, x: Array, memory: Array, config: ErnieDocConfig) -> Array:
+    """softmax(q (k + a) / sqrt(d)) v over [memory o x], a by the distance of key and query."""
+    attention, context = layer.attention, np.concatenate([memory, x])
+    query = linear(attention.query, x)
+    key, value = np.split(linear(attention.key_value, context), 2, axis=1)
+    vectors = numbers(attention.distance_embedding.weight)
     # Row 0 is of the furthest key before a query.
     furthest = config.memory_length + config.block_length - 1
-    vectors = attention.distance_embedding.weight.tolist()
-    found = []
-    for place, query in enumerate(queries):
-        row: Row = []
-        for head in range(config.attention_heads):
-            some = slice(head * width, (head + 1) * width)
-            scores = []
-            for key_place, both in enumerate(keys_values):
-                distance = key_place - (len(memory) + place)
-                key = plus(both[: config.hidden_size][some], vectors[distance + furthest])
-                scores.append(sum(q * k for q, k in zip(query[some], key, strict=True)))
-            weights = torch.softmax(torch.tensor(scores) / width**0.5, dim=0).tolist()
-            values = [both[config.hidden_size :][some] for both in keys_values]
-            row += [
-                sum(w * value[i] for w, value in zip(weights, values, strict=True))
-                for i in range(width)
-            ]
-        found.append(linear(attention.output.weight, attention.output.bias, row))
-    return found
+    heads = []
+    for q, k, v in zip(
+        *(np.split(a, config.attention_heads, 1) for a in (query, key, value)), strict=True
+    ):
+        scores = np.empty((len(x), len(context)))
+        for i, j in np.ndindex(*scores.shape):
+            scores[i, j] = q[i] @ (k[j] + vectors[j - len(memory) - i + furthest])
+        heads.append(softmax(scores / np.sqrt(q.shape[1])) @ v)
+    return linear(attention.output, np.concatenate(heads, axis=1))
 
 
-def naive_states(model: ErnieDoc, segments: list[list[int]]) -> list[list[Row]]:
+def naive_states(model: ErnieDoc, segments: list[list[int]]) -> list[Array]:
     """Equations 1 to 3 and section 3.2: the states of each segment in the last phase."""
     config, encoder = model.config, model.block_encoder
-    memory: list[list[Row]] = [[] for _ in encoder.layers]
-    found: list[list[Row]] = []
+    memory = [np.zeros((0, config.hidden_size)) for _ in encoder.layers]
+    found: list[Array] = []
     for _ in range(2 if config.retrospective else 1):
         found = []
         for segment in segments:
-            table = encoder.token_embedding.weight.tolist()
-            rows = [norm(encoder.embedding_norm, table[token]) for token in segment]
+            x = norm(encoder.embedding_norm, numbers(encoder.token_embedding.weight)[segment])
             for number, layer in enumerate(encoder.layers):
-                below = rows
-                attended = attend(layer, rows, memory[number], config)
-                rows = [
-                    norm(layer.attention_norm, plus(a, b))
-                    for a, b in zip(rows, attended, strict=True)
-                ]
-                inner = [
-                    linear(layer.intermediate.weight, layer.intermediate.bias, r) for r in rows
-                ]
-                inner = [F.gelu(torch.tensor(row)).tolist() for row in inner]
-                outer = [linear(layer.output.weight, layer.output.bias, row) for row in inner]
-                rows = [
-                    norm(layer.output_norm, plus(a, b)) for a, b in zip(rows, outer, strict=True)
-                ]
-                kept = {"same_layer": rows, "layer_below": below, "none": []}[config.recurrence]
-                memory[number] = (memory[number] + kept)[-config.memory_length :]
-            found.append(rows)
+                below = x
+                x = norm(layer.attention_norm, x + attended(layer, x, memory[number], config))
+                x = feed_forward(layer, x)
+                kept = {"same_layer": x, "layer_below": below, "none": x[:0]}[config.recurrence]
+                memory[number] = np.concatenate([memory[number], kept])[-config.memory_length :]
+            found.append(x)
     return found
 
 
@@ -154,16 +102,15 @@ def test_states_are_those_of_the_formulas(
     )
     found = model.segment_states(ids, mask)
     for states, rows, length in zip(found, expected, lengths, strict=True):
-        assert torch.allclose(states[0, :length], torch.tensor(rows), atol=2e-5)
+        assert np.abs(numbers(states[0, :length]) - rows).max() < 2e-5
 
 
 @every_ablation
 def test_the_document_vector_is_the_last_cls_projected(changes: dict[str, Any]) -> None:
     model = small(**changes)
     ids, mask = tokens(5, 6, 3)
-    cls = torch.tensor(
-        naive_states(model, [ids[0, s, :n].tolist() for s, n in enumerate((5, 6, 3))])[-1][0]
-    )
+    states = naive_states(model, [ids[0, s, :n].tolist() for s, n in enumerate((5, 6, 3))])
+    cls = torch.tensor(states[-1][0]).float()
     projection = model.document_encoder.projection
     expected = projection.weight @ (cls / cls.norm()) + projection.bias
     assert torch.allclose(model(ids, mask)[0], expected / expected.norm(), atol=1e-5)
@@ -180,33 +127,6 @@ def test_the_mean_of_the_tokens_instead_of_cls() -> None:
     found = model.segment_vectors(ids, mask)[0]
     assert torch.allclose(found[0], F.normalize(first[0].mean(0), dim=0), atol=1e-6)
     assert torch.allclose(found[1], F.normalize(second[0, :2].mean(0), dim=0), atol=1e-6)
-
-
-def test_the_last_segment_reaches_the_first_in_retrospect_only() -> None:
-    ids, mask = tokens(6, 6, 6, 6)
-    other = changed(ids, 3)
-    for retrospective in (True, False):
-        model = small(retrospective=retrospective)
-        before, after = model.segment_states(ids, mask), model.segment_states(other, mask)
-        difference = (before[0] - after[0]).abs().max()
-        assert (difference > 1e-4) == retrospective
-        assert retrospective or difference == 0
-
-
-def test_the_same_layer_reaches_every_segment_and_the_layer_below_one_a_layer() -> None:
-    ids, mask = tokens(*[6] * 7)
-    other = changed(ids, 0)
-    reached = {}
-    for recurrence in ("same_layer", "layer_below", "none"):
-        model = small(retrospective=False, recurrence=recurrence, memory_length=6)
-        states = zip(
-            model.segment_states(ids, mask), model.segment_states(other, mask), strict=True
-        )
-        reached[recurrence] = [bool((a - b).abs().max() > 0) for a, b in states]
-    layers = SMALL.sentence_layers
-    assert reached["same_layer"] == [True] * 7
-    assert reached["layer_below"] == [True] * (1 + layers) + [False] * (6 - layers)
-    assert reached["none"] == [True] + [False] * 6
 
 
 @every_ablation
@@ -255,7 +175,7 @@ def test_the_gradient_stops_at_the_memory() -> None:
     assert model.block_encoder.token_embedding.weight.grad[1:7].any()
 
 
-def test_the_gradient_is_that_of_the_last_segment_with_a_graph_of_all() -> None:
+def test_the_gradient_is_that_of_the_last_segment() -> None:
     model = small()
     ids, mask = tokens(6, 3, 5)
     model(ids, mask)[0, 0].backward()
@@ -297,20 +217,5 @@ def test_what_the_model_cannot_do_is_refused() -> None:
     ids, mask = tokens(7)
     with pytest.raises(ValueError, match="a segment of 7 tokens: this model reads at most 6"):
         model(ids, mask)
-    with pytest.raises(ValueError, match="reads the last segment"):
-        begin_as_mean(model)
     with pytest.raises(ValueError, match="no multiple of 3 heads"):
         small(attention_heads=3)
-
-
-def test_the_memory_is_as_long_as_it_says_however_short_segments_are() -> None:
-    model = small(memory_length=5)
-    ids, mask = tokens(2, 2, 2)
-    memory = model.block_encoder.no_memory(1)
-    counts = []
-    for place in range(3):
-        _, memory = model.block_encoder.step(ids[:, place], mask[:, place], memory)
-        counts.append(int(memory.mask.sum()))
-    assert counts == [2, 4, 5]
-    assert memory.states.shape == (2, 1, 5, 8)
-    assert memory.mask[0].tolist() == [1, 1, 1, 1, 1]

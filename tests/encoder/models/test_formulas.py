@@ -56,7 +56,9 @@ def unit(x: Array) -> Array:
 def attend(query: Array, key: Array, value: Array, heads: int) -> tuple[Array, Array]:
     """softmax(Q K' / sqrt(d)) V of each head, side by side, and the mean of the weights."""
     parts, weights = [], []
-    for q, k, v in zip(*(np.split(one, heads, axis=1) for one in (query, key, value)), strict=True):
+    for q, k, v in zip(
+        *(np.split(item, heads, axis=1) for item in (query, key, value)), strict=True
+    ):
         weights.append(softmax(q @ k.T / math.sqrt(q.shape[1])))
         parts.append(weights[-1] @ v)
     return np.concatenate(parts, axis=1), np.mean(weights, axis=0)
@@ -122,6 +124,9 @@ def lstm(layer: nn.LSTM, inputs: Array) -> Array:
 def colde_vector(model: Colde, section: int, sections: list[list[list[int]]]) -> Array:
     """CoLDE, sections 3.1 and 3.2: a section attends to the next one, the last to the first."""
     level = model.document_encoder
+    if model.config.aggregate == "mean":
+        vectors = [block_vector(model.block_encoder, tokens) for tokens in sections[section]]
+        return unit(linear(level.projection, np.mean(vectors, axis=0)))
     chunks, embedded = [], []
     for number, blocks in enumerate(sections):
         vectors = np.stack([block_vector(model.block_encoder, tokens) for tokens in blocks])
@@ -206,7 +211,7 @@ def test_smith_is_its_formulas(combine: Combine, pooling: Pooling) -> None:
     assert np.abs(numbers(model(*tensors(DOCUMENTS))) - expected).max() < 1e-5
 
 
-@pytest.mark.parametrize("aggregate", ["lstm", "lstm_and_mean"])
+@pytest.mark.parametrize("aggregate", ["lstm", "lstm_and_mean", "mean"])
 def test_colde_is_its_formulas(aggregate: Any) -> None:
     config = ColdeConfig(
         **SIZES, block_length=8, max_blocks=4, max_sections=3, sentence_layers=1,
@@ -231,6 +236,6 @@ def test_match_ignition_is_its_formulas(reduction: float) -> None:
     ids = [*range(10, 30), *range(40, 47)]
     types = [0] * 12 + [1] * 15
     special = [2, *[0] * 10, 1, *[0] * 14, 1]
-    expected = match_logit(model, ids, types, [one == 0 for one in special])
-    found = model(*(torch.tensor([one]) for one in (ids, types, special)))
+    expected = match_logit(model, ids, types, [item == 0 for item in special])
+    found = model(*(torch.tensor([item]) for item in (ids, types, special)))
     assert abs(float(found[0]) - expected) < 1e-4

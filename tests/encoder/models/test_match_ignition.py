@@ -1,19 +1,15 @@
 """Match-Ignition's cross-encoder: which words it drops, and that nothing else changes."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 import torch
 from torch import Tensor
 
-from encoder.models import match_ignition
 from encoder.models.match_ignition import (
-    DAMPING,
     MatchIgnition,
     MatchIgnitionConfig,
     kept_length,
-    page_rank,
 )
 
 CONFIG = MatchIgnitionConfig(
@@ -62,17 +58,6 @@ def test_lengths_are_those_of_the_paper(reduction: float, lengths: list[int]) ->
     assert all(abs(a - b) <= 1 for a, b in zip(found, lengths, strict=True))
 
 
-def test_page_rank_is_that_of_equation_8() -> None:
-    generator = torch.Generator().manual_seed(0)
-    attention = torch.softmax(2 * torch.randn(2, 6, 6, generator=generator), -1)
-    mask = torch.ones(2, 6)
-    ranks = page_rank(attention, mask, 200)
-    for number in range(2):
-        expected = DAMPING * attention[number].T @ ranks[number] + (1 - DAMPING) / 6
-        torch.testing.assert_close(ranks[number], expected)
-    torch.testing.assert_close(ranks.sum(1), torch.ones(2))
-
-
 @pytest.mark.parametrize("importance", ["pagerank", "attention", "norm"])
 @torch.no_grad()
 def test_a_pair_hangs_on_neither_padding_nor_its_batch(
@@ -83,37 +68,6 @@ def test_a_pair_hangs_on_neither_padding_nor_its_batch(
     short, long = pair(20, padded=13), pair(33)
     together = model(*(torch.cat(both) for both in zip(short, long, strict=True)))
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
-
-
-@torch.no_grad()
-def test_nothing_is_dropped_without_reduction(model: MatchIgnition) -> None:
-    model.cross_encoder.config = replace(CONFIG, reduction=0.0)
-    whole = [model(*pair(30))]
-    for importance in ("attention", "norm", "random"):
-        model.cross_encoder.config = replace(CONFIG, reduction=0.0, importance=importance)
-        whole.append(model(*pair(30)))
-    assert all(torch.equal(a, b) for a, b in pairwise(whole))
-
-
-@torch.no_grad()
-def test_the_least_important_words_go_and_special_tokens_stay(
-    model: MatchIgnition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-    keep = match_ignition._most_important
-
-    def watch(scores: Tensor, special: Tensor, kept: int) -> Tensor:
-        order = keep(scores, special, kept)
-        seen.append((scores[0], special[0], order[0]))
-        return order
-
-    monkeypatch.setattr(match_ignition, "_most_important", watch)
-    model(*pair(40))
-    assert [len(order) for _, _, order in seen] == [32, 25]
-    for scores, special, order in seen:
-        assert special[order[:3]].tolist() == [2, 1, 1]  # [CLS] first
-        dropped = sorted(set(range(len(scores))) - set(order.tolist()))
-        assert scores[dropped].max() <= scores[order[3:]].min()
 
 
 @torch.no_grad()

@@ -1,10 +1,16 @@
 import dataclasses
+from pathlib import Path
 
+import numpy as np
+import onnx
+import onnxruntime as ort
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from encoder.export.graphs import export_graph
+from encoder.export.quantise import arrays_of, quantise
 from encoder.models.smith import Combine, Pooling, Smith, SmithConfig, begin_as_mean
 
 COMBINATIONS: list[Combine] = ["normal", "sum_concat", "mean_concat", "attention"]
@@ -48,32 +54,6 @@ def test_the_defaults_are_the_papers() -> None:
 
 @pytest.mark.parametrize("combine", COMBINATIONS)
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_unit_norm_and_shape(combine: Combine, pooling: Pooling) -> None:
-    vectors = small(combine=combine, pooling=pooling)(*documents())
-    assert vectors.shape == (3, 12)
-    assert torch.allclose(vectors.norm(dim=-1), torch.ones(3), atol=1e-5)
-
-
-@pytest.mark.parametrize("combine", COMBINATIONS)
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_padding_never_counts(combine: Combine, pooling: Pooling) -> None:
-    model = small(combine=combine, pooling=pooling)
-    ids, mask = documents()
-    padded_ids = F.pad(ids, (0, 2, 0, 2), value=7)  # two tokens a block, two blocks a document
-    padded_mask = F.pad(mask, (0, 2, 0, 2), value=0)
-    assert torch.allclose(model(ids, mask), model(padded_ids, padded_mask), atol=1e-5)
-
-
-@pytest.mark.parametrize("combine", COMBINATIONS)
-def test_batch_mates_change_nothing(combine: Combine) -> None:
-    model = small(combine=combine)
-    ids, mask = documents()
-    alone = torch.cat([model(ids[row : row + 1], mask[row : row + 1]) for row in range(3)])
-    assert torch.allclose(model(ids, mask), alone, atol=1e-5)
-
-
-@pytest.mark.parametrize("combine", COMBINATIONS)
-@pytest.mark.parametrize("pooling", POOLINGS)
 def test_gradients_reach_every_parameter(combine: Combine, pooling: Pooling) -> None:
     model = small(combine=combine, pooling=pooling, block_length=6, max_blocks=4).train()
     ids = torch.arange(50).repeat(2)[:96].reshape(4, 4, 6)
@@ -83,19 +63,6 @@ def test_gradients_reach_every_parameter(combine: Combine, pooling: Pooling) -> 
             continue  # a bias of the keys shifts every logit of a query alike
         assert parameter.grad is not None, name
         assert parameter.grad.abs().sum() > 0, name
-
-
-def test_the_order_of_blocks_counts() -> None:
-    model = small()
-    ids, mask = documents()
-    assert not torch.allclose(model(ids, mask), model(ids.flip(1), mask), atol=1e-3)
-
-
-def test_cls_and_mean_pooling_differ() -> None:
-    ids, mask = documents()
-    cls, mean = small(pooling="cls"), small(pooling="mean")
-    mean.load_state_dict(cls.state_dict())
-    assert not torch.allclose(cls(ids, mask), mean(ids, mask), atol=1e-3)
 
 
 @pytest.mark.parametrize("combine", ["mean_concat", "attention"])
@@ -115,22 +82,91 @@ def test_what_cannot_begin_as_the_mean(changes: dict[str, object]) -> None:
         begin_as_mean(encoder)
 
 
-def test_attention_prefers_the_block_it_points_to() -> None:
-    """h . softmax(h W v), equation of section 4.1.4, by hand."""
-    encoder = small(combine="attention", dimension=16).document_encoder
-    blocks = F.normalize(torch.randn(1, 3, 16), dim=-1)
-    logits = blocks @ encoder.attention_projection.weight.T @ encoder.attention_vector.weight.T
-    expected = (blocks * logits.softmax(1)).sum(1)
-    with torch.no_grad():
-        encoder.projection.weight.zero_()
-        encoder.projection.bias.zero_()
-        encoder.projection.weight[:, :16] = torch.eye(16)
-    assert torch.allclose(
-        encoder(blocks, torch.ones(1, 3)), F.normalize(expected, dim=-1), atol=1e-5
-    )
-
-
 @pytest.mark.parametrize("wrong", [{"pooling": "max"}, {"combine": "sum"}, {"attention_heads": 3}])
 def test_wrong_choices_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"pooling|combine|heads"):
         small(**wrong)
+
+
+POOLED = {"pooling": "mean", "sentence_layers": 3, "pooled_tokens": 4}
+
+
+def test_averages_attend_to_tokens() -> None:
+    """By PyTorch's own attention, which projects the averages instead of averaging projections."""
+    model = small(**POOLED, pooled_layers=1).block_encoder
+    ids, _ = documents(count=1, blocks=4, tokens=6)
+    ids, mask = ids[0], torch.tensor([[1] * 6, [1] * 6, [1] * 5 + [0], [1] * 3 + [0] * 3])
+    states = model.token_states(ids, mask)
+    layer = model.layers[2]
+    attention = nn.MultiheadAttention(16, 2, batch_first=True)
+    attention.in_proj_weight, attention.in_proj_bias = (
+        layer.attention.query_key_value.weight,
+        layer.attention.query_key_value.bias,
+    )
+    attention.out_proj = layer.attention.output
+    expected = []
+    for row, tokens in zip(states, mask.sum(1).tolist(), strict=True):
+        kept = row[None, :tokens]
+        groups = [part.mean(1) for part in kept.split(4, dim=1)]
+        group = torch.stack(groups, dim=1)
+        attended, _ = attention(group, kept, kept)
+        group = layer.attention_norm(group + attended)
+        group = layer.output_norm(group + layer.output(F.gelu(layer.intermediate(group))))
+        sizes = torch.tensor([part.shape[1] for part in kept.split(4, dim=1)])
+        pooled = (group[0] * sizes[:, None]).sum(0) / tokens
+        expected.append(F.normalize(model.projection(pooled), dim=-1))
+    assert torch.allclose(model(ids, mask), torch.stack(expected), atol=1e-5)
+
+
+def test_gradients_reach_every_layer() -> None:
+    model = small(**POOLED, pooled_layers=2).train()
+    ids, mask = documents()
+    model(ids, mask)[:, 0].sum().backward()
+    for name, parameter in model.block_encoder.layers.named_parameters():
+        if not name.endswith("query_key_value.bias"):  # a bias of keys changes no softmax
+            assert parameter.grad is not None
+            assert parameter.grad.abs().max() > 0, name
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pooled_layers": 3}, "pooled_layers must be from 0 to the 2"),
+        ({"pooled_layers": 1, "pooled_tokens": 1}, "pooled_tokens must be above 1"),
+        ({"pooled_tokens": 4}, "pooled_tokens must be above 1"),
+        ({"pooled_layers": 1, "pooling": "cls"}, "pooled_layers take"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, object], message: str) -> None:
+    given = {"pooling": "mean", "pooled_tokens": 4} | changes
+    if "pooled_layers" not in given:
+        given["pooled_layers"] = 0
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SMALL, **given)
+
+
+def test_graphs_compute_it_for_every_length(tmp_path: Path) -> None:
+    model: Smith = small(**POOLED, pooled_layers=2)
+    length = {0: torch.export.Dim("blocks"), 1: torch.export.Dim("tokens", min=2, max=8)}
+    ids = torch.ones(2, 8, dtype=torch.int64)
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    graph = tmp_path / "graph.onnx"
+    export_graph(model.block_encoder, inputs, dict.fromkeys(inputs, length), ["vectors"], graph)
+    samples = [_inputs(torch.randint(1, 50, (1, 8)))]
+    quantise(graph, tmp_path / "int8.onnx", samples)
+    with torch.no_grad():
+        for tokens in (2, 3, 4, 5, 8):
+            ids = torch.randint(1, 50, (3, tokens))
+            expected = model.block_encoder(ids, torch.ones_like(ids)).numpy()
+            for file, error in ((graph, 1e-5), (tmp_path / "int8.onnx", 0.1)):
+                session = ort.InferenceSession(file, providers=["CPUExecutionProvider"])
+                found = session.run(None, _inputs(ids))[0]
+                assert np.abs(found - expected).max() < error
+    linear = [
+        name for name in arrays_of(onnx.load(tmp_path / "int8.onnx").graph) if "_int8" in name
+    ]
+    assert len(linear) == 4 * 3  # of every layer
+
+
+def _inputs(ids: Tensor) -> dict[str, np.ndarray]:
+    return {"input_ids": ids.numpy(), "attention_mask": np.ones(ids.shape, np.int64)}

@@ -1,4 +1,4 @@
-"""The sentence level against BERT written out once more, in plain NumPy."""
+"""Weights of BERT checkpoints, and the weights of a checkpoint."""
 
 import json
 import math
@@ -39,50 +39,38 @@ def config_for(folder: Path, **changes: object) -> SmithConfig:
     return SmithConfig(**fields)
 
 
-def bert_in_numpy(weights: dict[str, np.ndarray], ids: list[int], heads: int) -> np.ndarray:
-    """Hidden states [T, H] of the last layer of BERT for one text."""
-
-    def linear(x: np.ndarray, name: str) -> np.ndarray:
-        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
-
-    def norm(x: np.ndarray, name: str) -> np.ndarray:
-        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
-        return x * weights[f"{name}.weight"] + weights[f"{name}.bias"]
-
-    embeddings = "embeddings.{}_embeddings.weight"
-    states = weights[embeddings.format("word")][ids]
-    states = states + weights[embeddings.format("position")][: len(ids)]
-    states = norm(states + weights[embeddings.format("token_type")][0], "embeddings.LayerNorm")
-    for number in range(2):
-        layer = f"encoder.layer.{number}"
-        query, key, value = (
-            np.split(linear(states, f"{layer}.attention.self.{part}"), heads, axis=1)
-            for part in ("query", "key", "value")
-        )
-        context = []
-        for q, k, v in zip(query, key, value, strict=True):
-            logits = np.exp(q @ k.T / math.sqrt(q.shape[1]))
-            context.append(logits / logits.sum(1, keepdims=True) @ v)
-        attended = linear(np.concatenate(context, axis=1), f"{layer}.attention.output.dense")
-        states = norm(states + attended, f"{layer}.attention.output.LayerNorm")
-        inner = linear(states, f"{layer}.intermediate.dense")
-        inner = 0.5 * inner * (1 + erf(inner / math.sqrt(2)))
-        states = norm(states + linear(inner, f"{layer}.output.dense"), f"{layer}.output.LayerNorm")
-    return states
-
-
-def test_the_sentence_level_computes_what_bert_computes(tiny_bert: Path) -> None:
+def test_each_tensor_of_bert_has_its_place(tiny_bert: Path) -> None:
+    """What the sentence level computes with them is compared in `test_formulas.py`."""
     encoder = BlockEncoder(config_for(tiny_bert)).eval()
     load_bert_into(encoder, tiny_bert)
-    weights = {n: t.double().numpy() for n, t in load_file(tiny_bert / "model.safetensors").items()}
-    expected = bert_in_numpy(weights, IDS, heads=2)
-    ids = torch.tensor([IDS])
-    with torch.no_grad():
-        states = encoder.token_states(ids, torch.ones_like(ids))[0].numpy()
-        vector = encoder(ids, torch.ones_like(ids))[0].numpy()
-    assert np.abs(states - expected).max() < 1e-4
-    mean = expected.mean(0)
-    assert np.abs(vector - mean / np.linalg.norm(mean)).max() < 1e-5
+    bert, loaded = load_file(tiny_bert / "model.safetensors"), encoder.state_dict()
+    words = "embeddings.{}_embeddings.weight"
+    assert torch.equal(loaded["token_embedding.weight"], bert[words.format("word")])
+    positions = bert[words.format("position")][:16] + bert[words.format("token_type")][0]
+    assert torch.equal(loaded["position_embedding.weight"], positions)
+    assert torch.equal(loaded["projection.weight"], torch.eye(32))
+    assert not loaded["projection.bias"].any()
+    places = {
+        "attention.output": "attention.output.dense",
+        "attention_norm": "attention.output.LayerNorm",
+        "intermediate": "intermediate.dense",
+        "output": "output.dense",
+        "output_norm": "output.LayerNorm",
+    }
+    for kind in ("weight", "bias"):
+        norm = bert[f"embeddings.LayerNorm.{kind}"]
+        assert torch.equal(loaded[f"embedding_norm.{kind}"], norm)
+        for number in range(2):
+            ours, theirs = f"layers.{number}", f"encoder.layer.{number}"
+            for name, place in places.items():
+                assert torch.equal(
+                    loaded[f"{ours}.{name}.{kind}"], bert[f"{theirs}.{place}.{kind}"]
+                )
+            parts = [
+                bert[f"{theirs}.attention.self.{part}.{kind}"] for part in ("query", "key", "value")
+            ]
+            joined = loaded[f"{ours}.attention.query_key_value.{kind}"]
+            assert torch.equal(joined, torch.cat(parts))
 
 
 def test_names_with_the_prefix_bert_are_understood(tiny_bert: Path, tmp_path: Path) -> None:
@@ -93,10 +81,6 @@ def test_names_with_the_prefix_bert_are_understood(tiny_bert: Path, tmp_path: Pa
     load_bert_into(encoder, tmp_path)
     name = "embeddings.word_embeddings.weight"
     assert torch.equal(encoder.token_embedding.weight, source[name])
-
-
-def test_fewer_layers_than_bert_are_allowed(tiny_bert: Path) -> None:
-    load_bert_into(BlockEncoder(config_for(tiny_bert, sentence_layers=1)), tiny_bert)
 
 
 @pytest.mark.parametrize(
@@ -138,9 +122,7 @@ def test_a_missing_or_broken_weight_file_is_named(tiny_bert: Path, tmp_path: Pat
         load_bert_into(encoder, tmp_path)
 
 
-def test_weights_are_kept_in_half_precision_and_computed_with_in_single(
-    tiny_bert: Path, tiny_weights: Checkpoint
-) -> None:
+def test_weights_are_stored_in_half_precision(tiny_bert: Path, tiny_weights: Checkpoint) -> None:
     kept = load_file(tiny_weights.directory / WEIGHTS)
     assert {tensor.dtype for tensor in kept.values()} == {torch.float16}
     loaded = load_model(tiny_weights).state_dict()
@@ -159,9 +141,7 @@ def test_weights_that_are_written_again_are_the_same(
 
 
 @pytest.mark.parametrize("wrong", [65_520.0, -70_000.0, math.nan])
-def test_a_weight_that_half_precision_has_no_number_for_is_refused(
-    tmp_path: Path, wrong: float
-) -> None:
+def test_a_weight_beyond_half_precision_is_refused(tmp_path: Path, wrong: float) -> None:
     layer = nn.Linear(2, 2)
     with torch.no_grad():
         layer.bias[1] = wrong

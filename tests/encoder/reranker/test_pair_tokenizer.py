@@ -15,7 +15,6 @@ from encoder.reranker.pair_tokenizer import (
     PairTokenizer,
     PairTokens,
     collate_pairs,
-    shape_without_filter,
 )
 from training.data.labelled_pairs import (
     LabelledPair,
@@ -68,7 +67,8 @@ def test_sentences_stand_in_the_order_of_the_text(checkpoint: RerankerCheckpoint
 def test_without_the_filter_a_text_is_read_from_its_beginning(
     checkpoint: RerankerCheckpoint,
 ) -> None:
-    reader = PairTokenizer(replace(checkpoint, pair=shape_without_filter(checkpoint.pair)))
+    length = checkpoint.pair.length
+    reader = reader_of(checkpoint, filtered=False, lead_sentences=0, sentence_tokens=length)
     long = reader.read(f"{HARBOUR} {HARBOUR} {HARBOUR}")
     first, second = words_of(checkpoint, reader.pair(long, reader.read("Short.")))
     assert second == "short."

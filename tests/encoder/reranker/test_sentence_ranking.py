@@ -100,7 +100,7 @@ def test_a_long_text_says_what_was_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_chinese_sentences_are_ranked_by_what_both_texts_tell(event: str) -> None:
+def test_chinese_sentences_are_ranked_by_shared_words(event: str) -> None:
     first, second = (split_for_ranking(article(event, side)) for side in (0, 1))
     words = [*first.words, *second.words]
     weights = similarities(words)

@@ -7,11 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from encoder.arrays import Float32
 from encoder.checkpoint import CONFIG, TERMS, Checkpoint, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.terms.term_channel import open_term_channel
-from encoder.terms.term_table import read_term_table, write_term_table
+from encoder.terms.term_channel import (
+    HashedTerms,
+    open_term_channel,
+    read_hashed_terms,
+    write_hashed_terms,
+)
+from encoder.terms.term_table import TermVocabulary, count_words, read_term_table, write_term_table
 from encoder.tokenizer import BlockTokenizer
 
 
@@ -31,7 +37,7 @@ def test_a_checkpoint_without_one_has_no_features(tiny_checkpoint: Path) -> None
     assert channel.features(find_blocks(checkpoint, "A river runs.")).shape == (0,)
 
 
-def test_features_are_those_of_the_words_of_all_blocks_in_any_order(tiny_terms: Path) -> None:
+def test_features_are_those_of_all_blocks_in_any_order(tiny_terms: Path) -> None:
     checkpoint = load_checkpoint(tiny_terms)
     channel = open_term_channel(checkpoint)
     blocks = find_blocks(checkpoint, "The Danube flows east to the sea. Trees feed on light. " * 2)
@@ -46,7 +52,7 @@ def test_features_are_those_of_the_words_of_all_blocks_in_any_order(tiny_terms: 
     assert np.array_equal(features[width:], channel.hashed.features(blocks))
 
 
-def test_words_decide_over_document_vectors_beside_blocks(tiny_terms: Path) -> None:
+def test_words_decide_over_equal_block_vectors(tiny_terms: Path) -> None:
     checkpoint = load_checkpoint(tiny_terms)
     encoder = OnnxEncoder(checkpoint, precision="fp32", threads=1)
     here, there = (
@@ -89,3 +95,90 @@ def test_another_table_is_another_encoder(copied: Path, tiny_terms: Path) -> Non
     write_term_table(copied / TERMS, type(table)(table.weights * 2, table.vectors, table.scales))
     write_manifest(copied)
     assert load_checkpoint(copied).fingerprint != load_checkpoint(tiny_terms).fingerprint
+
+
+PIECES, BUCKETS = 4_000, 1_000
+VOCABULARY = TermVocabulary(np.arange(PIECES) % 4 == 3, BUCKETS)  # every fourth continues a word
+
+
+def hashed_terms_of(dimension: int) -> HashedTerms:
+    weights = np.random.default_rng(0).uniform(0.5, 9, VOCABULARY.rows).astype(np.float32)
+    return HashedTerms(VOCABULARY, weights, dimension)
+
+
+def documents(number: int = 60, length: int = 300) -> list[list[list[int]]]:
+    """Documents that share words with the next ones, in blocks of 50 tokens."""
+    random = np.random.default_rng(1)
+    tokens = random.integers(0, PIECES, size=(number + 5) * length // 2)
+    starts = [n * length // 2 for n in range(number)]
+    return [
+        [tokens[at : at + 50].tolist() for at in range(start, start + length, 50)]
+        for start in starts
+    ]
+
+
+def tfidf(hasher: HashedTerms, blocks: list[list[int]]) -> Float32:
+    terms = count_words(VOCABULARY, blocks)
+    vector = np.zeros(VOCABULARY.rows, dtype=np.float32)
+    vector[terms.rows] = np.log1p(terms.counts) * hasher.weights[terms.rows]
+    return vector / np.linalg.norm(vector)
+
+
+def test_cosines_of_hashed_terms_are_those_of_tfidf() -> None:
+    terms = hashed_terms_of(512)
+    some = documents()
+    exact = np.stack([tfidf(terms, item) for item in some])
+    hashed = np.stack([terms.features(item) for item in some])
+    assert np.allclose(np.linalg.norm(hashed, axis=1), 1, atol=1e-5)
+    errors = hashed @ hashed.T - exact @ exact.T
+    assert (exact @ exact.T)[0, 1] > 0.2 > 0.1 > (exact @ exact.T)[0, 9]
+    assert 0.5 / np.sqrt(512) < errors[np.triu_indices(60, 1)].std() < 1.5 / np.sqrt(512)
+
+
+def test_words_are_counted_whole_in_any_order_of_blocks() -> None:
+    terms = hashed_terms_of(64)
+    blocks = documents(1)[0]
+    assert np.array_equal(terms.features(blocks), terms.features(blocks))
+    begins = [[0, 3, 8], [4, 12]]  # piece 3 continues the word of piece 0
+    swapped = [[8, 0, 3], [12, 4]]
+    assert np.array_equal(terms.features(begins), terms.features(swapped))
+    assert not np.allclose(terms.features([[0, 3]]), terms.features([[3, 0]]))
+
+
+def test_places_and_signs_are_fixed() -> None:
+    """Vectors that lie in an index must stay comparable with those of a later release."""
+    terms = HashedTerms(VOCABULARY, np.ones(VOCABULARY.rows, dtype=np.float32), 16)
+    places = [
+        (int(np.abs(item).argmax()), float(item.sum()))
+        for item in (terms.features([[token]]) for token in (0, 1, 2, 4, 3_998))
+    ]
+    assert places == PLACES
+
+
+PLACES = [(7, -1.0), (10, 1.0), (7, -1.0), (13, -1.0), (13, 1.0)]
+
+
+def test_a_document_without_a_weighted_word_is_zero() -> None:
+    silent = HashedTerms(VOCABULARY, np.zeros(VOCABULARY.rows, dtype=np.float32), 16)
+    assert not silent.features([[0, 3, 8]]).any()
+
+
+def test_weights_are_read_back_in_half_precision(tmp_path: Path) -> None:
+    terms = hashed_terms_of(32)
+    write_hashed_terms(tmp_path / "sketch.npz", terms)
+    data = (tmp_path / "sketch.npz").read_bytes()
+    read = read_hashed_terms(data, "sketch.npz", VOCABULARY, 32)
+    assert np.array_equal(read.weights, terms.weights.astype(np.float16).astype(np.float32))
+
+
+@pytest.mark.parametrize("data", [b"", b"no archive", b"PK\x03\x04"])
+def test_another_file_is_refused(data: bytes) -> None:
+    with pytest.raises(CheckpointError, match=r"here\.npz: is not a file of hashed terms"):
+        read_hashed_terms(data, "here.npz", VOCABULARY, 32)
+
+
+def test_weights_of_another_vocabulary_are_refused(tmp_path: Path) -> None:
+    write_hashed_terms(tmp_path / "sketch.npz", hashed_terms_of(32))
+    other = TermVocabulary(VOCABULARY.continues, BUCKETS + 1)
+    with pytest.raises(CheckpointError, match="where the vocabulary has 5001"):
+        read_hashed_terms((tmp_path / "sketch.npz").read_bytes(), "here", other, 32)

@@ -61,7 +61,7 @@ def test_without_buckets_words_of_several_pieces_are_not_counted() -> None:
     assert terms.rows.tolist() == [1, 2, 6, 7]
 
 
-def test_features_are_the_weighted_log_counts_of_unit_norm_times_the_vectors() -> None:
+def test_features_are_weighted_log_counts_times_the_vectors() -> None:
     some = table()
     terms = VOCABULARY.count([[1, 6, 1, 6, 3], [2, 2, 2]])
     logs = np.log1p(terms.counts) * some.weights[terms.rows]
@@ -70,7 +70,7 @@ def test_features_are_the_weighted_log_counts_of_unit_norm_times_the_vectors() -
     assert np.allclose(some.features(terms), expected, atol=1e-6)
 
 
-def test_a_document_of_terms_without_weight_has_features_of_nought() -> None:
+def test_terms_without_weight_have_features_of_zero() -> None:
     some = table()
     silent = TermTable(np.zeros_like(some.weights), some.vectors, some.scales)
     assert silent.features(VOCABULARY.count([[1, 2]])).tolist() == [0.0] * 5
@@ -97,7 +97,7 @@ def test_a_table_of_uneven_rows_is_refused(tmp_path: Path) -> None:
         read_term_table((tmp_path / "t").read_bytes(), "t")
 
 
-def test_rounding_keeps_each_vector_to_a_254th_of_its_largest_component() -> None:
+def test_rounding_error_is_a_254th_of_the_largest_component() -> None:
     vectors = np.random.default_rng(1).standard_normal((50, 8)).astype(np.float32)
     rounded = quantise_term_table(np.ones(50, dtype=np.float32), vectors)
     error = np.abs(rounded.vectors * rounded.scales[:, None] - vectors)

@@ -173,6 +173,6 @@ def test_no_child_outlives_its_parent(tmp_path: Path, sent: signal.Signals) -> N
             os.killpg(parent.pid, sent)
         else:
             parent.send_signal(sent)
-        _, said = parent.communicate(timeout=30)
+        _, said = parent.communicate(timeout=120)
     wait_until(lambda: not is_running(child))
     assert said.count("Traceback") == (sent is signal.SIGINT)  # of the parent alone

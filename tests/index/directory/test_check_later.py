@@ -38,7 +38,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     go, digest = threading.Event(), file_digest._digest
 
     def wait(store: Path) -> str:
-        assert go.wait(30)
+        assert go.wait(120)
         return digest(store)
 
     monkeypatch.setattr(file_digest, "_digest", wait)

@@ -68,7 +68,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     read_added = index.lexical.segmented_index.read_added
 
     def wait_and_read(*arguments: Any) -> Any:
-        assert go_on.wait(60)
+        assert go_on.wait(120)
         return read_added(*arguments)
 
     monkeypatch.setattr(index.lexical.segmented_index, "read_added", wait_and_read)
@@ -100,7 +100,7 @@ def test_meanwhile_vectors_answer_and_then_words_do(path: Path, held: threading.
         assert {hit.id for hit in find(data, "semantic").hits} == {"late", "court", "motor"}
 
         held.set()
-        data.store.lexical.wait(60)
+        data.store.lexical.wait(120)
         assert not data.store.lexical.building
         assert [hit.id for hit in find(data, "lexical").hits] == ["late"]
         after = {mode: find(data, mode) for mode in MODES}

@@ -161,7 +161,7 @@ def test_a_killed_driver_goes_on_where_it_was(
     job.wait()
     kept = stored(there)
     assert 0 < kept < 4 * BATCH_DOCUMENTS
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while any(map(runs, working)):  # they end with their driver
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -197,7 +197,7 @@ def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield address
         finally:
             head.terminate()
-            head.wait(60)
+            head.wait(120)
 
 
 def on_cluster(

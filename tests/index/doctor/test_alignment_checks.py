@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from encoder.alignment.space import neutral_space
-from index.doctor.alignment_checks import examine_alignment
 from index.doctor.findings import Remedy
-from index.doctor.rebuild import rebuild_alignment_tables
-from index.doctor.store_checks import examine_database
+from index.doctor.repair import rebuild_alignment_tables
+from index.doctor.store_checks import examine_alignment, examine_database
 from index.progress import SilentProgress
 from index.sqlite.connections import SQLiteConnections
 from index.store.document_store import SQLiteDocumentStore

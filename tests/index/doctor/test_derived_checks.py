@@ -12,11 +12,10 @@ import pytest
 from encoder.adapter import vector_space
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from index.directory.data_directory import open_data_directory
-from index.doctor.derived_checks import examine_families
 from index.doctor.examine import Sampling, examine
 from index.doctor.findings import Remedy
 from index.doctor.repair import repair
-from index.doctor.store_checks import examine_database
+from index.doctor.store_checks import examine_database, examine_families
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from index.doctor.rebuild import (
+from index.doctor.repair import (
     rebuild_checksums,
     rebuild_lexical_index,
     rebuild_metadata_values,

@@ -1,7 +1,6 @@
 """Scores of matches are exact, whatever precision the index holds vectors in."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.search.records import NO_BOUNDS, Bounds, EncodedQuery, Hit, Mode, SearchOptions
-from index.vectors.backends import FAISS_BACKENDS
 from index.vectors.vector_index import Precision
 from tests.index.search.plane import MODES, RULE, answer, entry
 from tests.tools.index_fixtures import unit_vectors
@@ -26,8 +24,7 @@ def data(
 ) -> Iterator[DataDirectory]:
     """An index of two lists, both of which a search visits by default."""
     precision: Precision = request.param
-    backend = replace(FAISS_BACKENDS[precision], choose_nlist=lambda count: 2 if count else 1)
-    monkeypatch.setitem(FAISS_BACKENDS, precision, backend)
+    monkeypatch.setattr("index.vectors.live_index.choose_nlist", lambda count: 2 if count else 1)
     opened = open_data_directory(
         tmp_path / "data", fingerprint="a" * 64, dimension=DIMENSION, index_precision=precision
     )

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import index.store.change_log
+import index.store.document_store
 from index.directory.data_directory import open_data_directory
+from index.doctor.examine import examine_index
 from index.doctor.findings import Remedy
-from index.doctor.vector_checks import examine_index
 from index.errors import StoreError
 from index.sqlite.task_state import LOG_START, read_count
 from index.store.document_store import SQLiteDocumentStore
-from index.vectors.backends import DEFAULT_PRECISION, FAISS_BACKENDS
 from index.vectors.live_index import open_live_index
 from index.vectors.snapshot import oldest_sequence
 from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors
@@ -95,7 +94,7 @@ def test_a_snapshot_older_than_the_log_is_not_used(
     with pytest.raises(StoreError, match="the changes since 1 are forgotten"):
         store.changes_since(1)
     assert store.changes_since(0).added.size == 1
-    (found,) = examine_index(root, store, FAISS_BACKENDS[DEFAULT_PRECISION])
+    (found,) = examine_index(root, store)
     assert (found.remedy, "older than the changes" in found.problem) == (Remedy.REBUILD_INDEX, True)
     opened = open_live_index(store, root)
     assert opened.generation == live.generation + 1
@@ -123,7 +122,7 @@ def test_a_reader_that_fell_behind_reads_all_again(
 def test_it_is_forgotten_in_small_transactions(
     store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index.store.change_log, "_REMOVALS_A_TRANSACTION", 2)
+    monkeypatch.setattr(index.store.document_store, "_REMOVALS_A_TRANSACTION", 2)
     for version in range(8):
         store.put([entry("a", f"text {version}")])
     assert store.log.forget(5, trained=0) == 4

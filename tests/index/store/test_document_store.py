@@ -1,7 +1,7 @@
 import sqlite3
 
+import index.store.rows
 import index.store.schema
-import index.store.statements
 
 
 def test_no_statement_reads_a_whole_table() -> None:
@@ -9,7 +9,7 @@ def test_no_statement_reads_a_whole_table() -> None:
     connection.executescript(index.store.schema.SCHEMA)
     statements = [
         value
-        for value in vars(index.store.statements).values()
+        for value in vars(index.store.rows).values()
         if isinstance(value, str) and " FROM " in value.replace("\n", " ") and "?" in value
     ]
     assert len(statements) >= 8

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from index.doctor.derived_checks import examine_families
+from index.doctor.store_checks import examine_families
 from index.lexical.terms import count_terms, is_pair
 from index.store.document_store import SQLiteDocumentStore
 

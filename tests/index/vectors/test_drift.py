@@ -3,15 +3,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.vectors.drift import (
+from index.vectors.lists import (
     Drift,
     DriftLimits,
     Training,
+    choose_nlist,
     drift_reasons,
     measure_drift,
     needs_training,
 )
-from index.vectors.lists import choose_nlist
 
 LIMITS = DriftLimits()
 

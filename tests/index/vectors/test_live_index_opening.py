@@ -1,19 +1,15 @@
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.vectors.backends import FAISS_BACKENDS, Backend
 from index.vectors.lists import ONE_LIST_BELOW
-from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.live_index import open_live_index
 from index.vectors.snapshot import read_current_snapshot, verify_current_snapshot
 from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
-
-OpenLive = Callable[..., LiveIndex]
 
 
 @pytest.fixture
@@ -22,7 +18,6 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_opening_replays_what_the_store_did_since_the_snapshot(
-    open_live: OpenLive,
     open_store: OpenStore,
     root: Path,
     entry: MakeEntry,
@@ -30,7 +25,7 @@ def test_opening_replays_what_the_store_did_since_the_snapshot(
     assert_equals_store: Check,
 ) -> None:
     store = open_store()
-    live = open_live(store, root)
+    live = open_live_index(store, root)
     live.apply(store.put([entry("a", "one"), entry("b", "two"), entry("c", "three")]))
     live.publish()
     store.put([entry("a", "four"), entry("d", "five")])
@@ -39,7 +34,7 @@ def test_opening_replays_what_the_store_did_since_the_snapshot(
     caplog.clear()
 
     store = open_store()
-    again = open_live(store, root)
+    again = open_live_index(store, root)
 
     assert_equals_store(again, store)
     assert again.generation == live.generation == 2
@@ -54,7 +49,7 @@ def test_an_index_that_was_outgrown_is_opened_as_it_is_and_gets_lists_when_it_is
     assert_equals_store: Check,
     fill: Fill,
 ) -> None:
-    live = open_live_index(store, root, backend=FAISS_BACKENDS["fp32"])
+    live = open_live_index(store, root, precision="fp32")
     live.apply(fill(store, vectors(ONE_LIST_BELOW, seed=1)))
     assert (live.nlist, live.outgrown) == (1, True)
 
@@ -80,7 +75,6 @@ def test_an_index_that_was_outgrown_is_opened_as_it_is_and_gets_lists_when_it_is
 @pytest.mark.parametrize("name", ["CURRENT", "0000000002/manifest.json", "0000000002/index.bin"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
 def test_a_damaged_snapshot_is_built_again_from_the_store(
-    open_live: OpenLive,
     store: SQLiteDocumentStore,
     root: Path,
     entry: MakeEntry,
@@ -89,7 +83,7 @@ def test_a_damaged_snapshot_is_built_again_from_the_store(
     damage: str,
     assert_equals_store: Check,
 ) -> None:
-    live = open_live(store, root)
+    live = open_live_index(store, root)
     live.apply(store.put([entry(f"{number}", f"text {number}") for number in range(30)]))
     live.publish()
     store.delete(["3"])
@@ -105,20 +99,18 @@ def test_a_damaged_snapshot_is_built_again_from_the_store(
     caplog.clear()
     caplog.set_level(logging.INFO)
 
-    again = open_live(store, root)
+    again = open_live_index(store, root)
 
     assert "building the index from the document store" in caplog.text
     assert str(root) in caplog.text
     assert_equals_store(again, store)
     assert verify_current_snapshot(root).generation == again.generation == 3
     caplog.clear()
-    assert_equals_store(open_live(store, root), store)
+    assert_equals_store(open_live_index(store, root), store)
     assert caplog.records == []
 
 
 def test_snapshots_of_another_store_are_not_used(
-    open_live: OpenLive,
-    backend: Backend,
     open_store: OpenStore,
     tmp_path: Path,
     root: Path,
@@ -126,7 +118,7 @@ def test_snapshots_of_another_store_are_not_used(
     assert_equals_store: Check,
 ) -> None:
     store = open_store()
-    live = open_live(store, root)
+    live = open_live_index(store, root)
     live.apply(store.put([entry("a", "one")]))
     live.apply(store.put([entry("b", "two"), entry("c", "three")]))
     live.publish()
@@ -134,27 +126,26 @@ def test_snapshots_of_another_store_are_not_used(
     behind = open_store(tmp_path / "behind.sqlite3")
     behind.put([entry("z", "other")])
     shutil.copytree(root, tmp_path / "behind")
-    assert_equals_store(open_live(behind, tmp_path / "behind"), behind)
+    assert_equals_store(open_live_index(behind, tmp_path / "behind"), behind)
 
     level = open_store(tmp_path / "level.sqlite3")
     level.put([entry("y", "other")])
     level.put([entry("x", "another")])
     shutil.copytree(root, tmp_path / "level")
-    assert_equals_store(open_live(level, tmp_path / "level"), level)
+    assert_equals_store(open_live_index(level, tmp_path / "level"), level)
 
     other = open_store(tmp_path / "other.sqlite3", fingerprint="b" * 64)
     other.put([entry("a", "one")])
     other.put([entry("b", "two"), entry("c", "three")])
     shutil.copytree(root, tmp_path / "other")
-    opened = open_live(other, tmp_path / "other")
+    opened = open_live_index(other, tmp_path / "other")
     assert_equals_store(opened, other)
     read_current_snapshot(
-        tmp_path / "other", backend, fingerprint="b" * 64, dimension=other.dimension
+        tmp_path / "other", "int8", fingerprint="b" * 64, dimension=other.dimension
     )
 
 
 def test_a_snapshot_that_cannot_be_published_is_only_logged(
-    open_live: OpenLive,
     store: SQLiteDocumentStore,
     root: Path,
     entry: MakeEntry,
@@ -163,14 +154,13 @@ def test_a_snapshot_that_cannot_be_published_is_only_logged(
 ) -> None:
     store.put([entry("a")])
     root.write_text("a file where the directory should be")
-    live = open_live(store, root)
+    live = open_live_index(store, root)
     assert "the index is complete in memory only" in caplog.text
     assert live.generation == 0
     assert_equals_store(live, store)
 
 
 def test_reading_only_publishes_nothing_and_can_follow(
-    open_live: OpenLive,
     open_store: OpenStore,
     root: Path,
     entry: MakeEntry,
@@ -180,7 +170,7 @@ def test_reading_only_publishes_nothing_and_can_follow(
     writer.put([entry("a", "one")])
     store = open_store(read_only=True)
 
-    live = open_live(store, root, read_only=True)
+    live = open_live_index(store, root, read_only=True)
     assert_equals_store(live, store)
     writer.put([entry("b", "two")])
     live.catch_up()

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +9,10 @@ import pytest
 
 from encoder.arrays import Float32, Int64
 from index.store.document_store import SQLiteDocumentStore
-from index.vectors.backends import FAISS_BACKENDS, Backend
+from index.vectors.faiss.faiss_index import train_faiss_index
 from index.vectors.live_index import open_live_index
 from index.vectors.recall import HeldOutQueries
-from index.vectors.snapshot import INDEX_FILE, current_backend, verify_current_snapshot
+from index.vectors.snapshot import INDEX_FILE, current_precision, verify_current_snapshot
 from index.vectors.vector_index import Precision
 from tests.tools.index_fixtures import Fill, MakeVectors
 
@@ -26,9 +25,7 @@ def few_vectors_have_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     def choose_nlist(count: int) -> int:
         return 8 if count >= 200 else 1
 
-    for precision, backend in FAISS_BACKENDS.items():
-        changed = replace(backend, choose_nlist=choose_nlist)
-        monkeypatch.setitem(FAISS_BACKENDS, precision, changed)
+    monkeypatch.setattr("index.vectors.live_index.choose_nlist", choose_nlist)
 
 
 @pytest.fixture
@@ -45,15 +42,11 @@ def store(
     return store
 
 
-def backend_of(precision: Precision) -> Backend:
-    return FAISS_BACKENDS[precision]
-
-
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_a_snapshot_takes_the_bytes_of_its_precision_and_is_opened_in_it(
     store: SQLiteDocumentStore, root: Path, precision: Precision, caplog: pytest.LogCaptureFixture
 ) -> None:
-    live = open_live_index(store, root, backend=backend_of(precision))
+    live = open_live_index(store, root, precision=precision)
     assert live.nlist == 8
     assert live.exact == (precision == "fp32")
     size = (root / "0000000001" / INDEX_FILE).stat().st_size
@@ -61,8 +54,8 @@ def test_a_snapshot_takes_the_bytes_of_its_precision_and_is_opened_in_it(
     assert BYTES[precision] < (size - centroids) / len(store) < BYTES[precision] + 60
 
     caplog.set_level(logging.INFO)
-    for backend in (None, backend_of(precision)):
-        again = open_live_index(store, root, backend=backend)
+    for given in (None, precision):
+        again = open_live_index(store, root, precision=given)
         assert (again.generation, again.exact) == (1, live.exact)
     assert caplog.records == []
 
@@ -77,11 +70,11 @@ def test_a_snapshot_of_another_precision_is_built_again_from_the_store(
     after: Precision,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    open_live_index(store, root, backend=backend_of(before))
-    again = open_live_index(store, root, backend=backend_of(after))
+    open_live_index(store, root, precision=before)
+    again = open_live_index(store, root, precision=after)
     assert f"written by 'faiss-{before}', not by 'faiss-{after}'" in caplog.text
     assert again.generation == verify_current_snapshot(root).generation == 2
-    assert current_backend(root) == backend_of(after)
+    assert current_precision(root) == after
     ids, stored = store.vectors(store.changes_since(0).added)
     found = again.search(stored, 1, nprobe=again.nlist)
     np.testing.assert_array_equal(found.ids[:, 0], ids)
@@ -92,9 +85,9 @@ def test_a_snapshot_of_another_precision_is_built_again_from_the_store(
 def test_a_store_without_a_snapshot_gets_the_default_precision(
     store: SQLiteDocumentStore, root: Path
 ) -> None:
-    assert current_backend(root) is None
+    assert current_precision(root) is None
     assert not open_live_index(store, root).exact
-    assert current_backend(root) == backend_of("int8")
+    assert current_precision(root) == "int8"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
@@ -102,9 +95,9 @@ def test_few_vectors_are_held_as_they_are(
     store: SQLiteDocumentStore, root: Path, precision: Precision
 ) -> None:
     store.delete([f"d{number}" for number in range(500)])
-    live = open_live_index(store, root, backend=backend_of(precision))
+    live = open_live_index(store, root, precision=precision)
     assert (live.nlist, live.exact) == (1, True)
-    assert current_backend(root) == backend_of(precision)
+    assert current_precision(root) == precision
     assert open_live_index(store, root).generation == 1
 
 
@@ -112,7 +105,7 @@ def test_recall_counts_neighbours_by_their_exact_cosines(vectors: MakeVectors) -
     """Rounded scores are above and below the exact ones; only other neighbours cost recall."""
     stored = vectors(2_000, seed=1, dimension=DIMENSION)
     ids = np.arange(2_000)
-    index = backend_of("int8").train(stored, 8)
+    index = train_faiss_index(stored, 8, "int8")
     index.change(ids, stored)
 
     def read(some: Int64) -> tuple[Int64, Float32]:

@@ -13,10 +13,8 @@ from encoder.arrays import Float32
 from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import Change, EncodedDocument
-from index.vectors.backends import FAISS_BACKENDS
-from index.vectors.drift import Training
 from index.vectors.faiss.faiss_index import load_faiss_index
-from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
+from index.vectors.lists import ONE_LIST_BELOW, Training, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import verify_current_snapshot
 from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, fill_store, unit_vectors
@@ -44,7 +42,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("grown")
     about = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}
     with closing(SQLiteDocumentStore(folder / "store.sqlite3", **about)) as store:
-        open_live_index(store, folder / "snapshots", backend=FAISS_BACKENDS["fp32"])
+        open_live_index(store, folder / "snapshots", precision="fp32")
         fill_store(store, unit_vectors(ONE_LIST_BELOW, seed=1))
     return folder
 
@@ -54,7 +52,7 @@ def live(grown: Path, tmp_path: Path, root: Path, request: pytest.FixtureRequest
     """An index of one list, which finds all neighbours, of more vectors than suit it."""
     shutil.copytree(grown, tmp_path, dirs_exist_ok=True)
     store = request.getfixturevalue("store")  # of the copied file
-    return open_live_index(store, root, backend=FAISS_BACKENDS["fp32"])
+    return open_live_index(store, root, precision="fp32")
 
 
 def test_the_lists_are_really_in_use(

@@ -3,9 +3,9 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from index.vectors.rwlock import ReadersWriterLock
+from index.vectors.faiss.faiss_index import ReadersWriterLock
 
-PATIENCE = 30.0  # seconds until a thread counts as stuck; nothing is measured
+PATIENCE = 120  # seconds until a thread counts as stuck; nothing is measured
 
 
 def start(target: Callable[[], object]) -> threading.Thread:

@@ -11,7 +11,7 @@ import pytest
 
 from encoder.arrays import Float32
 from index.errors import SnapshotError
-from index.vectors.backends import FAISS_BACKENDS
+from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
 from index.vectors.snapshot import (
     Manifest,
     SavedIndex,
@@ -19,16 +19,14 @@ from index.vectors.snapshot import (
     read_current_snapshot,
     verify_current_snapshot,
 )
-from index.vectors.vector_index import VectorIndex
 
 FINGERPRINT = "c" * 64
 DIMENSION = 16
-FAISS = FAISS_BACKENDS["fp32"]
 
 
 @pytest.fixture
-def index(vectors: Callable[..., Float32]) -> VectorIndex:
-    index = FAISS.train(vectors(100, seed=1), 4)
+def index(vectors: Callable[..., Float32]) -> FaissIndex:
+    index = train_faiss_index(vectors(100, seed=1), 4)
     index.change(np.arange(0, 1_000, 10), vectors(100, seed=1))
     return index
 
@@ -38,7 +36,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "snapshots"
 
 
-def publish(root: Path, index: VectorIndex, sequence: int = 7) -> Manifest:
+def publish(root: Path, index: FaissIndex, sequence: int = 7) -> Manifest:
     def save(path: Path) -> SavedIndex:
         index.save(path)
         return SavedIndex(
@@ -54,8 +52,8 @@ def publish(root: Path, index: VectorIndex, sequence: int = 7) -> Manifest:
     return publish_snapshot(root, save, fingerprint=FINGERPRINT, dimension=DIMENSION)
 
 
-def read(root: Path) -> tuple[Manifest, VectorIndex]:
-    return read_current_snapshot(root, FAISS, fingerprint=FINGERPRINT, dimension=DIMENSION)
+def read(root: Path) -> tuple[Manifest, FaissIndex]:
+    return read_current_snapshot(root, "fp32", fingerprint=FINGERPRINT, dimension=DIMENSION)
 
 
 def names(root: Path) -> list[str]:
@@ -63,7 +61,7 @@ def names(root: Path) -> list[str]:
 
 
 def test_what_is_published_is_read_back(
-    root: Path, index: VectorIndex, vectors: Callable[..., Float32]
+    root: Path, index: FaissIndex, vectors: Callable[..., Float32]
 ) -> None:
     published = publish(root, index)
 
@@ -79,14 +77,14 @@ def test_what_is_published_is_read_back(
     assert loaded.search(queries, 9).ids.tolist() == index.search(queries, 9).ids.tolist()
 
 
-def test_the_newest_two_generations_are_kept(root: Path, index: VectorIndex) -> None:
+def test_the_newest_two_generations_are_kept(root: Path, index: FaissIndex) -> None:
     for sequence in range(4):
         publish(root, index, sequence)
     assert names(root) == ["0000000003", "0000000004", "CURRENT"]
     assert (read(root)[0].generation, read(root)[0].sequence) == (4, 3)
 
 
-def test_leftovers_of_killed_publishes_are_removed(root: Path, index: VectorIndex) -> None:
+def test_leftovers_of_killed_publishes_are_removed(root: Path, index: FaissIndex) -> None:
     publish(root, index)
     (root / ".publishing-0000000002").mkdir()
     (root / ".publishing-0000000002" / "index.bin").write_bytes(b"half")
@@ -100,7 +98,7 @@ def test_leftovers_of_killed_publishes_are_removed(root: Path, index: VectorInde
     assert read(root)[0].generation == 6
 
 
-def test_a_failed_publish_leaves_the_old_generation_current(root: Path, index: VectorIndex) -> None:
+def test_a_failed_publish_leaves_the_old_generation_current(root: Path, index: FaissIndex) -> None:
     publish(root, index, sequence=1)
     before = (root / "CURRENT").read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -117,7 +115,7 @@ def test_a_failed_publish_leaves_the_old_generation_current(root: Path, index: V
 
 
 def test_a_publish_that_cannot_become_current_takes_nothing_away(
-    root: Path, index: VectorIndex
+    root: Path, index: FaissIndex
 ) -> None:
     publish(root, index, sequence=1)
     blocked = root / ".publishing-CURRENT"  # where the new pointer is written first
@@ -130,7 +128,7 @@ def test_a_publish_that_cannot_become_current_takes_nothing_away(
     assert publish(root, index, sequence=3).sequence == read(root)[0].sequence == 3
 
 
-def test_a_file_in_place_of_the_directory_is_an_error(root: Path, index: VectorIndex) -> None:
+def test_a_file_in_place_of_the_directory_is_an_error(root: Path, index: FaissIndex) -> None:
     root.write_text("a file")
     with pytest.raises(SnapshotError, match="snapshots: no snapshot could be published"):
         publish(root, index)
@@ -145,7 +143,7 @@ def test_without_a_snapshot_reading_is_an_error(root: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["CURRENT", "0000000001/manifest.json", "0000000001/index.bin"])
-def test_a_missing_file_is_an_error(root: Path, index: VectorIndex, missing: str) -> None:
+def test_a_missing_file_is_an_error(root: Path, index: FaissIndex, missing: str) -> None:
     publish(root, index)
     (root / missing).unlink()
     with pytest.raises(SnapshotError, match=r"cannot be read: .*No such file"):
@@ -153,7 +151,7 @@ def test_a_missing_file_is_an_error(root: Path, index: VectorIndex, missing: str
 
 
 @pytest.mark.parametrize("name", ["CURRENT", "0000000001/manifest.json", "0000000001/index.bin"])
-def test_any_changed_byte_is_found(root: Path, index: VectorIndex, name: str) -> None:
+def test_any_changed_byte_is_found(root: Path, index: FaissIndex, name: str) -> None:
     publish(root, index)
     path = root / name
     whole = path.read_bytes()
@@ -202,7 +200,7 @@ def rewrite_manifest(root: Path, **changes: Any) -> None:
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(
-    root: Path, index: VectorIndex, changes: dict[str, Any], complaint: str
+    root: Path, index: FaissIndex, changes: dict[str, Any], complaint: str
 ) -> None:
     publish(root, index)
     rewrite_manifest(root, **changes)
@@ -210,7 +208,7 @@ def test_a_manifest_that_does_not_fit_is_refused(
         read(root)
 
 
-def test_a_snapshot_of_another_dimension_is_refused(root: Path, index: VectorIndex) -> None:
+def test_a_snapshot_of_another_dimension_is_refused(root: Path, index: FaissIndex) -> None:
     publish(root, index)
     with pytest.raises(SnapshotError, match="does not match its manifest"):
-        read_current_snapshot(root, FAISS, fingerprint=FINGERPRINT, dimension=32)
+        read_current_snapshot(root, "fp32", fingerprint=FINGERPRINT, dimension=32)

@@ -33,7 +33,7 @@ def ended(client: Any, location: str) -> dict[str, Any]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)

@@ -49,7 +49,7 @@ def test_a_dead_worker_makes_it_not_ready_but_leaves_it_alive(
                 broken.scheduler.encode([document], reservation), return_exceptions=True
             )
 
-    asyncio.run(asyncio.wait_for(kill(), 20))
+    asyncio.run(asyncio.wait_for(kill(), 120))
     client = type(client)(create_app(engine.settings, broken))
     assert client.get("/livez").status_code == 200
     assert metric(client, "longmatch_ready") == 0

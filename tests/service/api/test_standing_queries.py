@@ -36,7 +36,7 @@ def put(client: Any, documents: dict[str, str], **fields: Any) -> None:
 def settled(client: Any) -> None:
     """Wait until what is stored was compared."""
     standing = client.app.state.engine.default.standing
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while standing.lag_seconds:
         assert time.monotonic() < deadline, "the documents were not compared"
         time.sleep(0.005)

@@ -15,7 +15,6 @@ from index.document import Document
 from index.search.records import SearchOptions
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
-from index.vectors.backends import FAISS_BACKENDS
 from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
 from service.background.recall_monitor import QUEUED, RecallMonitor
@@ -45,7 +44,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveIndex]:
     store.put(
         [EncodedDocument(Document(f"d{n}", f"d{n}"), row, receipt) for n, row in enumerate(vectors)]
     )
-    yield open_live_index(store, folder / "snapshots", backend=FAISS_BACKENDS["fp32"])
+    yield open_live_index(store, folder / "snapshots", precision="fp32")
     store.close()
 
 
@@ -68,7 +67,7 @@ def watching(live: LiveIndex, metrics: Metrics, **changed: float) -> RecallMonit
 
 
 def offer_until(watch: RecallMonitor, reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     seed = 100
     while not reached():
         assert time.monotonic() < deadline

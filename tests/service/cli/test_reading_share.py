@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.selection.reading_share import split_fingerprint
+from encoder.checkpoint import split_fingerprint
 from index.embed import read_embedded_corpus
 from index.store.schema import read_space
 from tests.tools.command import Run

@@ -15,12 +15,12 @@ import pytest
 from encoder.checkpoint import load_checkpoint
 from index import reencode as job
 from index.build import encode_documents
-from index.directory.content_swap import swap_is_pending
 from index.directory.data_directory import (
     ADAPTER_FILE,
     FUSION_FILE,
     SHADOW_TEST_FILE,
     STORE_FILE,
+    swap_is_pending,
 )
 from index.document import Document
 from index.reencode import REENCODING, only_reencoding

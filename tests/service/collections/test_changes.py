@@ -171,7 +171,7 @@ def test_a_removal_waits_for_those_who_use_the_collection(servers: Servers) -> N
         assert client.get(f"{PAPERS}/documents").status_code == 404
         assert len(used.data.store) == 1
         assert statuses == []
-    removal.join(20)
+    removal.join(120)
     assert statuses == [204]
     with pytest.raises(StoreError, match="closed"):
         len(used.data.store)
@@ -273,7 +273,7 @@ def test_damage_that_is_found_later_stops_one_collection(servers: Servers, data:
     store = collection_path(data, "papers") / STORE_FILE
     store.write_bytes(store.read_bytes().replace(b"A text on kept", b"A text on left"))
     client = servers.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while client.get("/readyz").json()["degraded"] != ["collection papers"]:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -51,7 +51,7 @@ class Recorder:
 
     def wait(self, jobs: int) -> None:
         for _ in range(jobs):
-            assert self.ended.acquire(timeout=10)
+            assert self.ended.acquire(timeout=120)
 
 
 def add(jobs: Jobs, client: str = "") -> str:
@@ -187,7 +187,7 @@ def test_jobs_of_different_clients_run_in_turns_and_those_of_one_in_order(
     runner = Turns(jobs, {large: 4, later: 1, small: 1, other: 2})
     jobs.start(runner)
     for _ in range(4):
-        assert runner.ended.acquire(timeout=10)
+        assert runner.ended.acquire(timeout=120)
     assert runner.ran[:3] == [large, small, other]
     assert [one for one in runner.ran if one in (large, later)] == [large] * 4 + [later]
     assert runner.ran.index(small) < runner.ran.index(other) < len(runner.ran) - 3

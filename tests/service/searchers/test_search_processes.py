@@ -35,7 +35,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "examples": {"like": [{"id": "d3"}, {"text": text_of([1, 4])}], "unlike": [{"id": "d9"}]},
 }
 NUMBER = 48
-SECONDS = 60
+SECONDS = 120
 
 
 def document(number: int) -> dict[str, Any]:

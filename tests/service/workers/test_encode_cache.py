@@ -34,7 +34,7 @@ def wait_until_cached(engine: Engine, blocks: int) -> None:
     """Wait until so many block vectors were cached, which happens after the response."""
     cache = engine.encode_cache
     assert cache is not None
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while cache.written < blocks:
         assert time.monotonic() < deadline
         time.sleep(0.01)

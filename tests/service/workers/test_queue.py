@@ -215,7 +215,7 @@ def test_closing_wakes_waiting_workers_and_rejects_the_rest() -> None:
     worker.start()
     reservation = queue.reserve(10)
     assert queue.close(ShuttingDownError) == []
-    worker.join(10)
+    worker.join(120)
     assert found == [[]]
     with pytest.raises(ShuttingDownError):
         queue.reserve(1)

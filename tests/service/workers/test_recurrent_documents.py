@@ -52,7 +52,7 @@ def test_vectors_are_those_of_the_encoder(
     async def run() -> list[EncodeResult]:
         together = encode(scheduler, *documents)  # one request of all, and one of each
         each = [encode(scheduler, document) for document in documents]
-        answers = await asyncio.wait_for(asyncio.gather(together, *each), 60)
+        answers = await asyncio.wait_for(asyncio.gather(together, *each), 120)
         return [result for answer in answers for result in answer]
 
     found = asyncio.run(run())
@@ -75,7 +75,7 @@ def test_a_page_behind_a_book_is_done_before_the_book(
         assert not any(book.done() for book in books)
         await asyncio.gather(*books)
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(run(), 120))
     assert scheduler.queued_tokens == 0
 
 
@@ -92,7 +92,7 @@ def test_nothing_is_read_after_the_deadline(
             await scheduler.encode(many, reservation)
         await encode(scheduler, documents[0])  # and others are served
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(run(), 120))
     assert scheduler.queued_tokens == 0
 
 

@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from encoder.alignment.checkpoint_space import open_space, write_checkpoint_space
-from encoder.alignment.space import AlignmentSpace
+from encoder.alignment.space import AlignmentSpace, open_space, write_checkpoint_space
 from encoder.checkpoint import load_checkpoint
 from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.alignment.checkpoint_space import open_space
-from encoder.alignment.space import fit_space, sample_blocks
+from encoder.alignment.space import fit_space, open_space, sample_blocks
 from encoder.checkpoint import ALIGNMENT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import encode_corpus

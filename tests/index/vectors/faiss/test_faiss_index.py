@@ -128,7 +128,7 @@ def test_searches_and_changes_of_lists_wait_for_each_other(index: FaissIndex) ->
         with index._lock.writing():
             waiting = threading.Thread(target=step, daemon=True)
             waiting.start()
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             while index._lock._waiting_readers + index._lock._waiting_writers == 0:
                 assert time.monotonic() < deadline
         waiting.join()
@@ -136,7 +136,7 @@ def test_searches_and_changes_of_lists_wait_for_each_other(index: FaissIndex) ->
         with index._lock.reading():
             waiting = threading.Thread(target=step, daemon=True)
             waiting.start()
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             while index._lock._waiting_writers == 0:
                 assert time.monotonic() < deadline
         waiting.join()

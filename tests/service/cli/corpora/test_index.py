@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.alignment.checkpoint_space import open_space
+from encoder.alignment.space import open_space
 from encoder.block_archive import read_block_archive
 from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import open_data_directory

@@ -210,7 +210,7 @@ def test_doctor_sets_damaged_jobs_aside(longmatch: Run, waiting: Path, damage: s
     answer = longmatch("doctor", waiting)
     assert answer.status == 1
     assert "jobs.sqlite3: is damaged (" in answer.err
-    assert "uploads that had not ended: a1" in answer.err
+    assert "send these uploads again: a1" in answer.err
     assert longmatch("doctor", waiting, "--repair").status == 0
     kept = waiting / "jobs.damaged"
     assert (kept / "jobs.sqlite3").read_bytes() == content
@@ -243,7 +243,7 @@ def test_doctor_sets_damaged_standing_queries_aside(
     assert answer.status == 1
     assert "standing.sqlite3: is damaged (" in answer.err
     assert longmatch("doctor", data, "--repair").status == 0
-    assert (data / "standing.damaged").read_bytes() == content
+    assert (data / "standing.damaged" / "standing.sqlite3").read_bytes() == content
     assert not path.exists()
     assert longmatch("doctor", data).status == 0
 
@@ -267,8 +267,7 @@ def test_doctor_sets_damaged_feedback_aside(longmatch: Run, data: Path, damage: 
     damaged = path.read_bytes()
     assert longmatch("doctor", data, "--repair").status == 0
     assert (data / "feedback.damaged" / FEEDBACK_FILE).read_bytes() == damaged
-    with closing(open_feedback(data, read_only=True)) as feedback:
-        assert list(feedback.all()) == []
+    assert not path.exists()
 
 
 def test_doctor_deletes_a_damaged_calibration(longmatch: Run, data: Path) -> None:

@@ -1,1 +1,0 @@
-"""The engines that can hold the vectors, beside each other."""

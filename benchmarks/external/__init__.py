@@ -1,1 +1,0 @@
-"""Checkpoints in the evaluations of others: MTEB and BEIR."""

@@ -1,1 +1,0 @@
-"""Random operations, swaps and kills, checked against a model."""

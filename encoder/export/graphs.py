@@ -1,0 +1,261 @@
+"""From PyTorch modules to ONNX graphs: layers, the step of a recurrent encoder, sections; fp16."""
+
+import copy
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import onnx
+import torch
+from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
+from torch import Tensor, nn
+from torch.export import Dim
+
+from encoder.checkpoint import Checkpoint
+from encoder.document_reading import DocumentReading
+from encoder.export.quantise import Array, Sample
+from encoder.golden import MAXIMUM_DIFFERENCE, GoldenBatch, check_difference
+from encoder.models.architecture import EncoderModel, RecurrentModel
+from encoder.onnx_session import open_section_graph
+
+_OPSET = 20  # the first with Gelu as one operator
+_KEPT_IN_FP32 = [*DEFAULT_OP_BLOCK_LIST, "LSTM", "GRU"]  # a CPU has no kernels in fp16
+
+
+def export_graph(
+    module: nn.Module,
+    inputs: Mapping[str, torch.Tensor],
+    dynamic_shapes: Mapping[str, Mapping[int, Dim]],
+    outputs: Sequence[str],
+    path: Path,
+) -> None:
+    """Export a module to one ONNX graph, without the warnings of the exporter."""
+    with _quiet(), torch.no_grad():
+        torch.onnx.export(
+            module,
+            kwargs=dict(inputs),
+            f=path,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_shapes=dict(dynamic_shapes),
+            opset_version=_OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+    _clear_metadata(path)
+
+
+def _clear_metadata(path: Path) -> None:
+    """Remove the lines of source, with the folders of this machine, that each node came from.
+
+    The digest of a graph then depends on what it computes alone; archives of block vectors are
+    known by it (`encoder/block_archive.py`).
+    """
+    model = onnx.load(path)
+    for node in model.graph.node:
+        node.ClearField("metadata_props")
+    onnx.save(model, path)
+
+
+def halve(source: Path, target: Path) -> None:
+    """Write the fp16 graph of an fp32 graph; its inputs and outputs stay fp32."""
+    with _quiet():
+        graph = convert_float_to_float16(
+            onnx.load(source), keep_io_types=True, op_block_list=_KEPT_IN_FP32
+        )
+    onnx.save(graph, target)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence exporters, which warn of their internals and of weights too small for fp16."""
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+M = TypeVar("M", bound=nn.Module)
+
+# The gates in ONNX's order, by their number in torch's.
+_GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
+# The GRU of torch multiplies the reset gate after the linear layer of the hidden state.
+_ATTRIBUTES: dict[str, dict[str, int]] = {"LSTM": {}, "GRU": {"linear_before_reset": 1}}
+
+
+class OnnxRnn(nn.Module):
+    """An `nn.LSTM` or `nn.GRU` of one layer and direction as one ONNX operator.
+
+    The exporter translates them itself (torch 2.13, onnxscript 0.7), but freezes the time axis of
+    their output to the length of its example: a graph that joins it with other states, as CoLDE's
+    does, fails at every other length. The parity test at three lengths shows when this can go.
+    """
+
+    weight: Tensor
+    recurrence: Tensor
+    bias: Tensor
+
+    def __init__(self, layer: nn.LSTM | nn.GRU) -> None:
+        super().__init__()
+        if not layer.batch_first or layer.num_layers != 1 or layer.bidirectional:
+            raise ValueError("only one layer of one direction, the batch first, is exported")
+        self.operator = layer.mode
+        self.hidden_size = layer.hidden_size
+        state = {name: self._ordered(tensor) for name, tensor in layer.state_dict().items()}
+        self.register_buffer("weight", state["weight_ih_l0"][None])  # [1, G H, I], G gates
+        self.register_buffer("recurrence", state["weight_hh_l0"][None])  # [1, G H, H]
+        biases = torch.cat([state["bias_ih_l0"], state["bias_hh_l0"]])
+        self.register_buffer("bias", biases[None])  # [1, 2 G H]
+
+    def forward(self, states: Tensor) -> tuple[Tensor]:
+        """Read states [D, S, I] -> ([D, S, H],)."""
+        documents, length, _ = states.shape
+        attributes: dict[str, Any] = {"hidden_size": self.hidden_size}
+        read = torch.onnx.ops.symbolic(
+            self.operator,
+            (states.transpose(0, 1), self.weight, self.recurrence, self.bias),
+            attributes | _ATTRIBUTES[self.operator],
+            dtype=states.dtype,
+            shape=(length, 1, documents, self.hidden_size),
+        )
+        return (read.squeeze(1).transpose(0, 1),)
+
+    def _ordered(self, parameter: Tensor) -> Tensor:
+        order = _GATES[self.operator]
+        gates = parameter.chunk(len(order))
+        return torch.cat([gates[number] for number in order])
+
+
+def with_onnx_rnns(module: M) -> M:
+    """Return a copy of a module in which every LSTM and GRU is an operator of ONNX."""
+    changed = copy.deepcopy(module)
+    for parent in list(changed.modules()):
+        for name, child in parent.named_children():
+            if isinstance(child, nn.LSTM | nn.GRU):
+                setattr(parent, name, OnnxRnn(child))
+    return changed
+
+
+Blocks = Sequence[Sequence[int]]
+
+
+def encode_document_blocks(
+    checkpoint: Checkpoint, model: RecurrentModel, blocks: Blocks
+) -> torch.Tensor:
+    """Encode the blocks of one document with the model itself: [S, H]."""
+    length = max(map(len, blocks)) + 2
+    ids = torch.full((1, len(blocks), length), checkpoint.padding_token)
+    mask = torch.zeros_like(ids)
+    for place, block in enumerate(blocks):
+        tokens = [checkpoint.start_token, *block, checkpoint.end_token]
+        ids[0, place, : len(tokens)] = torch.tensor(tokens)
+        mask[0, place, : len(tokens)] = 1
+    return model.segment_vectors(ids, mask)[0]
+
+
+def step_samples(checkpoint: Checkpoint, model: RecurrentModel, blocks: Blocks) -> list[Sample]:
+    """Return the inputs of every step of one document, the memory among them."""
+    samples: list[Sample] = []
+
+    def step(inputs: Sample) -> list[Array]:
+        samples.append(inputs)
+        tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
+        with torch.no_grad():
+            found: tuple[Tensor, ...] = model.block_encoder(**tensors)
+        return [tensor.numpy() for tensor in found]
+
+    DocumentReading(checkpoint, step, blocks).read()
+    return samples
+
+
+def export_step(model: RecurrentModel, path: Path) -> None:
+    """Export the step of a recurrent encoder: one segment, with the memory as input and output.
+
+    Documents and tokens are its dynamic axes. The loop over segments is in
+    `encoder/document_reading.py`.
+    """
+    config = model.config
+    ids = torch.ones(2, config.block_length, dtype=torch.int64)
+    memory, memory_mask = model.no_memory(2)
+    documents = Dim("documents")
+    text = {0: documents, 1: Dim("tokens", min=2, max=config.block_length)}
+    export_graph(
+        model.block_encoder,
+        {
+            "input_ids": ids,
+            "attention_mask": torch.ones_like(ids),
+            "memory": memory,
+            "memory_mask": memory_mask,
+        },
+        {
+            "input_ids": text,
+            "attention_mask": text,
+            "memory": {1: documents},
+            "memory_mask": {0: documents},
+        },
+        ["block_vectors", "next_memory", "next_memory_mask"],
+        path,
+    )
+
+
+_OUTPUTS = ("section_vector", "chunk_attention")
+
+
+def export_section_reader(model: EncoderModel, path: Path) -> None:
+    """Export the graph that reads a section of a document and the next one (CoLDE, section 4.3).
+
+    One graph in fp32 serves all precisions: it explains matches on the CPU and takes no part in
+    search. The blocks of both sections are dynamic axes.
+    """
+    reader = model.section_reader
+    if reader is None:
+        raise ValueError("this architecture has no sections")
+    most, width = model.config.max_blocks, model.config.hidden_size
+    inputs = {
+        "block_vectors": torch.rand(min(3, most), width),
+        "section": torch.tensor(0),
+        "next_block_vectors": torch.rand(min(2, most), width),
+        "next_section": torch.tensor(1),
+    }
+    shapes = {
+        "block_vectors": {0: Dim("blocks", min=1, max=most)},
+        "section": {},
+        "next_block_vectors": {0: Dim("next_blocks", min=1, max=most)},
+        "next_section": {},
+    }
+    with torch.no_grad():
+        outputs = _OUTPUTS[: len(reader(**inputs))]
+    export_graph(with_onnx_rnns(reader), inputs, shapes, outputs, path)
+
+
+def check_sections(model: EncoderModel, staged: Checkpoint, golden: GoldenBatch) -> None:
+    """Compare the graph with the model on both halves of each golden document."""
+    graph, reader = open_section_graph(staged), model.section_reader
+    if graph is None or reader is None:
+        return
+    for start, end in pairwise([0, *accumulate(golden.sizes)]):
+        middle = (start + end + 1) // 2
+        first = golden.block_vectors[start:middle]
+        second = golden.block_vectors[middle:end] if middle < end else first
+        for number, own, following in ((0, first, second), (1, second, first)):
+            inputs = {
+                "block_vectors": own,
+                "section": np.array(number),
+                "next_block_vectors": following,
+                "next_section": np.array(1 - number),
+            }
+            tensors = {name: torch.as_tensor(value) for name, value in inputs.items()}
+            with torch.no_grad():
+                expected = reader(**tensors)
+            for name, output in zip(_OUTPUTS, expected, strict=False):
+                difference = float(np.abs(graph.run(name, inputs) - output.numpy()).max())
+                check_difference(difference, MAXIMUM_DIFFERENCE["fp32"], f"section reader, {name}")

@@ -1,1 +1,0 @@
-"""Encoders that the papers compare with: HAN, SMASH, DSSM and ARC-I."""

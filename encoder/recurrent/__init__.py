@@ -1,1 +1,0 @@
-"""Reading a document with a recurrent encoder, segment by segment."""

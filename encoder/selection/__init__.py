@@ -1,1 +1,0 @@
-"""Which sentence blocks of a document the Transformer encodes, chosen by their words."""

@@ -1,0 +1,124 @@
+"""A data directory in a process that only searches, and follows the process that writes.
+
+The store itself is always read as it is. Each process has its index over the vectors, and the
+frequencies that norms of words are computed by: both are brought to the state of the writing
+process, so that both processes give the same answers.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from index.directory.data_directory import SNAPSHOTS_DIRECTORY, STORE_FILE, DataDirectory
+from index.errors import SnapshotError
+from index.lexical.frequencies import Frequencies
+from index.store.document_store import SQLiteDocumentStore
+from index.vectors.lists import Training
+from index.vectors.live_index import open_live_index
+from index.vectors.vector_index import Precision
+
+
+@dataclass(frozen=True, slots=True)
+class WriterState:
+    """How far the writing process is: what a search in another process must see.
+
+    Attributes:
+        sequence: of the store that its index holds.
+        generation: of its index.
+        training: what the lists of that were trained for.
+        nprobe: how many of these lists a query visits.
+        counted: changes of the words of the store when the frequencies were counted by which norms
+            are computed.
+    """
+
+    sequence: int
+    generation: int
+    training: Training
+    nprobe: int
+    counted: int
+
+
+def writer_state(data: DataDirectory) -> WriterState:
+    """Return how far the process is that has a data directory open for writing."""
+    index = data.index
+    counted = frequencies_of(data).changes
+    return WriterState(index.sequence, index.generation, index.training, index.nprobe, counted)
+
+
+def frequencies_of(data: DataDirectory) -> Frequencies:
+    """Return the frequencies by which norms of words are computed."""
+    return data.store.lexical.frequencies
+
+
+def open_follower(
+    path: Path, *, fingerprint: str, dimension: int, index_precision: Precision | None
+) -> DataDirectory:
+    """Open a data directory for reading that another process has open for writing.
+
+    That process has compared the store with its digest, or does so.
+
+    Args:
+        path: the directory.
+        fingerprint: of the checkpoint whose vectors it holds.
+        dimension: of these vectors.
+        index_precision: as of `open_data_directory`.
+
+    Raises:
+        FingerprintMismatchError: its vectors are of another checkpoint.
+        StoreError: there is no store, or it is damaged.
+    """
+    with ExitStack() as opened:
+        store = SQLiteDocumentStore(
+            path / STORE_FILE, fingerprint=fingerprint, dimension=dimension, read_only=True
+        )
+        opened.callback(store.close)
+        store.lexical.changed()  # reads its published copy
+        root = path / SNAPSHOTS_DIRECTORY
+        index = open_live_index(store, root, read_only=True, precision=index_precision)
+        return DataDirectory(path, store, index, opened.pop_all())
+
+
+def follow_words(data: DataDirectory, state: WriterState, frequencies: Frequencies | None) -> bool:
+    """Bring the words to the present state of the store, with norms as the writer has them.
+
+    Args:
+        data: that `open_follower` opened.
+        state: of the writer.
+        frequencies: of the writer, if it gives them.
+
+    Returns:
+        Whether norms are as the writer has them; if not, it has to give its frequencies.
+    """
+    words = data.store.lexical
+    words.changed()
+    if not state.counted:
+        return True  # the writer has no copy of the words, or there are none
+    if words.frequencies.changes != state.counted and frequencies is not None:
+        words.use_frequencies(frequencies)
+        return True
+    return words.frequencies.changes == state.counted
+
+
+def follow_vectors(data: DataDirectory, state: WriterState) -> bool:
+    """Bring the index over the vectors to the state of the writer, or beyond.
+
+    Returns:
+        Whether it is there; it is not where the index of the writer was never published, or is
+        being published now.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    index = data.index
+    if index.generation < state.generation:
+        try:
+            index.load_snapshot()
+        except SnapshotError:
+            return False
+    if index.sequence < state.sequence:
+        index.catch_up()
+    if index.generation > state.generation:
+        return True  # published since
+    if index.nprobe != state.nprobe:
+        index.set_nprobe(state.nprobe, generation=state.generation)
+    return (index.generation, index.training) == (state.generation, state.training)

@@ -1,1 +1,0 @@
-"""The document store in PostgreSQL: documents, vectors and changes that many processes share."""

@@ -1,1 +1,0 @@
-"""The local copy of a store in PostgreSQL, from which a process searches."""

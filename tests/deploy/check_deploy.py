@@ -1,0 +1,271 @@
+"""Build the image and run docker-compose.yml on a Docker engine: `make check-deploy` does.
+
+    python -m tests.deploy.check_deploy
+
+It uses the engine that `docker` reaches; without one, root starts dockerd with a socket and a
+folder of this run. An image that cannot be pulled is made of Debian packages by debootstrap: that
+of Python (in a copy of the Dockerfile), Redis and Prometheus. Grafana is no package of Debian:
+without its image it is left out, which the output says. Ports 8000 and 9090 must be free.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PROJECT = "longmatch-check"
+DEBIAN = ROOT / "build/check-deploy/debian.tar"  # kept for the next run
+TIMEOUT_S = 300.0
+STOP_S = 30.0  # without requests in progress
+URL = "http://127.0.0.1:8000"
+PROMETHEUS = "http://127.0.0.1:9090"
+SERIES = "/api/v1/query?query=longmatch_index_documents"
+TEXT = "Rivers carry water and stones to the sea. They flood in spring. " * 5
+STARS = f"Stars are hot balls of gas. {TEXT}"
+# Debian from the mirror of this machine, and what its pip needs to reach an index.
+BOOTSTRAP = r"""
+. /etc/os-release
+lists=$(find /etc/apt -name '*.sources' -o -name sources.list)
+mirror=$(sed -nE 's/^(URIs:|deb( \[.*\])?) *([^ ]+).*/\3/p' $lists | head -n 1)
+packages=ca-certificates,prometheus,python3,python3-venv,redis-server
+cd "$1"
+unshare --mount debootstrap --variant=minbase --include=$packages $VERSION_CODENAME debian $mirror
+ln -s python3 debian/usr/bin/python
+install -d -o 999 -g 1000 debian/data
+install -d -o 65534 -g 65534 debian/prometheus
+options="s/.*[.](index-url|trusted-host|cert)='(.*)'/\1 = \2/p"
+echo '[global]' >debian/etc/pip.conf
+"$0" -m pip config list | sed -nE "$options" | sort -u -k 1,1 >>debian/etc/pip.conf
+cat $(sed -n 's/^cert = //p' debian/etc/pip.conf) /dev/null >debian/etc/pip.crt
+sed -i 's/^cert = .*/cert = \/etc\/pip.crt/' debian/etc/pip.conf
+tar -C debian -cf packed .
+mv packed "$2"
+"""
+# What the official images have and a folder of Debian has not.
+CHANGES = {
+    "python": ["CMD python3"],
+    "redis": ["WORKDIR /data", "VOLUME /data"],
+    "prometheus": ['ENTRYPOINT ["/usr/bin/prometheus"]', "USER 65534:65534", "VOLUME /prometheus"],
+}
+
+
+def main() -> None:
+    with ExitStack() as stack:
+        temporary = tempfile.TemporaryDirectory(prefix=PROJECT, dir="/var/tmp")
+        folder = Path(stack.enter_context(temporary))
+        folder.chmod(0o755)
+        if not succeeds("docker", "info"):
+            stack.enter_context(daemon(folder / "engine"))
+        images = find_images(folder)
+        override = {"services": {name: {"image": image} for name, image in images.items()}}
+        (folder / "images.yml").write_text(yaml.safe_dump(override))
+        os.environ["COMPOSE_PROJECT_NAME"] = PROJECT
+        os.environ["COMPOSE_FILE"] = f"{ROOT}/docker-compose.yml:{folder}/images.yml"
+        stack.callback(compose, "down", "--volumes", "--timeout", "5")
+        try:
+            check(list(images), folder)
+        except (AssertionError, OSError) as error:
+            print(compose("logs", "--tail", "50"), f"FAILED: {error}", sep="\n", flush=True)
+            raise SystemExit(1) from None
+
+
+@contextmanager
+def daemon(folder: Path) -> Iterator[None]:
+    """Run a Docker engine with its socket and all its files in a folder."""
+    if os.geteuid() != 0 or shutil.which("dockerd") is None:
+        raise SystemExit("no Docker engine runs, and only root with dockerd can start one")
+    folder.mkdir()
+    os.environ["DOCKER_HOST"] = f"unix://{folder}/docker.sock"
+    command = ["unshare", "--mount", "dockerd", f"--host={os.environ['DOCKER_HOST']}"]
+    command += [f"--data-root={folder}/data", f"--exec-root={folder}/run", f"--pidfile={folder}/id"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        wait("an engine of this run starts", lambda: succeeds("docker", "info"))
+        yield
+    finally:
+        process.terminate()
+        process.wait(TIMEOUT_S)
+
+
+def find_images(folder: Path) -> dict[str, str]:
+    """Build, pull or make images; return that of each service that can run."""
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    [base] = set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE))
+    made = find_image("python", base) or base
+    (folder / "Dockerfile").write_text(dockerfile.replace(f"FROM {base}", f"FROM {made}"))
+    images = {"longmatch": f"{PROJECT}:built"}
+    options = [] if made == base else ["--network", "host"]
+    options += ["--tag", images["longmatch"], "--file", str(folder / "Dockerfile"), str(ROOT)]
+    # The builder without BuildKit needs no plugin.
+    run("docker", "build", *options, env=os.environ | {"DOCKER_BUILDKIT": "0"})
+    report("the image is built")
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    for name in set(services) - set(images):
+        if image := find_image(name, services[name]["image"]):
+            images[name] = image
+    return images
+
+
+def find_image(name: str, image: str) -> str | None:
+    """Pull an image, or make one; return its name, or None."""
+    if succeeds("docker", "pull", "--quiet", image):
+        return image
+    if name not in CHANGES:
+        print(f"left out: {name}, whose image cannot be pulled", flush=True)
+        return None
+    if not DEBIAN.exists():
+        DEBIAN.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=DEBIAN.parent) as folder:
+            run("bash", "-euc", BOOTSTRAP, sys.executable, folder, str(DEBIAN))
+    changes = [part for change in CHANGES[name] for part in ("--change", change)]
+    run("docker", "import", *changes, str(DEBIAN), f"{PROJECT}:{name}")
+    print(f"made of Debian packages: {name}, whose image cannot be pulled", flush=True)
+    return f"{PROJECT}:{name}"
+
+
+def compose(*arguments: str) -> str:
+    program = "docker compose" if succeeds("docker", "compose", "version") else "docker-compose"
+    return run(*program.split(), *arguments)
+
+
+def state(service: str) -> Any:
+    """Return what the engine knows of the container of a service."""
+    return json.loads(run("docker", "inspect", compose("ps", "--quiet", "-a", service)))[0]
+
+
+def wait_until_healthy(service: str, when: str) -> None:
+    def is_healthy() -> bool:
+        return bool(state(service)["State"]["Health"]["Status"] == "healthy")
+
+    wait(f"{service} is healthy {when}", is_healthy)
+
+
+def check(services: list[str], folder: Path) -> None:
+    """Do what an operator does, and what happens to a machine."""
+    compose("up", "--no-build", "--detach", *services)
+    for service in ("longmatch", "redis"):
+        wait_until_healthy(service, "at first")
+    check_rights()
+    assert request("POST", "/index", {"documents": [{"id": "river", "text": TEXT}]})["indexed"] == 1
+    report("a document is stored")
+    assert request("GET", "/readyz")["degraded"] == []
+    report("Redis takes the password of the compose file")
+
+    def scraped() -> object:
+        return request("GET", SERIES, server=PROMETHEUS)["data"]["result"]
+
+    wait("Prometheus has scraped longmatch", scraped)
+    check_kill()
+    check_offline_job(folder)
+    began = time.monotonic()
+    compose("stop", "longmatch")
+    seconds = time.monotonic() - began
+    code = state("longmatch")["State"]["ExitCode"]
+    assert (code, seconds < STOP_S) == (0, True), f"stopped in {seconds:.1f} s with status {code}"
+    report(f"it stops in {seconds:.1f} s")
+
+
+def check_rights() -> None:
+    """See that the process has none."""
+    shell = ("exec", "-T", "longmatch", "sh", "-c")
+    assert compose(*shell, "id -u; id -g").split() == ["10001", "10001"]
+    status = compose(*shell, "cat /proc/self/status")
+    for row in ("CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"):
+        assert row in status, row
+    tried = "for f in / /opt/longmatch /etc /data /tmp; do (: >$f/x) 2>/dev/null && echo $f; done"
+    assert compose(*shell, f"{tried}; rm -f /data/x /tmp/x").split() == ["/data", "/tmp"]
+    report("user 10001 without capabilities writes to /data and /tmp alone")
+
+
+def check_kill() -> None:
+    """Kill every process in the container while documents are stored."""
+    stored = ["river"]
+
+    def store() -> None:
+        while True:
+            name = f"d{len(stored)}"
+            try:
+                request("POST", "/index", {"documents": [{"id": name, "text": f"{name}. {TEXT}"}]})
+            except OSError:
+                return
+            stored.append(name)
+
+    restarts = state("longmatch")["RestartCount"]
+    thread = threading.Thread(target=store)
+    thread.start()
+    wait("documents are being stored", lambda: len(stored) > 20)
+    subprocess.run(["docker", "exec", state("longmatch")["Id"], "sh", "-c", "kill -9 -1"])
+    thread.join()
+    wait("kill -9: restarted", lambda: state("longmatch")["RestartCount"] > restarts)
+    wait_until_healthy("longmatch", "after kill -9")
+    for name in stored:
+        request("GET", f"/documents/{name}")
+    matches = request("POST", "/match", {"text": TEXT, "top_k": 100})["matches"]
+    assert "river" in [match["id"] for match in matches], matches
+    report(f"none of {len(stored)} documents is lost")
+
+
+def check_offline_job(folder: Path) -> None:
+    """Index a folder with the server stopped, as docs/operations.md says."""
+    (folder / "corpus").mkdir()
+    (folder / "corpus/offline.txt").write_text(STARS)
+    compose("stop", "longmatch")
+    job = ["longmatch", "longmatch", "index", "/corpus", "--data", "/data"]
+    compose("run", "--rm", "-T", "--volume", f"{folder}/corpus:/corpus:ro", *job)
+    compose("start", "longmatch")
+    wait_until_healthy("longmatch", "after the offline job")
+    matches = request("POST", "/match", {"text": STARS})["matches"]
+    assert "offline" in matches[0]["id"], matches
+    report("the document of the offline job is found")
+
+
+def request(method: str, path: str, body: object = None, server: str = URL) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    sent = urllib.request.Request(server + path, data, headers, method=method)
+    with urllib.request.urlopen(sent, timeout=TIMEOUT_S) as answer:
+        return json.load(answer)
+
+
+def wait(what: str, holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        with suppress(OSError):  # nothing listens yet
+            if holds():
+                return report(what)
+        assert time.monotonic() < deadline, f"not within {TIMEOUT_S:.0f} s: {what}"
+        time.sleep(0.5)
+
+
+def report(what: str) -> None:
+    print(f"ok: {what}", flush=True)
+
+
+def run(*command: str, env: dict[str, str] | None = None) -> str:
+    """Return what a command prints; show all of it where it fails."""
+    ended = subprocess.run(command, env=env, capture_output=True, text=True)
+    if ended.returncode:
+        raise SystemExit(f"{ended.stdout}{ended.stderr}FAILED: {' '.join(command)}")
+    return ended.stdout.strip()
+
+
+def succeeds(*command: str) -> bool:
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""A reader beside the writer gives the same answers, however far the writer has gone meanwhile."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import index.lexical.frequencies
+import index.lexical.segmented_index
+from encoder.blocks import Receipt
+from index.directory.data_directory import SNAPSHOTS_DIRECTORY, DataDirectory, open_data_directory
+from index.directory.follower import (
+    follow_vectors,
+    follow_words,
+    frequencies_of,
+    open_follower,
+    writer_state,
+)
+from index.document import Document
+from index.errors import SnapshotError
+from index.lexical.segment_files import load_snapshot
+from index.lexical.snapshot import LexicalSnapshot
+from index.search.calibrator import ScoreCalibrator
+from index.search.fusion import LinearFusion
+from index.search.records import EncodedQuery, SearchAnswer, SearchOptions
+from index.search.search import search
+from index.store.records import EncodedDocument
+from index.vectors.lists import nprobe_bounds
+from tests.tools.index_fixtures import FINGERPRINT, unit_vectors
+
+DIMENSION = 16
+SPACE = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}
+RULE = LinearFusion(0.5)
+WORDS = [f"word{number}" for number in range(60)]
+
+
+def entries(start: int, count: int) -> list[EncodedDocument]:
+    random = np.random.default_rng(start)
+    vectors = unit_vectors(count, seed=start)
+    return [
+        EncodedDocument(
+            Document(f"d{start + row}", " ".join(random.choice(WORDS, 30)), f"Title {start + row}"),
+            vectors[row],
+            Receipt(1, 1, 1, 0, 1),
+        )
+        for row in range(count)
+    ]
+
+
+def put(data: DataDirectory, start: int, count: int) -> None:
+    data.index.apply(data.store.put(entries(start, count)))
+
+
+def delete(data: DataDirectory, *numbers: int) -> None:
+    data.index.apply(data.store.delete([f"d{number}" for number in numbers]))
+
+
+def answer(data: DataDirectory, number: int) -> SearchAnswer:
+    document = data.store.find([f"d{number}"])[f"d{number}"]
+    _, vectors = data.store.vectors([document.vector_id])
+    query = EncodedQuery("", vectors[0], vector_id=document.vector_id)
+    nothing = ScoreCalibrator(None, None, None)
+    options = SearchOptions(top_k=10)
+    return search(data, query, options, fusion=RULE, calibrator=nothing, among=None)
+
+
+def check_same(writer: DataDirectory, reader: DataDirectory, number: int = 7) -> None:
+    """Bring the reader to the writer, and compare their answers."""
+    position = writer_state(writer)
+    assert follow_vectors(reader, position)
+    if not follow_words(reader, position, None):
+        assert follow_words(reader, position, frequencies_of(writer))
+    ours, theirs = answer(reader, number), answer(writer, number)
+    assert ours.hits == theirs.hits
+    assert (ours.generation, ours.sequence) == (theirs.generation, theirs.sequence)
+    assert reader.index.nprobe == writer.index.nprobe
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[DataDirectory]:
+    with closing(open_data_directory(tmp_path / "data", **SPACE)) as data:
+        put(data, 0, 100)
+        data.index.publish()
+        data.store.lexical.publish()
+        yield data
+
+
+@pytest.fixture
+def reader(writer: DataDirectory) -> Iterator[DataDirectory]:
+    with closing(open_follower(writer.path, **SPACE, index_precision=None)) as data:
+        yield data
+
+
+def test_it_follows_writes(writer: DataDirectory, reader: DataDirectory) -> None:
+    check_same(writer, reader)
+    put(writer, 100, 5)
+    check_same(writer, reader, 102)
+    delete(writer, 3, 102)
+    put(writer, 4, 1)  # a new text of the same id
+    check_same(writer, reader)
+    assert len(reader.index) == len(writer.index) == 103
+
+
+def test_norms_are_by_the_frequencies_of_the_writer(
+    writer: DataDirectory, reader: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index.lexical.frequencies, "_ALWAYS_RENEWED", 0)
+    for start in range(100, 109):  # the writer counts them again at some of these
+        put(writer, start, 1)
+    position = writer_state(writer)
+    follow_vectors(reader, position)
+    assert not follow_words(reader, position, None)
+    assert answer(reader, 7).hits != answer(writer, 7).hits
+    check_same(writer, reader)
+    put(writer, 109, 1)
+    check_same(writer, reader)
+
+
+def test_a_new_generation_is_loaded(
+    writer: DataDirectory, reader: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_same(writer, reader)
+    put(writer, 100, 20)
+    writer.index.rebuild()
+    check_same(writer, reader, 110)
+    assert reader.index.generation == writer.index.generation == 3
+
+
+def test_what_the_writer_has_forgotten_is_read_from_what_it_published(
+    writer: DataDirectory, reader: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+
+    def load(directory: Path) -> LexicalSnapshot:
+        loaded.append(directory)
+        return load_snapshot(directory)
+
+    monkeypatch.setattr(index.lexical.segmented_index, "load_snapshot", load)
+    check_same(writer, reader)
+    assert not loaded
+    put(writer, 100, 30)
+    delete(writer, *range(10, 40))
+    for _ in range(2):  # the removals are then in no snapshot and in no log
+        writer.index.publish()
+        writer.store.lexical.publish()
+    put(writer, 200, 1)
+    check_same(writer, reader)
+    assert len(reader.index) == len(writer.index)
+    assert len(loaded) == 1  # and the words of all documents were not read again
+
+
+def test_an_index_that_was_never_published_is_not_there(
+    writer: DataDirectory, reader: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(writer, 100, 20)
+    shutil.rmtree(writer.path / SNAPSHOTS_DIRECTORY)
+    (writer.path / SNAPSHOTS_DIRECTORY).write_text("in the way")
+    with pytest.raises(SnapshotError):
+        writer.index.rebuild()
+    assert not follow_vectors(reader, writer_state(writer))
+
+
+def test_nprobe_is_that_of_the_writer(
+    writer: DataDirectory, reader: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("index.vectors.live_index.choose_nlist", lambda count: 50)
+    writer.index.rebuild()
+    least, most = nprobe_bounds(50)
+    assert least < most
+    for nprobe in (least, most):
+        assert writer.index.set_nprobe(nprobe, generation=writer.index.generation)
+        check_same(writer, reader)
+        assert reader.index.nprobe == nprobe

@@ -1,0 +1,111 @@
+"""R1, R4 and R5: kills, random operations and swaps; `make test-all` runs them long.
+
+`RELIABILITY_TIMES=10 make test-all` runs them ten times as long.
+"""
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from index.directory.backup import write_backup
+from tests.reliability.kill_programme import (
+    BackupsFound,
+    backup_path,
+    examine_backups,
+    numbered_checkpoint,
+    run_kills,
+)
+from tests.reliability.model_programme import ModelCheck, WrongAnswerError, run_model
+from tests.reliability.numbered_documents import fill, open_numbered
+from tests.reliability.swap_programme import SwapCheck, SwapPlan, run_swaps
+from tests.tools.tiers import Tier
+
+TIMES = int(os.environ.get("RELIABILITY_TIMES", "1"))
+
+
+def test_operations_give_what_a_dict_gives(tmp_path: Path, tier: Tier) -> None:
+    """R4."""
+    operations = TIMES * 20_000 if tier.sweep else 1_000
+    report = run_model(tmp_path / "data", operations, tier.seed)
+    assert sum(report.kinds.values()) == report.operations == operations
+    assert len(report.kinds) == 11  # each kind has happened
+    assert report.generations > 5
+
+
+def test_the_model_finds_what_is_wrong(tmp_path: Path) -> None:
+    check = ModelCheck(tmp_path / "data", 1)
+    check.check()
+    change = check._data.store.delete(["d17"])  # behind the model's back
+    check._data.index.apply(change)
+    with pytest.raises(WrongAnswerError, match="documents of the store"):
+        check.check()
+    check.close()
+
+
+def test_answers_are_right_for_the_generation_they_name(tmp_path: Path, tier: Tier) -> None:
+    """R5."""
+    seconds, searchers = (TIMES * 60.0, 8) if tier.sweep else (1.5, 4)
+    plan = SwapPlan(seconds, searchers, writers=searchers // 2, seed=tier.seed)
+    report = run_swaps(tmp_path / "data", plan)
+    assert report.wrong == ()
+    assert report.answers > 50
+    assert 0 < report.exact_answers < report.answers
+    assert report.changes > 5
+    assert report.generations >= 3
+    assert report.generations_named >= 2
+    assert report.recall_at_10 > 0.85  # of random vectors, with a target of 0: nprobe is the least
+
+
+def test_the_swap_check_finds_what_is_wrong(tmp_path: Path) -> None:
+    data = open_numbered(tmp_path / "data")
+    check = SwapCheck(data, SwapPlan(0.5, searchers=1, writers=0, seed=1))
+    # A vector that is gone from the index, and in the history is not.
+    gone = data.store.changes_since(0).added[:2_000]
+    data.index._live.index.change(*data.store.vectors([]), removed=gone)
+    report = check.run()
+    data.close()
+    assert any("a document is missing" in problem for problem in report.wrong)
+
+
+@pytest.mark.parametrize(
+    ("kills", "documents"),
+    [
+        (2, 400),
+        pytest.param(TIMES * 200, 400, marks=pytest.mark.slow),
+        pytest.param(TIMES * 20, 20_000, marks=pytest.mark.slow),
+    ],
+)
+def test_nothing_acknowledged_is_lost_by_kill_9(
+    tmp_path: Path, kills: int, documents: int, tier: Tier
+) -> None:
+    """R1: with one list, where all work is short, and with many."""
+    report = run_kills(tmp_path / "data", kills, tier.seed, documents)
+    assert (report.lost, report.back, report.twice, report.wrong) == (0, 0, 0, [])
+    assert report.kills == kills
+    assert report.acknowledged >= kills // 2
+    assert report.generations > 1
+    assert report.backups_cut > 0 or kills < 40  # a backup takes a small part of the time
+    assert report.worst_ready_processor_seconds <= report.worst_ready_seconds < 20
+
+
+def test_the_kill_check_finds_a_half_backup(tmp_path: Path) -> None:
+    data, checkpoint = tmp_path / "data", numbered_checkpoint()
+    with closing(open_numbered(data)) as opened:
+        fill(opened, ["a", "b"])
+    now = {"a": 0, "b": 0}
+
+    def examine(state: dict[str, int]) -> BackupsFound:
+        return examine_backups(data, [state], checkpoint, ["a"])
+
+    whole = backup_path(data, 0)
+    write_backup(data, whole, checkpoint)
+    assert examine(now) == BackupsFound(1, 0, ())
+    write_backup(data, whole, checkpoint)
+    (whole / "store.sqlite3").write_bytes((whole / "store.sqlite3").read_bytes()[:4096])
+    assert "has its final name but is incomplete" in examine(now).wrong[0]
+    (whole.parent / ".b1.tar.unfinished").mkdir(parents=True)
+    assert examine(now) == BackupsFound(0, 1, ())
+    write_backup(data, whole, checkpoint)
+    assert examine({"a": 0}).wrong == ("b0 holds a state that never existed",)
