@@ -273,6 +273,7 @@ def test_files_that_hold_living_documents_are_not_written_again(
     published.lexical.publish()
     after = segment_files(published)
     assert len(set(before) & set(after)) >= 3  # CURRENT, and two segments
+    assert sum(name.endswith(".terms") for name in after) == 1  # the former ones are deleted
     assert_is_a_copy(published)
 
 

@@ -164,6 +164,14 @@ def test_deleted_candidates_do_not_shorten_the_answer(
     assert nearest == [f"n{n}" for n in range(300, 300 + len(nearest))]
 
 
+def test_a_search_widens_where_a_single_hit_is_missing(data: DataDirectory) -> None:
+    put(data, {f"n{n}": (f"heron common n{n}", n / 10) for n in range(450)})
+    query = EncodedQuery("unknown", direction(0.0))
+    for number in range(180, 200):  # of the first 200 candidates
+        data.store.delete([f"n{n}" for n in range(number)])
+        assert len(find(data, query, 10, "semantic")) == 10
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_changed_documents_do_not_shorten_the_answer(data: DataDirectory, mode: Mode) -> None:
     documents = {f"n{n}": (f"heron common n{n}", n / 10) for n in range(400)}
