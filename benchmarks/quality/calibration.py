@@ -27,7 +27,7 @@ from evaluation.fitting.calibration import ScoredPairs, measure_error, score_lab
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus, read_aligned_corpus
 from index.errors import CorpusError
-from index.lexical.scoring import rows_of_texts, take_rows
+from index.lexical.scoring import TermRows, rows_of_texts
 from index.progress import SilentProgress
 from index.search.fusion import read_fusion
 from index.search.records import Mode
@@ -234,9 +234,16 @@ def _channels(
 
 def _some(channels: Channels, rows: Int64) -> Channels:
     """Return the channels of these rows; words weigh what they weigh in the whole corpus."""
-    words = None if channels.words is None else take_rows(channels.words, rows)
+    words = None if channels.words is None else _chosen(channels.words, rows)
     blocks = None if channels.blocks is None else [channels.blocks[row] for row in rows.tolist()]
     return Channels(channels.vectors[rows], words, channels.rule, blocks)
+
+
+def _chosen(words: TermRows, rows: Int64) -> TermRows:
+    starts = np.append(0, words.ends[:-1])[rows]
+    ends = words.ends[rows]
+    places = np.concatenate([np.arange(*bounds) for bounds in zip(starts, ends, strict=True)])
+    return TermRows(words.term_ids[places], words.weights[places], np.cumsum(ends - starts))
 
 
 def _embed(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> EmbeddedCorpus:

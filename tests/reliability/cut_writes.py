@@ -27,7 +27,7 @@ import numpy as np
 
 from encoder.blocks import Receipt
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
-from index.directory.backup import restore_backup, verify_backup, write_backup
+from index.directory.backup import restore_backup, write_backup
 from index.directory.collections import (
     COLLECTIONS_DIRECTORY,
     collection_names,
@@ -184,7 +184,9 @@ class Backup:
     def check(self) -> None:
         if not self.target.exists():
             self.run()
-        assert verify_backup(self.target).documents == OLD
+        restored = self.folder / "checked"
+        assert restore_backup(self.target, restored, self.checkpoint).documents == OLD
+        holds(restored, OLD)
         holds(self.folder / "data", OLD)
 
 

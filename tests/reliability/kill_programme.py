@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
-from index.directory.backup import restore_backup, verify_backup, write_backup
+from index.directory.backup import restore_backup, write_backup
 from index.directory.data_directory import DataDirectory
 from index.errors import BackupError
 from index.vectors.lists import ONE_LIST_BELOW
@@ -231,7 +231,6 @@ def _problems(
     """Restore a backup and compare; return its problems."""
     restored = backup.with_name("restored")
     try:
-        verify_backup(backup)
         restore_backup(backup, restored, checkpoint)
     except BackupError as error:
         return [f"{backup.name} has its final name but is incomplete: {error}"]
