@@ -234,20 +234,18 @@ def _channels(
     )
 
 
-def _take_rows(rows: TermRows, chosen: Int64) -> TermRows:
-    """Return the chosen documents Int64[K], in this order, with their weights."""
-    starts = np.append(0, rows.ends[:-1])
-    bounds = zip(starts[chosen].tolist(), rows.ends[chosen].tolist(), strict=True)
-    places = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*one) for one in bounds)])
-    ends = np.cumsum(rows.ends[chosen] - starts[chosen])
-    return TermRows(rows.term_ids[places], rows.weights[places], ends)
-
-
 def _some(channels: Channels, rows: Int64) -> Channels:
     """Return the channels of these rows; words weigh what they weigh in the whole corpus."""
-    words = None if channels.words is None else _take_rows(channels.words, rows)
+    words = None if channels.words is None else _chosen(channels.words, rows)
     blocks = None if channels.blocks is None else [channels.blocks[row] for row in rows.tolist()]
     return Channels(channels.vectors[rows], words, channels.rule, blocks)
+
+
+def _chosen(words: TermRows, rows: Int64) -> TermRows:
+    starts = np.append(0, words.ends[:-1])[rows]
+    ends = words.ends[rows]
+    places = np.concatenate([np.arange(*bounds) for bounds in zip(starts, ends, strict=True)])
+    return TermRows(words.term_ids[places], words.weights[places], np.cumsum(ends - starts))
 
 
 def _embed(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> EmbeddedCorpus:

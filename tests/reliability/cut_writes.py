@@ -189,8 +189,9 @@ class Backup:
     def check(self) -> None:
         if not self.target.exists():
             self.run()
-        restored = self.folder / "from the backup"
+        restored = self.folder / "checked"
         assert restore_backup(self.target, restored, self.checkpoint).documents == OLD
+        holds(restored, OLD)
         holds(self.folder / "data", OLD)
 
 

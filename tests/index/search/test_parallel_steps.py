@@ -7,7 +7,7 @@ import pytest
 
 from index.search.parallel_steps import ParallelSteps
 
-SECONDS = 30  # until a test fails that waits for another thread
+SECONDS = 120  # until a test fails that waits for another thread
 
 
 def this_thread() -> int:
