@@ -1,4 +1,4 @@
-"""The tiers: what runs without --sweep, and what with it."""
+"""The tiers: what --fast, no option and --sweep run."""
 
 import os
 import subprocess
@@ -35,6 +35,16 @@ def run(tmp_path: Path, *options: str) -> str:
         check=False,
     )
     return done.stdout
+
+
+def test_fast_runs_unit_tests_alone(tmp_path: Path) -> None:
+    (tmp_path / "test_model.py").write_text("import torch\ndef test_model(): pass\n")
+    (tmp_path / "e2e").mkdir()
+    (tmp_path / "e2e/test_server.py").write_text("def test_server(): pass\n")
+    fixture = "import pytest\n@pytest.fixture\ndef serve(): pass\n"
+    tests = "def test_served(serve): pass\ndef test_unit(): pass\n"
+    (tmp_path / "test_other.py").write_text(fixture + tests)
+    assert "1 failed, 1 passed, 2 deselected" in run(tmp_path, "--fast")
 
 
 def test_slow_tests_are_left_out_and_the_seed_is_fixed(tmp_path: Path) -> None:
