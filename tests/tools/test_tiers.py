@@ -57,7 +57,7 @@ def test_slow_tests_are_left_out_and_the_seed_is_fixed(tmp_path: Path) -> None:
     "workers",
     [
         pytest.param((), id="alone"),
-        pytest.param(("-n", "2"), id="beside", marks=pytest.mark.slow),
+        pytest.param(("-n", "2"), id="two-workers", marks=pytest.mark.slow),
     ],
 )
 def test_a_sweep_runs_them_and_shows_its_seed(tmp_path: Path, workers: tuple[str, ...]) -> None:
