@@ -71,4 +71,4 @@ def test_hostile_text_takes_linear_time() -> None:
     for text in ("a " * 100_000, "a b " * 50_000, " ".join(str(n) for n in range(100_000))):
         started = time.process_time()
         find_exact_matches(words(text), words(text + "x " + text[: len(text) // 2]), 8)
-        assert time.process_time() - started < 10.0
+        assert time.process_time() - started < 40.0
