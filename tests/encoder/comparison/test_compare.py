@@ -200,7 +200,7 @@ def test_a_hundred_blocks_each_take_little_time() -> None:
         started = time.process_time()
         compare_texts(left, right)
         took.append(time.process_time() - started)
-    assert min(took) < 0.1  # half of that on a quiet machine
+    assert min(took) < 0.4  # 0.05 on a quiet machine
 
 
 def test_blocks_and_offsets_must_fit() -> None:

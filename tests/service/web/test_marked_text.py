@@ -130,5 +130,5 @@ def test_the_work_grows_with_the_passages_and_not_with_their_square() -> None:
     text, passages = "x" * 20_000, [(Span(n, 20_000 - n), "verbatim") for n in range(3000)]
     started = time.process_time()
     marked = mark_text(text, "left", passages, [])
-    assert time.process_time() - started < 20
+    assert time.process_time() - started < 5
     assert len(marked.html) < 200 * len(passages)
