@@ -50,12 +50,12 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(show: Show, page_log
 
 @pytest.fixture
 def served(report: str) -> Iterator[tuple[str, list[str]]]:
-    """The address of the page on a server, and the paths that the server is asked for."""
-    asked: list[str] = []
+    """The address of the page on a server, and the paths that are requested of it."""
+    requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requested.append(self.path)
             self.send_response(200)
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.end_headers()
@@ -67,7 +67,7 @@ def served(report: str) -> Iterator[tuple[str, list[str]]]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/report", asked
+    yield f"http://127.0.0.1:{server.server_port}/report", requested
     server.shutdown()
     server.server_close()
     thread.join()
@@ -76,10 +76,10 @@ def served(report: str) -> Iterator[tuple[str, list[str]]]:
 def test_from_a_server_it_asks_for_no_icon_either(
     page: Page, page_log: PageLog, served: tuple[str, list[str]]
 ) -> None:
-    address, asked = served
+    address, requested = served
     page.goto(address)
     use_everything(page)
-    assert asked == ["/report"]
+    assert requested == ["/report"]
     assert page_log.complaints == []
 
 

@@ -142,11 +142,11 @@ def test_every_metric_of_ours_is_watched(
 ) -> None:
     queries = [target["expr"] for target in targets]
     queries += [alert["expr"] for alert in alerts]
-    asked = {name for query in queries for name, _ in selectors(query)}
+    watched = {name for query in queries for name, _ in selectors(query)}
     metrics = create_metrics()
     for family in metrics.registry.collect():
         if family.name.startswith("longmatch_"):
-            assert any(name.startswith(family.name) for name in asked), family.name
+            assert any(name.startswith(family.name) for name in watched), family.name
 
 
 def test_every_metric_of_ours_moves(root: Path) -> None:

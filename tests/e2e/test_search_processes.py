@@ -45,7 +45,7 @@ def ready(server: Any) -> bool:
 
 
 def start_searching(server: Any) -> list[int]:
-    """Fill a server, and return its search processes when they can be asked."""
+    """Fill a server, and return its search processes when they are ready."""
     documents = [{"id": "river", "text": RIVER}, {"id": "music", "text": MUSIC}]
     assert server.request("POST", "/index", {"documents": documents})[0] == 200
     wait_until(lambda: ready(server))

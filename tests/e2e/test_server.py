@@ -54,8 +54,8 @@ def test_an_ernie_doc_is_served_like_any_checkpoint(
         documents = [{"id": "river", "text": RIVER * 4}, {"id": "music", "text": MUSIC}]
         status, answer = server.request("POST", "/index", {"documents": documents})
         assert (status, answer["indexed"]) == (200, 2)
-        asked = {"text": RIVER * 4, "top_k": 1, "explain": {"matches": 1}}
-        status, answer = server.request("POST", "/match", asked)
+        body = {"text": RIVER * 4, "top_k": 1, "explain": {"matches": 1}}
+        status, answer = server.request("POST", "/match", body)
         assert (status, answer["matches"][0]["id"]) == (200, "river")
         assert answer["matches"][0]["explanation"]["passages"]
         status, answer = server.request("POST", "/match", {"id": "music"})
@@ -86,8 +86,8 @@ def test_what_is_acknowledged_is_found_and_stays(
 
 
 def top(server: Any, text: str, title: str = "") -> str:
-    asked = {"text": text, "title": title, "top_k": 1}
-    status, answer = server.request("POST", "/match", asked)
+    body = {"text": text, "title": title, "top_k": 1}
+    status, answer = server.request("POST", "/match", body)
     assert status == 200
     assert answer["matches"][0]["score"] > 0.999
     return str(answer["matches"][0]["id"])

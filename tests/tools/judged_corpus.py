@@ -83,8 +83,8 @@ def judge(data: Path, topics: int, own_words: int = OWN_WORDS) -> None:
     with closing(open_feedback(data)) as feedback:
         for topic in range(topics):
             stored = JudgedQuery(document_id=f"a{topic}")
-            asked = JudgedQuery(text=text(topic, draw, own_words), title="A question")
-            for query in (stored, asked) if topic % 2 else (stored,):
+            question = JudgedQuery(text=text(topic, draw, own_words), title="A question")
+            for query in (stored, question) if topic % 2 else (stored,):
                 feedback.put(query, f"b{topic}", 1 + topic % 3, LIMITS)
                 for step in range(1, 30):
                     feedback.put(query, f"b{(topic + step) % TOPICS}", 0, LIMITS)

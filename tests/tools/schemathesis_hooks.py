@@ -83,7 +83,7 @@ def is_small(condition: Any) -> bool:
 
 
 def readable(text: Any) -> Any:
-    """Return a text, or texts, with a letter beside what the tokenizer would drop."""
+    """Return a text, or texts, with a letter after what the tokenizer would drop."""
     if isinstance(text, list):
         return [readable(part) for part in text]
     if isinstance(text, str) and _NO_SPACE.search(text) and not re.search("[A-Za-z0-9]", text):

@@ -27,7 +27,7 @@ class SteadyLoad:
         """Store some documents and begin.
 
         Args:
-            server: that is asked.
+            server: that gets the requests.
             rate: requests per second.
             documents: that matches are looked for among.
         """

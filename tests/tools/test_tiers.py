@@ -1,4 +1,4 @@
-"""The tiers: what runs without --sweep, and what with it."""
+"""The tiers: what --fast, no option and --sweep run."""
 
 import os
 import subprocess
@@ -37,6 +37,16 @@ def run(tmp_path: Path, *options: str) -> str:
     return done.stdout
 
 
+def test_fast_runs_unit_tests_alone(tmp_path: Path) -> None:
+    (tmp_path / "test_model.py").write_text("import torch\ndef test_model(): pass\n")
+    (tmp_path / "e2e").mkdir()
+    (tmp_path / "e2e/test_server.py").write_text("def test_server(): pass\n")
+    fixture = "import pytest\n@pytest.fixture\ndef serve(): pass\n"
+    tests = "def test_served(serve): pass\ndef test_unit(): pass\n"
+    (tmp_path / "test_other.py").write_text(fixture + tests)
+    assert "1 failed, 1 passed, 2 deselected" in run(tmp_path, "--fast")
+
+
 def test_slow_tests_are_left_out_and_the_seed_is_fixed(tmp_path: Path) -> None:
     output = run(tmp_path)
     assert f"tier False {FIXED_SEED}" in output
@@ -47,7 +57,7 @@ def test_slow_tests_are_left_out_and_the_seed_is_fixed(tmp_path: Path) -> None:
     "workers",
     [
         pytest.param((), id="alone"),
-        pytest.param(("-n", "2"), id="beside", marks=pytest.mark.slow),
+        pytest.param(("-n", "2"), id="two-workers", marks=pytest.mark.slow),
     ],
 )
 def test_a_sweep_runs_them_and_shows_its_seed(tmp_path: Path, workers: tuple[str, ...]) -> None:

@@ -74,7 +74,7 @@ def test_a_tree_is_never_cut() -> None:
 def test_time_is_linear(repeated: str) -> None:
     began = time.process_time()
     parse_html(repeated * (500_000 // len(repeated)))
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 20
 
 
 def test_nesting_deeper_than_the_recursion_limit() -> None:
