@@ -6,22 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.ablation import table as ablation_table
-from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
-from benchmarks.comparison import record as models
 from benchmarks.engines import cluster, encoding_on_ray, latency, words
 from benchmarks.gpu import encoding_table as gpu_encoding
 from benchmarks.gpu import index as gpu_index
-from benchmarks.papers import match_ignition_rows
-from benchmarks.pretraining import order
-from benchmarks.pretraining import table as pretraining_table
+from benchmarks.models import table as models
 from benchmarks.quality import (
     alignment_depth,
     calibration,
     examples,
     explanations,
-    match_ignition_table,
     rerank,
     retrieval,
 )
@@ -86,18 +80,10 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "alignment": alignment.table,
     "long-document": long_document.table,
     "upload": upload.table,
-    "ablation": ablation_table.table,
-    "colde": colde_table.table,
-    "models-proposals": models.table,
-    "models-wikispeedia": models.table,
-    "pretraining": pretraining_table.table,
-    "pretraining-scale": pretraining_table.scale_table,
-    order.BENCHMARK: order.table,
+    models.BENCHMARK: lambda record: models.format_result(record["results"]),
     "explanations": explanations.table,
     "rerank": rerank.table,
     "backup": backup.table,
-    "match-ignition": match_ignition_table.table,
-    match_ignition_rows.BENCHMARK: match_ignition_rows.table,
 }
 
 

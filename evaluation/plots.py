@@ -11,7 +11,6 @@ from index.extras import require_extra
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Point = tuple[float, float]
 _SIZE = (6.4, 4.0)  # inches
 _SALT = "longmatch"  # without it, matplotlib makes the ids of an SVG at random
 
@@ -69,43 +68,17 @@ def plot_by_share(
     _finish(figure, path)
 
 
-def plot_by_milliseconds(
-    path: Path, systems: Mapping[str, tuple[float, Estimate]], measure: str
-) -> None:
-    """Plot quality by the milliseconds that a document takes, with intervals of the quality.
-
-    Args:
-        path: of the SVG file.
-        systems: for each system, milliseconds of a document, and its figure.
-        measure: name of the figure.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OSError: the file cannot be written.
-    """
-    figure = _figure()
-    axes = figure.subplots()
-    for name, (milliseconds, one) in systems.items():
-        ends = [[max(one.value - one.low, 0.0)], [max(one.high - one.value, 0.0)]]
-        axes.errorbar([milliseconds], [one.value], yerr=ends, label=name, fmt="o", elinewidth=0.8)
-    axes.set_xscale("log")
-    axes.set(xlabel="milliseconds of a document", ylabel=measure)
-    _finish(figure, path)
-
-
 def plot_by_length(
     path: Path,
     systems: Mapping[str, Mapping[str, Estimate]],
     measure: str,
-    buckets_are: str = "tokens of the document",
 ) -> None:
-    """Plot quality by length of the document, or by other buckets, with intervals.
+    """Plot quality by length of the document, with intervals.
 
     Args:
         path: of the SVG file.
         systems: for each system, the estimate in each bucket, in order.
         measure: name of the figure.
-        buckets_are: label of the buckets.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -122,7 +95,7 @@ def plot_by_length(
         above = [max(estimate.high - estimate.value, 0.0) for estimate in one.values()]
         axes.bar(places, values, width, yerr=(below, above), label=name, error_kw={"lw": 0.8})
     axes.set_xticks(range(len(buckets)), buckets)
-    axes.set(xlabel=buckets_are, ylabel=measure)
+    axes.set(xlabel="tokens of the document", ylabel=measure)
     _finish(figure, path)
 
 
@@ -148,32 +121,6 @@ def plot_reliability(path: Path, curves: Mapping[str, Sequence[ReliabilityBin]])
     upper.set(ylabel="share of matches", xlim=(0, 1), ylim=(0, 1))
     lower.set(xlabel="predicted probability", ylabel="pairs")
     lower.set_ylim(bottom=0)
-    _finish(figure, path)
-
-
-def plot_losses(
-    path: Path,
-    panels: Mapping[str, Mapping[str, tuple[Sequence[Point], Sequence[Point]]]],
-) -> None:
-    """Plot losses of training by step as lines, and of held-out documents as dots.
-
-    Args:
-        path: of the SVG file.
-        panels: by title, for each loss its points (step, loss) in training and in validation.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OSError: the file cannot be written.
-    """
-    figure = _figure()
-    for axes, (title, curves) in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
-    ):
-        for name, (training, validation) in curves.items():
-            (line,) = axes.plot(*zip(*training, strict=True), linewidth=0.8, label=name)
-            axes.plot(*zip(*validation, strict=True), "o", markersize=3, color=line.get_color())
-        axes.set(title=title, xlabel="step", ylabel="loss", ylim=(0, None))
-        axes.legend(fontsize="small")
     _finish(figure, path)
 
 

@@ -74,7 +74,6 @@ ORDER: Mapping[str, Sequence[str]] = {
         "collate rerank_objective term_channel",
         "trained_checkpoint",
         "jobs",
-        "comparison",
     ),
     "service": (
         "configuration errors",
@@ -124,8 +123,8 @@ FACES: Mapping[str, str] = {
         "feature_hashing segmentation stop_words term_channel term_table title_matcher"
     ),
     "evaluation": (
-        "baselines block_baselines encoded_corpus experiment judgements markdown metrics plots "
-        "quality_gate report significance systems"
+        "baselines block_baselines encoded_corpus experiment judgements metrics quality_gate "
+        "report systems"
     ),
     "evaluation.fitting": "calibration feedback feedback_calibration fusion judged_queries",
     "evaluation.mentions": "left_out masking",
@@ -199,7 +198,6 @@ FACES: Mapping[str, str] = {
         "scheduler work"
     ),
     "training": "errors recipe",
-    "training.comparison": "compare job plan runs",
     "training.data": (
         "batch_specs corpus files labelled_pairs pair_files recipe_fit rerank_corpus rerank_pairs "
         "samplers sampling sections splits"

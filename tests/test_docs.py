@@ -89,7 +89,8 @@ def bad_module_commands(root: Path, pages: Pages) -> list[str]:
             for module, rest in _MODULE.findall(line):
                 if module.partition(".")[0] not in _FOLDERS:
                     continue
-                file = root / (module.replace(".", "/") + ".py")
+                path_of = root / module.replace(".", "/")
+                file = path_of / "__main__.py" if path_of.is_dir() else path_of.with_suffix(".py")
                 source = file.read_text(encoding="utf-8") if file.exists() else ""
                 if '__name__ == "__main__"' not in source:
                     bad.append(f"{path}: {module}")

@@ -5,10 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.quality import match_ignition, match_ignition_table
 from benchmarks.quality import rerank as rerank_benchmark
 from encoder.checkpoint import load_checkpoint
-from encoder.reranker.checkpoint import load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
 from evaluation.fitting.judged_corpora import open_pair_scorer, read_judged_corpus
 from index.embed import EmbeddedCorpus, write_embedded_corpus
@@ -76,18 +74,3 @@ def test_both_stages_are_measured_on_the_same_queries(
     text = rerank_benchmark.table(record)
     assert "nDCG@10, the first 5 reranked by tiny-reranker" in text
     assert text.count("| small") == 3
-
-
-@pytest.mark.slow
-def test_each_cell_of_the_filters_is_measured_once(folder: Path, tiny_reranker: Path) -> None:
-    checkpoint = load_reranker_checkpoint(tiny_reranker)
-    kept = folder / "cells.json"
-    cells = match_ignition.measure(checkpoint, folder, 10, kept)
-    assert len(cells) == 12
-    assert match_ignition.measure(checkpoint, folder, 10, kept) == cells
-    assert cells["5 sentence filter"]["AUC"] == cells["6 0%"]["AUC"]
-    assert all({"accuracy", "F1", "AUC"} <= cell.keys() for cell in cells.values())
-    assert 0.5 <= cells["5 neither filter"]["accuracy"] <= 1.0
-    record = {"results": {"small": cells}}
-    assert "small accuracy | small F1" in match_ignition_table.table(record)
-    assert match_ignition_table.table(record).count("\n\n| ") == 3
