@@ -7,16 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks import gpu
-from benchmarks.ablation import table as ablation_table
-from benchmarks.colde import table as colde_table
 from benchmarks.common import RESULTS
-from benchmarks.comparison import record as models
-from benchmarks.papers import match_ignition_rows
-from benchmarks.pretraining import order
-from benchmarks.pretraining import table as pretraining_table
+from benchmarks.models import table as models
 from benchmarks.quality import (
     calibration,
-    match_ignition_table,
     retrieval,
 )
 from benchmarks.server import load, overload, search, starts, upload
@@ -47,22 +41,14 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "starts": starts.table,
     "alignment": alignment.table,
     "upload": upload.table,
-    "ablation": ablation_table.table,
-    "colde": colde_table.table,
-    "models-proposals": models.table,
-    "models-wikispeedia": models.table,
-    "pretraining": pretraining_table.table,
-    "pretraining-scale": pretraining_table.scale_table,
-    order.BENCHMARK: order.table,
-    "match-ignition": match_ignition_table.table,
-    match_ignition_rows.BENCHMARK: match_ignition_rows.table,
+    models.BENCHMARK: lambda record: models.format_result(record["results"]),
 }
 
 
 def main(
     records: Annotated[
         list[str] | None,
-        typer.Argument(help="Names of results, such as colde-20261121T225534; else the newest."),
+        typer.Argument(help="Names of results, such as quality-20261122T205556; else the newest."),
     ] = None,
 ) -> None:
     """Print the newest result of every benchmark, or those that are named."""

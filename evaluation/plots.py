@@ -31,32 +31,8 @@ def plot_by_tokens_read(
     save_figure(figure, path)
 
 
-def plot_by_milliseconds(
-    path: Path, systems: Mapping[str, tuple[float, Estimate]], measure: str
-) -> None:
-    """Plot quality by the milliseconds that a document takes, with intervals of the quality."""
-    figure = new_figure()
-    axes = figure.subplots()
-    for name, (milliseconds, estimate) in systems.items():
-        ends = [
-            [max(estimate.value - estimate.low, 0.0)],
-            [max(estimate.high - estimate.value, 0.0)],
-        ]
-        axes.errorbar(
-            [milliseconds], [estimate.value], yerr=ends, label=name, fmt="o", elinewidth=0.8
-        )
-    axes.set_xscale("log")
-    axes.set(xlabel="milliseconds of a document", ylabel=measure)
-    save_figure(figure, path)
-
-
-def plot_by_length(
-    path: Path,
-    systems: Mapping[str, Mapping[str, Estimate]],
-    measure: str,
-    buckets_are: str = "tokens of the document",
-) -> None:
-    """Plot quality by length of the document, or by other buckets, with intervals."""
+def plot_by_length(path: Path, systems: Mapping[str, Mapping[str, Estimate]], measure: str) -> None:
+    """Plot quality by length of the document, with intervals."""
     figure = new_figure()
     axes = figure.subplots()
     buckets = list(dict.fromkeys(bucket for estimates in systems.values() for bucket in estimates))
@@ -68,7 +44,7 @@ def plot_by_length(
         above = [max(estimate.high - estimate.value, 0.0) for estimate in estimates.values()]
         axes.bar(places, values, width, yerr=(below, above), label=name, error_kw={"lw": 0.8})
     axes.set_xticks(range(len(buckets)), buckets)
-    axes.set(xlabel=buckets_are, ylabel=measure)
+    axes.set(xlabel="tokens of the document", ylabel=measure)
     save_figure(figure, path)
 
 

@@ -1,7 +1,7 @@
 """Fit an adapter to a corpus from its texts alone: a latent semantic analysis of their terms.
 
 The choices below measured best on the average of the validation queries of three corpora, see
-docs/experiments.md.
+docs/results/experiments.md.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -96,7 +96,8 @@ def bad_module_commands(root: Path, pages: Pages) -> list[str]:
         for module, rest in (found for line in code(text) for found in _MODULE.findall(line)):
             if module.partition(".")[0] not in PACKAGES:
                 continue
-            file = root / (module.replace(".", "/") + ".py")
+            target = root / module.replace(".", "/")
+            file = target / "__main__.py" if target.is_dir() else target.with_suffix(".py")
             source = file.read_text(encoding="utf-8") if file.exists() else ""
             if '__name__ == "__main__"' not in source:
                 bad.append(f"{path}: {module}")

@@ -44,7 +44,6 @@ _COMMANDS: Mapping[str, str] = {
     "train-reranker": "service.cli.training:train_reranker_command",
 }
 _GROUPS: Mapping[str, str] = {
-    "bench": "service.cli.bench:app",
     "keys": "service.cli.serving.keys:keys",
 }
 

@@ -13,18 +13,6 @@ from benchmarks.common import RESULTS, ROOT
 from benchmarks.table import TABLES, main
 
 KEPT = sorted(RESULTS.glob("*.json"))
-# Documents on models, and the results that their tables are of.
-DOCUMENTS = {
-    "ablations": ["ablation-20261122T050242"],
-    "colde": ["colde-20261121T225534", "colde-20261122T233634"],
-    "model-comparison": ["models-proposals-20261123T093830", "models-wikispeedia-20261123T134135"],
-    "reranking": ["match-ignition-20261122T055006"],
-    "training": [
-        "order-20261124T092633",
-        "pretraining-20261123T005553",
-        "pretraining-scale-20261123T005802",
-    ],
-}
 DECIMAL = re.compile(r"(?<![\w.])\d*\.\d+(?![\w.])")
 PRINTED = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
@@ -85,14 +73,10 @@ def not_printed(page: str, printed: str) -> list[str]:
     return missing
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_figure_of_model_tables_is_printed(
-    document: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(DOCUMENTS[document])
+def test_figures_of_readme_tables_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    main(None)
     printed = capsys.readouterr().out
-    page = (ROOT / f"docs/{document}.md").read_text(encoding="utf-8")
-    assert not_printed(page, printed) == []
+    assert not_printed((ROOT / "README.md").read_text(encoding="utf-8"), printed) == []
 
 
 def test_a_figure_that_no_result_has_is_found() -> None:

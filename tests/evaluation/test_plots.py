@@ -6,7 +6,6 @@ import pytest
 
 from evaluation.plots import (
     plot_by_length,
-    plot_by_milliseconds,
     plot_by_tokens_read,
 )
 from evaluation.significance import Estimate
@@ -21,12 +20,7 @@ def by_length(path: Path) -> None:
     plot_by_length(path, {"one": some, "two": {">8192": Estimate(0.2, 0.2, 0.2)}}, "nDCG@10")
 
 
-def by_milliseconds(path: Path) -> None:
-    points = {"one": (3.5, Estimate(0.5, 0.4, 0.6)), "two": (900.0, Estimate(0.7, 0.7, 0.7))}
-    plot_by_milliseconds(path, points, "nDCG@10")
-
-
-@pytest.mark.parametrize("draw", [by_tokens, by_length, by_milliseconds])
+@pytest.mark.parametrize("draw", [by_tokens, by_length])
 def test_a_picture_is_svg_and_the_same_each_time(
     tmp_path: Path, draw: Callable[[Path], None]
 ) -> None:

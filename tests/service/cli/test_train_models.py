@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.models.plan import ENCODER_RECIPES
 from encoder.checkpoint import load_checkpoint
 from encoder.export.create import create_checkpoint, read_recipe
 from encoder.models.colde import ColdeConfig
@@ -16,7 +17,6 @@ from index.progress import SilentProgress
 from tests.tools.command import Run
 from tests.tools.corpora import write_linked_corpus
 from tests.tools.make_checkpoints import TINY_COLDE
-from training.comparison.plan import ENCODER_RECIPES
 from training.data.files import EncoderJob, find_corpus_files
 from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
 from training.progress import SilentTrainingProgress

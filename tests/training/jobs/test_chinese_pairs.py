@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.quality import match_ignition
 from encoder.export.create import create_reranker, read_reranker_recipe
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
 from encoder.reranker.pair_tokenizer import PairTokenizer
@@ -118,10 +117,7 @@ def test_a_reranker_is_trained_and_measured(
     report = json.loads((output / "training" / "report.json").read_text())
     assert report["shared_documents"] is True
     assert report["steps"] == 4
-    trained = load_reranker_checkpoint(output)
-    cells = match_ignition.measure(trained, corpus, 10, tmp_path / "cells.json")
-    both = cells["5 both filters"]
-    assert both.keys() == {"AUC", "ms_per_batch", "accuracy", "F1"}
+    load_reranker_checkpoint(output)
     files = ("--pairs", corpus / "pairs.test.jsonl", "--valid-pairs", corpus / "pairs.valid.jsonl")
     measured = longmatch("evaluate", corpus, *files, "--baselines", "bm25,tfidf", "--json")
     assert measured.status == 0, measured.err

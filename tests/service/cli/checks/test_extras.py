@@ -31,7 +31,6 @@ EXTRAS_NEEDED = [
     ),
     ("create-checkpoint links.toml --bert bert -o out", "torch", "create-checkpoint"),
     ("create-reranker links.toml --bert bert -o out", "onnx", "create-reranker"),
-    ("bench models links --bert bert -o out", "torch", "bench models"),
     ("export weights --precision int8", "onnxscript", "export"),
 ]
 

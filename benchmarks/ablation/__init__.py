@@ -1,1 +1,0 @@
-"""Ablations of SMITH: what each part contributes."""

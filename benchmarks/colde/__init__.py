@@ -1,1 +1,0 @@
-"""CoLDE beside SMITH, trained on the same pairs."""

@@ -1,0 +1,1 @@
+"""Experiments on models: encoders trained, tuned and measured under the same conditions."""

@@ -1,1 +1,0 @@
-"""Tables of the papers that a command of the distribution does not make."""

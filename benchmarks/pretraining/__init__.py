@@ -1,1 +1,0 @@
-"""What pretraining from random weights gains, for SMITH and ERNIE-Doc."""

@@ -1,0 +1,350 @@
+"""`python -m benchmarks.models` as a user types it, on a tiny corpus and tiny models."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from filelock import FileLock
+from typer.testing import CliRunner, Result
+
+from benchmarks import table
+from benchmarks.models import __main__ as command
+from benchmarks.models import runs
+from benchmarks.models.plan import PLANS, read_plan, to_toml, training_table
+from benchmarks.models.runs import choose_rate
+from tests.tools.corpora import json_lines, write, write_topics, write_two_topics
+from training.errors import TrainingError
+
+PARTS = ["train"] * 5 + ["valid"] * 2 + ["test"] * 3
+PLAN = """
+name = "tiny"
+budget = { steps = 12 }
+pretraining_budget = { steps = 4 }
+seeds = [0, 1]
+lengths = [8, 16, 64, 4096]
+[training]
+documents = 8
+max_blocks = 8
+objective = [{ kind = "links" }]
+[pretraining]
+documents = 4
+max_blocks = 8
+optimiser = { document_rate = 1e-2, sentence_rate = 1e-2 }
+sentence_level = { trained = "all", blocks = 8 }
+objective = [{ kind = "wp+sp" }]
+[[model]]
+key = "mean"
+name = "SMITH"
+recipe = "smith-minilm-l6"
+create = { block_length = 16, max_blocks = 16, dimension = 32, model = { sentence_layers = 2 } }
+rates = [1e-3, 1e-2]
+reported = [{ data = "Wiki65K", source = "SMITH, table 5", accuracy = 0.9585 }]
+[[model]]
+key = "untrained"
+name = "SMITH, untrained"
+base = "mean"
+rates = []
+[[model]]
+key = "np"
+name = "SMITH-NP"
+base = "mean"
+training = { sentence_level = { trained = "all", blocks = 8 } }
+rates = [1e-3]
+[model.create]
+begin_as_mean = false
+initialise_from_bert = false
+model = { hidden_size = 32, intermediate_size = 64, attention_heads = 4, document_layers = 1 }
+[[model]]
+key = "wp-sp"
+name = "SMITH-WP+SP"
+base = "np"
+pretraining = {}
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "topics"
+    return write_two_topics(folder, PARTS, ("train", "valid", "test"))
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    return write_plan(tmp_path)
+
+
+def write_plan(folder: Path, change: Callable[[str], str] = str) -> Path:
+    return write(folder / "plan.toml", change(PLAN))
+
+
+def run(*arguments: object) -> Result:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(command.main)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refusal(*arguments: object) -> str:
+    """Return the error of a refused experiment, in one line."""
+    answer = run(*arguments)
+    assert answer.exit_code == 2, answer.output
+    return " ".join(answer.stderr.split())
+
+
+@pytest.mark.slow
+def test_a_killed_experiment_resumes_to_the_same_result(
+    tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path
+) -> None:
+    texts = write_topics(tmp_path / "texts.jsonl", 30)
+    options = [plan, corpus, "--bert", tiny_bert, "--pretraining-corpus", texts, "--threads", 1]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    job = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.models", *map(str, options), "-o", str(killed)],
+        stderr=subprocess.DEVNULL,
+    )
+    cells = killed / "work" / "cells"
+    while not list(cells.glob("run-mean-*.json")):
+        assert job.poll() is None
+        time.sleep(0.005)
+    job.kill()
+    job.wait()
+    kept = {path: path.stat().st_mtime_ns for path in cells.glob("*.json")}
+    for folder in (killed, whole):
+        answer = run(*options, "-o", folder)
+        assert answer.exit_code == 0, answer.output
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    result = (whole / "result.json").read_text()
+    assert (killed / "result.json").read_text() == result
+    check_result(json.loads(result), whole)
+    for heading in ("## Pretraining", "## Rates", "## By tokens read", "## In the papers"):
+        assert heading in answer.stdout
+    assert (whole / "by-tokens-read.svg").read_text().startswith("<?xml")
+
+
+def check_result(result: dict[str, Any], folder: Path) -> None:
+    smith, untrained, np_, wp_sp = result["models"].values()
+    assert [model["steps"] for model in result["models"].values()] == [12, 0, 12, 12]
+    best = max(smith["tried"], key=lambda run: (run["best"], -run["rate"]))
+    assert (smith["rate"], smith["rate_is_at_an_end"]) == (best["rate"], True)
+    assert [run["seed"] for run in smith["seeds"]] == [0, 1]
+    assert (untrained["tried"], len(untrained["seeds"])) == ([], 2)
+    # 8 tokens are less than a block, and 4,096 more than the 8 blocks that are read.
+    assert len(np_["by_tokens_read"]) == 3
+    assert np_["by_tokens_read"][-1]["tokens"] == np_["tokens_read"]
+    pairs, retrieval = result["pairs"]["systems"], result["retrieval"]["systems"]
+    for model in result["models"].values():
+        first = pairs[model["name"]]["by_seed"][0]["accuracy"]
+        assert model["by_tokens_read"][-1]["accuracy"] == first
+    assert 0 <= pairs["SMITH-NP"]["against"]["accuracy"]["p"] <= 1
+    names = {model["name"] for model in result["models"].values()}
+    assert pairs.keys() - names == retrieval.keys() - names == {"BM25", "TF-IDF", "LSA"}
+    found = wp_sp["pretraining"]
+    assert (found["steps"], found["documents"]) == (4, 10 + 27)  # the tenth of texts is held out
+    assert found["best"] < found["before"]
+    # The same random weights and batches would give the same vectors, without what lay between.
+    vectors = [np.load(folder / f"work/vectors/{k}-rate-0.001-seed-0.npy") for k in ("np", "wp-sp")]
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-2
+    made = {path.name for path in (folder / "work" / "starts").glob("wp-sp-*")}
+    assert made == {"wp-sp-seed-0", "wp-sp-pretrained"}  # with which all of its runs begin
+
+
+@pytest.fixture(scope="module")
+def small(
+    tiny_bert: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[object]]:
+    """Return the folder of a finished experiment of one model, trained once, and its options."""
+    folder = tmp_path_factory.mktemp("small")
+    plan = write_plan(
+        folder, lambda text: text.replace("[0, 1]", "[0]").replace("[1e-3, 1e-2]", "[1e-3]")
+    )
+    options: list[object] = [plan, corpus, "--bert", tiny_bert, "-o", folder / "out"]
+    answer = run(*options, "--models", "mean")
+    assert answer.exit_code == 0, answer.output
+    return folder / "out", options
+
+
+@pytest.mark.slow
+def test_models_are_added_to_a_finished_experiment(
+    small: tuple[Path, list[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, train = small[1], runs.run_training
+    trained: list[str] = []
+
+    def watch(job: Any, *arguments: Any) -> Any:
+        trained.append(job.recipe.stem)
+        return train(job, *arguments)
+
+    monkeypatch.setattr(runs, "run_training", watch)
+    records: list[dict[str, Any]] = []
+    monkeypatch.setattr(command, "write_record", records.append)
+    assert run(*options, "--models", "mean, np", "--record").exit_code == 0
+    assert set(trained) == {"np-rate-0.001-seed-0"}
+    (record,) = records
+    assert list(record["results"]["models"]) == ["mean", "np"]
+    assert "| SMITH-NP" in table.TABLES[record["benchmark"]](record)
+
+
+def test_the_folder_of_another_experiment_is_refused(
+    small: tuple[Path, list[object]], plan: Path, tmp_path: Path
+) -> None:
+    folder, options = small
+    before = (folder / "result.json").read_bytes()
+    assert "is of another experiment: plan differs" in refusal(plan, *options[1:])
+    assert "exists already, and is no experiment" in refusal(*options[:-1], tmp_path)
+    with FileLock(folder / "work" / "writer.lock"):
+        assert "another process writes into it" in refusal(*options)
+    assert (folder / "result.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("smith-minilm-l6", "ham", "model.1.recipe: there is no"),
+        ('base = "np"', 'base = "nb"', "model.4.base: 'nb' is no model above it"),
+        ("{ steps = 12 }", "{}", "budget: takes seconds or steps"),
+        ("{ steps = 12 }", "{ seconds = 1e-6 }", "mean: the budget is too small"),
+        ("blocks = 8 } }", "blocks = 4 } }", "reads all blocks"),
+        ("max_blocks = 8", "max_blocks = 32", "and the model reads 16"),
+        ("begin_as_mean = false", "begin_as_men = false", "create.begin_as_men"),
+        ('key = "wp-sp"', 'key = "mean"', "two keys are equal"),
+        ("8 } }", '8 }, objective = [{ kind = "wp" }] }', "wp is pretraining, which has a table"),
+        ("pretraining_budget", "# ", "takes a pretraining_budget"),
+        ('"wp+sp"', '"links"', "pretraining.objective: must be of texts alone"),
+        ("pretraining = {}", "pretraining = { steps = 1 }", "pretraining.steps is set"),
+        ('"links"', '"supcon", groups = "classes"', "learns from classes, and no document"),
+    ],
+)
+def test_a_wrong_plan_is_refused_before_the_work(
+    tiny_bert: Path, corpus: Path, tmp_path: Path, old: str, new: str, error: str
+) -> None:
+    plan, output = write_plan(tmp_path, lambda text: text.replace(old, new)), tmp_path / "out"
+    assert error in refusal(plan, corpus, "--bert", tiny_bert, "-o", output)
+    assert not list(output.glob("work/cells/run-*"))
+
+
+@pytest.mark.parametrize(
+    ("missing", "error"),
+    [
+        ("qrels.tsv", "has no links"),
+        ("splits.tsv", "has no splits"),
+        ("pairs.test.jsonl.gz", "has no pairs.test.jsonl"),
+        ("pairs.valid.jsonl.gz", "has no pairs.valid.jsonl"),
+    ],
+)
+def test_a_corpus_without_labels_is_refused(
+    tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path, missing: str, error: str
+) -> None:
+    folder = Path(shutil.copytree(corpus, tmp_path / "topics"))
+    (folder / missing).unlink()
+    assert error in refusal(plan, folder, "--bert", tiny_bert, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_options_are_refused(
+    tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path
+) -> None:
+    options = [plan, corpus, "--bert", tiny_bert, "-o", tmp_path / "out"]
+    assert "'bart' is none of mean, untrained, np" in refusal(*options, "--models", "mean,bart")
+    assert "bert/config.json: there is no such file" in refusal(*options, "--bert", "bert")
+    texts = ["--pretraining-corpus", write_topics(tmp_path / "texts.jsonl", 3)]
+    assert "no model of the plan is pretrained" in refusal(*options, *texts, "--models", "np")
+    assert "has no corpus.jsonl" in refusal(*options, texts[0], tmp_path)
+
+
+# The sizes of shipped plans are made no larger.
+LARGEST = {
+    "documents": 4, "max_blocks": 4, "blocks": 4, "block_length": 16, "dimension": 32,
+    "sentence_layers": 1, "lstm_size": 8, "memory_length": 8, "hidden_size": 32,
+    "intermediate_size": 64, "attention_heads": 2,
+}  # fmt: skip
+
+
+def test_the_recipe_of_a_run() -> None:
+    plan = read_plan(PLANS / "encoders.toml")
+    (model,) = plan.choose(["match-bert"])
+    table = training_table(plan, model, rate=1e-3, seed=1, steps=71)
+    assert table["optimiser"] == {
+        "decay": "linear", "document_rate": 1e-3, "sentence_rate": 1e-4, "warm_up": 7,
+    }  # fmt: skip
+    assert (table["steps"], table["seed"], table["validation_interval"]) == (71, 1, 36)
+    assert table["patience"] > plan.validations  # no run ends before its budget
+
+
+def test_the_best_rate_that_does_not_diverge() -> None:
+    (model,) = read_plan(PLANS / "encoders.toml").choose(["han"])
+    diverged = {"rate": 3e-3, "diverged": "step 3: the gradient"}
+    low, high = {"rate": 3e-4, "best": 0.5}, {"rate": 1e-3, "best": 0.5}
+    assert choose_rate([low, high, diverged], model) == 3e-4
+    assert choose_rate([low, high | {"best": 0.6}, diverged], model) == 1e-3
+    with pytest.raises(TrainingError, match=r"han: all rates of \[0.0003, 0.001, 0.003\] diverge"):
+        choose_rate([diverged], model)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder as of `longmatch dataset aan`: no links, no splits, shared documents."""
+    folder = tmp_path_factory.mktemp("data") / "aan"
+    write_two_topics(folder, ["train"] * 6, ())
+    for name in ("qrels.tsv", "splits.tsv"):
+        (folder / name).unlink()
+    names = [f"{topic}{number}" for topic in ("river", "music") for number in range(6)]
+    every = [(a, b) for number, a in enumerate(names) for b in names[:number]]
+    for part, chosen in (("train", every[::2]), ("valid", every[1::4]), ("test", every[3::4])):
+        lines = [{"source": a, "target": b, "label": int(a[:-1] == b[:-1])} for a, b in chosen]
+        (folder / f"pairs.{part}.jsonl").write_text(json_lines(lines))
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(path.stem for path in PLANS.glob("*.toml")))
+def test_every_model_of_a_plan_is_trained(
+    tiny_bert: Path, pairs: Path, tmp_path: Path, name: str
+) -> None:
+    """Made small, for two steps of each training, from labelled pairs alone."""
+    plan, output = tmp_path / "plan.toml", tmp_path / "out"
+    plan.write_text(to_toml(small_plan(PLANS / f"{name}.toml")))
+    options = ["--bert", tiny_bert, "-o", output, "--threads", 1]
+    assert "a leak: documents are in the pairs of two" in refusal(plan, pairs, *options)
+    answer = run(plan, pairs, *options, "--allow-shared-documents")
+    assert answer.exit_code == 0, answer.output
+    result = json.loads((output / "result.json").read_text())
+    assert "retrieval" not in result
+    for model, (key, row) in zip(read_plan(plan).models, result["models"].items(), strict=True):
+        assert key == model.key
+        assert row["steps"] == (2 if model.rates else 0)
+        if model.rates:
+            assert row["seeds"][0]["figure"] == "AUC of the validation pairs"
+        # The pairs hold out no document, so a tenth of the 12 texts is.
+        documents = row["pretraining"] and row["pretraining"]["documents"]
+        assert documents == (None if model.pretraining is None else 11)
+
+
+def small_plan(path: Path) -> dict[str, Any]:
+    """Return a plan with a seed, a rate and small sizes for each of its models."""
+    plan = smaller(read_plan(path).model_dump(mode="json", by_alias=True))
+    for model in plan["model"]:
+        model["rates"] = model["rates"][:1]
+        model.pop("base", None)  # is merged already
+    plan |= {"seeds": [0], "validations": 1, "lengths": [16]}
+    return plan | {key: {"steps": 2} for key in ("budget", "pretraining_budget")}
+
+
+def smaller(value: Any) -> Any:
+    """Return a part of a plan made small, that learns from pairs instead of links."""
+    if isinstance(value, list):
+        return [smaller(element) for element in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("kind") == "links":
+        return {"kind": "pairs"}
+    if value.get("kind") == "supcon":
+        value = value | {"groups": "pairs"}
+    given = {name: element for name, element in value.items() if element is not None}
+    return {k: min(v, LARGEST[k]) if k in LARGEST else smaller(v) for k, v in given.items()}

@@ -1,1 +1,0 @@
-"""Comparing encoders: every model trained from the same start, data and budget, and measured."""
