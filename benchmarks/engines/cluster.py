@@ -104,7 +104,7 @@ def measure(
         ]
         seconds = {}
         seconds["one machine"] = timed(corpus, folder / "one", *options)
-        on_ray = ["--on", "ray", "--actors", 2, "--actor-cpus", 1]
+        on_ray = ["--on", "ray", "--actors", 2, "--threads", 1]
         seconds["cluster"] = timed(corpus, folder / "node-0", *options, *on_ray, more=nodes[0])
         one = opened.enter_context(started(folder / "one", DEFAULT_CHECKPOINT))
         two = [

@@ -52,8 +52,8 @@ class Plan:
     Attributes:
         work: what is kept between the parts.
         bert: to begin with.
-        architecture: a recipe of `longmatch create-checkpoint`.
-        recipes: of `longmatch train`, for the sentence level and for the document level.
+        architecture: a recipe of `longmatch lab create-checkpoint`.
+        recipes: of `longmatch lab train`, for the sentence level and for the document level.
         corpora: folders to train on.
         tests: folders to evaluate on.
         precision: of the graphs.
@@ -73,13 +73,22 @@ def stages(plan: Plan) -> Iterator[Stage]:
     start, aligned, trained = (plan.work / name for name in ("start", "aligned", "trained"))
     given = [part for folder in plan.corpora for part in ("--corpus", folder)]
     graphs = ("--precision", plan.precision)
-    create = ("create-checkpoint", plan.architecture, "--bert", plan.bert, "-o", start, *graphs)
+    create = (
+        "lab",
+        "create-checkpoint",
+        plan.architecture,
+        "--bert",
+        plan.bert,
+        "-o",
+        start,
+        *graphs,
+    )
     yield Stage("create the start", create, start)
     sentences, documents = plan.recipes
     exact = (*graphs, "--gate-documents", str(_GATE_DOCUMENTS))
-    train = ("train", sentences, "--checkpoint", start, *given, "-o", aligned, *exact)
+    train = ("lab", "train", sentences, "--checkpoint", start, *given, "-o", aligned, *exact)
     yield Stage("train the sentence level", train, aligned)
-    again = ("train", documents, "--checkpoint", aligned, *given, "-o", trained, *exact)
+    again = ("lab", "train", documents, "--checkpoint", aligned, *given, "-o", trained, *exact)
     yield Stage("train the document level", again, trained)
     for folder in plan.tests:
         corpus, qrels, splits = _files(folder)

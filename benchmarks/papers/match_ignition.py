@@ -1,6 +1,6 @@
 """Tables 2 to 7 of the Match-Ignition paper: every row a reranker that is trained by itself.
 
-    longmatch dataset cnse same_event_doc_pair.txt -o cnse
+    longmatch lab dataset cnse same_event_doc_pair.txt -o cnse
     python -m benchmarks.papers.match_ignition cnse --bert bert-base-chinese --work WORK
 
 The same command resumes; finished rows are kept in WORK. Accuracy and F1 of all test pairs, at the
@@ -34,7 +34,7 @@ PLAN = "plan.json"
 
 
 def main(
-    corpus: Annotated[Path, typer.Argument(help="A folder of longmatch dataset.")],
+    corpus: Annotated[Path, typer.Argument(help="A folder of longmatch lab dataset.")],
     bert: Annotated[Path, typer.Option(help="Folder of the BERT that every row starts from.")],
     work: Annotated[Path, typer.Option(help="Keeps the rows.")],
     rows: Annotated[str, typer.Option(help="Keys, separated by commas.")] = ",".join(ROWS),

@@ -1,6 +1,6 @@
 r"""What does one long text cost to encode, in memory and in processor time?
 
-    longmatch create-checkpoint encoder/recipes/ernie-doc-small.toml --bert BERT -o DIR \
+    longmatch lab create-checkpoint encoder/recipes/ernie-doc-small.toml --bert BERT -o DIR \
         --precision int8
     python -m benchmarks.speed.long_document --checkpoint DIR
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from inspect import signature
@@ -96,6 +97,15 @@ class RerankerRecipe(RecipeTable):
     architecture: Annotated[str, AfterValidator(_known_reranker)]
     pair: dict[str, Any]
     model: dict[str, Any] = Field(default_factory=dict)
+
+
+def is_for_reranker(path: Path) -> bool:
+    """Whether a recipe names the architecture of a reranker; not if it cannot be read."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return table.get("architecture") in RERANKERS
 
 
 def read_recipe(path: Path) -> Recipe:

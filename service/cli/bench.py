@@ -10,7 +10,7 @@ from evaluation.judgements import PARTS, read_pairs, read_qrels, read_splits
 from index.errors import CorpusError
 from index.extras import require_extra
 from service.cli.checks import OptionError, check_file, check_output_folder, read_option
-from service.cli.indexing.checks import check_corpus
+from service.cli.corpus_checks import check_corpus
 from service.cli.options import INTERRUPTED, RESUMABLE, SharedOption, ThreadsOption, console
 from service.cli.progress import show_progress, show_training
 from training.comparison.job import BERT_FILES, TABLE, Comparison, check_output, facts

@@ -1,4 +1,4 @@
-"""Commands that maintain a data directory: snapshot, restore, doctor, migrate."""
+"""Commands that maintain a data directory: snapshot, restore, doctor."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -16,21 +16,16 @@ from index.doctor.copy_checks import examine_copy
 from index.doctor.examine import SAMPLE, Sampling, examine
 from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
-from index.errors import StoreError
-from index.migration.migrate import migrate_from, migrate_to
-from index.postgres.address import DEFAULT_SCHEMA, Database, parse_postgresql_url
+from index.postgres.address import Database
 from index.vectors.milvus.connection import MilvusAddress
 from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
-from service.cli.indexing.checks import (
+from service.cli.corpus_checks import (
     check_data_directory,
-    check_own_data_directory,
     check_own_documents,
 )
 from service.cli.options import (
     INPUT_SKIPPED,
-    INTERRUPTED,
     OK,
-    RESUMABLE,
     CheckpointOption,
     DataArgument,
     PrecisionOption,
@@ -88,9 +83,6 @@ def doctor(
         bool,
         typer.Option("--repair", help="Rebuild what can be rebuilt; no server may be running."),
     ] = False,
-    sample: Annotated[
-        int, typer.Option(min=0, help="How many documents to encode again and compare.")
-    ] = SAMPLE,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
 ) -> None:
@@ -101,7 +93,7 @@ def doctor(
     check_data_directory(data, "DATA")
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
-        sampling = Sampling(sample, precision, progress)
+        sampling = Sampling(SAMPLE, precision, progress)
         milvus, database = VectorSettings().milvus, StoreSettings().database
         of_data, *of_files = _examine(data, opened, sampling, milvus, database)
         findings = (*of_data, *chain(*of_files))
@@ -122,43 +114,6 @@ def doctor(
     if not findings:
         console.print(printable(f"{data}: no problems found"))
     raise typer.Exit(INPUT_SKIPPED if findings else OK)
-
-
-def migrate(
-    data: DataArgument,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", help="The database to copy to, postgresql://USER@HOST/DATABASE."),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option("--from", help="The database to make a new data directory from."),
-    ] = None,
-    schema: Annotated[
-        str, typer.Option(help="The schema of the database that holds the documents.")
-    ] = DEFAULT_SCHEMA,
-) -> None:
-    """Copy documents with their vectors to a PostgreSQL, or back; run it again to resume."""
-    if (to is None) == (source is None):
-        raise OptionError("--to", "name the database, either --to it or --from it")
-    option = "--to" if source is None else "--from"
-    try:
-        address = parse_postgresql_url(to or source or "", schema)
-    except StoreError as error:
-        raise OptionError(option, error) from error
-    if to is not None:
-        check_own_data_directory(data, "DATA")
-    else:
-        check_output_folder(data, "DATA")
-    try:
-        with show_progress(console) as progress:
-            move = migrate_from if to is None else migrate_to
-            documents = move(data, address, progress)
-    except KeyboardInterrupt:
-        console.print(RESUMABLE)
-        raise typer.Exit(INTERRUPTED) from None
-    where = (data, address) if to is None else (address, data)
-    console.print(printable(f"{where[0]}: {documents} documents, the same as in {where[1]}"))
 
 
 # What repairs each of the files that `_examine` examines after the documents.

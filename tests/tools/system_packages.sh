@@ -5,13 +5,12 @@ set -euo pipefail
 
 declare -A package=([redis-server]=redis-server [promtool]=prometheus
     [chromium-headless-shell]=chromium-headless-shell
-    [groff]=groff-base [pg_ctlcluster]=postgresql [openssl]=openssl
+    [pg_ctlcluster]=postgresql [openssl]=openssl
     [haproxy]=haproxy [dnsmasq]=dnsmasq-base)
 declare -A purpose=(
     [redis-server]="tests of limits, caches and jobs run against a real Redis"
     [chromium-headless-shell]="tests of the comparison page read it in a real browser"
     [promtool]="tests of the alerts run them"
-    [groff]="tests of manual pages format them"
     [openssl]="tests of TLS make certificates with it"
     [haproxy]="what the compose file of several servers runs is run as processes"
     [dnsmasq]="its name server is the one of these processes"

@@ -225,16 +225,16 @@ def commands(job: Comparison, run: Run) -> list[str]:
     pretrains = run.model.pretraining is not None
     seed = job.plan.seeds[0] if pretrains else run.seed
     start = job.start(run.model, seed)
-    create = ["create-checkpoint", job.creation_recipe(run.model), "--bert", job.bert]
+    create = ["lab", "create-checkpoint", job.creation_recipe(run.model), "--bert", job.bert]
     lines = [[*create, "--seed", seed, "-o", start]]
     shared = ["--allow-shared-documents"] if job.allow_shared else []
     if pretrains:
         texts = [part for one in (job.own_texts, *job.texts) for part in ("--corpus", one.corpus)]
-        pretrain = ["train", job.pretraining_recipe(run.model), "--checkpoint", start]
+        pretrain = ["lab", "train", job.pretraining_recipe(run.model), "--checkpoint", start]
         start = job.pretrained(run.model)
         # Only a start: whether int8 keeps its neighbours does not matter.
         lines.append([*pretrain, *texts, *shared, "-o", start, "--precision", "fp32"])
-    train = ["train", job.run_recipe(run), "--checkpoint", start]
+    train = ["lab", "train", job.run_recipe(run), "--checkpoint", start]
     corpus = ["--corpus", job.files.corpus, *shared]
     lines.append([*train, *corpus, "-o", job.output / f"{run.name}-checkpoint"])
     return [shlex.join(["longmatch", *map(str, one)]) for one in lines]

@@ -215,7 +215,7 @@ def check_table(printed: str) -> None:
     assert "| SMITH     |" in printed
     assert re.search(r"\| BM25 +\|( +\|){6} \d\.", printed)
     assert "Wiki65K" in printed
-    assert "longmatch create-checkpoint" in printed
+    assert "longmatch lab create-checkpoint" in printed
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ OF_SCRATCH = {"hidden_size": 32, "intermediate_size": 64, "attention_heads": 2}
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder as of `longmatch dataset aan`: no links, no splits, shared documents."""
+    """Return a folder as of `longmatch lab dataset aan`: no links, no splits, shared documents."""
     folder = tmp_path_factory.mktemp("data") / "aan"
     write_two_topics(folder, ["train"] * 6, ())
     for name in ("qrels.tsv", "splits.tsv"):

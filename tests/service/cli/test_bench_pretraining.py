@@ -114,7 +114,7 @@ def test_a_model_is_pretrained_once_and_tuned_from_there(
     assert made == {"np-seed-0", "np-seed-1", "wp-sp-seed-0", "wp-sp-pretrained"}
 
     lines = [shlex.split(line)[1:] for line in rows["wp-sp"]["commands"][1]]
-    assert [line[0] for line in lines] == ["create-checkpoint", "train", "train"]
+    assert [line[1] for line in lines] == ["create-checkpoint", "train", "train"]
     pretrained = starts / "wp-sp-pretrained"
     kept = (pretrained / "weights.safetensors").read_bytes()
     for name in ("wp-sp-seed-0", "wp-sp-pretrained"):

@@ -40,7 +40,7 @@ def test_index_match_and_doctor(
         found = longmatch("match", tmp_path / "query.txt", "--json")
         assert json.loads(found.out)["matches"][0]["id"] == "ice"
         assert found.err == ""
-        assert longmatch("doctor", data, "--sample", 0).status == 0
+        assert longmatch("doctor", data).status == 0
     assert (tmp_path / "lite.db").is_dir()
 
 
@@ -66,14 +66,14 @@ def test_doctor_finds_and_repairs_what_differs(
         for number, change in ((1, changes[1]), (2, 99), (999, 1)):
             row = {"id": number, "change": change, "words": {7: 1.0}}
             connection.call("upsert", of_words, data=[row])
-    found = longmatch("doctor", data, "--sample", 0)
+    found = longmatch("doctor", data)
     assert found.status == 1
     assert "index: 1 vectors differ from the store" in found.err
     assert "index: 1 documents are missing" in found.err
     assert "words in Milvus: 1 documents are missing or old, vector id 2 for one" in found.err
     assert "words in Milvus: 1 documents are not in the store" in found.err
     assert "words in Milvus: those of 1 documents differ from the store" in found.err
-    repaired = longmatch("doctor", data, "--sample", 0, "--repair")
+    repaired = longmatch("doctor", data, "--repair")
     assert repaired.err.endswith("no problems found\n")
     with closing(MilvusConnection(parse_milvus_url(milvus_server.url))) as connection:
         assert sorted(connection.call("list_collections"))[1] == of_words

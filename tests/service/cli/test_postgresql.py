@@ -82,7 +82,7 @@ def test_the_same_answers_as_of_a_data_directory(
         ("reencode", one, "--reading-share", "0.5"),
         ("tune", one),
         ("index", corpus, "--adapt"),
-        ("demo", "--data", tmp_path / "demo"),
+        ("demo",),
     ):
         answer = longmatch(*command)
         assert (answer.status, answer.err.count("\n")) == (2, 1)

@@ -7,33 +7,25 @@ import pytest
 from packaging.requirements import Requirement
 
 from index.extras import EXTRAS
-from tests.service.cli.checks.conftest import EVALUATE, FIT, TRAIN, error_of
+from tests.service.cli.checks.conftest import EVALUATE, FIT, RERANKER, TRAIN, error_of
 
 # Each command line, and a module without which it cannot end.
 EXTRAS_NEEDED = [
     ("index table.parquet", "pyarrow", "Parquet"),
     ("index postgresql://host/d --query select", "psycopg", "PostgreSQL"),
-    ("migrate data --to postgresql://host/d", "psycopg", "PostgreSQL"),
     (EVALUATE, "scipy", "evaluate"),
     (EVALUATE, "ir_measures", "evaluate QRELS"),
     ("evaluate corpus.jsonl --pairs pairs.jsonl", "sklearn", "--pairs"),
     (f"{EVALUATE} --baselines bm25", "bm25s", "--baselines bm25"),
     (f"{EVALUATE} --baselines lsa", "sklearn", "--baselines lsa"),
-    (f"{EVALUATE} --plots pictures", "matplotlib", "--plots"),
-    (FIT, "sklearn", "fit-calibration"),
+    (FIT, "sklearn", "lab fit-calibration"),
     ("tune data", "ir_measures", "tune"),
     ("tune data", "scipy", "tune"),
     ("reencode data --adapt --only-if-better", "ir_measures", "reencode --only-if-better"),
-    (f"{TRAIN} --corpus links -o out", "torch", "train"),
-    (
-        "train-reranker rerank.toml --start reranker --corpus links -o out",
-        "torch",
-        "train-reranker",
-    ),
-    ("create-checkpoint links.toml --bert bert -o out", "torch", "create-checkpoint"),
-    ("create-reranker links.toml --bert bert -o out", "onnx", "create-reranker"),
-    ("bench models links --bert bert -o out", "torch", "bench models"),
-    ("export weights --precision int8", "onnxscript", "export"),
+    (f"{TRAIN} --corpus links -o out", "torch", "lab train"),
+    (f"{RERANKER} --corpus links -o out", "torch", "lab train"),
+    ("lab create-checkpoint links.toml --bert bert -o out", "torch", "lab create-checkpoint"),
+    ("lab export weights --precision int8", "onnxscript", "lab export"),
 ]
 
 

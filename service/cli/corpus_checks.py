@@ -65,7 +65,7 @@ def check_own_documents(command: str) -> None:
         raise OptionError(
             "LONGMATCH_STORE",
             f"the documents are in {database.address}, and `longmatch {command}` takes a data "
-            "directory with documents of its own, as `longmatch migrate --from` makes one",
+            "directory with documents of its own",
         )
 
 
