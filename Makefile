@@ -34,7 +34,7 @@ tests:
 	$(PYTEST) $(SWEEP) -m serial $(LIMIT) $$(grep -rl --include='test_*.py' mark.serial tests)
 
 packages: $(VENV)/testing
-	tests/tools/system_packages.sh redis-server chromium-headless-shell promtool groff \
+	tests/tools/system_packages.sh redis-server chromium-headless-shell promtool \
 		pg_ctlcluster openssl
 
 # What a change must pass besides the tests.
@@ -67,9 +67,9 @@ bench: $(VENV)/testing
 # Make the checkpoint that ships again: BERT is a folder or the name of one on the hub, DATA a folder
 # with the corpora proposals and wikispeedia (docs/training.md says what is in one).
 checkpoint: $(VENV)/testing
-	$(BIN)/longmatch create-checkpoint encoder/recipes/smith-minilm-l6.toml --bert $(BERT) \
+	$(BIN)/longmatch lab create-checkpoint encoder/recipes/smith-minilm-l6.toml --bert $(BERT) \
 		--output build/start --precision int8
-	$(BIN)/longmatch train general --checkpoint build/start --output build/smith-minilm-l6 \
+	$(BIN)/longmatch lab train general --checkpoint build/start --output build/smith-minilm-l6 \
 		--corpus $(DATA)/proposals --corpus $(DATA)/wikispeedia --work build/work
 
 # Make the smaller checkpoint that ships, `fast`, of the other one: DATA as above, with wiki_long.
@@ -77,7 +77,7 @@ fast-checkpoint: $(VENV)/testing
 	mkdir -p build
 	gzip -dc $(DATA)/wiki_long/corpus-00.jsonl.gz | head -n 6000 >build/wiki.jsonl
 	sed 's/^name = .*/name = "fast"/' training/recipes/distil-layers.toml >build/fast.toml
-	$(BIN)/longmatch train build/fast.toml --checkpoint encoder/checkpoints/smith-minilm-l6 \
+	$(BIN)/longmatch lab train build/fast.toml --checkpoint encoder/checkpoints/smith-minilm-l6 \
 		--corpus $(DATA)/proposals --corpus $(DATA)/wikispeedia --corpus build/wiki.jsonl \
 		--output build/smith-minilm-l2 --work build/fast
 

@@ -267,8 +267,7 @@ def read_weights(directory: Path) -> bytes:
         raise CheckpointError(
             f"{directory} has no {WEIGHTS}: it can only be served, not trained or exported. Those "
             "of the default checkpoint are in the repository and the Python package, not in "
-            "the Docker image; `longmatch create-checkpoint` and `longmatch create-reranker` make "
-            "checkpoints with weights"
+            "the Docker image; `longmatch lab create-checkpoint` makes checkpoints with weights"
         )
     return read_verified(directory, {WEIGHTS: read_manifest(directory).weights}, WEIGHTS)
 

@@ -70,7 +70,7 @@ def main(
     opened = load_checkpoint(checkpoint)
     calibration = read_calibration(opened)
     if calibration is None:
-        raise CorpusError(f"{checkpoint}: has no calibration: run longmatch fit-calibration")
+        raise CorpusError(f"{checkpoint}: has no calibration: run longmatch lab fit-calibration")
     measured = [mode for mode in MODES if mode in calibration.kinds]
     stated: dict[Mode, dict[str, Stated]] = {mode: {} for mode in measured}
     tried: dict[Mode, dict[str, dict[str, float]]] = {mode: {} for mode in measured}

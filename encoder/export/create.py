@@ -1,6 +1,7 @@
 """Make a new checkpoint from a recipe: weights, configuration and tokenizer, no graphs yet."""
 
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict
 from inspect import signature
@@ -91,6 +92,15 @@ class RerankerRecipe(RecipeTable):
     architecture: Literal["match-ignition"]
     pair: dict[str, Any]
     model: dict[str, Any] = Field(default_factory=dict)
+
+
+def is_for_reranker(path: Path) -> bool:
+    """Whether a recipe names the architecture of a reranker; not if it cannot be read."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return table.get("architecture") == "match-ignition"
 
 
 def read_recipe(path: Path) -> Recipe:

@@ -1,4 +1,4 @@
-"""Commands that calibrate scores: fit-calibration (a checkpoint), calibrate (a data directory)."""
+"""Commands that calibrate scores: lab fit-calibration (a checkpoint), calibrate (documents)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -57,15 +57,12 @@ from service.cli.checks import (
     open_checkpoint,
     read_option,
 )
-from service.cli.indexing.checks import check_corpus, check_data_directory
+from service.cli.corpus_checks import check_corpus, check_data_directory
 from service.cli.opening import load, opened, with_reading
 from service.cli.options import (
     DEFAULT_DATA,
     CheckpointOption,
     DataOption,
-    PrecisionOption,
-    ProviderOption,
-    ThreadsOption,
     console,
     print_json,
 )
@@ -101,18 +98,13 @@ def fit_calibration(
             "adapted kinds need vectors of `embed --adapt`."
         ),
     ] = [SEMANTIC],  # noqa: B006 (Typer copies it)
-    seed: Annotated[int, typer.Option(min=0, help="Of all random choices.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    precision: PrecisionOption = None,
-    provider: ProviderOption = None,
-    threads: ThreadsOption = None,
 ) -> None:
     """Fit match probabilities on labelled pairs and write them into a checkpoint.
 
     The first --pairs belongs to the first --corpus, and so on; each corpus counts the same. Use
     pairs that the checkpoint was not trained on.
     """
-    require_extra("evaluate", "fit-calibration", "sklearn")
+    require_extra("evaluate", "lab fit-calibration", "sklearn")
     modes = _modes_of(kind, corpus)
     needs_words = set(modes.values()) != {"semantic"}
     places = _check_places(pairs, corpus, texts, needs_words=needs_words)
@@ -125,7 +117,7 @@ def fit_calibration(
             check_corpus(path, "--corpus")
     for path in texts or ():
         check_corpus(path, "--texts")
-    opened = open_checkpoint(checkpoint, precision, provider, "CHECKPOINT")
+    opened = open_checkpoint(checkpoint, option="CHECKPOINT")
     check_output_folder(checkpoint, "CHECKPOINT")
     rule = read_fusion(opened)
     scored: list[dict[Mode, ScoredPairs]] = []
@@ -133,20 +125,14 @@ def fit_calibration(
         for path in filter(_holds_vectors, corpus):
             read_option("--corpus", read_aligned_corpus, path)
     for pairs_file, corpus_path, texts_path in zip(pairs, corpus, places, strict=True):
-        embedded = _vectors(corpus_path, opened, precision, provider, threads)
+        embedded = _vectors(corpus_path, opened)
         words = _words(texts_path, embedded.ids) if needs_words else None
         channels = Channels(embedded.vectors, words, rule, embedded.aligned)
         with show_progress(console) as progress:
-            scored.append(score_labelled_pairs(pairs_file, embedded.ids, channels, progress, seed))
-    fitted = {
-        name: fit_kind([one[mode] for one in scored], seed=seed) for name, mode in modes.items()
-    }
+            scored.append(score_labelled_pairs(pairs_file, embedded.ids, channels, progress, 0))
+    fitted = {name: fit_kind([pairs[mode] for pairs in scored]) for name, mode in modes.items()}
     calibration = Calibration(opened.fingerprint, {**_other_kinds(opened), **fitted})
     write_calibration(opened, calibration)
-    if as_json:
-        kinds = {name: asdict(one) for name, one in fitted.items()}
-        print_json({"version": calibration.version, "kinds": kinds})
-        return
     _print_maps(fitted)
     console.print(f"{checkpoint}: calibration {calibration.version}")
 
@@ -215,13 +201,10 @@ def _holds_vectors(path: Path) -> bool:
 def _vectors(
     path: Path,
     checkpoint: Checkpoint,
-    precision: str | None,
-    provider: list[str] | None,
-    threads: int | None,
 ) -> EmbeddedCorpus:
     if _holds_vectors(path):
         return read_embedded_corpus(path)
-    loaded = load(checkpoint.directory, precision, provider, threads)
+    loaded = load(checkpoint.directory)
     with show_progress(console) as progress:
         return embed_with_blocks(path, loaded.encoder, progress)
 
@@ -259,7 +242,6 @@ def calibrate(
         float,
         typer.Option(help="The rate to print a threshold for: 0.1, 0.03, 0.01, 0.003 or 0.001."),
     ] = 0.01,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random pairs.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     checkpoint: CheckpointOption = None,
 ) -> None:
@@ -278,9 +260,7 @@ def calibrate(
     space, rule = vector_space(loaded, adapter), fusion_of(data, loaded, adapter)
     adapted = adapter is not None
     with opened(data, space, read_only=True) as directory, show_progress(console) as progress:
-        found = measure_calibration(
-            directory.store, space, rule, progress, adapted=adapted, seed=seed
-        )
+        found = measure_calibration(directory.store, space, rule, progress, adapted=adapted)
     write_corpus_calibration(data, found)
     kinds = found.kinds
     kind = score_kind(DEFAULT_MODE, adapted=adapter is not None)
@@ -290,7 +270,6 @@ def calibrate(
             {
                 "documents": measured.documents,
                 "pairs": measured.pairs,
-                "seed": seed,
                 "kind": kind,
                 "threshold": asdict(threshold),
                 "kinds": _thresholds(kinds),
@@ -311,7 +290,6 @@ def measure_calibration(
     progress: Progress,
     *,
     adapted: bool,
-    seed: int = 0,
 ) -> CorpusCalibration:
     """Measure how random pairs of the stored documents score by a rule.
 
@@ -319,7 +297,7 @@ def measure_calibration(
         CorpusError: there are too few documents.
         StoreError: the store cannot be read.
     """
-    by_mode = measure_store(store, rule, progress, seed=seed)
+    by_mode = measure_store(store, rule, progress)
     kinds = {score_kind(mode, adapted=adapted): one for mode, one in by_mode.items()}
     return CorpusCalibration(space.fingerprint, kinds, rule)
 

@@ -9,10 +9,8 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from zipfile import is_zipfile
-
-import typer
 
 from encoder.checkpoint import (
     DEFAULT_CHECKPOINT,
@@ -40,16 +38,6 @@ class OptionError(Exception):
     def __init__(self, option: str, reason: object) -> None:
         """Name the option as it is typed; an argument, as the help text shows it."""
         super().__init__(f"{option}: {reason}")
-
-
-def renamed(old: str, new: str) -> Any:
-    """Make a hidden option that refuses the former name of another one."""
-
-    def refuse(value: str | None) -> None:
-        if value is not None:
-            raise OptionError(old, f"is now {new}")
-
-    return typer.Option(old, hidden=True, callback=refuse)
 
 
 def read_option(option: str, read: Callable[[Path], T], path: Path) -> T:

@@ -1,7 +1,11 @@
-"""Commands that read a corpus or a document: index, match, families, embed."""
+"""Commands that read a corpus or a document: index, match, families, embed, demo."""
 
 import math
-from dataclasses import asdict
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,17 +13,22 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from encoder.checkpoint import Checkpoint
+from encoder.adapter import VectorSpace, vector_space
+from encoder.checkpoint import Checkpoint, is_shipped
 from encoder.tokenizer import BlockTokenizer
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import adapt_embedded_corpus
-from index.adapt import adapt_data_directory
-from index.build import build_index
+from index.adapt import adapt_data_directory, read_corpus_adapter
+from index.build import BatchEncoder, build_index, encode_here
+from index.corpus.demo import write_stdlib_corpus
 from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.reader import Corpus, FollowedFolder, read_document
 from index.corpus.remote import RemotePath
 from index.corpus.sql import SQL_SCHEMES, SqlQuery
 from index.directory.data_directory import ADAPTER_FILE, SKIPPED_FILE, STORE_FILE
+from index.distributed.cluster import ClusterOptions, check_cluster
+from index.distributed.encoder_pool import open_encoder_pool
+from index.distributed.encoding_actor import EncoderOrder
 from index.embed import embed_corpus, write_embedded_corpus
 from index.search.calibrator import open_calibrator
 from index.search.fusion import fusion_of
@@ -33,27 +42,21 @@ from index.search.records import (
 )
 from index.search.search import search, select_documents
 from index.store.schema import read_space
-from service.cli.checks import OptionError, check_output_file, check_output_folder
-from service.cli.indexing.checks import (
+from service.cli.checks import (
+    OptionError,
+    check_address,
+    check_output_file,
+    check_output_folder,
+    open_checkpoint,
+)
+from service.cli.corpus_checks import (
     check_corpus,
     check_data_directory,
     check_document,
     check_enough_to_adapt,
     check_some_document,
 )
-from service.cli.indexing.place import (
-    ActorCpusOption,
-    ActorGpusOption,
-    ActorsOption,
-    EncodingOptions,
-    OnOption,
-    Place,
-    RayAddressOption,
-    cluster_options,
-    open_encoding,
-    open_encoding_checkpoint,
-)
-from service.cli.opening import load, opened, parse_filter
+from service.cli.opening import load, opened, parse_filter, with_reading
 from service.cli.options import (
     DEFAULT_DATA,
     FILTER_HELP,
@@ -74,21 +77,125 @@ from service.cli.options import (
     print_json,
 )
 from service.cli.progress import printable, show_progress
+from service.cli.serve import DEFAULT_HOST, DEFAULT_PORT, PortOption, begin
 
+RAY_ADDRESS = "RAY_ADDRESS"
+_CUDA = "cuda"
+
+
+class Place(StrEnum):
+    """Where documents are encoded."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingOptions:
+    """The options of the command that say what encodes, and where; see the command."""
+
+    checkpoint: Path | None
+    precision: str | None
+    provider: list[str] | None
+    threads: int | None
+    reading_share: float | None
+    cluster: ClusterOptions | None
+
+
+def cluster_options(
+    on: Place,
+    address: str | None,
+    actors: int | None,
+    threads: int | None,
+    provider: list[str] | None,
+) -> ClusterOptions | None:
+    """Return which Ray to use; None to encode in this process."""
+    if on is Place.LOCAL:
+        for name, value in (("--ray-address", address), ("--actors", actors)):
+            if value is not None:
+                raise OptionError(name, "is for --on ray")
+        return None
+    on_gpu = any(name.lower().startswith(_CUDA) for name in provider or ())
+    options = ClusterOptions(
+        address=address or os.environ.get(RAY_ADDRESS) or None,
+        actors=actors,
+        threads=threads,
+        cpus=None,
+        gpus=float(on_gpu),
+    )
+    check_cluster(options)
+    return options
+
+
+def open_encoding_checkpoint(options: EncodingOptions) -> Checkpoint:
+    """Open the checkpoint, and check what is to be used of it.
+
+    Which execution providers are there is another question on another machine.
+    """
+    provider = None if options.cluster else options.provider
+    return open_checkpoint(options.checkpoint, options.precision, provider)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What encodes the batches of a job, with the space of its document vectors."""
+
+    encode: BatchEncoder
+    space: VectorSpace
+    checkpoint: Checkpoint
+
+
+@contextmanager
+def open_encoding(options: EncodingOptions, data: Path) -> Iterator[Encoding]:
+    """Open the encoders of a job for a data directory; they end with the block."""
+    if options.cluster is None:
+        loaded = load(
+            options.checkpoint,
+            options.precision,
+            options.provider,
+            options.threads,
+            data,
+            options.reading_share,
+        )
+        encode = encode_here(loaded.tokenizer, loaded.encoder)
+        space = VectorSpace(loaded.encoder.fingerprint, loaded.encoder.dimension)
+        yield Encoding(encode, space, loaded.checkpoint)
+        return
+    checkpoint = with_reading(open_encoding_checkpoint(options), data, options.reading_share)
+    adapter = read_corpus_adapter(data, checkpoint)
+    space = vector_space(checkpoint, adapter)
+    directory = checkpoint.directory.resolve()
+    order = EncoderOrder(
+        checkpoint=Path(directory.name) if is_shipped(directory) else directory,
+        fingerprint=space.fingerprint,
+        reading_share=checkpoint.reading_share,
+        precision=options.precision,
+        providers=tuple(options.provider) if options.provider else None,
+        threads=options.threads or 1,
+    )
+    console.print(f"Ray: starting encoders{_at(options.cluster)}")
+    with open_encoder_pool(order, adapter, options.cluster) as pool:
+        yield Encoding(pool, space, checkpoint)
+
+
+def _at(options: ClusterOptions) -> str:
+    return f" at {options.address}" if options.address else " on this machine"
+
+
+_FAMILIES = 20  # that are listed
 _ALIGNED = AlignmentOptions(budget_seconds=math.inf)  # nobody waits in a queue
 
 
 def families(
     data: DataOption = DEFAULT_DATA,
-    limit: Annotated[int, typer.Option(min=1, help="How many families, largest first.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the families of copies and versions in an index; a server may be running."""
+    """Print the largest families of copies and versions; a server may be running."""
     check_data_directory(data)
     with opened(data, read_space(data / STORE_FILE), read_only=True) as directory:
         found = directory.store.families
         largest, (number, documents), pending = (
-            found.largest(limit),
+            found.largest(_FAMILIES),
             found.totals(),
             found.pending(),
         )
@@ -119,31 +226,33 @@ def index(
         bool,
         typer.Option("--follow-links", help="Read what symbolic links out of CORPUS lead to."),
     ] = False,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            help=f"Where all input that is skipped is listed; by default {SKIPPED_FILE} "
-            "in the data directory."
-        ),
-    ] = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
-    on: OnOption = Place.LOCAL,
-    ray_address: RayAddressOption = None,
-    actors: ActorsOption = None,
-    actor_cpus: ActorCpusOption = None,
-    actor_gpus: ActorGpusOption = None,
+    on: Annotated[
+        Place,
+        typer.Option("--on", help="Encode in this process, or in actors of Ray (extra `ray`)."),
+    ] = Place.LOCAL,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            envvar=RAY_ADDRESS,
+            help="Of a Ray that runs: HOST:PORT, auto or ray://HOST:PORT; by default Ray is "
+            "started on this machine for this command.",
+        ),
+    ] = None,
+    actors: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many encoders on Ray; by default one a machine or GPU."),
+    ] = None,
 ) -> None:
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
-    cluster = cluster_options(on, ray_address, actors, actor_cpus, actor_gpus, threads, provider)
+    cluster = cluster_options(on, ray_address, actors, threads, provider)
     encoders = EncodingOptions(checkpoint, precision, provider, threads, reading_share, cluster)
     source = _corpus_of(corpus, query, follow_links=follow_links)
     check_corpus(source)
     check_output_folder(data, "--data")
-    if report:
-        check_output_file(report, "--report")
     plain = open_encoding_checkpoint(encoders)
     check_some_document(source)
     try:
@@ -153,7 +262,7 @@ def index(
             open_encoding(encoders, data) as encoding,
             opened(data, encoding.space, checkpoint=encoding.checkpoint) as directory,
         ):
-            with show_progress(console, report or data / SKIPPED_FILE) as progress:
+            with show_progress(console, data / SKIPPED_FILE) as progress:
                 built = build_index(source, directory, encoding.encode, progress)
             documents = len(directory.store)
     except KeyboardInterrupt:
@@ -187,8 +296,6 @@ def match(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
-    provider: ProviderOption = None,
-    threads: ThreadsOption = None,
 ) -> None:
     """Print the documents of an index that match a file, best first; a server may be running."""
     check_document(file)
@@ -201,7 +308,7 @@ def match(
         collapse=collapse,
         alignment=_ALIGNED if align else None,
     )
-    loaded = load(checkpoint, precision, provider, threads, data)
+    loaded = load(checkpoint, precision, data=data)
     calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
     document = read_document(file)
     blocks = loaded.tokenizer(document.text)
@@ -248,8 +355,6 @@ def embed(
     reading_share: ReadingShareOption = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
-    provider: ProviderOption = None,
-    threads: ThreadsOption = None,
 ) -> None:
     """Write the document vectors of a corpus: ids, vectors [N, D], tokens, tokens_read."""
     check_corpus(corpus)
@@ -258,7 +363,7 @@ def embed(
         check_output_folder(blocks, "--blocks")
     if adapt:
         check_enough_to_adapt(corpus)
-    loaded = load(checkpoint, precision, provider, threads, None, reading_share)
+    loaded = load(checkpoint, precision, reading_share=reading_share)
     with show_progress(console) as progress:
         if blocks:
             kept = keep_blocks(corpus, blocks, loaded.encoder, progress)
@@ -304,3 +409,27 @@ def _described(hit: Hit) -> dict[str, Any]:
     for name in ("first_stage_score", "like_scores", "unlike_scores"):
         del fields[name]
     return fields
+
+
+def demo(port: PortOption = DEFAULT_PORT) -> None:
+    """Index the documentation of Python's standard library into ./demo-data and serve it."""
+    data = Path("demo-data")
+    check_output_folder(data, "demo")
+    check_address(DEFAULT_HOST, port)
+    corpus = data / "stdlib.jsonl"
+    data.mkdir(parents=True, exist_ok=True)
+    console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")
+    loaded = load(None, data=data)
+    with opened(data, loaded.encoder) as directory, show_progress(console) as progress:
+        build_index(corpus, directory, encode_here(loaded.tokenizer, loaded.encoder), progress)
+    url = f"http://{DEFAULT_HOST}:{port}"
+    console.print(f"""
+Which modules match the documentation of asyncio.queues? In another shell:
+
+  curl -s {url}/match -H 'Content-Type: application/json' \\
+       -d '{{"id": "asyncio.queues", "top_k": 5}}'
+
+The interactive documentation of the API: {url}/docs
+The page, to match a document in a browser: {url}/
+""")
+    begin(DEFAULT_HOST, port, {"data": data})

@@ -11,7 +11,7 @@ from index.doctor.examine import SAMPLE, Sampling, examine
 from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
 from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
-from service.cli.indexing.checks import check_data_directory
+from service.cli.corpus_checks import check_data_directory
 from service.cli.options import (
     INPUT_SKIPPED,
     OK,
@@ -66,9 +66,6 @@ def doctor(
         bool,
         typer.Option("--repair", help="Rebuild what can be rebuilt; no server may be running."),
     ] = False,
-    sample: Annotated[
-        int, typer.Option(min=0, help="How many documents to encode again and compare.")
-    ] = SAMPLE,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
 ) -> None:
@@ -79,7 +76,7 @@ def doctor(
     check_data_directory(data, "DATA")
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
-        sampling = Sampling(sample, precision, progress)
+        sampling = Sampling(SAMPLE, precision, progress)
         of_documents = examine(data, opened, sampling)
         of_service = examine_service_files(data)
         findings = (*of_documents, *of_service)

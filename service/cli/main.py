@@ -20,50 +20,57 @@ from service.threads import cap_malloc_threshold
 # with those of all, most commands take a third longer to start.
 _COMMANDS: Mapping[str, str] = {
     "index": "service.cli.corpora:index",
-    "serve": "service.cli.serving.serve:serve",
+    "serve": "service.cli.serve:serve",
     "match": "service.cli.corpora:match",
+    "compare": "service.cli.compare:compare",
     "families": "service.cli.corpora:families",
-    "pairs": "service.cli.comparison.pairs:pairs",
-    "compare": "service.cli.comparison.compare:compare",
+    "pairs": "service.cli.pairs:pairs",
     "embed": "service.cli.corpora:embed",
-    "evaluate": "service.cli.evaluation.command:evaluate",
+    "evaluate": "service.cli.evaluate:evaluate",
     "calibrate": "service.cli.calibration:calibrate",
-    "fit-calibration": "service.cli.calibration:fit_calibration",
-    "tune": "service.cli.feedback.tune:tune",
-    "train": "service.cli.training:train",
-    "make-corpus": "service.cli.training:make_corpus",
-    "dataset": "service.cli.datasets:dataset",
-    "create-checkpoint": "service.cli.checkpoints:create_checkpoint",
-    "export": "service.cli.checkpoints:export",
-    "create-reranker": "service.cli.training:create_reranker",
-    "demo": "service.cli.serving.demo:demo",
+    "tune": "service.cli.tune:tune",
     "snapshot": "service.cli.data:snapshot",
     "restore": "service.cli.data:restore",
     "doctor": "service.cli.data:doctor",
-    "reencode": "service.cli.reencoding:reencode",
-    "train-reranker": "service.cli.training:train_reranker_command",
+    "reencode": "service.cli.reencode:reencode",
+    "demo": "service.cli.corpora:demo",
+    "settings": "service.cli.settings:settings",
 }
 _GROUPS: Mapping[str, str] = {
-    "keys": "service.cli.serving.keys:keys",
+    "keys": "service.cli.keys:keys",
+    "lab": "service.cli.lab:lab",
+}
+# Former commands, and what to run instead.
+_FORMER: Mapping[str, str] = {
+    "train": "is now longmatch lab train",
+    "create-checkpoint": "is now longmatch lab create-checkpoint",
+    "export": "is now longmatch lab export",
+    "fit-calibration": "is now longmatch lab fit-calibration",
+    "dataset": "is now longmatch lab dataset",
+    "make-corpus": "is now longmatch lab make-corpus",
+    "train-reranker": "is now longmatch lab train, with a recipe of a reranker",
+    "create-reranker": "is now longmatch lab create-checkpoint, with a recipe of a reranker",
+    "bench": "is now python -m benchmarks.models, in the repository",
+    "migrate": "is gone: export the documents with GET /documents and index them again",
 }
 
 
-def make_app(asked: str | None = None) -> typer.Typer:
-    """Make the application: of the command or group `asked` if there is one, else of all."""
-    made = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+def make_app(chosen: str | None = None) -> typer.Typer:
+    """Make the application: of the command or group `chosen` if there is one, else of all."""
+    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-    @made.callback()
+    @app.callback()
     def longmatch() -> None:
         """Find the documents that match a long document."""
 
-    alone = asked in _COMMANDS or asked in _GROUPS
+    alone = chosen in _COMMANDS or chosen in _GROUPS
     for name, place in _COMMANDS.items():
-        if not alone or name == asked:
-            made.command(name)(_find(place))
+        if not alone or name == chosen:
+            app.command(name)(_find(place))
     for name, place in _GROUPS.items():
-        if not alone or name == asked:
-            made.add_typer(_find(place), name=name)
-    return made
+        if not alone or name == chosen:
+            app.add_typer(_find(place), name=name)
+    return app
 
 
 def _find(place: str) -> Any:
@@ -74,14 +81,15 @@ def _find(place: str) -> Any:
 def main() -> None:
     """Run the command; an expected error is printed as one line on standard error."""
     cap_malloc_threshold()
+    command = sys.argv[1] if len(sys.argv) > 1 else None
+    if command is not None and command in _FORMER:
+        sys.exit(_fail(f"longmatch {command} {_FORMER[command]}", USAGE))
     try:
-        make_app(sys.argv[1] if len(sys.argv) > 1 else None)()
+        make_app(command)()
     except (EmptyTextError, DocumentError) as error:
         sys.exit(_fail(error, INPUT_SKIPPED))
-    except (OptionError, EncoderError, IndexingError, ServiceError, OSError) as error:
-        sys.exit(_fail(error, USAGE))
-    except ImportError as error:  # an extra is missing, or its installation is broken
-        sys.exit(_fail(error, USAGE))
+    except (OptionError, EncoderError, IndexingError, ServiceError, OSError, ImportError) as error:
+        sys.exit(_fail(error, USAGE))  # ImportError: an extra is missing or broken
     except ValidationError as error:
         first = error.errors()[0]
         sys.exit(_fail(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", USAGE))

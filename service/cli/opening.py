@@ -54,9 +54,9 @@ class Loaded:
 
 def load(
     checkpoint: Path | None,
-    precision: str | None,
-    providers: list[str] | None,
-    threads: int | None,
+    precision: str | None = None,
+    providers: list[str] | None = None,
+    threads: int | None = None,
     data: Path | None = None,
     reading_share: float | None = None,
 ) -> Loaded:

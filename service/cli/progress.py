@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Protocol, Self
+from typing import IO, TYPE_CHECKING, Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -16,24 +16,11 @@ from rich.text import Text
 from index.document import SkippedInput
 from index.progress import Progress
 
+if TYPE_CHECKING:
+    from training.progress import TrainingProgress
+
 SKIPPED_SHOWN = 20
 SECONDS_BETWEEN_LINES = 15.0
-
-
-class RunProgress(Protocol):
-    """`training.progress.TrainingProgress`, which serving must not import."""
-
-    def started(self, step: int, steps: int) -> None:
-        """A run of `steps` begins after `step`."""
-        ...
-
-    def stepped(self, step: int, figures: Mapping[str, float]) -> None:
-        """A step is done."""
-        ...
-
-    def validated(self, step: int, figure: float, *, best: bool) -> None:
-        """A validation is done."""
-        ...
 
 
 @contextmanager
@@ -52,7 +39,7 @@ def show_progress(console: Console, report: Path | None = None) -> Iterator[Prog
 
 
 @contextmanager
-def show_training(console: Console) -> Iterator[RunProgress]:
+def show_training(console: Console) -> "Iterator[TrainingProgress]":
     """Show the progress of a training run on a console."""
     with _open_meter(console) as meter:
         yield StepProgress(meter, console)

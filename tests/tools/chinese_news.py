@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from training.datasets.text_pairs.news import COLUMNS
+from training.datasets.news import COLUMNS
 
 MORE_COLUMNS = ("keywords1", "keywords2", "category1", "category2", "time1", "time2")
 

@@ -5,12 +5,11 @@ set -euo pipefail
 
 declare -A package=([redis-server]=redis-server [promtool]=prometheus
     [chromium-headless-shell]=chromium-headless-shell
-    [groff]=groff-base [pg_ctlcluster]=postgresql [openssl]=openssl)
+    [pg_ctlcluster]=postgresql [openssl]=openssl)
 declare -A purpose=(
     [redis-server]="tests of limits, caches and jobs run against a real Redis"
     [chromium-headless-shell]="tests of the comparison page read it in a real browser"
     [promtool]="tests of the alerts run them"
-    [groff]="tests of manual pages format them"
     [openssl]="tests of TLS make certificates with it"
     [pg_ctlcluster]="tests of queries to databases run against a real PostgreSQL"
 )

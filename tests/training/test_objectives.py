@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.batch import DocumentArrays, DocumentBatch, collate
@@ -132,6 +132,7 @@ def test_a_generator_of_one_seed_masks_the_same() -> None:
     assert not torch.equal(first[1], other[1])
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(1, 6), st.integers(0, 99))
 def test_m_blocks_are_masked_and_one_is_left(blocks: list[int], count: int, seed: int) -> None:
     mask = (torch.arange(12) < torch.tensor(blocks)[:, None]).float()

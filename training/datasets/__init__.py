@@ -1,1 +1,1 @@
-"""Published data sets, as they are distributed, made into corpora: `longmatch dataset`."""
+"""Published data sets, as they are distributed, made into corpora: `longmatch lab dataset`."""

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evaluation.judgements import read_qrels
+from index.corpus.json_lines import parse_document
 from index.document import Document
-from index.errors import CorpusError
+from index.errors import CorpusError, DocumentError
 from index.progress import Progress
-from training.datasets.dataset import DataSet, read_record
+from training.datasets.dataset import DataSet
 from training.datasets.lines import part_of_file, require_files, require_folder, text_lines
 
 
@@ -41,7 +42,7 @@ def read_beir(source: Path, progress: Progress) -> DataSet:
             if parts.setdefault(query, part) != part:
                 raise CorpusError(f"{path}: the query {query!r} is in {parts[query]}, too")
             judgements += [(query, document, relevance) for document, relevance in judged.items()]
-    queries = [one for one in _read(_file(source, "queries")) if one.id in parts]
+    queries = [query for query in _read(_file(source, "queries")) if query.id in parts]
     missing = parts.keys() - {query.id for query in queries}
     if missing:
         raise CorpusError(f"{_file(source, 'queries')}: has no query {min(missing)!r}")
@@ -62,7 +63,10 @@ def _judgements(source: Path) -> Sequence[Path]:
 def _read(path: Path) -> Iterator[Document]:
     lines: dict[str, int] = {}
     for line in text_lines(path):
-        document = read_record(f"{path}:{line.number}", line.text)
+        try:
+            document = parse_document(line.text)
+        except (CorpusError, DocumentError) as error:
+            raise CorpusError(f"{path}:{line.number}: {error}") from error
         first = lines.setdefault(document.id, line.number)
         if first != line.number:
             raise CorpusError(

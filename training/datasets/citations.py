@@ -9,7 +9,16 @@ from index.corpus.json_lines import BadLine, read_lines
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress
-from training.datasets.dataset import TENTHS, DataSet, LabelledIds, make_document
+from training.datasets.dataset import (
+    TENTHS,
+    DataSet,
+    LabelledIds,
+    add_negatives,
+    divide,
+    make_document,
+    read_pair_lists,
+    without_missing,
+)
 from training.datasets.lines import (
     files_below,
     read_text,
@@ -17,7 +26,6 @@ from training.datasets.lines import (
     require_folder,
     text_lines,
 )
-from training.datasets.pairs import add_negatives, divide, read_pair_lists, without_missing
 
 TEXTS, NETWORK, TITLES = "papers_text", "acl.txt", "paper_ids.txt"
 _ARROW = "==>"
@@ -39,7 +47,7 @@ def check_citations(source: Path) -> None:
         require_files(_networks(source), source, f"{NETWORK}, nor lists of pairs *.tsv")
 
 
-def read_citations(source: Path, seed: int, progress: Progress) -> DataSet:
+def read_citations(source: Path, progress: Progress) -> DataSet:
     """Read papers, without abstract and references, and pairs of a paper and one that it cites.
 
     Lists `*.tsv` of label, id and id, one for each part, give the pairs. Without them, each
@@ -55,11 +63,8 @@ def read_citations(source: Path, seed: int, progress: Progress) -> DataSet:
     titles = _read_titles(source, progress)
     left_out: Counter[str] = Counter()
     papers = _read_papers(_text_files(source), titles, left_out, progress)
-    if lists:
-        pairs = without_missing(listed, papers, left_out)
-    else:
-        pairs = _sample(cited, papers, seed, left_out)
-    return DataSet(list(papers.values()), pairs, left_out=left_out)
+    found = without_missing(listed, papers, left_out) if lists else _sample(cited, papers, left_out)
+    return DataSet(list(papers.values()), found, left_out=left_out)
 
 
 def body(text: str) -> str:
@@ -142,13 +147,13 @@ def _read_papers(
 
 
 def _sample(
-    cited: Sequence[tuple[str, str]], papers: dict[str, Document], seed: int, left_out: Counter[str]
+    cited: Sequence[tuple[str, str]], papers: dict[str, Document], left_out: Counter[str]
 ) -> dict[str, list[LabelledIds]]:
     names = sorted(papers)
     # Of papers that cite each other one pair is made.
     once = {(min(pair), max(pair)): pair for pair in reversed(cited)}
     positives = [pair for pair in reversed(once.values()) if papers.keys() >= set(pair)]
     left_out["citations without a text"] += len(once) - len(positives)
-    pairs, missing = add_negatives(positives, lambda _: names, seed)
+    pairs, missing = add_negatives(positives, lambda _: names)
     left_out["citations without a negative pair"] += missing
-    return without_missing(divide(pairs, TENTHS, seed), names, left_out)
+    return without_missing(divide(pairs, TENTHS), names, left_out)

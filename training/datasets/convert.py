@@ -1,8 +1,7 @@
-"""The job of `longmatch dataset`: a data set as it is distributed becomes a corpus folder."""
+"""The job of `longmatch lab dataset`: a data set as it is distributed becomes a corpus folder."""
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,24 +11,17 @@ from index.errors import CorpusError
 from index.progress import Progress
 from training.datasets.beir import check_beir, read_beir
 from training.datasets.citations import check_citations, read_citations
-from training.datasets.classes import find_classes, read_classes
-from training.datasets.dataset import DataSet, LabelledIds
-from training.datasets.pairs import paired_ids
-from training.datasets.patents import check_patents, read_patents
+from training.datasets.dataset import DataSet, paired_ids
+from training.datasets.news import find_news, read_news
 from training.datasets.plagiarism import check_plagiarism, read_plagiarism
-from training.datasets.text_pairs.alignment import find_text_pairs, read_text_pairs
-from training.datasets.text_pairs.news import find_news, read_news
+from training.datasets.text_pairs import find_text_pairs, read_text_pairs
 from training.datasets.trec import find_collection, read_collection
-from training.datasets.wikipedia import (
-    check_articles,
-    check_gwikimatch,
-    read_gwikimatch,
-    read_similar_articles,
-)
+from training.datasets.wikipedia import check_articles, read_similar_articles
 from training.sources.corpus_folder import (
     new_folder,
     write_counts,
     write_judgements,
+    write_pairs,
     write_records,
     write_splits,
 )
@@ -44,75 +36,41 @@ class Known:
     Attributes:
         licence: what is known of it.
         check: raises CorpusError if files are missing, without reading them.
-        read: with the seed of what is sampled and divided.
-        agreement: that a user must have made; empty where none is asked for.
+        read: what a source holds.
+        agreement: that a user must have made; empty where none is required.
     """
 
     licence: str
     check: Callable[[Path], object]
-    read: Callable[[Path, int, Progress], DataSet]
+    read: Callable[[Path, Progress], DataSet]
     agreement: str = ""
 
 
 DATASETS: Mapping[str, Known] = {
     "aan": Known(UNCLEAR, check_citations, read_citations),
-    "gwikimatch": Known(
-        "CC BY 4.0 for the pairs, CC BY-SA for the articles",
-        check_gwikimatch,
-        lambda source, _, progress: read_gwikimatch(source, progress),
-    ),
     "wiki65k": Known("CC BY-SA", check_articles, read_similar_articles),
     "cnse": Known(UNCLEAR, find_news, read_news),
     "cnss": Known(UNCLEAR, find_news, read_news),
     "pan": Known(UNCLEAR, check_plagiarism, read_plagiarism),
-    **{
-        name: Known(
-            UNCLEAR,
-            find_text_pairs,
-            lambda source, _, progress: read_text_pairs(source, progress),
-        )
-        for name in ("aan-abs", "oc", "s2orc", "pan-pairs")
-    },
-    "patents": Known(
-        "CC BY 4.0 for Google Patents Public Data; unclear for labels",
-        check_patents,
-        read_patents,
-    ),
-    "classes": Known("that of the documents", find_classes, read_classes),
+    "pairs": Known("that of the texts", find_text_pairs, read_text_pairs),
     "trec": Known(
         "by agreement",
         find_collection,
-        lambda source, _, progress: read_collection(source, progress),
+        read_collection,
         "NIST and the owners of the texts hand out most collections of TREC to those who have "
         "signed an agreement on their use",
     ),
-    "beir": Known(
-        "of each collection its own",
-        check_beir,
-        lambda source, _, progress: read_beir(source, progress),
-    ),
+    "beir": Known("of each collection its own", check_beir, read_beir),
 }
 
 
-def check_dataset(name: str, source: Path) -> None:
-    """Check that the files of a data set are there, without reading them.
-
-    Raises:
-        CorpusError: what is missing.
-    """
-    DATASETS[name].check(source)
-
-
-def convert_dataset(
-    name: str, source: Path, output: Path, seed: int, progress: Progress
-) -> dict[str, Any]:
+def convert_dataset(name: str, source: Path, output: Path, progress: Progress) -> dict[str, Any]:
     """Write a data set as a corpus folder, which appears complete or not at all.
 
     Args:
         name: of `DATASETS`.
         source: the folder or file as it is distributed.
         output: must not exist.
-        seed: of what is sampled and divided.
         progress: is notified.
 
     Returns:
@@ -120,9 +78,8 @@ def convert_dataset(
 
     Raises:
         CorpusError: a file is missing, or a line is not of its format; names it.
-        OSError: the folder could not be written.
     """
-    read = DATASETS[name].read(source, seed, progress)
+    read = DATASETS[name].read(source, progress)
     with new_folder(output) as folder:
         written: set[str] = set()
         write_records(folder / "corpus.jsonl.gz", _records(read, written))
@@ -130,7 +87,7 @@ def convert_dataset(
             raise CorpusError(f"{source}: has no document")
         for part, pairs in read.pairs.items():
             if pairs:
-                _write_pairs(folder / f"pairs.{part}.jsonl", pairs)
+                write_pairs(folder / f"pairs.{part}.jsonl", pairs)
         if read.queries:
             write_records(folder / "queries.jsonl.gz", map(_record, read.queries))
         if read.parts:
@@ -154,13 +111,6 @@ def _records(read: DataSet, written: set[str]) -> Iterator[dict[str, Any]]:
 def _record(document: Document) -> dict[str, Any]:
     fields: dict[str, Any] = {"id": document.id, "title": document.title, "text": document.text}
     return fields | ({"metadata": dict(document.metadata)} if document.metadata else {})
-
-
-def _write_pairs(path: Path, pairs: Iterable[LabelledIds]) -> None:
-    with path.open("w", encoding="utf-8") as stream:
-        for pair in pairs:
-            record = {"source": pair.source, "target": pair.target, "label": int(pair.label)}
-            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def _count(name: str, read: DataSet, documents: int, judgements: int) -> dict[str, Any]:

@@ -1,16 +1,21 @@
-"""What is read of a data set: documents, labelled pairs, judgements, queries and splits."""
+"""What is read of a data set, and its labelled pairs: read from lists, sampled, divided."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from index.corpus.json_lines import parse_document
+from evaluation.judgements import PARTS
 from index.document import Document
 from index.errors import CorpusError, DocumentError
+from training.datasets.lines import one_file_a_part, read_columns, read_label
+from training.sources.corpus_folder import unit_hash
 
 # Shares of the training, validation and test parts.
 Shares = tuple[float, float, float]
 TENTHS: Shares = (0.8, 0.1, 0.1)
+_COLUMNS = ("label", "document", "document")
 
 
 class LabelledIds(NamedTuple):
@@ -63,13 +68,104 @@ def make_document(
         raise CorpusError(f"{where}: {error}") from error
 
 
-def read_record(where: str, line: str) -> Document:
-    """Read a document from a line of JSON, as `longmatch index` reads it.
+def ends(pair: LabelledIds) -> tuple[str, str]:
+    """Return both documents of a pair, the same for (a, b) and (b, a)."""
+    return min(pair.source, pair.target), max(pair.source, pair.target)
+
+
+def read_pair_lists(paths: Sequence[Path], source: Path) -> dict[str, list[LabelledIds]]:
+    """Read lists of `label TAB document TAB document`, one for each part.
+
+    Args:
+        paths: of the lists.
+        source: that they are of.
 
     Raises:
-        CorpusError: it is none; names the place.
+        CorpusError: a part has no list or two; a line has other columns or another label, or its
+            pair has two labels.
     """
-    try:
-        return parse_document(line)
-    except (CorpusError, DocumentError) as error:
-        raise CorpusError(f"{where}: {error}") from error
+    listed: dict[str, list[LabelledIds]] = {}
+    known: dict[tuple[str, str], tuple[bool, str]] = {}
+    for part, path in one_file_a_part(paths, source).items():
+        listed[part] = []
+        for where, (label, a, b) in read_columns(path, _COLUMNS):
+            pair = LabelledIds(a, b, read_label(label, where))
+            before, earlier = known.setdefault(ends(pair), (pair.label, where))
+            if before != pair.label:
+                raise CorpusError(f"{where}: {a!r} and {b!r} have another label at {earlier}")
+            listed[part].append(pair)
+    return listed
+
+
+def divide(pairs: Iterable[LabelledIds], shares: Shares) -> dict[str, list[LabelledIds]]:
+    """Divide pairs into parts by a hash of their ends, each label by itself.
+
+    Documents may be shared between parts, as in the papers.
+    """
+    divided: dict[str, list[LabelledIds]] = {part: [] for part in PARTS}
+    kept = list(pairs)
+    for label in (True, False):
+        some = [pair for pair in kept if pair.label == label]
+        order = sorted(some, key=lambda pair: unit_hash(f"pair {ends(pair)}"))
+        first, second = round(shares[0] * len(order)), round(sum(shares[:2]) * len(order))
+        for part, begin, end in zip(PARTS, (0, first, second), (first, second, None), strict=True):
+            divided[part] += order[begin:end]
+    return divided
+
+
+def add_negatives(
+    positives: Sequence[tuple[str, str]],
+    candidates: Callable[[str], Sequence[str]],
+) -> tuple[list[LabelledIds], int]:
+    """Pair the source of each positive pair with a document that it does not match, by a hash.
+
+    Args:
+        positives: pairs of ids, the source first.
+        candidates: returns the ids that may be paired with a source.
+
+    Returns:
+        The positive and negative pairs, and for how many positive ones there is no negative one.
+    """
+    pairs = [LabelledIds(a, b, True) for a, b in positives]
+    used = {ends(pair) for pair in pairs}
+    missing = 0
+    for number, (source, target) in enumerate(positives):
+        some = candidates(source)
+        start = int(unit_hash(f"negative {number} {source} {target}") * len(some))
+        for step in range(len(some)):
+            pair = LabelledIds(source, some[(start + step) % len(some)], False)
+            if pair.source != pair.target and ends(pair) not in used:
+                used.add(ends(pair))
+                pairs.append(pair)
+                break
+        else:
+            missing += 1
+    return pairs, missing
+
+
+def without_missing(
+    pairs: Mapping[str, Sequence[LabelledIds]], known: Iterable[str], left_out: Counter[str]
+) -> dict[str, list[LabelledIds]]:
+    """Leave out the pairs of documents whose text is missing, and count them.
+
+    Raises:
+        CorpusError: no pair of both labels remains for training.
+    """
+    having = set(known)
+    kept = {
+        part: [pair for pair in some if having.issuperset(ends(pair))]
+        for part, some in pairs.items()
+    }
+    before, after = (sum(map(len, some.values())) for some in (pairs, kept))
+    left_out["pairs without a text"] += before - after
+    if len({pair.label for pair in kept["train"]}) < 2:
+        raise CorpusError(
+            f"of {before} pairs {after} have both texts: not enough to train with; is this the "
+            "collection that the pairs are of?"
+        )
+    return kept
+
+
+def paired_ids(pairs: Mapping[str, Sequence[LabelledIds]]) -> set[str]:
+    """Return the ids of all documents of pairs."""
+    return {name for some in pairs.values() for pair in some for name in ends(pair)}

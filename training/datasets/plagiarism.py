@@ -17,7 +17,7 @@ from index.errors import CorpusError
 from index.progress import Progress
 from training.datasets.dataset import DataSet, LabelledIds, Shares, make_document
 from training.datasets.lines import files_below, read_text, require_files, require_folder
-from training.sources.selection import unit_hash
+from training.sources.corpus_folder import unit_hash
 
 SHARES: Shares = (0.75, 0.125, 0.125)  # those of table 1 of Match-Ignition
 _OFFSETS = ("this_offset", "this_length", "source_offset", "source_length")
@@ -55,7 +55,7 @@ def check_plagiarism(source: Path) -> None:
     require_files(files_below(source, "*.txt"), source, ".txt file of a document")
 
 
-def read_plagiarism(source: Path, seed: int, progress: Progress) -> DataSet:
+def read_plagiarism(source: Path, progress: Progress) -> DataSet:
     """Read cases of plagiarism as pairs of passages; a suspicious document is in one part.
 
     Raises:
@@ -72,7 +72,7 @@ def read_plagiarism(source: Path, seed: int, progress: Progress) -> DataSet:
         cases += _read_cases(path, texts)
     if not cases:
         raise CorpusError(f"{source}: no annotation is a case of plagiarism with a source")
-    return _make_pairs(cases, texts, seed, progress)
+    return _make_pairs(cases, texts, progress)
 
 
 def _index_texts(paths: Sequence[Path]) -> dict[str, Path]:
@@ -116,10 +116,8 @@ def _read_cases(path: Path, texts: Mapping[str, Path]) -> Iterator[Case]:
         yield Case(suspicious, source, this, that, str(path))
 
 
-def _make_pairs(
-    cases: Sequence[Case], texts: Mapping[str, Path], seed: int, progress: Progress
-) -> DataSet:
-    part_of = _choose_parts(sorted({case.suspicious for case in cases}), seed)
+def _make_pairs(cases: Sequence[Case], texts: Mapping[str, Path], progress: Progress) -> DataSet:
+    part_of = _choose_parts(sorted({case.suspicious for case in cases}))
     taken: dict[str, list[tuple[int, int]]] = defaultdict(list)
     of_source: dict[str, list[int]] = defaultdict(list)
     for number, case in enumerate(cases):
@@ -139,7 +137,7 @@ def _make_pairs(
             ours = _add(documents, case, passages[number], case.suspicious, case.this)
             that = _passage(text, case.that, texts[source], case)
             some.append(LabelledIds(ours, _add(documents, case, that, source, case.that), True))
-            start = _free_place(text, case, taken[source], seed)
+            start = _free_place(text, case, taken[source])
             if start is None:
                 left_out["cases without a negative pair"] += 1
             else:
@@ -187,11 +185,11 @@ def _add(
     return unique
 
 
-def _free_place(text: str, case: Case, taken: Sequence[tuple[int, int]], seed: int) -> int | None:
+def _free_place(text: str, case: Case, taken: Sequence[tuple[int, int]]) -> int | None:
     """Return where a passage of the same length begins that nothing was taken from, if found."""
     length = case.that[1]
     for step in range(_TRIES):
-        key = f"passage {seed} {step} {case.suspicious} {case.this} {case.source} {case.that}"
+        key = f"passage {step} {case.suspicious} {case.this} {case.source} {case.that}"
         start = int(unit_hash(key) * (len(text) - length + 1))
         free = all(start + length <= begin or start >= end for begin, end in taken)
         if free and text[start : start + length].strip():
@@ -199,8 +197,8 @@ def _free_place(text: str, case: Case, taken: Sequence[tuple[int, int]], seed: i
     return None
 
 
-def _choose_parts(names: Sequence[str], seed: int) -> dict[str, str]:
-    order = sorted(names, key=lambda name: unit_hash(f"suspicious {seed} {name}"))
+def _choose_parts(names: Sequence[str]) -> dict[str, str]:
+    order = sorted(names, key=lambda name: unit_hash(f"suspicious {name}"))
     first, second = (round(sum(SHARES[:count]) * len(order)) for count in (1, 2))
     train, valid, test = PARTS
     return {

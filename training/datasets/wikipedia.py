@@ -1,22 +1,31 @@
-"""Wikipedia: articles with their outgoing links; pairs by link similarity, or those of GWikiMatch.
+"""Wikipedia: articles with their outgoing links, paired by link similarity.
 
 Wiki65K (SMITH, section 5.1.1) and WIKI (CoLDE, section 4.1.1): two articles match if the Jaccard
-similarity of their outgoing links is over 0.5.
+similarity of their outgoing links is over 0.5. Two sets can only be so similar if one of the rarest
+elements of each is common to both; these prefixes are enough to find all pairs (Bayardo et al.,
+"Scaling up all pairs similarity search", 2007).
 """
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from index.corpus.formats.html import parse_markup
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
-from training.datasets.dataset import TENTHS, DataSet, make_document
+from training.datasets.dataset import (
+    TENTHS,
+    DataSet,
+    add_negatives,
+    divide,
+    make_document,
+    paired_ids,
+)
 from training.datasets.lines import (
     files_below,
     read_objects,
@@ -24,17 +33,8 @@ from training.datasets.lines import (
     require_folder,
     text_field,
 )
-from training.datasets.pairs import (
-    add_negatives,
-    divide,
-    paired_ids,
-    read_pair_lists,
-    without_missing,
-)
-from training.datasets.similarity_join import similar_sets
 
 SIMILAR = 0.5  # a Jaccard similarity over it is a match
-_PAGE = re.compile(r"/wiki/(.+)")
 _ARTICLES = ("*.jsonl", "*.jsonl.gz", "*.json", "wiki_[0-9]*")
 
 
@@ -63,38 +63,7 @@ def check_articles(source: Path) -> None:
     require_files(files_below(source, *_ARTICLES), source, "file of articles (*.jsonl, wiki_00)")
 
 
-def check_gwikimatch(source: Path) -> None:
-    """Check that there are articles, and lists of pairs.
-
-    Raises:
-        CorpusError: something is missing.
-    """
-    check_articles(source)
-    require_files(sorted(source.glob("*.tsv")), source, "list of pairs *.tsv")
-
-
-def read_gwikimatch(source: Path, progress: Progress) -> DataSet:
-    """Read the pairs of GWikiMatch, lines of label and two addresses, with the texts of a dump.
-
-    Raises:
-        CorpusError: a file is missing; a line has other columns or another label; or the articles
-            are not those of the pairs.
-    """
-    check_gwikimatch(source)
-    listed = read_pair_lists(sorted(source.glob("*.tsv")), source, title_of)
-    named = paired_ids(listed)
-    articles = {
-        article.title: article.document
-        for article in _read_articles(source, progress)
-        if article.title in named
-    }
-    left_out: Counter[str] = Counter()
-    pairs = without_missing(listed, articles, left_out)
-    kept = paired_ids(pairs)
-    return DataSet([articles[title] for title in sorted(kept)], pairs, left_out=left_out)
-
-
-def read_similar_articles(source: Path, seed: int, progress: Progress) -> DataSet:
+def read_similar_articles(source: Path, progress: Progress) -> DataSet:
     """Read articles, and make pairs of them by the Jaccard similarity of their links.
 
     Of a matching pair the article with the smaller title is the source, and an article that the
@@ -114,9 +83,9 @@ def read_similar_articles(source: Path, seed: int, progress: Progress) -> DataSe
     if not similar:
         raise CorpusError(f"{source}: no two articles have a link similarity over {SIMILAR}")
     pairs, missing = add_negatives(
-        sorted(similar), lambda title: sorted(links[title] & articles.keys()), seed
+        sorted(similar), lambda title: sorted(links[title] & articles.keys())
     )
-    divided = divide(pairs, TENTHS, seed)
+    divided = divide(pairs, TENTHS)
     left_out = {
         "matching pairs without a negative one": missing,
         "articles without a pair": len(articles) - len(paired_ids(divided)),
@@ -125,11 +94,36 @@ def read_similar_articles(source: Path, seed: int, progress: Progress) -> DataSe
     return DataSet(kept, divided, left_out=left_out)
 
 
-def title_of(address: str) -> str:
-    """Return the title of an article that has this address, or is named so by a link."""
-    path = urlsplit(address).path if "://" in address else address
-    page = _PAGE.search(path)
-    title = unquote(page[1] if page else path.partition("#")[0]).replace("_", " ").strip()
+def similar_sets(
+    sets: Mapping[str, frozenset[str]], over: float
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each name with the names of earlier sets whose Jaccard similarity is over `over`.
+
+    Args:
+        sets: by name; an empty one is similar to none.
+        over: at least 0 and below 1.
+    """
+    counts = Counter(element for elements in sets.values() for element in elements)
+    having: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(sets, key=lambda name: (len(sets[name]), name)):
+        elements = sets[name]
+        candidates: dict[str, None] = {}
+        for element in _prefix(elements, counts, over):
+            candidates.update(dict.fromkeys(having[element]))
+            having[element].append(name)
+        yield name, tuple(other for other in candidates if jaccard(elements, sets[other]) > over)
+
+
+def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    """Return |both| / |either|; 0 for two empty sets."""
+    both = len(one & other)
+    either = len(one) + len(other) - both
+    return both / either if either else 0.0
+
+
+def title_of(link: str) -> str:
+    """Return the title of the article that a link names."""
+    title = unquote(link.partition("#")[0]).replace("_", " ").strip()
     return title[:1].upper() + title[1:]
 
 
@@ -160,8 +154,14 @@ def _read_article(where: str, record: Mapping[str, Any]) -> Article | None:
         raise CorpusError(f"{where}: links: is not a list of titles")
     if not text.strip():
         return None  # a redirection
-    own = title_of(title)
+    name = title_of(title)
     metadata = {"url": fields["url"]} if isinstance(fields.get("url"), str) else {}
-    document = make_document(where, own, text, title, metadata)
+    document = make_document(where, name, text, title, metadata)
     links = frozenset(title_of(link) for link in given)
-    return Article(own, document, links - {own, ""})
+    return Article(name, document, links - {name, ""})
+
+
+def _prefix(elements: frozenset[str], counts: Mapping[str, int], over: float) -> Sequence[str]:
+    """Return the rarest elements of a set: so many that the others alone are not enough."""
+    order = sorted(elements, key=lambda element: (counts[element], element))
+    return order[: len(order) - math.ceil(over * len(order)) + 1]

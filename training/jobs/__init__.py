@@ -1,1 +1,1 @@
-"""The jobs behind `longmatch train` and `longmatch train-reranker`."""
+"""The jobs behind `longmatch lab train` and `longmatch lab train`."""

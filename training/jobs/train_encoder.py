@@ -1,4 +1,4 @@
-"""The job of `longmatch train`: from corpora and a recipe to a trained checkpoint.
+"""The job of `longmatch lab train`: from corpora and a recipe to a trained checkpoint.
 
 Intermediate results (block vectors, lexical neighbours, the state of the training loop) are stored
 in a work directory, from which the same call resumes.

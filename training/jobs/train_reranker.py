@@ -1,4 +1,4 @@
-"""The job of `longmatch train-reranker`: from links or labelled pairs to a trained reranker."""
+"""The job of `longmatch lab train`: from links or labelled pairs to a trained reranker."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast

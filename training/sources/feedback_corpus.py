@@ -1,7 +1,6 @@
 """A training corpus of feedback: judged queries and documents as links, pairs and splits."""
 
 import hashlib
-import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from training.sources.corpus_folder import (
     write_counts,
     write_judgements,
     write_learned,
+    write_pairs,
     write_records,
     write_splits,
 )
@@ -30,7 +30,7 @@ _SEED = 0
 _BATCH = 128
 TRAIN, VALID = "train", "valid"
 
-Pair = tuple[str, str, int]
+Pair = tuple[str, str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def write_feedback_corpus(
         queries = [name for name in map(_id_of, judged) if divided.parts.get(name) == TRAIN]
         write_learned(folder, {divided.texts[name].hex() for name in queries})
         if both:
-            _write_pairs(folder / "pairs.jsonl", pairs)
+            write_pairs(folder / "pairs.jsonl", pairs)
         counts = _counts(judged, divided, pairs) | {"documents": len(parts), "pairs used": both}
         write_counts(folder, counts)
     return counts
@@ -133,14 +133,14 @@ def _require_enough(judged: Sequence[JudgedQuery], divided: _Divided) -> None:
 
 def _pairs(judged: Sequence[JudgedQuery], divided: _Divided) -> list[Pair]:
     """Return the pairs inside of the parts; of two verdicts on one pair, relevant counts."""
-    labels: dict[tuple[str, str], int] = {}
+    labels: dict[tuple[str, str], bool] = {}
     for one in judged:
         source = _id_of(one)
         for target, grade in one.grades.items():
             parts = {divided.parts.get(source), divided.parts.get(target)}
             if len(parts) == 1 and None not in parts and source != target:
                 ends = (min(source, target), max(source, target))
-                labels[ends] = max(labels.get(ends, 0), int(grade > 0))
+                labels[ends] = labels.get(ends, False) or grade > 0
     return [(a, b, label) for (a, b), label in sorted(labels.items())]
 
 
@@ -148,13 +148,6 @@ def _judgements(judged: Sequence[JudgedQuery]) -> Iterator[tuple[str, str, int]]
     for one in sorted(judged, key=_id_of):
         for name, grade in sorted(one.grades.items()):
             yield _id_of(one), name, grade
-
-
-def _write_pairs(path: Path, pairs: Sequence[Pair]) -> None:
-    with path.open("w", encoding="utf-8") as stream:
-        for source, target, label in pairs:
-            line = {"source": source, "target": target, "label": label}
-            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def _records(
@@ -217,7 +210,7 @@ def _counts(
         "documents with feedback": len(divided.parts),
         "queries": {part: queries[part] for part in (TRAIN, VALID)},
         "pairs": {
-            part: {"relevant": labels[part, 1], "not relevant": labels[part, 0]}
+            part: {"relevant": labels[part, True], "not relevant": labels[part, False]}
             for part in (TRAIN, VALID)
         },
     }

@@ -3,20 +3,19 @@
 Made for what Sphinx writes, which most Python packages use; other pages are read as well.
 """
 
-import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lxml.html import HtmlElement
 
-from index.corpus.formats.content import shorten
+from index.corpus.formats.content import MAX_FILE_BYTES, shorten
 from index.corpus.formats.html import decode_html, element_text, parse_markup
 from index.document import SkippedInput
 from index.errors import CorpusError
 from index.progress import Progress
-from training.sources.linked_document import LinkedDocument, Mention, without_overlaps
-from training.sources.packages import Package, PackagedFile, read_files
+from training.sources.linked_corpus import LinkedDocument, Mention, without_overlaps
 
 _SUFFIXES = (".html", ".htm")
 # Written by Sphinx for every project: indexes, search, listings of source code.
@@ -36,62 +35,52 @@ _START, _END = "\ufdd0", "\ufdd1"  # noncharacters: around the text of links to 
 _MARKS = re.compile(f"[{_START}{_END}]")
 
 
-def read_html_pages(packages: Sequence[Package], progress: Progress) -> list[LinkedDocument]:
-    """Read the pages of packages, with the links in their content to other pages of the package.
+def read_html_pages(folders: Sequence[Path], progress: Progress) -> list[LinkedDocument]:
+    """Read the pages of folders, with the links in their content to other pages of the folder.
 
     Navigation, tables of contents, indexes and listings of source code are left out, and so are the
-    links in them. The text of a link is a mention.
-
-    Args:
-        packages: as `open_packages` returns them.
-        progress: is notified.
-
-    Raises:
-        CorpusError: a package is damaged.
+    links in them. The text of a link is a mention. A symbolic link counts as the page it leads to.
     """
     documents = []
     progress.started("reading pages", None, unit="pages")
-    for package in packages:
-        files = list(read_files(package, _is_page))
-        links = {one.path: one.link for one in files if one.link}
-        paths = {one.path for one in files if not one.link}
-        ids = {path: _page_id(package, path) for path in paths}
-        ids |= {path: ids[target] for path, target in links.items() if target in paths}
-        for one in files:
-            if not one.link:
+    for folder in folders:
+        pages = [path for path in sorted(folder.rglob("*")) if _is_page(folder, path)]
+        ids = {path.resolve(): _page_id(folder, path) for path in pages if not path.is_symlink()}
+        for path in pages:
+            if not path.is_symlink():
                 try:
-                    documents.append(_read_page(package, one, ids))
+                    documents.append(_read_page(path, ids))
                 except CorpusError as error:
-                    progress.skipped(SkippedInput(ids[one.path], str(error)))
+                    progress.skipped(SkippedInput(ids[path.resolve()], str(error)))
                 progress.advanced(1)
     return documents
 
 
-def _is_page(path: str) -> bool:
-    return path.lower().endswith(_SUFFIXES) and _NO_PAGE.search(path) is None
+def _is_page(folder: Path, path: Path) -> bool:
+    name = path.relative_to(folder).as_posix()
+    is_html = name.lower().endswith(_SUFFIXES) and _NO_PAGE.search(name) is None
+    return is_html and path.is_file() and path.stat().st_size <= MAX_FILE_BYTES
 
 
-def _page_id(package: Package, path: str) -> str:
-    return f"{package.name}/{path}" if not package.group else path.removeprefix("usr/share/doc/")
+def _page_id(folder: Path, path: Path) -> str:
+    return f"{folder.name}/{path.relative_to(folder).as_posix()}"
 
 
-def _read_page(package: Package, file: PackagedFile, ids: Mapping[str, str]) -> LinkedDocument:
-    page = parse_markup(decode_html(file.data))
+def _read_page(path: Path, ids: Mapping[Path, str]) -> LinkedDocument:
+    page = parse_markup(decode_html(path.read_bytes()))
     content = next((found[0] for found in map(page.xpath, _CONTENT) if found), page)
-    for unwanted in [one for one in content.iterdescendants("*") if _is_navigation(one)]:
+    for unwanted in list(filter(_is_navigation, content.iterdescendants("*"))):
         unwanted.drop_tree()
-    targets = list(_mark_links(content, file.path, ids))
+    targets = list(_mark_links(content, path.resolve(), ids))
     text, mentions = _take_marks(element_text(content), targets)
     heading = content.find(".//h1")
     title = page.find(".//title") if heading is None else heading
     return LinkedDocument(
-        id=ids[file.path],
+        id=ids[path.resolve()],
         title=shorten(_MARKS.sub("", title.text_content()) if title is not None else ""),
         text=text,
         links=frozenset(targets),
         mentions=without_overlaps(mentions),
-        group=package.group,
-        metadata=package.metadata,
     )
 
 
@@ -103,7 +92,7 @@ def _is_navigation(element: HtmlElement) -> bool:
     )
 
 
-def _mark_links(content: HtmlElement, path: str, ids: Mapping[str, str]) -> Iterator[str]:
+def _mark_links(content: HtmlElement, path: Path, ids: Mapping[Path, str]) -> Iterator[str]:
     """Mark the text of links to other pages, and yield their targets in the same order."""
     for link in content.iterfind(".//a[@href]"):
         target = ids.get(_linked_path(path, link.get("href")), "")
@@ -116,15 +105,15 @@ def _mark_links(content: HtmlElement, path: str, ids: Mapping[str, str]) -> Iter
             yield target
 
 
-def _linked_path(path: str, href: str) -> str:
-    """Return the path of the page that a link in a page leads to; "" if it leads elsewhere."""
+def _linked_path(path: Path, href: str) -> Path:
+    """Return the path that a link leads to; of a link to elsewhere, the folder of the page."""
     try:
         parts = urlsplit(href)
-    except ValueError:  # a malformed address
-        return ""
-    if parts.scheme or parts.netloc or not parts.path:
-        return ""
-    return posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(parts.path)))
+        if not (parts.scheme or parts.netloc or not parts.path):
+            return (path.parent / unquote(parts.path)).resolve()
+    except (ValueError, OSError):  # a malformed address, or a name that no file can have
+        pass
+    return path.parent
 
 
 def _take_marks(text: str, targets: Sequence[str]) -> tuple[str, list[Mention]]:

@@ -9,7 +9,7 @@ from encoder.terms.title_matcher import TitleMatcher, match_titles
 from index.document import Document
 from index.lexical.terms import hash_words, title_words, words_of
 from index.progress import Progress
-from training.sources.linked_document import LinkedDocument, Mention, without_overlaps
+from training.sources.linked_corpus import LinkedDocument, Mention, without_overlaps
 
 # A title of one word is used if at most this many documents name it: the others are common words.
 RARE = 10
@@ -62,11 +62,11 @@ def link_by_titles(documents: Sequence[Document], progress: Progress) -> list[Li
     common = _common_words(found, titles)
     linked = []
     for document, mentions in zip(documents, found, strict=True):
-        kept = tuple(one for one in mentions if one.target not in common)
-        links = frozenset(one.target for one in kept)
+        kept = tuple(m for m in mentions if m.target not in common)
+        links = frozenset(m.target for m in kept)
         linked.append(
             LinkedDocument(
-                document.id, document.title, document.text, links, kept, "", document.metadata
+                document.id, document.title, document.text, links, kept, document.metadata
             )
         )
     return linked
@@ -92,7 +92,7 @@ def _mentions(document: Document, titles: _Titles, known: TitleMatcher) -> tuple
     named = [titles[words] for words in sorted(_named(document.text, titles, known))]
     text = _WHITE_SPACE.sub(" ", document.text)
     return without_overlaps(
-        [one for title in named if title.owner != document.id for one in title.find(text)]
+        [m for title in named if title.owner != document.id for m in title.find(text)]
     )
 
 
@@ -109,5 +109,5 @@ def _runs(words: Sequence[str], known: TitleMatcher) -> Iterator[tuple[str, ...]
 def _common_words(found: Sequence[tuple[Mention, ...]], titles: _Titles) -> set[str]:
     """Return the documents whose title is one word that is not rare."""
     single = {title.owner for title in titles.values() if title.single}
-    named = Counter(name for some in found for name in {one.target for one in some})
+    named = Counter(name for some in found for name in {mention.target for mention in some})
     return {name for name in single if named[name] > RARE}

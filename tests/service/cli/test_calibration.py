@@ -1,4 +1,4 @@
-"""longmatch calibrate and longmatch fit-calibration, as they are typed."""
+"""longmatch calibrate and longmatch lab fit-calibration, as they are typed."""
 
 import json
 import shutil
@@ -134,7 +134,7 @@ def test_a_match_shows_the_probability(longmatch: Run, copy: Path, tmp_path: Pat
     plain = longmatch("match", file, "--data", data, "--checkpoint", copy)
     assert "unknown" in plain[1]
     pairs, vectors = write_corpus(tmp_path / "papers")
-    arguments = ("fit-calibration", copy, "--pairs", pairs, "--corpus", vectors)
+    arguments = ("lab", "fit-calibration", copy, "--pairs", pairs, "--corpus", vectors)
     words = ("--texts", texts_of(pairs.parent), "--kind", "hybrid", "--kind", "semantic")
     assert longmatch(*arguments, *words)[0] == 0
     judged = longmatch("match", file, "--data", data, "--checkpoint", copy, "--json")
@@ -152,7 +152,7 @@ def test_fit_calibration_takes_several_corpora(longmatch: Run, copy: Path, tmp_p
     for name in ("papers", "laws"):
         pairs, vectors = write_corpus(tmp_path / name)
         arguments += ["--pairs", pairs, "--corpus", vectors]
-    status, out, err = longmatch("fit-calibration", copy, *arguments)
+    status, out, err = longmatch("lab", "fit-calibration", copy, *arguments)
     assert status == 0
     assert "(chosen)" in out
     calibration = read_calibration(load_checkpoint(copy))
@@ -178,18 +178,18 @@ def test_fit_calibration_encodes_a_corpus(longmatch: Run, copy: Path, tmp_path: 
             for step in (1, 60)
         )
     )
-    status, out, _ = longmatch(
-        "fit-calibration", copy, "--pairs", pairs, "--corpus", corpus, "--json"
-    )
+    status, _, _ = longmatch("lab", "fit-calibration", copy, "--pairs", pairs, "--corpus", corpus)
     assert status == 0
-    assert json.loads(out)["kinds"]["semantic"]["fitted_on"][0]["pairs"] == 76
+    calibration = read_calibration(load_checkpoint(copy))
+    assert calibration is not None
+    assert calibration.kinds["semantic"].fitted_on[0].pairs == 76
 
 
 def test_an_old_calibration_of_other_weights_is_replaced(
     longmatch: Run, copy: Path, tmp_path: Path
 ) -> None:
     pairs, vectors = write_corpus(tmp_path / "papers")
-    arguments = ("fit-calibration", copy, "--pairs", pairs, "--corpus", vectors)
+    arguments = ("lab", "fit-calibration", copy, "--pairs", pairs, "--corpus", vectors)
     assert longmatch(*arguments)[0] == 0
     (copy / "calibration.json").write_text("{}")
     status, _, err = longmatch(*arguments)
@@ -213,7 +213,9 @@ def test_bad_pairs_are_named(
     pairs, vectors = write_corpus(tmp_path / "papers")
     enough = pairs.read_text() if said == "nobody" else ""
     pairs.write_text(enough + line + "\n")
-    status, _, err = longmatch("fit-calibration", copy, "--pairs", pairs, "--corpus", vectors)
+    status, _, err = longmatch(
+        "lab", "fit-calibration", copy, "--pairs", pairs, "--corpus", vectors
+    )
     assert status == 2
     assert said in err
     assert not (copy / "calibration.json").exists()
@@ -222,7 +224,7 @@ def test_bad_pairs_are_named(
 def test_each_file_of_pairs_needs_its_corpus(longmatch: Run, copy: Path, tmp_path: Path) -> None:
     pairs, vectors = write_corpus(tmp_path / "papers")
     status, _, err = longmatch(
-        "fit-calibration", copy, "--pairs", pairs, "--corpus", vectors, "--corpus", vectors
+        "lab", "fit-calibration", copy, "--pairs", pairs, "--corpus", vectors, "--corpus", vectors
     )
     assert status == 2
     assert "1 --pairs for 2 --corpus" in err
@@ -232,7 +234,7 @@ def test_adapted_vectors_have_a_calibration_of_their_own(
     longmatch: Run, copy: Path, tmp_path: Path
 ) -> None:
     pairs, vectors = write_corpus(tmp_path / "corpus")
-    arguments = ("fit-calibration", copy, "--pairs", pairs, "--corpus")
+    arguments = ("lab", "fit-calibration", copy, "--pairs", pairs, "--corpus")
     assert longmatch(*arguments, vectors)[0] == 0
     assert longmatch(*arguments, vectors, "--kind", "adapted")[0] == 0
     calibration = read_calibration(load_checkpoint(copy))
@@ -245,12 +247,14 @@ def test_adapted_vectors_have_a_calibration_of_their_own(
 
 def test_several_kinds_are_fitted_in_one_call(longmatch: Run, copy: Path, tmp_path: Path) -> None:
     pairs, vectors = write_corpus(tmp_path / "corpus")
-    arguments = ("fit-calibration", copy, "--pairs", pairs, "--corpus", vectors)
-    words = ("--texts", texts_of(tmp_path / "corpus"), "--json")
+    arguments = ("lab", "fit-calibration", copy, "--pairs", pairs, "--corpus", vectors)
+    words = ("--texts", texts_of(tmp_path / "corpus"))
     kinds = ("--kind", "semantic", "--kind", "lexical", "--kind", "hybrid")
-    status, out, err = longmatch(*arguments, *words, *kinds)
+    status, _, err = longmatch(*arguments, *words, *kinds)
     assert status == 0, err
-    assert set(json.loads(out)["kinds"]) == {"semantic", "lexical", "hybrid"}
+    three = read_calibration(load_checkpoint(copy))
+    assert three is not None
+    assert set(three.kinds) == {"semantic", "lexical", "hybrid"}
     assert longmatch(*arguments, *words, "--kind", "adapted", "--kind", "adapted hybrid")[0] == 0
     checkpoint = load_checkpoint(copy)
     calibration = read_calibration(checkpoint)
@@ -269,7 +273,7 @@ def test_several_kinds_are_fitted_in_one_call(longmatch: Run, copy: Path, tmp_pa
 
 def test_aligned_blocks_count_and_are_needed(longmatch: Run, copy: Path, tmp_path: Path) -> None:
     def fit(corpus: tuple[Path, Path], *kinds: str) -> Answer:
-        arguments: list[object] = ["fit-calibration", copy, "--pairs", corpus[0]]
+        arguments: list[object] = ["lab", "fit-calibration", copy, "--pairs", corpus[0]]
         arguments += ["--corpus", corpus[1], "--texts", texts_of(corpus[0].parent)]
         for kind in kinds:
             arguments += ["--kind", kind]
@@ -309,13 +313,21 @@ def test_kinds_that_cannot_be_fitted_are_refused(
     longmatch: Run, copy: Path, tmp_path: Path, kinds: tuple[str, ...], said: str
 ) -> None:
     pairs, vectors = write_corpus(tmp_path / "corpus")
-    arguments: list[object] = ["fit-calibration", copy, "--pairs", pairs, "--corpus", vectors]
+    arguments: list[object] = [
+        "lab",
+        "fit-calibration",
+        copy,
+        "--pairs",
+        pairs,
+        "--corpus",
+        vectors,
+    ]
     for kind in kinds:
         arguments += ["--kind", kind]
     status, _, err = longmatch(*arguments)
     assert status == 2
     assert said in " ".join(err.replace("│", " ").split())
     texts = texts_of(tmp_path / "corpus")
-    status, _, err = longmatch(*arguments[:6], "--texts", texts, "--texts", texts)
+    status, _, err = longmatch(*arguments[:7], "--texts", texts, "--texts", texts)
     assert status == 2
     assert "2 --texts for 1 --corpus" in err

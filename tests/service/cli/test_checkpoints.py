@@ -1,4 +1,4 @@
-"""`longmatch create-checkpoint`, `export` and its quality gate, on tiny checkpoints."""
+"""`longmatch lab create-checkpoint`, `export` and its quality gate, on tiny checkpoints."""
 
 import json
 import shutil
@@ -35,7 +35,6 @@ def judged(tmp_path: Path) -> list[str]:
     lines = [{"id": f"d{n}", "text": " ".join(rng.choice(WORDS, 60))} for n in range(20)]
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (tmp_path / "q.tsv").write_text("d1 0 d2 1\nd3 0 d4 1\n")
-    (tmp_path / "ids.txt").write_text("d3\n")
     return ["--corpus", str(tmp_path / "c.jsonl"), "--qrels", str(tmp_path / "q.tsv")]
 
 
@@ -46,13 +45,12 @@ def test_an_export_that_passes_says_what_it_keeps(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = load_checkpoint(made).fingerprint
-    ids = Path(judged[1]).with_name("ids.txt")
-    options = [*judged, "--ids", ids, "--gate-documents", 15]
-    assert run_main(monkeypatch, "export", made, "--precision", "fp16", *options) == 0
+    monkeypatch.setattr("service.cli.lab.DOCUMENTS", 15)
+    assert run_main(monkeypatch, "lab", "export", made, "--precision", "fp16", *judged) == 0
     assert "of the neighbours of fp32 on 15 of 20 documents of c.jsonl" in capsys.readouterr().err
     checkpoint = load_checkpoint(made)
     report = json.loads((made / QUALITY).read_text())["fp16"]
-    assert (report["documents"], report["queries"], report["ndcg_loss"]) == (15, 1, 0.0)
+    assert (report["documents"], report["queries"], report["ndcg_loss"]) == (15, 2, 0.0)
     assert report["neighbours"] >= 0.98
     assert QUALITY in checkpoint.files
     assert checkpoint.fingerprint == before
@@ -67,7 +65,7 @@ def test_an_export_that_loses_too_much_is_refused_and_changes_nothing(
 ) -> None:
     before = sorted(path.name for path in made.rglob("*"))
     monkeypatch.setattr(encoder.export.quality, "MINIMUM_NEIGHBOURS", 1.01)
-    assert run_main(monkeypatch, "export", made, "--precision", "fp16", *judged) == 2
+    assert run_main(monkeypatch, "lab", "export", made, "--precision", "fp16", *judged) == 2
     err = capsys.readouterr().err
     assert "error: fp16/block_encoder.onnx" in err
     assert "under 101%" in err
@@ -78,8 +76,6 @@ def test_an_export_that_loses_too_much_is_refused_and_changes_nothing(
     ("options", "message"),
     [
         (["--qrels", "q.tsv"], "--qrels: needs --corpus"),
-        (["--corpus", "c.jsonl", "--ids", "i.txt"], "--ids: needs --qrels"),
-        (["--gate-documents", "3"], "12"),
         (["--corpus", "nowhere.jsonl"], "nowhere.jsonl"),
     ],
 )
@@ -90,7 +86,7 @@ def test_wrong_usage_is_one_clear_line(
     options: list[str],
     message: str,
 ) -> None:
-    assert run_main(monkeypatch, "export", made, "--precision", "fp16", *options) == 2
+    assert run_main(monkeypatch, "lab", "export", made, "--precision", "fp16", *options) == 2
     err = capsys.readouterr().err
     assert message in err
     assert "Traceback" not in err
@@ -112,9 +108,9 @@ def write_recipe(folder: Path) -> Path:
 def test_export_adds_a_precision(longmatch: Run, tiny_bert: Path, tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     made = tmp_path / "made"
-    created = longmatch("create-checkpoint", recipe, "--bert", tiny_bert, "-o", made)
+    created = longmatch("lab", "create-checkpoint", recipe, "--bert", tiny_bert, "-o", made)
     assert created.status == 0
     assert "int8: cosine to the model at least" in created.err
-    assert longmatch("export", made, "--precision", "fp32").status == 0
+    assert longmatch("lab", "export", made, "--precision", "fp32").status == 0
     manifest = json.loads((made / "manifest.json").read_text())
     assert {name.split("/")[0] for name in manifest["files"] if "/" in name} == {"int8", "fp32"}

@@ -37,8 +37,9 @@ def test_evaluate(longmatch: command.Run, tmp_path: Path) -> None:
     assert report["index_against_exact_search"]["recall_at_10"] == 1.0
     assert report["precision"] == "int8"
 
-    (tmp_path / "ids").write_text("music0\n")
-    only = json.loads(longmatch("evaluate", file, qrels, "--ids", tmp_path / "ids", "--json").out)
+    (tmp_path / "split").write_text("music0\ttest\nriver0\ttrain\n")
+    split = ("--split", tmp_path / "split")
+    only = json.loads(longmatch("evaluate", file, qrels, *split, "--json").out)
     assert only["queries"] == 1
 
     vectors = tmp_path / "v.npz"
@@ -72,7 +73,7 @@ def test_modes_are_measured_beside_the_vectors(
         "".join(json.dumps({"source": s, "target": t, "label": n}) + "\n" for s, t, n in labelled)
     )
     arguments = ["evaluate", str(corpus), str(qrels), "--pairs", str(pairs), "--json"]
-    arguments += ["--checkpoint", str(tiny_checkpoint), "--reference", "lexical"]
+    arguments += ["--checkpoint", str(tiny_checkpoint)]
     arguments += ["--mode", "hybrid"]
     monkeypatch.setattr(sys, "argv", ["longmatch", *arguments])
     with pytest.raises(SystemExit) as stopped:
@@ -144,9 +145,9 @@ def report_of(answer: tuple[int, str, str]) -> dict[str, Any]:
     return report
 
 
-def test_all_baselines_on_queries_and_pairs(evaluate: Run, data: Path) -> None:
+def test_all_baselines_on_queries_and_pairs(evaluate: Run) -> None:
     arguments = ["qrels.tsv", "--split", "splits.tsv", "--baselines", "all", "--blocks", "kept"]
-    arguments += ["--pairs", "pairs.jsonl", "--valid-pairs", "valid.jsonl", "--plots", "pictures"]
+    arguments += ["--pairs", "pairs.jsonl", "--valid-pairs", "valid.jsonl"]
     report = report_of(evaluate(*arguments, "--json"))
     names = [*OWN, "bm25", "tfidf", "lsa", "mean", "first512", "chunks"]
     assert sorted(report["retrieval"]["systems"]) == sorted(names)
@@ -157,11 +158,6 @@ def test_all_baselines_on_queries_and_pairs(evaluate: Run, data: Path) -> None:
     assert report["retrieval"]["systems"]["tfidf"]["nDCG@10"]["value"] == pytest.approx(1.0)
     assert report["pairs"]["systems"]["bm25"]["accuracy"]["value"] == 1.0
     assert "p" in report["retrieval"]["systems"]["semantic"]["against"]["nDCG@10"]
-    assert sorted(path.name for path in (data / "pictures").iterdir()) == [
-        "pairs-by-length.svg",
-        "retrieval-by-length.svg",
-        "retrieval-by-tokens-read.svg",
-    ]
     status, out, _ = evaluate(*arguments)
     assert status == 0
     for shown in (*names, "recall@100", "F1", "AUC", "thresholds chosen on validation pairs"):
@@ -176,12 +172,12 @@ def test_kept_blocks_give_what_reading_anew_gives(evaluate: Run) -> None:
         assert kept["nDCG@10"] == pytest.approx(anew["nDCG@10"], abs=0.02)
 
 
-def test_pairs_alone_and_another_reference(evaluate: Run) -> None:
-    arguments = ["--pairs", "pairs.jsonl", "--baselines", "bm25,tfidf", "--reference", "bm25"]
+def test_pairs_alone(evaluate: Run) -> None:
+    arguments = ["--pairs", "pairs.jsonl", "--baselines", "bm25,tfidf"]
     report = report_of(evaluate(*arguments, "--json"))
     assert "retrieval" not in report
     assert report["pairs"]["threshold_chosen_on"] == "the same pairs"
-    assert "against" not in report["pairs"]["systems"]["bm25"]
+    assert "against" not in report["pairs"]["systems"]["tfidf"]
     assert "accuracy_upper_bound" in report["pairs"]["systems"]["semantic"]["against"]
 
 
@@ -245,8 +241,8 @@ def name_titles(data: Path) -> None:
 
 def test_figures_with_and_without_mentions(evaluate: Run, data: Path) -> None:
     name_titles(data)
-    (data / "ids.txt").write_text("river0\nriver3\nmusic3\n")
-    arguments = ["qrels.tsv", "--ids", "ids.txt", "--baselines", "tfidf"]
+    (data / "splits.tsv").write_text("river0\ttest\nriver3\ttest\nmusic3\ttest\n")
+    arguments = ["qrels.tsv", "--split", "splits.tsv", "--baselines", "tfidf"]
     alone = report_of(evaluate(*arguments, "--json"))
     report = report_of(evaluate(*arguments, "--without-mentions", "--json"))
     without = report.pop("retrieval_without_mentions")
@@ -343,12 +339,6 @@ def test_what_mentions_cannot_be_measured_of(
             ["qrels.tsv", "--baselines", "mean", "--blocks", "k", "--queries", "corpus.jsonl"],
             "cannot be combined with --queries",
         ),
-        (["qrels.tsv", "--reference", "lsa"], "there is no 'lsa' in this run"),
-        (
-            ["qrels.tsv", "--ids", "a", "--split", "splits.tsv"],
-            "--ids: cannot be combined with --split",
-        ),
-        (["qrels.tsv", "--split", "splits.tsv", "--part", "valid"], "is in 'valid'"),
         (["--pairs", "strange.jsonl"], "strange.jsonl:1: the corpus has no document 'sea0'"),
     ],
 )

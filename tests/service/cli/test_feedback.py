@@ -26,7 +26,7 @@ from index.search.fusion import (
     write_corpus_fusion,
 )
 from index.store.schema import read_space
-from service.cli.feedback import tune as command
+from service.cli import tune as command
 from service.feedback.store import open_feedback
 from service.feedback.verdict import JudgedQuery
 from service.startup import close_engine, open_engine
@@ -79,7 +79,7 @@ def test_better_weights_are_adopted_and_served(
     assert longmatch("calibrate").status == 0
     running = open_engine(make_settings(data=data))
     try:
-        answer = longmatch("tune", data, "--others", 40, "--json")
+        answer = longmatch("tune", data, "--json")
         assert running.default.fusion == BLIND
     finally:
         close_engine(running)
@@ -87,7 +87,7 @@ def test_better_weights_are_adopted_and_served(
     report = json.loads(answer.out)
     assert (report["adopted"], report["refused"]) == (True, None)
     assert report["held_out"]["difference"]["low"] > 0
-    assert report["others"]["queries"] == 40
+    assert report["others"]["queries"] == 120
     assert report["fitted_to"] + report["held_out"]["queries"] == 60
     rule = used(data, tiny_checkpoint)
     assert rule.lexical_weight == report["new"]["lexical_weight"] > 0
@@ -110,7 +110,7 @@ def test_better_weights_are_adopted_and_served(
     assert min(chances["a59"], chances["b59"]) > 0.5
     assert max(chances[name] for name in chances.keys() - {"a59", "b59"}) < 0.5
     assert longmatch("doctor", data).status == 0
-    again = json.loads(longmatch("tune", data, "--others", 40, "--json").out)
+    again = json.loads(longmatch("tune", data, "--json").out)
     assert not again["adopted"]
     assert used(data, tiny_checkpoint) == rule
 
@@ -123,7 +123,7 @@ def test_too_few_verdicts_of_a_kind_leave_probabilities_unknown(
         tmp_path, own_words=4, judged=24
     )  # of 36 queries 18 are held out, each with one relevant match
     use(data, tiny_checkpoint, BLIND)
-    answer = longmatch("tune", data, "--others", 20, "--json")
+    answer = longmatch("tune", data, "--json")
     report = json.loads(answer.out)
     assert report["adopted"], report
     assert report["probabilities"]["hybrid"]["refused"] == "it takes 20 of each"
@@ -138,7 +138,7 @@ def test_what_is_not_better_changes_nothing(
     longmatch: Run, data: Path, tiny_checkpoint: Path
 ) -> None:
     before = files(data)
-    answer = longmatch("tune", data, "--others", 30)
+    answer = longmatch("tune", data)
     assert answer.status == 0
     assert "not adopted, nothing has changed: " in answer.err
     assert files(data) == before
@@ -149,7 +149,7 @@ def test_what_is_not_better_changes_nothing(
 def test_a_dry_run_changes_nothing(longmatch: Run, data: Path, tiny_checkpoint: Path) -> None:
     use(data, tiny_checkpoint, BLIND)
     before = files(data)
-    answer = longmatch("tune", data, "--others", 30, "--dry-run")
+    answer = longmatch("tune", data, "--dry-run")
     assert answer.status == 0
     assert "better; nothing has changed" in answer.err
     assert files(data) == before
@@ -164,7 +164,7 @@ def test_a_gain_that_costs_other_queries_is_refused(longmatch: Run, data: Path) 
             other = nearest[f"a{topic}"]
             feedback.put(JudgedQuery(document_id=f"a{topic}"), other, 3, LIMITS)
             feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 0, LIMITS)
-    answer = longmatch("tune", data, "--others", 60, "--json")
+    answer = longmatch("tune", data, "--json")
     report = json.loads(answer.out)
     assert not report["adopted"]
     assert report["held_out"]["difference"]["low"] > 0, report
@@ -230,7 +230,7 @@ def test_a_kill_between_the_two_files_leaves_what_can_be_served(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "write_corpus_fusion", killed)
-    longmatch("tune", data, "--others", 30)
+    longmatch("tune", data)
     assert not (data / CALIBRATION_FILE).exists()
     assert used(data, tiny_checkpoint) == BLIND
     assert longmatch("doctor", data).status == 0
@@ -280,7 +280,7 @@ def test_training_learns_from_feedback(
     (start / "training" / "learned.txt").write_text(earlier + "\n")
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE)
-    command_line = ["train", recipe, "--feedback", data, "-o", tmp_path / "trained"]
+    command_line = ["lab", "train", recipe, "--feedback", data, "-o", tmp_path / "trained"]
     answer = longmatch(*command_line, "--precision", "fp32", "--checkpoint", start)
     assert answer.status == 0, answer.err
     counts = json.loads((tmp_path / "trained.work" / "feedback" / "counts.json").read_text())
@@ -293,7 +293,7 @@ def test_training_learns_from_feedback(
     assert earlier in learned
     judge(data, 50)  # of some later verdicts nothing was learned, either
     test = ["reencode", data, "--checkpoint", tmp_path / "trained", "--only-if-better"]
-    answer = longmatch(*test, "--dry-run", "--json", "--others", 20)
+    answer = longmatch(*test, "--dry-run", "--json")
     assert answer.status == 0, answer.err
     tested = json.loads(answer.out)
     assert tested["chosen_by"] == "record of training"
@@ -308,7 +308,7 @@ def test_training_on_too_little_feedback_is_refused_before_the_work(
         judge(data, topics)
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE)
-    answer = longmatch("train", recipe, "--feedback", data, "-o", tmp_path / "trained")
+    answer = longmatch("lab", "train", recipe, "--feedback", data, "-o", tmp_path / "trained")
     assert answer.status == 2
     assert f"--feedback: {data}: the feedback has {topics + topics // 2} queries" in answer.err
     assert not (tmp_path / "trained.work").exists()
@@ -320,6 +320,6 @@ def test_a_recipe_for_pairs_needs_both_verdicts(longmatch: Run, data: Path, tmp_
             feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 1, LIMITS)
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE)
-    answer = longmatch("train", recipe, "--feedback", data, "-o", tmp_path / "trained")
+    answer = longmatch("lab", "train", recipe, "--feedback", data, "-o", tmp_path / "trained")
     assert answer.status == 2
     assert "the recipe learns from pairs, and no corpus has any" in answer.err

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from service.settings import Settings
 from tests.tools.command import Run
 
 
@@ -23,8 +24,8 @@ from tests.tools.command import Run
         (["index", "nowhere", "--threads", "0"], 2, "--threads"),
         (["match", "x.txt", "--top-k", "0"], 2, "--top-k"),
         (["serve", "--port", "70000"], 2, "--port"),
-        (["export", "nocheckpoint", "--precision", "int8"], 2, "nocheckpoint"),
-        (["create-checkpoint", "norecipe", "--bert", "x", "-o", "y"], 2, "norecipe"),
+        (["lab", "export", "nocheckpoint", "--precision", "int8"], 2, "nocheckpoint"),
+        (["lab", "create-checkpoint", "norecipe", "--bert", "x", "-o", "y"], 2, "norecipe"),
         (["nonsense"], 2, "nonsense"),
     ],
 )
@@ -42,28 +43,57 @@ def test_wrong_usage_is_one_clear_line(
     assert message in answer.err
 
 
-@pytest.mark.parametrize("command", ["index", "serve", "match", "embed", "evaluate", "demo"])
+@pytest.mark.parametrize("command", ["serve", "evaluate", "lab train"])
 def test_every_command_explains_itself(longmatch: Run, command: str) -> None:
-    answer = longmatch(command, "--help")
+    answer = longmatch(*command.split(), "--help")
     assert answer.status == 0
     assert f"longmatch {command}" in answer.out
 
 
-@pytest.mark.slow
-def test_a_command_is_the_only_one_of_its_process_and_any_other_word_brings_all() -> None:
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        ("train", "longmatch lab train"),
+        ("train-reranker", "longmatch lab train, with a recipe of a reranker"),
+        ("create-checkpoint", "longmatch lab create-checkpoint"),
+        ("create-reranker", "longmatch lab create-checkpoint, with a recipe of a reranker"),
+        ("export", "longmatch lab export"),
+        ("fit-calibration", "longmatch lab fit-calibration"),
+        ("dataset", "longmatch lab dataset"),
+        ("make-corpus", "longmatch lab make-corpus"),
+        ("bench", "python -m benchmarks.models, in the repository"),
+        ("migrate", "gone: export the documents with GET /documents and index them again"),
+    ],
+)
+def test_a_former_command_is_refused(longmatch: Run, command: str, instead: str) -> None:
+    answer = longmatch(command, "x", "--help")
+    now = "is" if command == "migrate" else "is now"
+    assert answer == (2, "", f"error: longmatch {command} {now} {instead}\n")
+
+
+def test_every_setting_is_printed(longmatch: Run) -> None:
+    printed = longmatch("settings").out
+    names = [line.split()[0] for line in printed.splitlines() if line.startswith("LONGMATCH_")]
+    assert names == [f"LONGMATCH_{name.upper()}" for name in sorted(Settings.model_fields)]
+    for name, field in Settings.model_fields.items():
+        assert f"LONGMATCH_{name.upper()} (default: " in printed
+        assert f"    {field.description}\n" in printed
+    assert "LONGMATCH_DATA (default: longmatch-data)" in printed
+    assert "LONGMATCH_CHECKPOINT (default: none)" in printed
+    assert "LONGMATCH_ALLOW_ANONYMOUS (default: false)" in printed
+
+
+def test_a_command_is_the_only_one_of_its_process() -> None:
     code = "import sys; from service.cli.main import make_app; make_app(sys.argv[1]); print("
-    code += "*(f'service.cli.{name}' in sys.modules for name in ('data', 'training')))"
-    for asked, expected in (
-        ("doctor", "True False"),
-        ("train", "False True"),
-        ("docter", "True True"),
-    ):
-        found = subprocess.run([sys.executable, "-c", code, asked], capture_output=True, text=True)
+    code += "*(f'service.cli.{name}' in sys.modules for name in ('data', 'lab')))"
+    for command, expected in (("doctor", "True False"), ("docter", "True True")):
+        run = [sys.executable, "-c", code, command]
+        found = subprocess.run(run, capture_output=True, text=True)
         assert found.stdout.split() == expected.split(), found.stderr
 
 
-def test_a_server_begins_to_load_its_graphs_before_it_imports_the_rest() -> None:
-    code = "import sys, service.cli.main, service.cli.serving.serve; print("
+def test_a_server_loads_its_graphs_before_it_imports_the_rest() -> None:
+    code = "import sys, service.cli.main, service.cli.serve; print("
     code += "*(name in sys.modules for name in ('fastapi', 'index.build', 'onnxruntime')))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.stdout.split() == ["False", "False", "True"], found.stderr

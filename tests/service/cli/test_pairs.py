@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import index.search.pairs
-import service.cli.comparison.pairs
+import service.cli.pairs
 from service.cli.checks import OptionError
 from service.cli.main import make_app
 
@@ -33,13 +33,13 @@ def test_an_interrupted_run_goes_on_and_writes_the_same(
 ) -> None:
     output, position = tmp_path / "pairs.jsonl", tmp_path / "pairs.jsonl.position"
     monkeypatch.setattr(index.search.pairs, "TILE", 2)
-    monkeypatch.setattr(service.cli.comparison.pairs, "_SECONDS_BETWEEN_POSITIONS", 0.0)
+    monkeypatch.setattr(service.cli.pairs, "_SECONDS_BETWEEN_POSITIONS", 0.0)
     assert run(*command, "--min-score", "-1") == 0
     whole = output.read_bytes()
     assert len(whole.splitlines()) == 21
     assert not position.exists()
 
-    find = service.cli.comparison.pairs.find_pairs
+    find = service.cli.pairs.find_pairs
     begun_at = []
 
     def interrupted(search: Any, first_tile: int = 0) -> Any:
@@ -49,13 +49,13 @@ def test_an_interrupted_run_goes_on_and_writes_the_same(
             if done == first_tile + 3:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(service.cli.comparison.pairs, "find_pairs", interrupted)
+    monkeypatch.setattr(service.cli.pairs, "find_pairs", interrupted)
     assert run(*command, "--min-score", "-1") == 130
     assert position.exists()
     with pytest.raises(OptionError, match=r"--output: .*other options"):
         run(*command, "--min-score", "0")
     assert run(*command, "--min-score", "-1") == 130
-    monkeypatch.setattr(service.cli.comparison.pairs, "find_pairs", find)
+    monkeypatch.setattr(service.cli.pairs, "find_pairs", find)
     assert run(*command, "--min-score", "-1") == 0
     assert begun_at == [0, 3]
     assert output.read_bytes() == whole

@@ -17,7 +17,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--ray-address", "auto"), ("--actors", 2), ("--actor-cpus", 1), ("--actor-gpus", 0.5)],
+    [("--ray-address", "auto"), ("--actors", 2)],
 )
 def test_options_of_ray_need_it(longmatch: Run, corpus: Path, option: str, value: object) -> None:
     answer = longmatch("index", corpus, option, value)

@@ -26,8 +26,8 @@ from index.document import Document
 from index.reencode import REENCODING, only_reencoding
 from index.search.fusion import read_fusion
 from index.store.schema import read_space
-from service.cli import reencoding as command
-from service.cli.feedback.judged import open_store
+from service.cli import reencode as command
+from service.cli.feedback import open_store
 from service.startup import close_engine, open_engine
 from tests.tools.command import Answer, Run
 from tests.tools.judged_corpus import BLIND, CopyTopics, judge, use
@@ -58,7 +58,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def run_test(longmatch: Run, data: Path, checkpoint: Path, *options: object) -> Answer:
-    others = ("--only-if-better", "--others", 20)
+    others = ("--only-if-better",)
     return longmatch("reencode", data, "--checkpoint", checkpoint, *others, *options)
 
 
@@ -195,7 +195,7 @@ def test_killed_at_any_moment_it_ends_with_the_old_or_the_new(
 ) -> None:
     options = ("--checkpoint", tiny_terms, "--served", tiny_checkpoint, "--only-if-better")
     for number in range(20):
-        process = start_longmatch("reencode", data, *options, "--others", 20, checkpoint=None)
+        process = start_longmatch("reencode", data, *options, checkpoint=None)
         try:
             process.wait(2 + 0.4 * number)
         except subprocess.TimeoutExpired:
@@ -225,7 +225,7 @@ def test_one_process_at_a_time_encodes(
 
 @pytest.mark.slow
 def test_an_adapter_is_tested_as_a_checkpoint_is(longmatch: Run, data: Path) -> None:
-    answer = longmatch("reencode", data, "--adapt", "--only-if-better", "--others", 20, "--json")
+    answer = longmatch("reencode", data, "--adapt", "--only-if-better", "--json")
     assert answer.status == 0, answer.err
     report = json.loads(answer.out)
     assert report["adopted"]

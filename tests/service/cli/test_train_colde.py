@@ -66,7 +66,7 @@ def test_colde_is_trained_and_served(
 ) -> None:
     (recipe := tmp_path / "recipe.toml").write_text(RECIPE.format(kind=kind) + more)
     output = tmp_path / "trained"
-    train = ("train", recipe, "--corpus", corpus, "-o", output, "--precision", "fp32")
+    train = ("lab", "train", recipe, "--corpus", corpus, "-o", output, "--precision", "fp32")
     assert longmatch(*train, "--checkpoint", tiny_colde).status == 0
     trained = load_checkpoint(output)
     assert trained.architecture == "colde"
@@ -86,7 +86,7 @@ def test_sections_train_smith_too(
 ) -> None:
     (recipe := tmp_path / "recipe.toml").write_text(RECIPE.format(kind="sections"))
     output = tmp_path / "trained"
-    train = ("train", recipe, "--corpus", corpus, "-o", output, "--precision", "fp32")
+    train = ("lab", "train", recipe, "--corpus", corpus, "-o", output, "--precision", "fp32")
     assert longmatch(*train, "--checkpoint", tiny_checkpoint).status == 0
     assert load_checkpoint(output).fingerprint != load_checkpoint(tiny_checkpoint).fingerprint
     curve = (output / "training" / "curve.jsonl").read_text().splitlines()
@@ -116,7 +116,7 @@ def test_classes_that_teach_nothing_are_refused_before_any_work(
     corpus.write_text("".join(json.dumps(record) + "\n" for record in records))
     (recipe := tmp_path / "recipe.toml").write_text(RECIPE.format(kind="supcon") + BY_CLASS)
     output = tmp_path / "trained"
-    train = ("train", recipe, "--corpus", corpus, "-o", output)
+    train = ("lab", "train", recipe, "--corpus", corpus, "-o", output)
     refused = longmatch(*train, "--checkpoint", tiny_colde)
     assert refused.status == 2
     assert "--corpus: " in refused.err

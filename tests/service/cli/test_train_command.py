@@ -1,4 +1,4 @@
-"""`longmatch train` as a user types it, on the tiny checkpoint and tiny corpora."""
+"""`longmatch lab train` as a user types it, on the tiny checkpoint and tiny corpora."""
 
 import json
 import subprocess
@@ -119,10 +119,10 @@ def test_killed_and_resumed_gives_the_same_curve(
     file = recipe(UNLABELLED + terms)
     file.write_text(file.read_text().replace("steps = 6", "steps = 60"))
     exported = ["--precision", "fp32"]
-    whole = longmatch("train", file, "--corpus", corpus, "-o", tmp_path / "whole", *exported)
+    whole = longmatch("lab", "train", file, "--corpus", corpus, "-o", tmp_path / "whole", *exported)
     assert whole.status == 0, whole.err
 
-    arguments = ["train", file, "--corpus", corpus, "-o", tmp_path / "killed", *exported]
+    arguments = ["lab", "train", file, "--corpus", corpus, "-o", tmp_path / "killed", *exported]
     job = start_longmatch(*arguments, checkpoint=tiny_checkpoint)
     while not (tmp_path / "killed.work" / "run" / "state.safetensors").exists():
         assert job.poll() is None
@@ -162,7 +162,7 @@ def test_train_then_serve(
     figure: str,
 ) -> None:
     add_splits_links_and_pairs(corpus)
-    arguments = ("train", recipe(objectives), "--corpus", corpus, "-o", tmp_path / "t")
+    arguments = ("lab", "train", recipe(objectives), "--corpus", corpus, "-o", tmp_path / "t")
     answer = longmatch(*arguments, "--precision", "fp32")
     assert answer.status == 0, answer.err
     assert "30 train, 10 valid" in answer.err
@@ -199,7 +199,7 @@ def test_own_pairs_alone(
         )
     )
     answer = longmatch(
-        "train", recipe(PAIRS), "--corpus", corpus, "--pairs", pairs, "-o", tmp_path / "t",
+        "lab", "train", recipe(PAIRS), "--corpus", corpus, "--pairs", pairs, "-o", tmp_path / "t",
         "--steps", 2, "--precision", "fp32",
     )  # fmt: skip
     assert answer.status == 0, answer.err
@@ -216,7 +216,7 @@ def test_pairs_whose_parts_share_documents(
     for part, some in (("train", rows[::2]), ("valid", rows[1::2])):
         pairs = ({"source": f"d{a}", "target": f"d{b}", "label": (a * b) % 2} for a, b in some)
         (corpus / f"pairs.{part}.jsonl").write_text("".join(json.dumps(p) + "\n" for p in pairs))
-    run = ("train", recipe(PAIRS), "--corpus", corpus, "-o", tmp_path / "t", "--steps", 2)
+    run = ("lab", "train", recipe(PAIRS), "--corpus", corpus, "-o", tmp_path / "t", "--steps", 2)
     run += ("--precision", "fp32")
     refused = longmatch(*run)
     assert refused.status == 2
@@ -241,7 +241,7 @@ def test_the_time_is_up(
     recipe: Callable[[str], Path],
     tmp_path: Path,
 ) -> None:
-    arguments = ("train", recipe(UNLABELLED), "--corpus", corpus, "-o", tmp_path / "t")
+    arguments = ("lab", "train", recipe(UNLABELLED), "--corpus", corpus, "-o", tmp_path / "t")
     arguments += ("--precision", "fp32")
     assert longmatch(*arguments, "--minutes", 0).status == 0
     report = json.loads((tmp_path / "t" / "training" / "report.json").read_text())
@@ -271,7 +271,7 @@ def test_what_cannot_be_followed_is_said(
     objectives: str,
     message: str,
 ) -> None:
-    answer = longmatch("train", recipe(objectives), "--corpus", corpus, "-o", tmp_path / "t")
+    answer = longmatch("lab", "train", recipe(objectives), "--corpus", corpus, "-o", tmp_path / "t")
     assert answer.status == 2
     assert message in answer.err
     assert not (tmp_path / "t").exists()

@@ -54,7 +54,7 @@ def test_it_is_pretrained_and_fine_tuned(
         ("tuned", {"precision": "bf16", "trained": "last", "level": "blocks = 8\nlayers = 1"}),
     ):
         recipe, output = write(tmp_path / f"{name}.toml", **changes), tmp_path / name
-        train = ("train", recipe, "--corpus", corpus, "-o", output, "--precision", "fp32")
+        train = ("lab", "train", recipe, "--corpus", corpus, "-o", output, "--precision", "fp32")
         assert longmatch(*train, "--checkpoint", start).status == 0
         trained = load_checkpoint(output)
         assert trained.model == load_checkpoint(tiny_ernie_doc).model
@@ -91,7 +91,7 @@ def test_a_recipe_of_another_architecture_is_refused(
     message: str,
 ) -> None:
     recipe = write(tmp_path / "r.toml", **changes)
-    train = ("train", recipe, "--corpus", corpus, "-o", tmp_path / "t")
+    train = ("lab", "train", recipe, "--corpus", corpus, "-o", tmp_path / "t")
     answer = longmatch(*train, "--checkpoint", tiny_ernie_doc)
     assert answer.status != 0
     assert "RECIPE: " in answer.err
@@ -103,7 +103,7 @@ def test_a_smith_learns_no_order_of_segments(
     longmatch: Run, corpus: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     recipe = write(tmp_path / "r.toml", objective=PRETRAINING)
-    train = ("train", recipe, "--corpus", corpus, "-o", tmp_path / "t")
+    train = ("lab", "train", recipe, "--corpus", corpus, "-o", tmp_path / "t")
     answer = longmatch(*train, "--checkpoint", tiny_checkpoint)
     assert answer.status != 0
     assert "pretrains a recurrent encoder" in " ".join(answer.err.split())

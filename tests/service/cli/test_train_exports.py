@@ -1,4 +1,4 @@
-"""What `longmatch train` exports: a term channel that serves, and graphs that pass the gate."""
+"""What `longmatch lab train` exports: a term channel that serves, and graphs that pass the gate."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 
 import encoder.export.quality
 from encoder.checkpoint import QUALITY, load_checkpoint
+from evaluation.quality_gate import sample_stdlib
 from index.embed import read_embedded_corpus
 from tests.tools.command import Run
 from tests.tools.corpora import write_topics
@@ -43,7 +44,7 @@ def test_a_term_channel_is_served_and_trained_further(
 ) -> None:
     (recipe := tmp_path / "recipe.toml").write_text(RECIPE + TERMS)
     first, further = tmp_path / "first", tmp_path / "further"
-    run = ("train", recipe, "--corpus", corpus, "--precision", "fp32")
+    run = ("lab", "train", recipe, "--corpus", corpus, "--precision", "fp32")
     assert longmatch(*run, "-o", first).status == 0
     assert longmatch(*run, "-o", further, "--checkpoint", first).status == 0
     assert load_checkpoint(further).model == load_checkpoint(first).model
@@ -71,7 +72,8 @@ def test_graphs_that_lose_too_much_are_refused_and_the_training_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (recipe := tmp_path / "recipe.toml").write_text(RECIPE)
-    run = ("train", recipe, "--corpus", corpus, "-o", tmp_path / "t", "--gate-documents", 14)
+    run = ("lab", "train", recipe, "--corpus", corpus, "-o", tmp_path / "t")
+    monkeypatch.setattr("service.cli.lab.sample_stdlib", lambda: sample_stdlib(14))
     with monkeypatch.context() as patched:
         patched.setattr(encoder.export.quality, "MINIMUM_NEIGHBOURS", 1.01)
         refused = longmatch(*run, "--precision", "fp16")

@@ -1,4 +1,4 @@
-"""`longmatch create-reranker`, `train-reranker` and `evaluate --rerank`."""
+"""`longmatch lab create-checkpoint`, `longmatch lab train` and `evaluate --rerank`."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,10 @@ def test_a_reranker_is_made_of_a_recipe(
     recipe = tmp_path / "small.toml"
     recipe.write_text(RECIPE)
     made = tmp_path / "made"
-    assert run_main(monkeypatch, "create-reranker", recipe, "--bert", tiny_bert, "-o", made) == 0
+    assert (
+        run_main(monkeypatch, "lab", "create-checkpoint", recipe, "--bert", tiny_bert, "-o", made)
+        == 0
+    )
     checkpoint = load_reranker_checkpoint(made)
     assert (checkpoint.name, checkpoint.pair.length, checkpoint.precisions) == ("small", 32, ())
 
@@ -47,8 +50,8 @@ def test_training_says_what_is_missing(
 ) -> None:
     (tmp_path / "a.txt").write_text("One document.")
     monkeypatch.chdir(tmp_path)
-    given = [*arguments, "--start", tiny_reranker, "-o", "out"]
-    assert run_main(monkeypatch, "train-reranker", *given) == 2
+    given = [*arguments, "--checkpoint", tiny_reranker, "-o", "out"]
+    assert run_main(monkeypatch, "lab", "train", *given) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

@@ -1,12 +1,13 @@
 """Cuts of a document into sections: all of it, in order, no part empty."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.data.batch_specs import cut_blocks
 
 
+@settings(deadline=None)
 @given(
     blocks=st.integers(1, 80),
     parts=st.integers(1, 9),

@@ -47,7 +47,7 @@ def test_a_body_without_such_headings_is_whole() -> None:
 
 
 def test_citations_of_the_newest_release_are_pairs(tmp_path: Path) -> None:
-    found = read_citations(write_network(tmp_path), 0, SilentProgress())
+    found = read_citations(write_network(tmp_path), SilentProgress())
     documents = {document.id: document for document in found.documents}
     assert documents["P3"].title == "Parsing with 3"
     assert "give it away" not in documents["P3"].text
@@ -65,7 +65,7 @@ def test_lists_of_pairs_are_used_as_they_are(tmp_path: Path) -> None:
     write(folder / "acl_train.tsv", "1\tP0\tP1\n0\tP0\tP5\n1\tP2\tunknown\n")
     write(folder / "acl_dev.tsv", "1\tP1\tP2\n")
     write(folder / "acl_test.tsv", "0\tP1\tP9\n")
-    found = read_citations(folder, 0, SilentProgress())
+    found = read_citations(folder, SilentProgress())
     assert {part: [tuple(pair) for pair in some] for part, some in found.pairs.items()} == {
         "train": [("P0", "P1", True), ("P0", "P5", False)],
         "valid": [("P1", "P2", True)],
@@ -77,7 +77,7 @@ def test_lists_of_pairs_are_used_as_they_are(tmp_path: Path) -> None:
 def test_a_paper_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
     folder = write_network(tmp_path)
     write(folder / "papers_text/P4.txt", b"caf\xe9")
-    found = read_citations(folder, 0, SilentProgress())
+    found = read_citations(folder, SilentProgress())
     assert "P4" not in {document.id for document in found.documents}
     assert found.left_out["papers that are not UTF-8"] == 1
     assert found.left_out["citations without a text"] == 4
@@ -86,7 +86,7 @@ def test_a_paper_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
 def test_a_title_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
     folder = write_network(tmp_path)
     write(folder / "release/2014/paper_ids.txt", b"P1\tcaf\xe9\t2001\nP2\tA title\t2001\n")
-    titles = {one.id: one.title for one in read_citations(folder, 0, SilentProgress()).documents}
+    titles = {one.id: one.title for one in read_citations(folder, SilentProgress()).documents}
     assert (titles["P1"], titles["P2"]) == ("", "A title")
 
 
@@ -112,7 +112,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, name: str, content: str, error: 
         write(folder / "a_test.tsv", "1\tP0\tP1\n")
     write(folder / name, content)
     with pytest.raises(CorpusError, match=error):
-        read_citations(folder, 0, SilentProgress())
+        read_citations(folder, SilentProgress())
 
 
 def test_missing_parts_are_named(tmp_path: Path) -> None:

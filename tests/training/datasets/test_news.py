@@ -6,17 +6,17 @@ import pytest
 from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.tools.chinese_news import EVENTS, news_lines, write_news
-from training.datasets.text_pairs.news import read_news
+from training.datasets.news import read_news
 
 
 def read(path: Path, lines: list[str]) -> None:
     path.write_text("\n".join(lines), encoding="utf-8")
-    read_news(path, 0, SilentProgress())
+    read_news(path, SilentProgress())
 
 
 def test_articles_and_pairs_are_read(tmp_path: Path) -> None:
     write_news(tmp_path / "same_event_doc_pair.txt")
-    found = read_news(tmp_path, 0, SilentProgress())
+    found = read_news(tmp_path, SilentProgress())
     texts = {document.id: document.text for document in found.documents}
     assert sorted(texts.values()) == sorted(text for both in EVENTS.values() for text in both)
     pairs = [pair for some in found.pairs.values() for pair in some]
@@ -30,16 +30,10 @@ def test_articles_and_pairs_are_read(tmp_path: Path) -> None:
         assert pair.label == same
 
 
-def test_the_same_seed_divides_in_the_same_way(tmp_path: Path) -> None:
-    path = write_news(tmp_path / "pairs.txt")
-    first, same, other = (read_news(path, seed, SilentProgress()).pairs for seed in (0, 0, 1))
-    assert first == same != other
-
-
 def test_an_id_of_two_texts_is_two_documents(tmp_path: Path) -> None:
     path = tmp_path / "pairs.txt"
     path.write_text("1|a|b|t|t|一|二\n0|a|c|t|t|三|四\n")
-    found = read_news(path, 0, SilentProgress())
+    found = read_news(path, SilentProgress())
     assert {document.id: document.text for document in found.documents} == {
         **{"a": "一", "b": "二"},
         **{"a~2": "三", "c": "四"},
@@ -75,4 +69,4 @@ def test_a_pair_with_two_labels_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_needs_one_file(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"has 0 files \*doc_pair\*.txt, not one"):
-        read_news(tmp_path, 0, SilentProgress())
+        read_news(tmp_path, SilentProgress())

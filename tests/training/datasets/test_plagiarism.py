@@ -39,7 +39,7 @@ def write_cases(folder: Path, count: int = 8) -> Path:
 
 
 def test_cases_are_pairs_of_passages(tmp_path: Path) -> None:
-    found = read_plagiarism(write_cases(tmp_path), 0, SilentProgress())
+    found = read_plagiarism(write_cases(tmp_path), SilentProgress())
     texts = {document.id: document.text for document in found.documents}
     pairs = [pair for some in found.pairs.values() for pair in some]
     assert [pair.label for pair in pairs].count(True) == 8
@@ -59,7 +59,7 @@ def test_cases_are_pairs_of_passages(tmp_path: Path) -> None:
 
 
 def test_a_suspicious_document_is_in_one_part(tmp_path: Path) -> None:
-    found = read_plagiarism(write_cases(tmp_path), 3, SilentProgress())
+    found = read_plagiarism(write_cases(tmp_path), SilentProgress())
     of_parts = [{pair.source.split(":")[0] for pair in some} for some in found.pairs.values()]
     assert sum(map(len, of_parts)) == len(set().union(*of_parts)) == 8
 
@@ -68,7 +68,7 @@ def test_a_wholly_copied_source_has_no_negative_pair(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "all of it")
     write(tmp_path / "b.txt", "all of it")
     write(tmp_path / "a.xml", annotate("a.txt", CASE.format(0, 9, "b.txt", 0, 9)))
-    found = read_plagiarism(tmp_path, 0, SilentProgress())
+    found = read_plagiarism(tmp_path, SilentProgress())
     assert found.left_out == {"cases without a negative pair": 1}
 
 
@@ -106,7 +106,7 @@ def test_a_wrong_annotation_is_named(tmp_path: Path, xml: str, error: str) -> No
     path = folder / "suspicious-document/part1/suspicious-document00001.xml"
     write(path, xml)
     with pytest.raises(CorpusError, match=error) as raised:
-        read_plagiarism(folder, 0, SilentProgress())
+        read_plagiarism(folder, SilentProgress())
     assert str(path) in str(raised.value)
 
 
@@ -118,7 +118,7 @@ def test_missing_parts_are_named(tmp_path: Path) -> None:
         check_plagiarism(tmp_path)
     write(tmp_path / "a.txt", "text")
     with pytest.raises(CorpusError, match="no annotation is a case of plagiarism"):
-        read_plagiarism(tmp_path, 0, SilentProgress())
+        read_plagiarism(tmp_path, SilentProgress())
     write(tmp_path / "other/a.txt", "text")
     with pytest.raises(CorpusError, match=r"a.txt has the same name"):
-        read_plagiarism(tmp_path, 0, SilentProgress())
+        read_plagiarism(tmp_path, SilentProgress())

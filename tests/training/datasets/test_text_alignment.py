@@ -10,7 +10,7 @@ from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.tools.corpora import write
 from training.datasets.convert import convert_dataset
-from training.datasets.text_pairs.alignment import read_text_pairs
+from training.datasets.text_pairs import read_text_pairs
 
 TEXTS = [
     f'A paper about "{word}", of two lines.\nIts second line.'
@@ -56,7 +56,7 @@ def test_repeated_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
     rows = ROWS | {"train_cite.csv": [*ROWS["train_cite.csv"], *again]}
     rows["pla_test.csv"] = [*ROWS["pla_test.csv"], ("1", TEXTS[1], TEXTS[5])]
     counts = convert_dataset(
-        "pan-pairs", write_pairs(tmp_path / "a", rows), tmp_path / "b", 0, SilentProgress()
+        "pairs", write_pairs(tmp_path / "a", rows), tmp_path / "b", SilentProgress()
     )
     assert counts["left out"] == {
         "pairs of a text with itself": 1,

@@ -125,7 +125,17 @@ def test_a_checkpoint_is_made_smaller_from_texts_alone(
     recipe = tmp_path / "small.toml"
     recipe.write_text(RECIPE.format(kept=kept, kind="distil-blocks"))
     out = tmp_path / "out"
-    command = ("train", recipe, "--corpus", corpus, "-o", out, "--checkpoint", start.directory)
+    command = (
+        "lab",
+        "train",
+        recipe,
+        "--corpus",
+        corpus,
+        "-o",
+        out,
+        "--checkpoint",
+        start.directory,
+    )
     answer = longmatch(*command, "--precision", "fp32")
     assert answer.status == 0, answer.err
     report = json.loads((out / "training" / "report.json").read_text())
@@ -165,7 +175,7 @@ def test_layers_that_cannot_be_kept_are_refused_before_the_work(
     corpus = write_topics(tmp_path / "corpus.jsonl", 40)
     recipe = tmp_path / "small.toml"
     recipe.write_text(RECIPE.format(kept=kept, kind=kind))
-    answer = longmatch("train", recipe, "--corpus", corpus, "-o", tmp_path / "out")
+    answer = longmatch("lab", "train", recipe, "--corpus", corpus, "-o", tmp_path / "out")
     assert answer.status == 2
     assert message in answer.err
     assert not (tmp_path / "out.work").exists()

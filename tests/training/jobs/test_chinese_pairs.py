@@ -27,7 +27,7 @@ SIZES = Path("encoder/recipes/match-ignition-paper.toml")
 @pytest.fixture
 def corpus(longmatch: Run, tmp_path: Path) -> Path:
     source, output = write_news(tmp_path / "same_event_doc_pair.txt"), tmp_path / "cnse"
-    assert longmatch("dataset", "cnse", source, "-o", output).status == 0
+    assert longmatch("lab", "dataset", "cnse", source, "-o", output).status == 0
     return output
 
 
@@ -96,8 +96,8 @@ def test_given_pairs_of_one_label_are_refused_before_any_work(
     with pytest.raises(CorpusError, match=ONE_LABEL):
         check_rerank_files([find_corpus_files(corpus)], given=True)
     check_rerank_files([find_corpus_files(corpus)])
-    given = ("--start", tiny_reranker, "--corpus", corpus, "--allow-shared-documents")
-    answer = longmatch("train-reranker", "rerank-paper", *given, "-o", corpus / "out")
+    given = ("--checkpoint", tiny_reranker, "--corpus", corpus, "--allow-shared-documents")
+    answer = longmatch("lab", "train", "rerank-paper", *given, "-o", corpus / "out")
     assert answer.status == 2
     assert answer.err == f"error: --corpus: {corpus}: {ONE_LABEL}\n"
 
@@ -109,8 +109,8 @@ def test_a_reranker_is_trained_and_measured(
     shipped = (RECIPES / "rerank-paper.toml").read_text(encoding="utf-8")
     recipe = shipped.replace("= 21_800", "= 4").replace("= 2_180", "= 2").replace("= 500", "= 2")
     recipe = recipe.replace("tokens = 512", "tokens = 64")
-    given = ("--start", small.directory, "--corpus", corpus, "--precision", "fp32")
-    command = ("train-reranker", write(tmp_path / "recipe.toml", recipe), *given)
+    given = ("--checkpoint", small.directory, "--corpus", corpus, "--precision", "fp32")
+    command = ("lab", "train", write(tmp_path / "recipe.toml", recipe), *given)
     output = tmp_path / "trained"
     answer = longmatch(*command, "-o", output, "--allow-shared-documents")
     assert answer.status == 0, answer.err

@@ -144,7 +144,15 @@ def test_texts_alone_are_pretrained_without_encoding_or_neighbours(
     recipe = tmp_path / "pretrain.toml"
     recipe.write_text(PRETRAIN.format(kind=kind))
     start = tiny_ernie_doc if kind == "reorder" else tiny_checkpoint
-    command = ["train", recipe, "--corpus", tmp_path / "corpus.jsonl", "-o", tmp_path / "out"]
+    command = [
+        "lab",
+        "train",
+        recipe,
+        "--corpus",
+        tmp_path / "corpus.jsonl",
+        "-o",
+        tmp_path / "out",
+    ]
     answer = longmatch(*command, "--checkpoint", start, "--precision", "fp32")
     assert answer.status == 0, answer.err
     report = json.loads((tmp_path / "out" / "training" / "report.json").read_text())
@@ -174,7 +182,7 @@ def test_splits_without_validation_are_refused_before_anything_is_read(
     write_topics(folder / "corpus.jsonl", 4)
     (folder / "splits.tsv").write_text("".join(f"d{number}\ttrain\n" for number in range(4)))
     recipe.write_text(PRETRAIN.format(kind="wp+sp"))
-    answer = longmatch("train", recipe, "--corpus", folder, "-o", tmp_path / "out")
+    answer = longmatch("lab", "train", recipe, "--corpus", folder, "-o", tmp_path / "out")
     assert answer.status == 2
     assert "--corpus: " in answer.err
     assert "splits.tsv: no document is in 'valid'" in answer.err

@@ -5,10 +5,8 @@ from pathlib import Path
 import pytest
 
 from index.progress import SilentProgress
-from tests.tools.debian import write_deb
 from training.sources.html_pages import read_html_pages
-from training.sources.linked_document import LinkedDocument
-from training.sources.packages import find_packages, open_packages
+from training.sources.linked_corpus import LinkedDocument
 
 PAGE = """<html><head><title>{name} — Doc</title></head><body>
 <nav><a href="away.html">Away</a></nav>
@@ -23,11 +21,10 @@ def pages(folder: Path, **texts: str) -> dict[str, LinkedDocument]:
         path = folder / f"{name.replace('__', '/')}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(PAGE.format(name=name, text=text), encoding="utf-8")
-    packages = open_packages(find_packages([folder]), SilentProgress())
     prefix = f"{folder.name}/"
     return {
         one.id.removeprefix(prefix).removesuffix(".html"): one
-        for one in read_html_pages(packages, SilentProgress())
+        for one in read_html_pages([folder], SilentProgress())
     }
 
 
@@ -66,22 +63,15 @@ def test_indexes_are_no_pages(tmp_path: Path, name: str) -> None:
     assert not found["a"].links
 
 
-def test_pages_of_a_package_have_its_licence(tmp_path: Path) -> None:
-    page = PAGE.format(name="A", text='<a href="b.html">b</a>')
-    deb = write_deb(
-        tmp_path / "x-doc.deb",
-        {"doc/x-doc/html/a.html": page, "doc/x-doc/html/real.html": page.replace("b.html", "")},
-        {"doc/x-doc/html/b.html": "real.html"},
-        source="x",
-    )
-    found = {
-        one.id: one
-        for one in read_html_pages(open_packages([deb], SilentProgress()), SilentProgress())
-    }
-    assert set(found) == {"x-doc/html/a.html", "x-doc/html/real.html"}
-    a = found["x-doc/html/a.html"]
-    assert a.links == {"x-doc/html/real.html"}  # by a symbolic link
-    assert (a.group, a.metadata["licence"]) == ("x", ["Expat"])
+def test_a_symbolic_link_is_the_page_that_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "doc").mkdir()
+    (tmp_path / "doc/b.html").symlink_to("real.html")
+    (tmp_path / "doc/away.html").symlink_to("../away.html")
+    (tmp_path / "away.html").write_text("<p>Not of the folder.</p>")
+    links = '<a href="b.html">b</a> <a href="away.html">c</a> <a href="a%00">d</a>'
+    found = pages(tmp_path / "doc", a=links, real="x")
+    assert set(found) == {"a", "real"}
+    assert found["a"].links == {"doc/real.html"}
 
 
 def test_a_page_that_cannot_be_read_is_skipped(tmp_path: Path) -> None:

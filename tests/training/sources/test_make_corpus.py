@@ -1,4 +1,4 @@
-"""`longmatch make-corpus`: folders that `longmatch train` reads, of titles, man pages and HTML."""
+"""`longmatch lab make-corpus`: folders that `longmatch lab train` reads, of titles and HTML."""
 
 import gzip
 import json
@@ -11,10 +11,9 @@ import pytest
 from evaluation.judgements import read_qrels, read_splits
 from index.progress import SilentProgress
 from tests.tools.command import Run
-from tests.tools.debian import write_deb
 from training.data.files import find_corpus_files
+from training.sources.linked_corpus import CorpusOptions
 from training.sources.make_corpus import make_corpus
-from training.sources.selection import CorpusOptions
 
 WORDS = ["river", "stone", "cloud", "field", "lamp", "bread", "glass", "horse", "paper", "chair"]
 
@@ -46,8 +45,8 @@ def read_texts(folder: Path) -> dict[str, dict[str, Any]]:
 
 def test_titles_become_links(longmatch: Run, articles: list[Path], tmp_path: Path) -> None:
     output = tmp_path / "corpus"
-    options = ("--min-words", 50, "--held-out", 0.2, "--mask-titles", 1)
-    answer = longmatch("make-corpus", "titles", *articles, "-o", output, *options)
+    options = ("--min-words", 50, "--mask-titles", 1)
+    answer = longmatch("lab", "make-corpus", "titles", *articles, "-o", output, *options)
     assert answer.status == 0
     files = find_corpus_files(output)
     assert (files.qrels, files.splits) == (output / "qrels.tsv", output / "splits.tsv")
@@ -76,14 +75,11 @@ def test_the_same_command_writes_the_same_bytes(articles: list[Path], tmp_path: 
         make_corpus("titles", articles, tmp_path / name, options, SilentProgress())
     for name in ("corpus.jsonl.gz", "qrels.tsv", "splits.tsv", "counts.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    another = CorpusOptions(min_words=20, held_out=0.1, documents=30, seed=1)
-    make_corpus("titles", articles, tmp_path / "three", another, SilentProgress())
-    assert (tmp_path / "three/splits.tsv").read_text() != (tmp_path / "one/splits.tsv").read_text()
 
 
-def test_masks_and_cuts(articles: list[Path], tmp_path: Path) -> None:
+def test_a_share_of_the_names_is_masked(articles: list[Path], tmp_path: Path) -> None:
     for name, share in (("none", 0.0), ("half", 0.5)):
-        options = CorpusOptions(min_words=20, max_words=25, held_out=0, mask_titles=share)
+        options = CorpusOptions(min_words=20, held_out=0, mask_titles=share)
         make_corpus("titles", articles, tmp_path / name, options, SilentProgress())
     named = {
         name: sum(one["text"].count("It is near") for one in read_texts(tmp_path / name).values())
@@ -91,7 +87,6 @@ def test_masks_and_cuts(articles: list[Path], tmp_path: Path) -> None:
     }
     assert named["none"] == 120
     assert 40 < named["half"] < 80
-    assert {len(one["text"].split()) for one in read_texts(tmp_path / "half").values()} == {25}
 
 
 def test_a_text_that_masks_make_too_short_is_left_out(articles: list[Path], tmp_path: Path) -> None:
@@ -104,39 +99,15 @@ def test_a_text_that_masks_make_too_short_is_left_out(articles: list[Path], tmp_
     assert counts["left out"]["documents too short without the masked names"] == 1
 
 
-def test_manual_pages_become_a_corpus(longmatch: Run, tmp_path: Path) -> None:
-    def page(name: str, see: str) -> str:
-        return (
-            f".TH {name} 1\n.SH NAME\n{name} \\- do\n.SH DESCRIPTION\nSee {see}(1).\n"
-            f"{sentences(len(name))}\n.SH SEE ALSO\n{see}(1)\n"
-        )
-
-    pages = {"man/man1/a.1": page("a", "bb"), "man/man1/bb.1": page("bb", "a")}
-    (tmp_path / "debs").mkdir()
-    write_deb(tmp_path / "debs/tools.deb", pages)
-    output = tmp_path / "corpus"
-    answer = longmatch(
-        *("make-corpus", "manpages", tmp_path / "debs", "-o", output),
-        *("--min-words", 20, "--held-out", 0, "--mask-titles", 1),
-    )
-    assert answer.status == 0
-    texts = read_texts(output)
-    assert read_qrels(output / "qrels.tsv") == {
-        "tools/a.1": {"tools/bb.1": 1},
-        "tools/bb.1": {"tools/a.1": 1},
-    }
-    assert texts["tools/a.1"]["text"].startswith("NAME\n\na - do\n\nDESCRIPTION\n\nSee .")
-    assert texts["tools/a.1"]["metadata"]["licence"] == ["Expat"]
-    assert json.loads((output / "counts.json").read_text())["licences"] == {"Expat": 2}
-
-
 def test_pages_become_a_corpus(longmatch: Run, tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     for seed, (name, other) in enumerate((("a", "b"), ("b", "a"))):
         text = f'<h1>{name}</h1><p>See <a href="{other}.html">it</a>. {sentences(seed)}</p>'
         (tmp_path / f"site/{name}.html").write_text(text, encoding="utf-8")
-    options = ("--min-words", 20, "--held-out", 0, "--mask-titles", 0)
-    answer = longmatch("make-corpus", "html", tmp_path / "site", "-o", tmp_path / "c", *options)
+    options = ("--min-words", 20, "--mask-titles", 0)
+    answer = longmatch(
+        "lab", "make-corpus", "html", tmp_path / "site", "-o", tmp_path / "c", *options
+    )
     assert answer.status == 0
     assert read_texts(tmp_path / "c")["site/a.html"]["text"].startswith("a\n\nSee it. The")
 
@@ -144,7 +115,7 @@ def test_pages_become_a_corpus(longmatch: Run, tmp_path: Path) -> None:
 def test_a_source_without_links_is_refused(
     longmatch: Run, articles: list[Path], tmp_path: Path
 ) -> None:
-    answer = longmatch("make-corpus", "titles", *articles, "-o", tmp_path / "out")
+    answer = longmatch("lab", "make-corpus", "titles", *articles, "-o", tmp_path / "out")
     assert answer.status == 2
     assert "no document links to another one" in answer.err  # all are under 300 words
     assert not (tmp_path / "out").exists()

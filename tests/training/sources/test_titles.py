@@ -2,7 +2,7 @@
 
 from index.document import Document
 from index.progress import SilentProgress
-from training.sources.linked_document import LinkedDocument
+from training.sources.linked_corpus import LinkedDocument
 from training.sources.titles import RARE, link_by_titles
 
 

@@ -25,10 +25,10 @@ documents = 2
 kind = "{kind}"
 """
 PAIRS = [{"source": "a", "target": str(n), "label": n % 2} for n in range(40)]
-TRAIN = "train links.toml --checkpoint weights"
-RERANKER = "train-reranker rerank.toml --start reranker"
+TRAIN = "lab train links.toml --checkpoint weights"
+RERANKER = "lab train rerank.toml --checkpoint reranker"
 EVALUATE = "evaluate corpus.jsonl qrels.tsv --checkpoint served"
-FIT = "fit-calibration served --pairs pairs.jsonl --corpus vectors.npz"
+FIT = "lab fit-calibration served --pairs pairs.jsonl --corpus vectors.npz"
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,7 @@ def folder(
     (root / "links" / "qrels.tsv").write_text("a\t0\tb\t1\n")
     (root / "beir" / "qrels.tsv").write_text("a b\n")
     (root / "splits.tsv").write_text("a\ttrain\nb\ttest\n")
+    (root / "few.tsv").write_text("a\ttrain\n")
     (root / "text.txt").write_text("A river.")
     (root / "table.parquet").write_bytes(b"not looked at")
     (root / "pairs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in PAIRS))

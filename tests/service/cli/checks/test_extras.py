@@ -7,7 +7,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from index.optional_dependencies import EXTRAS
-from tests.service.cli.checks.conftest import EVALUATE, FIT, TRAIN, error_of
+from tests.service.cli.checks.conftest import EVALUATE, FIT, RERANKER, TRAIN, error_of
 
 # Each command line, and a module without which it cannot end.
 EXTRAS_NEEDED = [
@@ -18,20 +18,14 @@ EXTRAS_NEEDED = [
     ("evaluate corpus.jsonl --pairs pairs.jsonl", "sklearn", "--pairs"),
     (f"{EVALUATE} --baselines bm25", "bm25s", "--baselines bm25"),
     (f"{EVALUATE} --baselines lsa", "sklearn", "--baselines lsa"),
-    (f"{EVALUATE} --plots pictures", "matplotlib", "--plots"),
-    (FIT, "sklearn", "fit-calibration"),
+    (FIT, "sklearn", "lab fit-calibration"),
     ("tune data", "ir_measures", "tune"),
     ("tune data", "scipy", "tune"),
     ("reencode data --adapt --only-if-better", "ir_measures", "reencode --only-if-better"),
-    (f"{TRAIN} --corpus links -o out", "torch", "train"),
-    (
-        "train-reranker rerank.toml --start reranker --corpus links -o out",
-        "torch",
-        "train-reranker",
-    ),
-    ("create-checkpoint links.toml --bert bert -o out", "torch", "create-checkpoint"),
-    ("create-reranker links.toml --bert bert -o out", "onnx", "create-reranker"),
-    ("export weights --precision int8", "onnxscript", "export"),
+    (f"{TRAIN} --corpus links -o out", "torch", "lab train"),
+    (f"{RERANKER} --corpus links -o out", "torch", "lab train"),
+    ("lab create-checkpoint links.toml --bert bert -o out", "torch", "lab create-checkpoint"),
+    ("lab export weights --precision int8", "onnxscript", "lab export"),
 ]
 
 

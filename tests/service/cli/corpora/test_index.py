@@ -118,20 +118,15 @@ def test_all_that_is_skipped_is_in_a_file(longmatch: Run, corpus: Path, tmp_path
     assert answer.status == 1
     assert "30 skipped" in answer.err
     assert "skipped 10 more" in answer.err
-    default, chosen = tmp_path / "data" / "skipped.jsonl", tmp_path / "report.jsonl"
+    default = tmp_path / "data" / "skipped.jsonl"
     assert str(default) in answer.err
     lines = [json.loads(line) for line in default.read_text().splitlines()]
     assert [line["where"] for line in lines] == expected
     assert lines[0]["reason"] == "is not UTF-8 at byte 0"
-    answer = longmatch("index", corpus, "--report", chosen)
-    assert len(chosen.read_text().splitlines()) == 30
     for name in expected:
         (corpus / name).unlink()
     assert longmatch("index", corpus).status == 0
     assert not default.exists()
-    refused = longmatch("index", corpus, "--report", tmp_path / "missing" / "x.jsonl")
-    assert refused.status == 2
-    assert "--report" in refused.err
 
 
 def test_links_are_followed_only_when_told_to(longmatch: Run, corpus: Path) -> None:

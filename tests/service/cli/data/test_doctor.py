@@ -96,7 +96,10 @@ DAMAGES = {
     "damage",
     [one if one in SOME_DAMAGES else pytest.param(one, marks=pytest.mark.slow) for one in DAMAGES],
 )
-def test_doctor_repairs_what_can_be_made_again(longmatch: Run, data: Path, damage: str) -> None:
+def test_doctor_repairs_what_can_be_made_again(
+    longmatch: Run, data: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.cli.data.SAMPLE", 24)  # all of them
     expected = matches(longmatch, data)
     said, statement = DAMAGES[damage]
     if damage == "no index":
@@ -107,13 +110,13 @@ def test_doctor_repairs_what_can_be_made_again(longmatch: Run, data: Path, damag
         path.write_bytes(path.read_bytes()[:-1] + b"!")
     else:
         sql(data, *statement.split(";"))
-    answer = longmatch("doctor", data, "--sample", "24")
+    answer = longmatch("doctor", data)
     assert answer.status == 1
     assert said in answer.err
     assert "use --repair to repair what can be repaired" in answer.err
-    repaired = longmatch("doctor", data, "--repair", "--sample", "24")
+    repaired = longmatch("doctor", data, "--repair")
     assert (repaired.status, "no problems found" in repaired.err) == (0, True), repaired.err
-    assert longmatch("doctor", data, "--sample", "24").status == 0
+    assert longmatch("doctor", data).status == 0
     assert matches(longmatch, data) == expected
 
 

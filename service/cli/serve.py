@@ -5,10 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
-from encoder.errors import CheckpointError
 from service.cli.checks import (
-    OptionError,
     check_address,
     check_output_folder,
     check_reranker,
@@ -20,7 +17,6 @@ from service.cli.options import (
     DataOption,
     PrecisionOption,
     ProviderOption,
-    ReadingShareOption,
     RerankerOption,
     ThreadsOption,
 )
@@ -43,12 +39,11 @@ def serve(
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
     reranker: RerankerOption = None,
-    reading_share: ReadingShareOption = None,
 ) -> None:
-    """Serve an index over HTTP; all other settings are LONGMATCH_ variables."""
+    """Serve an index over HTTP; `longmatch settings` prints all other settings."""
     check_output_folder(data, "--data")
     check_address(host, port)
-    _check_reading_share(open_checkpoint(checkpoint, precision, provider), reading_share)
+    open_checkpoint(checkpoint, precision, provider)
     if reranker:
         check_reranker(reranker)
     given = {
@@ -58,7 +53,6 @@ def serve(
         "providers": tuple(provider) if provider else None,
         "threads": threads,
         "reranker": reranker,
-        "reading_share": reading_share,
     }
     begin(host, port, {name: value for name, value in given.items() if value is not None})
 
@@ -82,10 +76,3 @@ def begin(host: str, port: int, given: Mapping[str, Any]) -> None:
     from service.process import serve_http  # takes as long as loading the graphs does
 
     serve_http(host, port, settings, opening)
-
-
-def _check_reading_share(checkpoint: Checkpoint, share: float | None) -> None:
-    try:
-        with_reading_share(checkpoint, WHOLE if share is None else share)
-    except (CheckpointError, ValueError) as error:
-        raise OptionError("--reading-share", error) from error

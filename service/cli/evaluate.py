@@ -1,17 +1,19 @@
 """The command that measures quality: evaluate."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from encoder.checkpoint import Checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
-from evaluation.baselines import CorpusBlocks, find_blocks, parse_baselines
+from evaluation.baselines import BLOCK_BASELINES, CorpusBlocks, find_blocks, parse_baselines
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
     Judgements,
@@ -20,20 +22,26 @@ from evaluation.experiment import (
     longmatch_system_names,
     longmatch_systems,
     measure_systems,
-    plot_report,
     rerank_longmatch_system,
 )
-from evaluation.judgements import Qrels, read_ids, read_pairs, read_qrels, read_splits
+from evaluation.judgements import PARTS, Qrels, read_pairs, read_qrels, read_splits
 from evaluation.mentions import MaskedFiles, leave_out_mentions, read_title_mask, write_masked_files
 from evaluation.report import Report, choose_reference
 from evaluation.systems import System
 from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
+from index.optional_dependencies import require_extra
 from index.search.fusion import read_fusion
 from index.search.records import DEFAULT_MODE, Mode
-from service.cli.checks import OptionError, open_checkpoint, read_option, renamed
-from service.cli.evaluation.options import EvaluationOptions, check_options
-from service.cli.evaluation.table import print_report
+from service.cli.checks import (
+    OptionError,
+    check_output_folder,
+    check_reranker,
+    check_vectors,
+    open_checkpoint,
+    read_option,
+)
+from service.cli.corpus_checks import check_corpus, check_enough_to_adapt
 from service.cli.opening import Loaded, load
 from service.cli.options import (
     INPUT_SKIPPED,
@@ -42,14 +50,99 @@ from service.cli.options import (
     CheckpointOption,
     CorpusArgument,
     PrecisionOption,
-    ProviderOption,
     ReadingShareOption,
     RerankerOption,
-    ThreadsOption,
     console,
     print_json,
 )
 from service.cli.progress import show_progress
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationOptions:
+    """The options of the command that belong together; see the command."""
+
+    corpus: Path
+    qrels: Path | None
+    queries: Path | None
+    split: Path | None
+    pairs: Path | None
+    valid_pairs: Path | None
+    vectors: Path | None
+    mode: Mode
+    adapt: bool
+    rerank: int
+    reranker: Path | None
+    baselines: tuple[str, ...]
+    blocks: Path | None
+    without_mentions: bool
+    mask_mentions: bool
+
+    @property
+    def files(self) -> list[Path]:
+        """The corpus, then the queries if they are no documents of it."""
+        return [self.corpus, self.queries] if self.queries else [self.corpus]
+
+
+def check_options(options: EvaluationOptions) -> None:
+    """Check that options can be combined, and that libraries and files are there."""
+    _check_combinations(options)
+    _check_mentions(options)
+    _check_extras(options)
+    _check_files(options)
+
+
+def _check_combinations(options: EvaluationOptions) -> None:
+    if not options.qrels and not options.pairs:
+        raise OptionError("QRELS", "give judgements, or --pairs, or both")
+    if options.queries and not options.qrels:
+        raise OptionError("--queries", "needs judgements of them")
+    if options.valid_pairs and not options.pairs:
+        raise OptionError("--valid-pairs", "needs --pairs, the pairs to measure")
+    if options.split and not options.qrels:
+        raise OptionError("--split", "needs judgements")
+    if options.rerank and not options.reranker:
+        raise OptionError("--rerank", "needs --reranker, a directory or the name of one that ships")
+    of_blocks = ",".join(name for name in options.baselines if name in BLOCK_BASELINES)
+    if of_blocks and not options.blocks:
+        raise OptionError("--baselines", f"{of_blocks} needs --blocks, a folder to keep them in")
+    if of_blocks and options.queries:
+        raise OptionError("--baselines", f"{of_blocks} cannot be combined with --queries")
+
+
+def _check_mentions(options: EvaluationOptions) -> None:
+    if options.without_mentions and not options.qrels:
+        raise OptionError("--without-mentions", "needs judgements; labelled pairs stay as they are")
+    if options.mask_mentions and options.vectors:
+        raise OptionError("--mask-mentions", "cannot be combined with --vectors, of other texts")
+
+
+def _check_extras(options: EvaluationOptions) -> None:
+    """Check that the libraries are installed which the measures, baselines and plots need."""
+    require_extra("evaluate", "evaluate", "scipy")
+    if options.qrels:
+        require_extra("evaluate", "evaluate QRELS", "ir_measures")
+    if options.pairs:
+        require_extra("evaluate", "--pairs", "sklearn")
+    if "bm25" in options.baselines:
+        require_extra("evaluate", "--baselines bm25", "bm25s")
+    for name in ("tfidf", "lsa"):
+        if name in options.baselines:
+            require_extra("evaluate", f"--baselines {name}", "sklearn")
+
+
+def _check_files(options: EvaluationOptions) -> None:
+    check_corpus(options.corpus)
+    if options.queries:
+        check_corpus(options.queries, "--queries")
+    if options.vectors:
+        check_vectors(options.vectors, "--vectors")
+    if options.blocks:
+        check_output_folder(options.blocks, "--blocks")
+    if options.rerank and options.reranker:
+        check_reranker(options.reranker)
+    if options.adapt:
+        check_enough_to_adapt(options.corpus)
 
 
 def evaluate(
@@ -59,13 +152,10 @@ def evaluate(
         Path | None,
         typer.Option(help="Queries as JSON Lines; by default documents of the corpus."),
     ] = None,
-    ids: Annotated[
-        Path | None, typer.Option(help="Only the queries with these ids, one per line.")
-    ] = None,
     split: Annotated[
-        Path | None, typer.Option(help="Only the queries of one part: id, tab, part.")
+        Path | None,
+        typer.Option(help="Lines of id, tab, part: only the queries of the part `test`."),
     ] = None,
-    part: Annotated[str, typer.Option(help="With --split: train, valid or test.")] = "test",
     pairs: Annotated[
         Path | None, typer.Option(help="Labelled pairs of documents, JSON Lines.")
     ] = None,
@@ -90,7 +180,6 @@ def evaluate(
         str,
         typer.Option(help="Also measure bm25,tfidf,lsa,mean,chunks,first512, or all of them."),
     ] = "",
-    former_baselines: Annotated[str | None, renamed("--anchors", "--baselines")] = None,
     blocks: BlocksOption = None,
     without_mentions: Annotated[
         bool,
@@ -106,17 +195,10 @@ def evaluate(
             help="Mask the titles of other documents in all texts; encodes the corpus again.",
         ),
     ] = False,
-    reference: Annotated[
-        str | None,
-        typer.Option(help="The system to compare the others with; by default tfidf, if measured."),
-    ] = None,
-    plots: Annotated[Path | None, typer.Option(help="A folder for plots, SVG.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     reading_share: ReadingShareOption = None,
     checkpoint: CheckpointOption = None,
     precision: PrecisionOption = None,
-    provider: ProviderOption = None,
-    threads: ThreadsOption = None,
 ) -> None:
     """Measure a checkpoint against judgements and labelled pairs, beside baselines."""
     try:
@@ -127,9 +209,7 @@ def evaluate(
         corpus=corpus,
         qrels=qrels,
         queries=queries,
-        ids=ids,
         split=split,
-        part=part,
         pairs=pairs,
         valid_pairs=valid_pairs,
         vectors=vectors,
@@ -141,14 +221,13 @@ def evaluate(
         blocks=blocks,
         without_mentions=without_mentions,
         mask_mentions=mask_mentions,
-        plots=plots,
     )
     check_options(options)
-    judgements = _read_judgements(options, reference)
-    read = _read_vectors(options, open_checkpoint(checkpoint, precision, provider))
+    judgements = _read_judgements(options)
+    read = _read_vectors(options, open_checkpoint(checkpoint, precision))
     judgements = _leave_out_mentions(options, judgements)
     with _masked(options) as (readable, masked):
-        loaded = load(checkpoint, precision, provider, threads, None, reading_share)
+        loaded = load(checkpoint, precision, reading_share=reading_share)
         report, complete = _evaluate(readable, judgements, read, loaded)
     if masked:
         report["mentions_masked"] = {"mentions": masked.mentions, "documents": masked.documents}
@@ -160,12 +239,8 @@ def evaluate(
     raise typer.Exit(OK if complete else INPUT_SKIPPED)
 
 
-def _read_judgements(options: EvaluationOptions, reference: str | None) -> Judgements:
+def _read_judgements(options: EvaluationOptions) -> Judgements:
     systems = longmatch_system_names(options.mode, adapt=options.adapt)
-    try:
-        chosen = choose_reference([*systems, *options.baselines], reference)
-    except CorpusError as error:
-        raise OptionError("--reference", error) from error
     qrels = read_option("QRELS", read_qrels, options.qrels) if options.qrels else {}
     valid = options.valid_pairs
     return Judgements(
@@ -173,22 +248,17 @@ def _read_judgements(options: EvaluationOptions, reference: str | None) -> Judge
         query_ids=_choose_queries(options, qrels),
         pairs=read_option("--pairs", read_pairs, options.pairs) if options.pairs else [],
         valid=read_option("--valid-pairs", read_pairs, valid) if valid else [],
-        reference=chosen,
+        reference=choose_reference([*systems, *options.baselines], None),
     )
 
 
 def _choose_queries(options: EvaluationOptions, qrels: Qrels) -> Collection[str]:
-    if options.split:
-        parts = read_option("--split", read_splits, options.split)
-        chosen = {name for name, part in parts.items() if part == options.part}
-        if not chosen:
-            raise OptionError("--split", f"{options.split}: no document is in {options.part!r}")
-        return chosen
-    if not options.ids:
+    if not options.split:
         return qrels.keys()
-    chosen = set(read_option("--ids", read_ids, options.ids))
-    if chosen.isdisjoint(qrels):
-        raise OptionError("--ids", f"{options.ids}: none of these ids has judgements")
+    parts = read_option("--split", read_splits, options.split)
+    chosen = {name for name, part in parts.items() if part == PARTS[-1]}
+    if not chosen:
+        raise OptionError("--split", f"{options.split}: no document is in {PARTS[-1]!r}")
     return chosen
 
 
@@ -270,8 +340,6 @@ def _evaluate(
             "precision": loaded.encoder.precision,
         }
         report |= measure_systems(systems, vectors, judgements)
-        if options.plots:
-            plot_report(options.plots, report, vectors, judgements, blocks)
     return report, not (embedded.skipped or queries.skipped)
 
 
@@ -306,3 +374,61 @@ def _make_systems(
 def _keep_blocks(corpus: Path, blocks: Path, loaded: Loaded) -> EncodedCorpus:
     with show_progress(console) as progress:
         return keep_blocks(corpus, blocks, loaded.encoder, progress)
+
+
+_WITHOUT_MENTIONS = "retrieval_without_mentions"
+_TASKS = ("retrieval", _WITHOUT_MENTIONS, "pairs")
+
+
+def print_report(report: Mapping[str, Any]) -> None:
+    """Print a report to standard output, without the figures by length, which only JSON has."""
+    out = Console(soft_wrap=True)
+    facts = Table(box=None, show_header=False)
+    for name, value in report.items():
+        if name not in _TASKS:
+            parts = value.items() if isinstance(value, dict) else [("", value)]
+            facts.add_row(name, ", ".join(f"{key} {_short(part)}".strip() for key, part in parts))
+    out.print(facts)
+    for task in _TASKS:
+        if task in report:
+            out.print(f"\n{_heading(task, report[task])}")
+            out.print(_systems(report[task]))
+
+
+def _heading(task: str, report: Mapping[str, Any]) -> str:
+    if task == "pairs":
+        what = f"{report['pairs']} pairs, thresholds chosen on {report['threshold_chosen_on']}"
+    else:
+        which = " without mentions" if task == _WITHOUT_MENTIONS else ""
+        what = f"Retrieval{which}, {report['queries']} queries, {report['judgements']} judgements"
+    return f"{what}; 95 % intervals in brackets, p against {report['reference']}"
+
+
+def _systems(report: Mapping[str, Any]) -> Table:
+    table = Table(box=None)
+    table.add_column("system")
+    systems: Mapping[str, Mapping[str, Any]] = report["systems"]
+    measures = list(
+        dict.fromkeys(name for one in systems.values() for name in one if _is_estimate(one[name]))
+    )
+    for measure in measures:
+        table.add_column(measure, justify="right")
+    for system, one in systems.items():
+        against = one.get("against", {})
+        table.add_row(system, *(_cell(one.get(name), against.get(name)) for name in measures))
+    return table
+
+
+def _is_estimate(value: object) -> bool:
+    return isinstance(value, dict) and "value" in value
+
+
+def _cell(estimate: Mapping[str, float] | None, against: Mapping[str, float] | None) -> str:
+    if estimate is None:
+        return ""
+    cell = f"{estimate['value']:.4f} ({estimate['low']:.3f}-{estimate['high']:.3f})"
+    return f"{cell} p {against['p']:.4f}" if against else cell
+
+
+def _short(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -12,7 +12,6 @@ from evaluation.fitting.feedback import (
     HELD_OUT,
     MIN_QUERIES,
     MIN_TESTED,
-    OTHERS,
     Candidate,
     ShadowTest,
     fit_probabilities,
@@ -36,16 +35,12 @@ from index.search.fusion import (
 from index.sqlite.connections import utc_now
 from service.cli.calibration import measure_calibration
 from service.cli.checks import OptionError, check_output_folder
-from service.cli.feedback.judged import check_enough, read_judged
-from service.cli.feedback.questions import asked, described, look_for, passages
-from service.cli.indexing.checks import check_data_directory
+from service.cli.corpus_checks import check_data_directory
+from service.cli.feedback import asked, check_enough, described, look_for, passages, read_judged
 from service.cli.opening import Loaded, load, opened
 from service.cli.options import (
     CheckpointOption,
     DataArgument,
-    PrecisionOption,
-    ProviderOption,
-    ThreadsOption,
     console,
     print_json,
 )
@@ -57,16 +52,8 @@ def tune(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Test, and adopt nothing whatever the result is.")
     ] = False,
-    others: Annotated[
-        int,
-        typer.Option(min=20, help="Passages of other documents that must not get worse matches."),
-    ] = OTHERS,
-    seed: Annotated[int, typer.Option(help="Of the choice of these passages.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     checkpoint: CheckpointOption = None,
-    precision: PrecisionOption = None,
-    provider: ProviderOption = None,
-    threads: ThreadsOption = None,
 ) -> None:
     """Fit the weights of vectors, alignment and words to feedback, and adopt them if better.
 
@@ -79,7 +66,7 @@ def tune(
     check_data_directory(data, "DATA")
     check_output_folder(data, "DATA")
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
-    loaded = load(checkpoint, precision, provider, threads, data)
+    loaded = load(checkpoint, data=data)
     present = fusion_of(data, loaded.checkpoint, loaded.encoder.adapter)
     with opened(data, loaded.encoder, read_only=True) as directory:
         judged = read_judged(data, directory.store)
@@ -90,7 +77,7 @@ def tune(
                 for part in parts
             )
             new = fit_rule(directory, present, fitted, progress)
-            texts = passages(directory, judged, others, seed, progress)
+            texts = passages(directory, judged, progress)
             known = [one for one in look_for(loaded, texts, progress) if one is not None]
             tuned = Candidate(directory, new, held_out, known)
             found = run_shadow_test(Candidate(directory, present, held_out, known), tuned, progress)

@@ -1,18 +1,28 @@
-"""Splits that no link crosses, targets that are too popular, the documents with the most links."""
+"""Corpora with links: splits, popular targets, the most linked documents, masked names."""
 
 from dataclasses import replace
 
 import pytest
 
-from training.sources.linked_document import LinkedDocument, Mention, without_overlaps
-from training.sources.selection import CorpusOptions, choose_parts, select, unit_hash, without
+from training.sources import linked_corpus
+from training.sources.corpus_folder import unit_hash
+from training.sources.linked_corpus import (
+    CorpusOptions,
+    LinkedDocument,
+    Mention,
+    choose_parts,
+    mask_names,
+    select,
+    without,
+    without_overlaps,
+)
 
 ALL = CorpusOptions(min_words=1, held_out=0)
 
 
-def document(name: str, *links: str, words: int = 5, group: str = "") -> LinkedDocument:
+def document(name: str, *links: str, words: int = 5) -> LinkedDocument:
     text = f"{name} " + "word " * (words - 1)
-    return LinkedDocument(name, name, text, frozenset(links), group=group)
+    return LinkedDocument(name, name, text, frozenset(links))
 
 
 def test_links_are_between_documents_that_exist_and_count_once() -> None:
@@ -36,11 +46,13 @@ def test_short_and_repeated_documents_are_left_out_with_their_links() -> None:
     assert (found.left_out["documents repeated"], found.left_out["documents too short"]) == (1, 1)
 
 
-def test_a_document_that_too_many_link_to_is_no_target() -> None:
+def test_a_document_that_too_many_link_to_is_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [document("hub", "a"), *(document(name, "hub", "x") for name in "abc")]
     documents.append(document("x"))
-    assert ("a", "hub") in select(documents, replace(ALL, max_named=3)).links
-    found = select(documents, replace(ALL, max_named=2))
+    monkeypatch.setattr(linked_corpus, "MAX_NAMED", 3)
+    assert ("a", "hub") in select(documents, ALL).links
+    monkeypatch.setattr(linked_corpus, "MAX_NAMED", 2)
+    found = select(documents, ALL)
     assert found.links == {("a", "hub")}  # the hub still names others
     assert found.left_out["targets named too often"] == 2
     assert found.left_out["links to these targets"] == 6
@@ -57,22 +69,12 @@ def test_no_link_crosses_the_splits() -> None:
     assert found.left_out["links across splits"] > 1000
 
 
-def test_parts_depend_on_the_texts_and_the_seed_alone() -> None:
+def test_parts_depend_on_the_texts_alone() -> None:
     documents = [document(str(number)) for number in range(200)]
-    parts = choose_parts(documents, 0.1, seed=0)
-    renamed = [replace(one, id=f"x{one.id}", title="t") for one in reversed(documents)]
-    assert choose_parts(renamed, 0.1, 0) == {f"x{name}": part for name, part in parts.items()}
-    assert choose_parts(documents, 0.1, 1) != parts
-
-
-def test_groups_stay_together_if_there_are_enough() -> None:
-    documents = [document(str(n), group=f"g{n % 40}") for n in range(400)]
-    parts = choose_parts(documents, 0.1, seed=0)
-    assert all(parts[str(n)] == parts[str(n % 40)] for n in range(400))
+    parts = choose_parts(documents, 0.1)
+    renamed = [replace(each, id=f"x{each.id}", title="t") for each in reversed(documents)]
+    assert choose_parts(renamed, 0.1) == {f"x{name}": part for name, part in parts.items()}
     assert set(parts.values()) == {"train", "valid", "test"}
-    few = [replace(one, group=f"g{int(one.id) % 4}") for one in documents]
-    parts = choose_parts(few, 0.1, seed=0)
-    assert len({parts[str(n)] for n in range(0, 400, 4)}) == 3
 
 
 def test_the_documents_with_the_most_links_among_each_other_are_kept() -> None:
@@ -91,7 +93,7 @@ def test_the_documents_with_the_most_links_among_each_other_are_kept() -> None:
 
 def test_each_part_keeps_its_share() -> None:
     names = [f"d{number}" for number in range(400)]
-    documents = [document(name, *names[n : n + 40]) for n, name in enumerate(names)]
+    documents = [document(name, *names[n : n + 50]) for n, name in enumerate(names)]
     found = select(documents, CorpusOptions(documents=100, min_words=1, held_out=0.1))
     counts = {part: list(found.parts.values()).count(part) for part in ("train", "valid", "test")}
     assert counts == {"train": 80, "valid": 10, "test": 10}
@@ -117,3 +119,59 @@ def test_of_overlapping_mentions_the_longest_remains() -> None:
 def test_hashes_are_uniform(share: float) -> None:
     below = sum(unit_hash(str(number)) < share for number in range(4000)) / 4000
     assert below == pytest.approx(share, abs=0.03)
+
+
+TEXT = "It rains in Paris. Rome is far. Paris and Rome are old.\n\nThe end is near."
+
+
+def named(text: str, **targets: str) -> LinkedDocument:
+    mentions = [
+        Mention(start, start + len(name), target)
+        for target, name in targets.items()
+        for start in range(len(text))
+        if text.startswith(name, start)
+    ]
+    return LinkedDocument("x", "X", text, frozenset(targets), tuple(sorted(mentions)))
+
+
+def test_the_names_of_linked_documents_are_removed() -> None:
+    document = named(TEXT, p="Paris", r="Rome")
+    assert mask_names(document, ["p"], 1, "name") == TEXT.replace("Paris ", "").replace("Paris", "")
+    assert mask_names(document, ["q"], 1, "name") == TEXT
+    assert mask_names(document, ["p", "r"], 0, "name") == TEXT
+
+
+def test_whole_sentences_are_removed() -> None:
+    document = named(TEXT, p="Paris", r="Rome")
+    assert mask_names(document, ["p"], 1, "sentence") == "Rome is far. \n\nThe end is near."
+    assert mask_names(document, ["p", "r"], 1, "sentence") == "\n\nThe end is near."
+
+
+def test_a_name_over_two_sentences_takes_both() -> None:
+    text = "One is here. It is St. Louis. Two is there."
+    start = text.index("here")
+    document = LinkedDocument("x", "X", text, frozenset("l"), (Mention(start, start + 8, "l"),))
+    assert mask_names(document, ["l"], 1, "sentence") == "Two is there."
+
+
+def test_a_share_of_the_links_is_masked_and_each_link_everywhere() -> None:
+    names = {f"t{number}": f"Name{number:03}" for number in range(300)}
+    text = " ".join([*names.values(), *names.values()])
+    document = named(text, **names)
+    left = mask_names(document, list(names), 0.3, "name").split()
+    assert len(left) / 600 == pytest.approx(0.7, abs=0.08)
+    assert all(left.count(name) == 2 for name in left)
+    few = mask_names(document, ["t0", "t1"], 0.3, "name").split()  # draws are independent
+    assert [n for n in left if n < "Name002"] == [n for n in few if n < "Name002"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "left"),
+    [
+        ("see open(2) here", "open(2)", "see here"),
+        ("open(2) here", "open(2)", "here"),
+        ("see (open(2)) and\n  x", "open(2)", "see () and\n  x"),
+    ],
+)
+def test_names_are_removed_without_doubled_spaces(text: str, name: str, left: str) -> None:
+    assert mask_names(named(text, o=name), ["o"], 1, "name") == left

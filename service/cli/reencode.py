@@ -1,23 +1,25 @@
-"""Other vectors are tested in shadow beside the present ones, and replace them only if better.
+"""The command reencode: a data directory moves to other vectors, perhaps only to better ones.
 
-The queries are those of the feedback that the new checkpoint did not learn from, by the record
-that `longmatch train --feedback` leaves in it. Of a checkpoint without a record nobody knows; for
-it they are the queries that training on this feedback would leave for validation. Where the
-checkpoint stays, as with an adapter or another reading share, both sides have learned the same, and
-all queries count.
+Other vectors are tested in shadow beside the present ones, with the queries of the feedback that
+the new checkpoint did not learn from, by the record that `longmatch lab train --feedback` leaves in
+it. Without a record, they are the queries that training on this feedback would leave for
+validation. Where the checkpoint stays, as with an adapter or another reading share, both sides have
+learned the same, and all queries count.
 """
 
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from encoder.adapter import vector_space
 from encoder.atomic_files import write_atomically
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import WHOLE, Checkpoint
 from encoder.errors import AdapterError
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.fitting.feedback import (
@@ -36,16 +38,40 @@ from index.directory.data_directory import (
 )
 from index.optional_dependencies import require_extra
 from index.progress import Progress
-from index.reencode import Reencoded, require_another
+from index.reencode import (
+    Reencoded,
+    discard,
+    only_reencoding,
+    put_in_place,
+    reencode_documents,
+    require_another,
+)
 from index.search.fusion import fusion_of
 from index.sqlite.connections import utc_now
 from index.store.schema import read_space
 from service.cli.checks import OptionError, open_checkpoint
-from service.cli.feedback.judged import check_enough, keys_of_texts, open_store, read_judged
-from service.cli.feedback.questions import asked, described, look_for, passages
+from service.cli.corpus_checks import check_data_directory
+from service.cli.feedback import (
+    asked,
+    check_enough,
+    described,
+    keys_of_texts,
+    look_for,
+    open_store,
+    passages,
+    read_judged,
+)
 from service.cli.opening import Loaded, load, with_reading
-from service.cli.options import console
-from service.cli.progress import printable
+from service.cli.options import (
+    INTERRUPTED,
+    RESUMABLE,
+    CheckpointOption,
+    DataArgument,
+    PrecisionOption,
+    console,
+    print_json,
+)
+from service.cli.progress import printable, show_progress
 from training.jobs.output import TRAINING
 from training.sources.corpus_folder import read_learned
 from training.sources.feedback_corpus import HELD_OUT
@@ -122,20 +148,18 @@ def open_trial(data: Path, new: Checkpoint, served: Path | None, *, adapt: bool)
     return Trial(data, served, judged, held_out, chosen_by)
 
 
-def run_trial(
-    trial: Trial, made: Reencoded, others: int, seed: int, progress: Progress
-) -> dict[str, Any]:
+def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, Any]:
     """Search in the present and in the new content; return the report of the test, for JSON.
 
     Raises:
         EncoderError: the served checkpoint is damaged.
         StoreError: a store or a fusion rule cannot be read.
     """
-    served = load(trial.served, None, None, None, trial.data)
+    served = load(trial.served, data=trial.data)
     new = Loaded(made.encoder.checkpoint, made.tokenizer, made.encoder)
     with _opened(trial.data, served.encoder) as old, _opened(made.content, new.encoder) as fresh:
         sides = ((served, old), (new, fresh))
-        texts = passages(old, trial.judged, others, seed, progress)
+        texts = passages(old, trial.judged, progress)
         held_out = _of_both([asked(*one, trial.held_out, progress) for one in sides])
         known = _of_both([look_for(one, texts, progress) for one, _ in sides])
         if len(held_out[0]) < MIN_TESTED or not known[0]:
@@ -237,3 +261,92 @@ def _named(loaded: Loaded, one: Candidate) -> dict[str, Any]:
         "fingerprint": loaded.encoder.fingerprint,
         "rule": asdict(one.rule),
     }
+
+
+def reencode(
+    data: DataArgument,
+    checkpoint: CheckpointOption = None,
+    reading_share: Annotated[
+        float | None,
+        typer.Option(help="The new share of the sentence blocks to encode; unchanged by default."),
+    ] = None,
+    adapt: Annotated[
+        bool, typer.Option("--adapt", help="Fit the vectors to the stored texts, as index --adapt.")
+    ] = False,
+    only_if_better: Annotated[
+        bool,
+        typer.Option(
+            "--only-if-better",
+            help="Test in shadow with the feedback of users, and swap only if the new are better.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Test, and swap nothing whatever the result is.")
+    ] = False,
+    served: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="LONGMATCH_CHECKPOINT",
+            help="With --only-if-better: the checkpoint of the present vectors.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the report of the test as JSON.")
+    ] = False,
+    precision: PrecisionOption = None,
+) -> None:
+    """Move a data directory to another checkpoint or reading share; run it again to resume.
+
+    With --only-if-better it is moved if held-out feedback says that matches become better.
+    """
+    if checkpoint is None and reading_share is None and not adapt:
+        raise OptionError("--checkpoint", "name the new checkpoint, a --reading-share, or --adapt")
+    for option, given in (("--dry-run", dry_run), ("--json", as_json)):
+        if given and not only_if_better:
+            raise OptionError(option, "is for --only-if-better")
+    check_data_directory(data, "DATA")
+    if only_if_better:
+        check_trial(data)
+    opened = with_reading(open_checkpoint(checkpoint, precision), data, reading_share)
+    trial = open_trial(data, opened, served, adapt=adapt) if only_if_better else None
+    report = None
+    try:
+        with only_reencoding(data):
+            with show_progress(console) as progress:
+                made = reencode_documents(data, opened, precision, progress, adapt=adapt)
+                if trial is not None:
+                    report = run_trial(trial, made, progress)
+            swap = report is None or _is_to_be_adopted(made, report, dry_run=dry_run)
+            if swap:
+                with show_progress(console) as progress:
+                    documents = put_in_place(replace(made, progress=progress))
+    except KeyboardInterrupt:
+        console.print(f"{RESUMABLE}; until then the old vectors are used")
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        print_json(report)
+    if swap:
+        share = f", reading share {opened.reading_share:g}" if opened.reading_share < WHOLE else ""
+        said = f"{data}: {documents} documents, now of checkpoint {opened.name}{share}"
+        console.print(printable(said))
+
+
+def _is_to_be_adopted(made: Reencoded, report: dict[str, Any], *, dry_run: bool) -> bool:
+    """Say what the test found, and keep the new content with the report, or delete it."""
+    report["adopted"] = report["refused"] is None and not dry_run
+    print_report(report)
+    if report["refused"] is not None:
+        discard(made)
+        console.print(
+            printable(f"{made.data}: not moved, nothing has changed: {report['refused']}")
+        )
+    elif dry_run:
+        console.print(
+            printable(
+                f"{made.data}: better; nothing has changed, for want of a run without --dry-run, "
+                f"which finds the new vectors in {made.content.name}"
+            )
+        )
+    else:
+        keep_report(made, report)
+    return bool(report["adopted"])

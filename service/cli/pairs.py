@@ -17,7 +17,7 @@ from index.search.fusion import fusion_of
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
 from index.search.records import Bounds
 from service.cli.checks import OptionError, check_output_file, open_checkpoint
-from service.cli.indexing.checks import check_data_directory
+from service.cli.corpus_checks import check_data_directory
 from service.cli.opening import opened
 from service.cli.options import INTERRUPTED, RESUMABLE, CheckpointOption, DataArgument, console
 from service.cli.progress import printable, show_progress
@@ -39,9 +39,6 @@ def pairs(
         float | None,
         typer.Option(min=0, max=1, help="No pair whose score more of the random pairs reach."),
     ] = None,
-    mode: Annotated[
-        Literal["semantic"], typer.Option(help="Pairs are found by document vectors.")
-    ] = "semantic",
     collapse: Annotated[
         Literal["families"] | None, typer.Option(help="Only one document of each family.")
     ] = None,
@@ -67,7 +64,6 @@ def pairs(
         run = {
             "data": str(data.resolve()),
             "bounds": [min_score, min_probability, max_false_positive_rate],
-            "mode": mode,
             "collapse": collapse,
             "sequence": search.sequence,
             "calibration": calibrator.version,

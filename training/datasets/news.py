@@ -6,9 +6,8 @@ from pathlib import Path
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
-from training.datasets.dataset import DataSet, LabelledIds, Shares, make_document
+from training.datasets.dataset import DataSet, LabelledIds, Shares, divide, make_document
 from training.datasets.lines import read_label, text_lines
-from training.datasets.pairs import divide
 
 SHARES: Shares = (0.6, 0.2, 0.2)  # section 4.1 of Match-Ignition
 COLUMNS = ("label", "doc_id1", "doc_id2", "title1", "title2", "content1", "content2")
@@ -32,7 +31,7 @@ def find_news(source: Path) -> Path:
     return found[0]
 
 
-def read_news(source: Path, seed: int, progress: Progress) -> DataSet:
+def read_news(source: Path, progress: Progress) -> DataSet:
     """Read pairs of articles.
 
     A first line of names is skipped. An article id that occurs with another text is another
@@ -62,7 +61,7 @@ def read_news(source: Path, seed: int, progress: Progress) -> DataSet:
             raise CorpusError(f"{where}: {a!r} and {b!r} have another label in an earlier line")
     if not pairs:
         raise CorpusError(f"{path}: holds no pair")
-    return DataSet(list(documents.values()), divide(pairs.values(), SHARES, seed))
+    return DataSet(list(documents.values()), divide(pairs.values(), SHARES))
 
 
 def _check_columns(columns: Sequence[str], width: int, where: str) -> None:

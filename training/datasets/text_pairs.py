@@ -1,7 +1,8 @@
-"""AAN, OC, S2ORC and PAN as Zhou et al. distribute them (EMNLP 2020): label, text, text in CSV.
+"""Pairs of texts in CSV: label, text, text.
 
-Match-Ignition reads its AAN-Abs, OC, S2ORC and PAN from this benchmark. U+0001 marks the sentences
-that cite or copy the other text; the marks are no part of the text.
+The form in which Zhou et al. distribute AAN-Abs, OC, S2ORC and PAN (EMNLP 2020), where
+Match-Ignition takes them from. U+0001 marks the sentences that cite or copy the other text; the
+marks are no part of the text.
 """
 
 import csv
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
-from training.datasets.dataset import DataSet, LabelledIds, make_document
+from training.datasets.dataset import DataSet, LabelledIds, ends, make_document
 from training.datasets.lines import (
     files_below,
     one_file_a_part,
@@ -21,7 +22,6 @@ from training.datasets.lines import (
     require_files,
     require_folder,
 )
-from training.datasets.pairs import ends
 
 COLUMNS = ("label", "source", "target")
 _MARK = "\x01"

@@ -26,15 +26,12 @@ from index.search.fusion import fusion_of
 from index.sqlite.block_vectors import block_vectors_of
 from service.api.schemas.compare import comparison_body
 from service.cli.checks import check_output_file
-from service.cli.indexing.checks import check_data_directory, check_document
+from service.cli.corpus_checks import check_data_directory, check_document
 from service.cli.opening import Loaded, load, opened
 from service.cli.options import (
     DEFAULT_DATA,
     CheckpointOption,
     DataOption,
-    PrecisionOption,
-    ProviderOption,
-    ThreadsOption,
     console,
     print_json,
 )
@@ -63,9 +60,6 @@ def compare(
         Path | None, typer.Option(help="Write the comparison as an HTML page here.")
     ] = None,
     checkpoint: CheckpointOption = None,
-    precision: PrecisionOption = None,
-    provider: ProviderOption = None,
-    threads: ThreadsOption = None,
 ) -> None:
     """Compare two documents: how and where they match; a server may be running."""
     for name, argument in ((left, "LEFT"), (right, "RIGHT")):
@@ -76,7 +70,7 @@ def compare(
         check_data_directory(data)
     if html:
         check_output_file(html, "--html")
-    loaded = load(checkpoint, precision, provider, threads, data if stored else None)
+    loaded = load(checkpoint, data=data if stored else None)
     with opened(data, loaded.encoder, read_only=True) if stored else nullcontext() as directory:
         ours, theirs = (_source(name, loaded, directory) for name in (left, right))
         alignable = _alignable(loaded, directory, [ours.vector_id, theirs.vector_id])

@@ -1,1 +1,0 @@
-"""Commands that compare documents: two of them, or every two of a corpus."""

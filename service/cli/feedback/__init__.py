@@ -1,1 +1,0 @@
-"""What learns from feedback, and what is tested by it before it is served."""

@@ -1,0 +1,477 @@
+"""`longmatch lab`: checkpoints are made, trained and exported, and corpora made for them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from encoder.checkpoint import PRECISIONS, Checkpoint
+from encoder.errors import QualityError
+from encoder.export.quality import Quality
+from encoder.reranker.checkpoint import RERANKER_PRECISIONS, RerankerCheckpoint
+from evaluation.judgements import read_pairs, read_qrels, read_splits
+from evaluation.quality_gate import (
+    DOCUMENTS,
+    GateSample,
+    measure_quality,
+    sample_corpus,
+    sample_stdlib,
+)
+from index.errors import CorpusError
+from index.optional_dependencies import require_extra
+from service.cli.calibration import fit_calibration
+from service.cli.checks import (
+    OptionError,
+    check_new_path,
+    check_output_folder,
+    check_precisions,
+    check_weights,
+    open_checkpoint,
+    open_reranker_checkpoint,
+    read_option,
+)
+from service.cli.corpus_checks import check_corpus, check_data_directory
+from service.cli.feedback import check_enough, open_store, read_judged
+from service.cli.opening import load
+from service.cli.options import (
+    INTERRUPTED,
+    RESUMABLE,
+    CheckpointOption,
+    SharedOption,
+    console,
+)
+from service.cli.progress import printable, show_progress, show_training
+from training.data.corpus import describe
+from training.data.files import (
+    CorpusFiles,
+    EncoderJob,
+    RerankJob,
+    Start,
+    TrainingJob,
+    check_classes,
+    find_corpus_files,
+    given_files,
+    read_recipe,
+)
+from training.data.pair_files import check_held_out, check_pair_files
+from training.data.rerank_corpus import check_rerank_files
+from training.datasets.convert import DATASETS, convert_dataset
+from training.errors import TrainingRecipeError
+from training.pretraining.recipes import pretrains
+from training.recipe import RECIPES, TrainingRecipe, read_training_recipe
+from training.sources.feedback_corpus import MIN_QUERIES, write_feedback_corpus
+from training.sources.linked_corpus import CorpusOptions
+from training.sources.make_corpus import KINDS, check_sources
+from training.sources.make_corpus import make_corpus as make_linked_corpus
+
+if TYPE_CHECKING:
+    from encoder.export.export import Gate
+
+lab = typer.Typer(
+    help="Make, train and export checkpoints, and make corpora to train them on.",
+    no_args_is_help=True,
+)
+
+_DEFAULTS = CorpusOptions()
+_REPORTED = ("semantic", "hybrid")  # modes of search
+_OPTIMISTIC = " (optimistic: training may have seen the documents of validation)"
+
+PrecisionsOption = Annotated[
+    list[str], typer.Option("--precision", help="int8, fp16 or fp32; may be repeated.")
+]
+
+
+@lab.command("create-checkpoint")
+def create_checkpoint(
+    recipe: Annotated[Path, typer.Argument(help="A TOML file like those in encoder/recipes.")],
+    bert: Annotated[
+        str,
+        typer.Option(help="Folder or hub name of a BERT checkpoint: tokenizer, sentence level."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The directory to write.")],
+    precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
+    seed: Annotated[int, typer.Option(help="Of the weights that are initialised at random.")] = 0,
+) -> None:
+    """Create an untrained encoder or reranker, as the recipe says.
+
+    An encoder is exported without a quality gate; a reranker has no graph before it is trained.
+    """
+    require_extra("train", "lab create-checkpoint")
+    from encoder.export import create  # imports torch
+
+    check_output_folder(output, "--output")
+    check_precisions(precision)
+    if create.is_for_reranker(recipe):
+        reranker = read_option("RECIPE", create.read_reranker_recipe, recipe)
+        create.create_reranker(reranker, bert, output, seed=seed)
+        return
+    read = read_option("RECIPE", create.read_recipe, recipe)
+    _export(create.create_checkpoint(read, bert, output, seed=seed), precision)
+
+
+@lab.command()
+def export(
+    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint directory with its weights.")],
+    precision: PrecisionsOption,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(help="The corpus of the quality gate; by default Python's documentation."),
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option(help="Judgements of the corpus, TREC or BEIR.")
+    ] = None,
+) -> None:
+    """Export a checkpoint to ONNX.
+
+    Fails if a graph does not compute what the model does, or if int8 or fp16 keep less than 98 % of
+    the 10 nearest neighbours of fp32, or lose more than 0.5 % of its nDCG@10.
+    """
+    require_extra("train", "lab export")
+    opened = open_checkpoint(checkpoint, option="CHECKPOINT")
+    check_weights(checkpoint, "CHECKPOINT")
+    check_output_folder(checkpoint, "CHECKPOINT")
+    check_precisions(precision)
+    if qrels and not corpus:
+        raise OptionError("--qrels", "needs --corpus, the documents that are judged")
+    if corpus:
+        check_corpus(corpus, "--corpus")
+    judgements = read_option("--qrels", read_qrels, qrels) if qrels else {}
+    if set(precision) == {"fp32"}:
+        _export(opened, precision)
+        return
+    sample = sample_corpus(corpus, judgements, limit=DOCUMENTS) if corpus else sample_stdlib()
+    _export(opened, precision, quality_gate(lambda: sample))
+
+
+@lab.command()
+def train(
+    recipe: Annotated[
+        str, typer.Argument(help="A TOML file, or the name of one in training/recipes.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The checkpoint to write.")],
+    corpus: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A corpus; may be repeated. qrels, pairs and splits beside corpus.jsonl are found."
+        ),
+    ] = None,
+    feedback: Annotated[
+        Path | None,
+        typer.Option(
+            help="A data directory: learn from the feedback on its matches, with its documents. A "
+            "server may be running."
+        ),
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option(help="Links between documents, as judgements.")
+    ] = None,
+    pairs: Annotated[
+        list[Path] | None, typer.Option(help="Labelled pairs; may be repeated.")
+    ] = None,
+    splits: Annotated[
+        Path | None, typer.Option(help="Lines of id, tab, and train, valid or test.")
+    ] = None,
+    allow_shared_documents: SharedOption = False,
+    work: Annotated[
+        Path | None,
+        typer.Option(help="A folder for intermediate results; by default <output>.work."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Number of steps, instead of the recipe's.")
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0, help="Time limit of training, after which the best so far is kept."),
+    ] = None,
+    checkpoint: CheckpointOption = None,
+    precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
+) -> None:
+    """Train an encoder or a reranker, as the recipe says, on your documents.
+
+    If it is stopped, run the same command again to resume.
+    """
+    require_extra("train", "lab train")
+    check_new_path(output)
+    file = recipe_file(recipe)
+    for_reranker = _is_for_reranker(file)
+    check_precisions(precision, RERANKER_PRECISIONS if for_reranker else PRECISIONS)
+    if for_reranker:
+        if checkpoint is None:
+            raise OptionError("--checkpoint", "is missing: the reranker to start from")
+        start: Checkpoint | RerankerCheckpoint = open_reranker_checkpoint(
+            checkpoint, "--checkpoint"
+        )
+    else:
+        start = open_checkpoint(checkpoint)
+    check_weights(start.directory, "--checkpoint")
+    files = _find_files(corpus or [], qrels, pairs or [], splits)
+    common: dict[str, Any] = {
+        "recipe": file,
+        "output": output,
+        "work": work or output.with_name(output.name + ".work"),
+        "precisions": precision,
+        "steps": steps,
+        "seconds": None if minutes is None else 60 * minutes,
+        "allow_shared": allow_shared_documents,
+    }
+    try:
+        if isinstance(start, RerankerCheckpoint):
+            _train_reranker(_checked(RerankJob(start=start, files=files, **common), feedback))
+        else:
+            _train_encoder(_checked(EncoderJob(start=start, files=files, **common), feedback))
+    except KeyboardInterrupt:
+        console.print(RESUMABLE)
+        raise typer.Exit(INTERRUPTED) from None
+    except QualityError as error:
+        raise QualityError(
+            f"{error}. The training is kept: the same command with --precision fp32 writes a "
+            "checkpoint"
+        ) from error
+
+
+lab.command("fit-calibration")(fit_calibration)
+
+
+@lab.command("make-corpus")
+def make_corpus(
+    kind: Annotated[str, typer.Argument(help=f"{' or '.join(KINDS)}.")],
+    sources: Annotated[
+        list[Path], typer.Argument(help="Corpora for titles; folders of pages for html.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
+    min_words: Annotated[
+        int, typer.Option(min=1, help="Leave out documents with fewer words.")
+    ] = _DEFAULTS.min_words,
+    mask_titles: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of links whose names are removed from texts.")
+    ] = _DEFAULTS.mask_titles,
+) -> None:
+    """Make a corpus with links, to train on, of documents that name or link to one another."""
+    known = next((each for each in KINDS if each == kind), None)
+    if known is None:
+        raise OptionError("KIND", f"{kind!r} is none of {', '.join(KINDS)}")
+    check_new_path(output)
+    try:
+        check_sources(known, sources)
+    except CorpusError as error:
+        raise OptionError("SOURCES", error) from error
+    options = CorpusOptions(min_words=min_words, mask_titles=mask_titles)
+    with show_progress(console) as progress:
+        counts = make_linked_corpus(known, sources, output, options, progress)
+    parts = ", ".join(f"{number} {part}" for part, number in counts["links of parts"].items())
+    console.print(
+        f"{output}: {counts['documents']} documents, {counts['words']} words, "
+        f"{counts['links']} links ({parts}); counts.json says what was left out"
+    )
+
+
+@lab.command()
+def dataset(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")],
+    source: Annotated[Path, typer.Argument(help="The folder or file as it is distributed.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
+    accept_licence: Annotated[
+        bool,
+        typer.Option(
+            "--accept-licence",
+            help="You have made the agreement that the distributor of this data set requires.",
+        ),
+    ] = False,
+) -> None:
+    """Make a corpus with pairs or judgements of a published data set, as it is distributed."""
+    known = DATASETS.get(name)
+    if known is None:
+        raise OptionError("NAME", f"{name!r} is none of {', '.join(DATASETS)}")
+    check_new_path(output)
+    if known.agreement and not accept_licence:
+        raise OptionError("--accept-licence", f"is needed for {name}: {known.agreement}")
+    try:
+        known.check(source)
+    except CorpusError as error:
+        raise OptionError("SOURCE", error) from error
+    with show_progress(console) as progress:
+        counts = convert_dataset(name, source, output, progress)
+    pairs = ", ".join(
+        f"{number['matching']} of {number['all']} {part} pairs match"
+        for part, number in counts["pairs"].items()
+    )
+    written = [f"{counts['documents']} documents", f"{counts['judgements']} judgements", pairs]
+    console.print(f"{output}: {', '.join(filter(None, written))}")
+    shared = counts["documents in pairs of two parts"]
+    if shared:
+        console.print(
+            f"{shared} documents are in the pairs of two parts, as in the papers: train with "
+            "--allow-shared-documents"
+        )
+    for reason, number in counts["left out"].items():
+        console.print(f"left out: {number} {reason}")
+    console.print(f"licence of the data: {printable(counts['licence'])}")
+
+
+def _train_encoder(job: EncoderJob) -> None:
+    from training.jobs.fit_search import fit_search
+    from training.jobs.output import write_output  # imports torch
+    from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
+
+    encoder = load(job.start.directory).encoder
+    with show_progress(console) as progress:
+        data = prepare_data(job, encoder, progress)
+    for corpus in data:
+        console.print(describe(corpus.found))
+    with show_progress(console) as progress:
+        sources = prepare_sources(job, data, progress)
+    with show_training(console) as training_progress:
+        trained = run_training(job, data, sources, training_progress)
+    with show_progress(console) as progress:
+        report = write_output(
+            job,
+            trained,
+            quality_gate(sample_stdlib),
+            lambda made: fit_search(made, job, encoder, data, progress),
+        )
+    console.print(
+        f"{job.output}: {report.figure}: {report.before:.4f} before, {report.best:.4f} after step "
+        f"{report.best_step} of {report.steps}{_OPTIMISTIC if report.shared_documents else ''}"
+    )
+    if report.search:
+        before, after = report.search.before, report.search.after
+        modes = [f"{mode} {before[mode]:.4f} -> {after[mode]:.4f}" for mode in _REPORTED]
+        console.print(f"Search, nDCG@10 of {report.search.queries} queries: {', '.join(modes)}")
+
+
+def _train_reranker(job: RerankJob) -> None:
+    from training.jobs.train_reranker import train_reranker  # imports torch
+
+    with show_progress(console) as progress, show_training(console) as training_progress:
+        train_reranker(job, progress, training_progress)
+    console.print(f"{job.output}: written")
+
+
+def _is_for_reranker(recipe: Path) -> bool:
+    try:
+        return any(each.kind == "rerank" for each in read_training_recipe(recipe).objectives)
+    except TrainingRecipeError as error:
+        raise OptionError("RECIPE", error) from error
+
+
+def quality_gate(sample: Callable[[], GateSample]) -> "Gate":
+    """Make a quality gate that reports its progress and its result on the console.
+
+    Args:
+        sample: returns the documents that precisions are compared on; called by the gate.
+    """
+
+    def gate(staged: Checkpoint, smaller: Sequence[str]) -> Mapping[str, Quality]:
+        documents = sample()
+        with show_progress(console) as progress:
+            qualities = measure_quality(staged, smaller, documents, progress)
+        for name, quality in qualities.items():
+            console.print(f"{name}: {_describe(quality)}")
+        return qualities
+
+    return gate
+
+
+def _describe(quality: Quality) -> str:
+    text = (
+        f"keeps {quality.neighbours:.2%} of the neighbours of fp32 on {quality.documents} of "
+        f"{quality.corpus_documents} documents of {quality.corpus}, {quality.tokens:,} tokens"
+    )
+    if quality.ndcg is None:
+        return text
+    return (
+        f"{text}; nDCG@10 {quality.ndcg:.4f}, fp32 {quality.ndcg_fp32:.4f}, "
+        f"over {quality.queries} queries"
+    )
+
+
+def _export(checkpoint: Checkpoint, precisions: list[str], gate: "Gate | None" = None) -> None:
+    from encoder.export.export import export_checkpoint  # imports torch
+
+    parities = export_checkpoint(checkpoint, precisions, gate)
+    for precision, parity in parities.items():
+        console.print(
+            f"{precision}: cosine to the model at least {parity.block_cosine:.5f} for blocks, "
+            f"{parity.document_cosine:.5f} for documents"
+        )
+
+
+def recipe_file(recipe: str) -> Path:
+    """Return the file of a recipe, which may be the name of one that ships."""
+    shipped = RECIPES / f"{recipe}.toml"
+    return shipped if not Path(recipe).exists() and shipped.is_file() else Path(recipe)
+
+
+def _find_files(
+    corpora: list[Path], qrels: Path | None, pairs: list[Path], splits: Path | None
+) -> list[CorpusFiles]:
+    """Find the files of each corpus, and check that all of them can be read."""
+    try:
+        found = given_files(corpora, qrels, pairs, splits)
+    except CorpusError as error:
+        raise OptionError("--corpus", error) from error
+    for files in found:
+        check_corpus(files.corpus, "--corpus")
+        if files.qrels:
+            read_option("--qrels" if qrels else "--corpus", read_qrels, files.qrels)
+        if files.splits:
+            read_option("--splits" if splits else "--corpus", read_splits, files.splits)
+        for path in files.pairs:
+            read_option("--pairs" if pairs else "--corpus", read_pairs, path)
+    return found
+
+
+def _checked(job: TrainingJob[Start], feedback: Path | None) -> TrainingJob[Start]:
+    """Check that a recipe can be followed with the files of a job; add those of feedback."""
+    if not job.files and feedback is None:
+        raise OptionError("--corpus", "is missing: name a corpus, or a --feedback")
+    if feedback is not None:
+        check_data_directory(feedback, "--feedback")
+        check_enough(feedback, MIN_QUERIES, "--feedback")
+    check_output_folder(job.work, "--work")
+    try:
+        recipe = read_recipe(job)
+    except TrainingRecipeError as error:
+        raise OptionError("RECIPE", error) from error
+    if feedback is not None:
+        job = replace(job, files=[*job.files, _feedback_files(feedback, job.work)])
+    _check_files(job, recipe)
+    return job
+
+
+def _feedback_files(data: Path, work: Path) -> CorpusFiles:
+    """Return the corpus of the feedback of a data directory; written once, so that runs resume."""
+    folder = work / "feedback"
+    if not folder.exists():
+        work.mkdir(parents=True, exist_ok=True)
+        with closing(open_store(data)) as store:
+            try:
+                counts = write_feedback_corpus(folder, store, read_judged(data, store))
+            except CorpusError as error:
+                raise OptionError("--feedback", f"{data}: {error}") from error
+        queries = ", ".join(f"{number} {part}" for part, number in counts["queries"].items())
+        console.print(f"{folder}: {counts['documents']} documents, queries: {queries}")
+    return find_corpus_files(folder)
+
+
+def _check_files(job: TrainingJob[Start], recipe: TrainingRecipe) -> None:
+    kinds = {objective.kind for objective in recipe.objectives}
+    try:
+        if "rerank" in kinds:
+            given = any(getattr(one, "pairs", None) == "given" for one in recipe.objectives)
+            check_rerank_files(job.files, given=given)
+        if recipe.learns_from_classes:
+            check_classes(job.files)
+        for files in job.files:
+            check_pair_files(files, allow_shared=job.allow_shared)
+        if pretrains(recipe):
+            check_held_out(job.files)
+    except CorpusError as error:
+        raise OptionError("--corpus", error) from error
+    if "links" in kinds and not any(files.qrels for files in job.files):
+        raise OptionError("--corpus", "the recipe learns from links, and no corpus has any")
+    if "pairs" in kinds and not any(files.pairs for files in job.files):
+        raise OptionError("--corpus", "the recipe learns from pairs, and no corpus has any")

@@ -1,1 +1,0 @@
-"""Data sets of labelled pairs whose files hold both texts of a pair."""
