@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from index.directory.data_directory import DataDirectory, open_data_directory
+from index.directory.data_directory import DataDirectory, open_data_directory, settle
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError, StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
@@ -121,6 +121,20 @@ def test_a_directory_that_cannot_be_opened_is_not_kept_locked(
         open_directory(fingerprint="b" * 64)
     directory = open_directory()
     assert_equals_store(directory.index, directory.store)
+
+
+def test_settling_finishes_a_swap_that_was_decided(
+    open_directory: Open, entry: MakeEntry, tmp_path: Path
+) -> None:
+    data, decided = tmp_path / "data", tmp_path / "data" / ".decided"
+    for path, name in ((data, "old"), (decided, "new")):
+        directory = open_directory(path)
+        directory.store.put([entry(name)])
+        directory.close()
+    (decided / "lock").unlink()
+    settle(data)
+    assert not decided.exists()
+    assert open_directory(data).store.find(["old", "new"]).keys() == {"new"}
 
 
 def test_a_damaged_store_is_an_error_that_names_it(open_directory: Open, tmp_path: Path) -> None:
