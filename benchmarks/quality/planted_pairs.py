@@ -21,7 +21,7 @@ import typer
 from benchmarks.common import read_documents
 from benchmarks.quality.paraphrases import Strength, edit_lightly, paraphrase
 from encoder.comparison.result import Relation, Span
-from encoder.comparison.words import find_words
+from encoder.comparison.words import locate_words
 from encoder.sentences import split_sentences
 from index.document import Document
 
@@ -180,7 +180,7 @@ def _repeats(sentences: Sequence[str], source: Sequence[tuple[int, int]]) -> lis
 
 def _rows(text: str) -> frozenset[tuple[int, ...]]:
     """Return the rows of `_SHINGLE` words of a text."""
-    codes = find_words(text).codes.tolist()
+    codes = locate_words(text).codes.tolist()
     return frozenset(zip(*(codes[word:] for word in range(_SHINGLE)), strict=False))
 
 

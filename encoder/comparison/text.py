@@ -9,7 +9,7 @@ from encoder.arrays import Float32, Int64
 from encoder.comparison.matches import Sentences, cut_sentences
 from encoder.comparison.result import Section, Span
 from encoder.comparison.sections import SectionReader, find_sections, section_vectors
-from encoder.comparison.words import Words, find_words
+from encoder.comparison.words import Words, locate_words
 from encoder.sentences import split_sentences
 
 
@@ -70,7 +70,7 @@ def prepare_text(
     expected = len(choose_blocks(len(block_vectors)))
     if aligned is not None and len(aligned) != expected:
         raise ValueError(f"{len(aligned)} aligned blocks, not the expected {expected}")
-    words, sections = find_words(text), find_sections(text)
+    words, sections = locate_words(text), find_sections(text)
     block_vectors = block_vectors.astype(np.float32, copy=False)
     read = None
     if reader is not None:

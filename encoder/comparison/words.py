@@ -29,15 +29,15 @@ class Words:
         return len(self.codes)
 
 
-def find_words(text: str) -> Words:
+def locate_words(text: str) -> Words:
     """Find the words of a text: runs of letters and digits. Time is linear in its length."""
     found = [(hash(match[0].casefold()), *match.span()) for match in _WORD.finditer(text)]
     table = np.array(found, dtype=np.int64).reshape(-1, 3)
     return Words(*(np.ascontiguousarray(table[:, column]) for column in range(3)))
 
 
-def split_words(text: str) -> list[str]:
-    """Return the words of a text as `find_words` separates them, case-folded."""
+def casefold_words(text: str) -> list[str]:
+    """Return the words of a text as `locate_words` separates them, case-folded."""
     return _WORD.findall(text.casefold())
 
 

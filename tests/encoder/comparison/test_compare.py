@@ -15,7 +15,7 @@ from encoder.comparison.alignment import ALIGNMENT_RULE
 from encoder.comparison.compare import compare_texts
 from encoder.comparison.result import Comparison, Span
 from encoder.comparison.text import ComparableText, prepare_text
-from encoder.comparison.words import find_words
+from encoder.comparison.words import locate_words
 
 WIDTH = 64
 BLOCK_WORDS = 40
@@ -40,7 +40,7 @@ def word_vector(word: str) -> Float32:
 
 
 def read(text: str) -> ComparableText:
-    words = find_words(text)
+    words = locate_words(text)
     cuts = [*range(0, max(1, len(words)), BLOCK_WORDS), len(words)]
     offsets, vectors = [], []
     for first, last in pairwise(cuts):

@@ -14,13 +14,13 @@ from encoder.comparison.matches import (
     match_blocks,
     measure_background,
 )
-from encoder.comparison.words import Words, find_words
+from encoder.comparison.words import Words, locate_words
 
 SHINGLE = 3
 
 
 def words(text: str) -> Words:
-    return find_words(text)
+    return locate_words(text)
 
 
 def test_a_shared_passage_has_its_boundaries() -> None:
