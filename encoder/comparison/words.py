@@ -36,7 +36,7 @@ def locate_words(text: str) -> Words:
     return Words(*(np.ascontiguousarray(table[:, column]) for column in range(3)))
 
 
-def casefolded_words(text: str) -> list[str]:
+def casefold_words(text: str) -> list[str]:
     """Return the words of a text as `locate_words` separates them, case-folded."""
     return _WORD.findall(text.casefold())
 

@@ -59,7 +59,7 @@ class TermVocabulary:
         tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
         found = tokens
         if self.buckets:
-            words = self.rows_of(hash_token_words(tokens, self.continues))
+            words = self.rows_of(hash_joined_pieces(tokens, self.continues))
             found = np.concatenate([tokens, words])
         rows, counts = np.unique(found, return_counts=True)
         return Terms(rows, counts.astype(np.float32))
@@ -107,7 +107,7 @@ class TermTable:
         return (factors @ self.vectors[terms.rows].astype(np.float32)).astype(np.float32)
 
 
-def hash_token_words(tokens: Int64, continues: Bool) -> UInt64:
+def hash_joined_pieces(tokens: Int64, continues: Bool) -> UInt64:
     """Hash each occurrence of a word of several WordPieces: token ids Int64[T] -> UInt64[W].
 
     Equal WordPieces have equal hashes; `continues` is that of `TermVocabulary`.
@@ -132,7 +132,7 @@ def count_words(
     tokens = np.concatenate([np.asarray(block, dtype=np.int64) for block in blocks])
     begins = ~vocabulary.continues[tokens]
     whole = tokens[begins & np.append(begins[1:], True)]
-    words = vocabulary.rows_of(hash_token_words(tokens, vocabulary.continues))
+    words = vocabulary.rows_of(hash_joined_pieces(tokens, vocabulary.continues))
     found = [hashes for _, _, hashes in titles.find(token_items(tokens))]
     named = vocabulary.rows_of(np.unique(np.concatenate([np.empty(0, np.uint64), *found])))
     rows, places = np.unique(np.concatenate([whole, words, named]), return_inverse=True)
@@ -153,7 +153,7 @@ def rows_of_words(
     starts = np.flatnonzero(~vocabulary.continues[tokens] | (np.arange(len(tokens)) == 0))
     rows = tokens[starts]
     rows[np.diff(starts, append=len(tokens)) > 1] = vocabulary.rows_of(
-        hash_token_words(tokens, vocabulary.continues)
+        hash_joined_pieces(tokens, vocabulary.continues)
     )
     owners: Int64 = np.searchsorted(ends, starts, side="right").astype(np.int64)
     return rows, owners

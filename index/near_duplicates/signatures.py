@@ -13,7 +13,7 @@ import numpy as np
 from rensa import RMinHash
 
 from encoder.arrays import Float32, UInt32, UInt64
-from encoder.comparison.words import casefolded_words
+from encoder.comparison.words import casefold_words
 from encoder.terms.title_matcher import hash_runs
 from index.errors import StoreError
 from index.lexical.terms import hash_words
@@ -28,7 +28,7 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 def sign(text: str) -> UInt32:
     """Return the signature of a text, UInt32[P]; empty if the text is too short."""
-    words = casefolded_words(text)
+    words = casefold_words(text)
     if len(words) < FEWEST_WORDS:
         return np.zeros(0, dtype=np.uint32)
     return _min_hash(hash_runs(hash_words(words), _ROW))

@@ -269,6 +269,7 @@ attention_heads = 2
         ("ernie-doc", 16, "memory_length = 0", "memory_length must be at least 1, not 0"),
         ("ernie-doc", 16, "memory_length = -8", "memory_length must be at least 1, not -8"),
         ("ernie-doc", 2, "memory_length = 8", "block_length must be at least 3"),
+        ("siamese", 16, "", "unknown architecture; known are smith, colde"),
         ("ernie-doc", 16, "document_layers = 2", "unknown field of the architecture ernie-doc"),
         ("smith", 16, "memory_length = 8", "unknown field of the architecture smith"),
         ("colde", 16, "retrospective = true", "unknown field of the architecture colde"),

@@ -9,7 +9,7 @@ from encoder.errors import CheckpointError
 from encoder.terms.term_table import (
     TermTable,
     TermVocabulary,
-    hash_token_words,
+    hash_joined_pieces,
     quantise_term_table,
     read_term_table,
     write_term_table,
@@ -40,7 +40,7 @@ def table(rows: int = VOCABULARY.rows, width: int = 5) -> TermTable:
 @given(tokens)
 def test_equal_words_have_equal_hashes_and_others_not(sequence: list[int]) -> None:
     words = words_of(sequence)
-    hashes = hash_token_words(np.array(sequence), CONTINUES).tolist()
+    hashes = hash_joined_pieces(np.array(sequence), CONTINUES).tolist()
     assert len(hashes) == len(words)
     for word, hashed in zip(words, hashes, strict=True):
         for other, also in zip(words, hashes, strict=True):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from encoder.models.baselines import DssmConfig
+from encoder.models.baselines import BaselineConfig
 from encoder.models.smith import Smith
 from training.distillation.layers import smaller_config, weights_of_layers
 from training.errors import TrainingRecipeError
@@ -48,7 +48,7 @@ def test_a_layer_that_is_not_there_is_named(tiny_model: Callable[..., Smith]) ->
 
 def test_an_architecture_without_such_layers_is_refused() -> None:
     with pytest.raises(TrainingRecipeError, match="kept_layers: this architecture has no such"):
-        smaller_config(DssmConfig(), level((0,)))
+        smaller_config(BaselineConfig(), level((0,)))
 
 
 def test_pooled_layers_go_into_the_configuration(tiny_model: Callable[..., Smith]) -> None:
@@ -60,4 +60,4 @@ def test_pooled_layers_go_into_the_configuration(tiny_model: Callable[..., Smith
     with pytest.raises(TrainingRecipeError, match="pooled_layers take pooling"):
         smaller_config(replace(start, pooling="cls"), level(pooled_layers=1, pooled_tokens=4))
     with pytest.raises(TrainingRecipeError, match="pooled_layers: this architecture has no such"):
-        smaller_config(DssmConfig(), level(pooled_layers=1, pooled_tokens=4))
+        smaller_config(BaselineConfig(), level(pooled_layers=1, pooled_tokens=4))
