@@ -21,7 +21,6 @@ from benchmarks.quality import (
 )
 from benchmarks.server import load, overload, search, starts, upload
 from benchmarks.speed import (
-    alignment,
     encoder,
     families,
     index,
@@ -45,7 +44,6 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "families": families.table,
     "scale": scale.table,
     "starts": starts.table,
-    "alignment": alignment.table,
     "upload": upload.table,
     "ablation": ablation_table.table,
     "colde": colde_table.table,

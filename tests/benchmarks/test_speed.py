@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from benchmarks import gpu
 from benchmarks.common import read_documents
 from benchmarks.quality.retrieval import find_corpora
-from benchmarks.speed import alignment, encoder, families, lexical, scale, search_peers
+from benchmarks.speed import encoder, families, lexical, scale, search_peers
 from benchmarks.speed.encoders.timed_encoder import TimedEncoder
 from benchmarks.speed.index import DIMENSION, K, best_scores, sample_vectors
 from benchmarks.synthetic import planted_families
@@ -66,19 +66,6 @@ def test_lexical(monkeypatch: pytest.MonkeyPatch) -> None:
     assert results["recall_at_10"] > 0.95
     assert 5_000 < results["bytes_a_document"] < 100_000
     assert "120 documents" in lexical.table({"results": {"120": results}})
-
-
-@pytest.mark.slow
-def test_alignment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(alignment, "ROUNDS", 2)
-    monkeypatch.setattr(alignment, "QUERIES_A_ROUND", 2)
-    first = alignment.measure(tmp_path, 30)
-    again = alignment.measure(tmp_path, 30)  # of the same directory
-    assert set(first) - set(again) == {"build_seconds"}
-    for name, figures in first["search"].items():
-        assert ("align" in figures["stages"]) == name.endswith("aligned")
-    printed = alignment.table({"results": {"searches": {"30": again}}})
-    assert "| 30 documents, hybrid, aligned" in printed
 
 
 @pytest.mark.slow
