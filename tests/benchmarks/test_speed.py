@@ -15,7 +15,6 @@ from benchmarks.common import read_documents
 from benchmarks.quality.retrieval import find_corpora
 from benchmarks.speed import encoder, families, lexical, scale, search_peers
 from benchmarks.speed.encoders.timed_encoder import TimedEncoder
-from benchmarks.speed.index import DIMENSION, K, best_scores, sample_vectors
 from benchmarks.synthetic import planted_families
 from benchmarks.synthetic.planted_families import PLANTED, plant
 from encoder.checkpoint import load_checkpoint
@@ -43,18 +42,6 @@ def test_figures_are_ratios_to_the_reference_encoder() -> None:
     assert results["a"]["tokens_per_second_encoding"]["median"] == (500 / 4 + 500 / 2) / 2
     assert results["a"]["times_as_fast"] == {"median": 2.0, "low": 2.0, "high": 2.0}
     assert results["b"]["times_as_fast"]["median"] == 1.0
-
-
-def test_vectors_are_seeded_of_unit_norm_and_clustered() -> None:
-    vectors, queries = sample_vectors(5_000)
-    again, _ = sample_vectors(5_000)
-    assert vectors.shape == (5_000, DIMENSION)
-    assert (vectors == again).all()
-    assert abs((vectors**2).sum(1) - 1).max() < 1e-4
-    best = best_scores(vectors, queries)
-    cosines = vectors @ queries[0]
-    assert sorted(best[0].tolist()) == pytest.approx(sorted(cosines.tolist())[-K:], abs=1e-6)
-    assert best.mean() > 2 * abs(cosines).mean()
 
 
 @pytest.mark.slow
