@@ -15,7 +15,6 @@ from benchmarks.quality import (
 )
 from benchmarks.server import load, overload, search, starts, upload
 from benchmarks.speed import (
-    alignment,
     encoder,
     families,
     index,
@@ -39,7 +38,6 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "families": families.table,
     "scale": scale.table,
     "starts": starts.table,
-    "alignment": alignment.table,
     "upload": upload.table,
     models.BENCHMARK: lambda record: models.format_result(record["results"]),
 }

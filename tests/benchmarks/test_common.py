@@ -52,13 +52,3 @@ def test_a_record_says_what_it_ran_on_and_names_no_path(
     assert len(record["commit"].rstrip("+")) == 12 or record["commit"] == "unknown"
     for place in (tmp_path, common.ROOT, Path.home()):
         assert f"{place}/" not in text
-
-
-def test_a_table_is_markdown_with_three_digits() -> None:
-    rows = [["a", 123_456.0, common.Spread(1.23456, 0.5, 2.0)], ["longer", 0.01234, 7]]
-    assert common.markdown_table(["", "x", "y"], rows).splitlines() == [
-        "|        |       x |            y |",
-        "| ------ | ------: | -----------: |",
-        "| a      | 123,000 | 1.23 (0.5-2) |",
-        "| longer |  0.0123 |            7 |",
-    ]

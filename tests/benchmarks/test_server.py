@@ -10,8 +10,6 @@ import pytest
 
 from benchmarks.server import load, overload, search, starts, upload
 from benchmarks.server.client import (
-    FEWEST_WORDS,
-    MOST_WORDS,
     NO_ANSWER,
     Answer,
     DistinctTexts,
@@ -33,17 +31,6 @@ def answer(
 ) -> Answer:
     content = json.dumps({"receipt": {"tokens_read": tokens}}).encode() if tokens else b""
     return Answer(words, status, seconds, retry_after, content)
-
-
-def test_texts_have_log_uniform_lengths() -> None:
-    source = DistinctTexts([Document(id="a", text="".join(f"w{n} " for n in range(30_000)))])
-    chance = random.Random(1)
-    samples = [source.sample(chance) for _ in range(200)]
-    counts = [len(text.split()) for _, text in samples]
-    assert counts == [count for count, _ in samples]
-    assert FEWEST_WORDS <= min(counts) < max(counts) <= MOST_WORDS
-    # about half are under the geometric mean of the borders, 1,000 words
-    assert 70 < sum(count < 1_000 for count in counts) < 130
 
 
 def test_latencies_are_kept_apart_by_size() -> None:

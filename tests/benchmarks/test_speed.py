@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 from benchmarks import gpu
 from benchmarks.common import read_documents
 from benchmarks.quality.retrieval import find_corpora
-from benchmarks.speed import alignment, encoder, families, lexical, scale, search_peers
+from benchmarks.speed import encoder, families, lexical, scale, search_peers
 from benchmarks.speed.encoders.timed_encoder import TimedEncoder
-from benchmarks.speed.index import DIMENSION, K, best_scores, sample_vectors
 from benchmarks.synthetic import planted_families
 from benchmarks.synthetic.planted_families import PLANTED, plant
 from encoder.checkpoint import load_checkpoint
@@ -45,18 +44,6 @@ def test_figures_are_ratios_to_the_reference_encoder() -> None:
     assert results["b"]["times_as_fast"]["median"] == 1.0
 
 
-def test_vectors_are_seeded_of_unit_norm_and_clustered() -> None:
-    vectors, queries = sample_vectors(5_000)
-    again, _ = sample_vectors(5_000)
-    assert vectors.shape == (5_000, DIMENSION)
-    assert (vectors == again).all()
-    assert abs((vectors**2).sum(1) - 1).max() < 1e-4
-    best = best_scores(vectors, queries)
-    cosines = vectors @ queries[0]
-    assert sorted(best[0].tolist()) == pytest.approx(sorted(cosines.tolist())[-K:], abs=1e-6)
-    assert best.mean() > 2 * abs(cosines).mean()
-
-
 @pytest.mark.slow
 def test_lexical(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lexical, "ROUNDS", 1)
@@ -66,19 +53,6 @@ def test_lexical(monkeypatch: pytest.MonkeyPatch) -> None:
     assert results["recall_at_10"] > 0.95
     assert 5_000 < results["bytes_a_document"] < 100_000
     assert "120 documents" in lexical.table({"results": {"120": results}})
-
-
-@pytest.mark.slow
-def test_alignment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(alignment, "ROUNDS", 2)
-    monkeypatch.setattr(alignment, "QUERIES_A_ROUND", 2)
-    first = alignment.measure(tmp_path, 30)
-    again = alignment.measure(tmp_path, 30)  # of the same directory
-    assert set(first) - set(again) == {"build_seconds"}
-    for name, figures in first["search"].items():
-        assert ("align" in figures["stages"]) == name.endswith("aligned")
-    printed = alignment.table({"results": {"searches": {"30": again}}})
-    assert "| 30 documents, hybrid, aligned" in printed
 
 
 @pytest.mark.slow

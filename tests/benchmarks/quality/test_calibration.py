@@ -17,22 +17,6 @@ def stated_at_random(count: int, *, shift: float, seed: int) -> Stated:
     return Stated({MAPS[0]: truth, MAPS[1]: truth + shift}, labels)
 
 
-def test_errors_are_measured_for_all_pairs_and_for_each_corpus() -> None:
-    found = measure(
-        {
-            "a": stated_at_random(4_000, shift=0.3, seed=1),
-            "b": stated_at_random(400, shift=0.0, seed=2),
-        }
-    )
-    right, wrong = found[MAPS[0]], found[MAPS[1]]
-    assert right["pooled"]["pairs"] == 4_400
-    assert right["pooled"]["equal_mass"] < 0.04
-    assert wrong["a"]["equal_mass"] == pytest.approx(0.3, abs=0.03)
-    assert wrong["b"] == right["b"]
-    assert wrong["pooled"]["equal_mass"] > wrong["corpora alike"]["equal_mass"] > 0.1
-    assert right["b"]["equal_mass_of_perfect"] > right["a"]["equal_mass_of_perfect"]
-
-
 @pytest.mark.slow
 def test_thresholds_are_tried_on_other_pairs_and_laid_out() -> None:
     random = np.random.default_rng(1)
