@@ -73,7 +73,7 @@ class JobLines(SilentProgress):
 
     def started(self, step: str, total: int | None, *, unit: str = "documents") -> None:
         """Print what begins."""
-        self._console.print(f"{step}: {total or ''} {unit}")
+        self._console.print(step if total is None else f"{step}: {total} {unit}")
 
 
 class RunLines(SilentTrainingProgress):
