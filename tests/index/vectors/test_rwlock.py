@@ -1,9 +1,9 @@
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from index.vectors.rwlock import ReadersWriterLock
-from tests.tools.waiting import wait_until
 
 PATIENCE = 120  # seconds until a thread counts as stuck; nothing is measured
 
@@ -18,6 +18,13 @@ def finished(*threads: threading.Thread) -> bool:
     for thread in threads:
         thread.join(PATIENCE)
     return not any(thread.is_alive() for thread in threads)
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 class Order:
@@ -68,7 +75,7 @@ def test_a_writer_waits_for_the_readers() -> None:
     lock, order = ReadersWriterLock(), Order()
     with lock.reading():
         writer = start(lambda: order.enter(lock.writing, "writer"))
-        wait_until(lambda: lock._waiting_writers == 1)
+        until(lambda: lock._waiting_writers == 1)
         assert order.entered == []
     assert finished(writer)
 
@@ -77,9 +84,9 @@ def test_a_reader_lets_a_waiting_writer_go_first() -> None:
     lock, order = ReadersWriterLock(), Order()
     with lock.reading():
         writer = start(lambda: order.enter(lock.writing, "writer"))
-        wait_until(lambda: lock._waiting_writers == 1)
+        until(lambda: lock._waiting_writers == 1)
         reader = start(lambda: order.enter(lock.reading, "reader"))
-        wait_until(lambda: lock._waiting_readers == 1 or order.entered != [])
+        until(lambda: lock._waiting_readers == 1 or order.entered != [])
     assert finished(writer, reader)
     assert order.entered == ["writer", "reader"]
 
@@ -88,9 +95,9 @@ def test_a_writer_lets_the_readers_go_first_that_waited_for_another() -> None:
     lock, order = ReadersWriterLock(), Order()
     with lock.writing():
         writer = start(lambda: order.enter(lock.writing, "writer"))
-        wait_until(lambda: lock._waiting_writers == 1)
+        until(lambda: lock._waiting_writers == 1)
         readers = [start(lambda: order.enter(lock.reading, "reader")) for _ in range(2)]
-        wait_until(lambda: lock._waiting_readers == 2)
+        until(lambda: lock._waiting_readers == 2)
         assert order.entered == []
     assert finished(writer, *readers)
     assert order.entered == ["reader", "reader", "writer"]
