@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +14,7 @@ from encoder.checkpoint import load_checkpoint
 from index.adapt import ADAPTER_FILE, read_corpus_adapter
 from index.directory.data_directory import STORE_FILE, open_data_directory
 from tests.tools.tiers import Tier
+from tests.tools.waiting import wait_until
 
 DOCUMENTS = 400
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -49,10 +49,7 @@ def contents(data: Path, checkpoint: Path) -> tuple[Adapter, np.ndarray]:
 
 
 def wait_for(path: Path, job: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while not path.exists() and job.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    wait_until(lambda: path.exists() or job.poll() is not None)
 
 
 @pytest.mark.slow

@@ -4,13 +4,14 @@ import asyncio
 import gzip
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from tests.tools.waiting import wait_until
 
 LINES = {"content-type": "application/x-ndjson"}
 GZIP = LINES | {"content-encoding": "gzip"}
@@ -28,15 +29,8 @@ def upload(client: Any, body: bytes, headers: dict[str, str] = LINES) -> dict[st
 
 
 def ended(client: Any, location: str) -> dict[str, Any]:
-    wait_for(lambda: client.get(location).json()["state"] not in ("waiting", "running"))
+    wait_until(lambda: client.get(location).json()["state"] not in ("waiting", "running"))
     return client.get(location).json()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.02)
 
 
 def refused(response: Any, status: int, name: str) -> dict[str, Any]:
@@ -223,7 +217,7 @@ def test_one_client_does_not_take_all_places(
     metrics = client.get("/metrics").text
     assert 'longmatch_admission_rejected_total{reason="client_jobs"} 1.0' in metrics
     gate.set()
-    wait_for(lambda: all(one["ended"] for one in client.get("/jobs").json()["jobs"]))
+    wait_until(lambda: all(one["ended"] for one in client.get("/jobs").json()["jobs"]))
     assert from_address(client, "10.0.0.1", body).status_code == 202
 
 
@@ -274,7 +268,7 @@ def test_a_job_is_cancelled_once_and_what_is_in_hand_is_still_counted(
     gate = hold_writer(client)
     body = lines_of(*({"id": str(number), "text": "Ants dig."} for number in range(100)))
     location = client.post("/index", content=body, headers=LINES).headers["location"]
-    wait_for(lambda: client.get(location).json()["state"] == "running")
+    wait_until(lambda: client.get(location).json()["state"] == "running")
     answer = client.post(f"{location}/cancel")
     assert (answer.status_code, answer.json()["state"]) == (200, "cancelled")
     assert answer.json().keys() == client.get(location).json().keys()

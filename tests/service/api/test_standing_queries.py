@@ -1,7 +1,6 @@
 """/standing-queries: made, listed, removed, and the events of new documents that match."""
 
 import sqlite3
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from tests.tools.calibrations import MODES, calibrated
 from tests.tools.service_fixtures import fill
+from tests.tools.waiting import wait_until
 
 QUERY = {"text": "Bees live in hives. Each hive has a queen.", "min_score": -1}
 NEW = {
@@ -36,10 +36,7 @@ def put(client: Any, documents: dict[str, str], **fields: Any) -> None:
 def settled(client: Any) -> None:
     """Wait until what is stored was compared."""
     standing = client.app.state.engine.default.standing
-    deadline = time.monotonic() + 120
-    while standing.lag_seconds:
-        assert time.monotonic() < deadline, "the documents were not compared"
-        time.sleep(0.005)
+    wait_until(lambda: not standing.lag_seconds, "the documents were not compared")
 
 
 def events(client: Any, query_id: str | None = None, parameters: str = "") -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ from service.background.maintenance import PUBLISH_FROM, Maintenance
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
 from service.startup import close_engine, open_engine
+from tests.tools.waiting import wait_until
 
 DIMENSION = 48  # so many that random vectors have neighbours in every list
 BLOCKS = MIN_SAMPLE // MIN_DOCUMENTS  # of a document: so many that a space can be fitted
@@ -184,10 +185,7 @@ def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Met
     before = set(threading.enumerate())
     maintenance = make(maintenance_seconds=0.01)
     maintenance.start()
-    deadline = time.monotonic() + 120
-    while data.index.nlist == 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: data.index.nlist != 1)
     (thread,) = set(threading.enumerate()) - before
     if sys.platform == "linux":  # elsewhere a thread has the priority of its process
         own = os.getpriority(os.PRIO_PROCESS, os.getpid())

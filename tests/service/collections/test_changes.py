@@ -23,6 +23,7 @@ from service.jobs.runner import UPLOADS_DIRECTORY
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 from tests.tools.service_fixtures import Client
+from tests.tools.waiting import wait_until
 
 MakeSettings = Callable[..., Settings]
 LINES = {"content-type": "application/x-ndjson"}
@@ -273,10 +274,7 @@ def test_damage_that_is_found_later_stops_one_collection(servers: Servers, data:
     store = collection_path(data, "papers") / STORE_FILE
     store.write_bytes(store.read_bytes().replace(b"A text on kept", b"A text on left"))
     client = servers.start()
-    deadline = time.monotonic() + 120
-    while client.get("/readyz").json()["degraded"] != ["collection papers"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: client.get("/readyz").json()["degraded"] == ["collection papers"])
     assert client.get(f"{PAPERS}/documents/kept").status_code == 503
     assert client.get(PAPERS).json()["state"] == "unavailable"
     assert client.get("/documents/kept").status_code == 200

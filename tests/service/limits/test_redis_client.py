@@ -10,6 +10,7 @@ import pytest
 from service.errors import SettingsError
 from service.limits.redis_client import RedisClient
 from service.metrics import create_metrics
+from tests.tools.waiting import wait_until
 
 
 @pytest.fixture
@@ -20,10 +21,7 @@ def redis(redis_server: Any) -> Iterator[RedisClient]:
 
 
 def wait_until_available_is(available: bool, redis: RedisClient) -> None:
-    deadline = time.monotonic() + 120
-    while redis.available is not available:
-        assert time.monotonic() < deadline, f"does not become {available}"
-        time.sleep(0.02)
+    wait_until(lambda: redis.available is available, f"does not become {available}")
 
 
 FAILURES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None]]] = {

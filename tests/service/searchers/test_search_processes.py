@@ -18,6 +18,7 @@ from service.engine import Engine
 from service.searchers.pool import SearchProcesses
 from tests.tools.paragraphs import text_of
 from tests.tools.service_fixtures import with_parts
+from tests.tools.waiting import wait_until
 
 MODES = ("semantic", "lexical", "hybrid")
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -67,13 +68,6 @@ def pid_of(client: Any) -> int:
     (only,) = processes_of(client)._processes
     assert only._process is not None
     return only._process.pid
-
-
-def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def counted(client: Any, name: str) -> float:

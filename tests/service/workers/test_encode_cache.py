@@ -1,12 +1,12 @@
 """Block vectors are cached: an edited document encodes only what changed, bit for bit."""
 
-import time
 from typing import Any
 
 import numpy as np
 import pytest
 
 from service.engine import Engine
+from tests.tools.waiting import wait_until
 
 SENTENCES = [f"Ant number {number} carries leaf {number * 7} home." for number in range(60)]
 
@@ -34,10 +34,7 @@ def wait_until_cached(engine: Engine, blocks: int) -> None:
     """Wait until so many block vectors were cached, which happens after the response."""
     cache = engine.encode_cache
     assert cache is not None
-    deadline = time.monotonic() + 120
-    while cache.written < blocks:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: cache.written >= blocks)
 
 
 @pytest.fixture(params=["lru", "redis"])
