@@ -6,7 +6,6 @@ alignment_blocks   the blocks of a document in a space, from which it is aligned
 Both follow from the block vectors: what is missing or damaged is made again.
 """
 
-import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -103,18 +102,6 @@ class FittedSpace:
     space: AlignmentSpace
     documents: int = 0
     sequence: int = 0
-
-    def pack(self) -> bytes:
-        """Return it as bytes, for another database."""
-        head = json.dumps([self.documents, self.sequence]).encode()
-        return head + b"\n" + write_space(self.space)
-
-    @classmethod
-    def unpack(cls, content: bytes) -> "FittedSpace":
-        """Return what was packed."""
-        head, _, space = content.partition(b"\n")
-        documents, sequence = json.loads(head)
-        return cls(read_space(space), documents, sequence)
 
 
 def find_space(connection: sqlite3.Connection, *, current: bool = True) -> SpaceRow | None:

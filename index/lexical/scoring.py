@@ -236,29 +236,6 @@ def squared_norms(documents: JoinedTerms, idf: Callable[[UInt32], Float32]) -> F
     return sums_between(weights, documents.ends)
 
 
-def cosines(query: LexicalQuery, documents: JoinedTerms, squares: Float64, idf: Float32) -> Float32:
-    """Return the cosine Float32[N] of a query with each of N documents, from 0 to 1.
-
-    Args:
-        query: the query.
-        documents: the terms of each.
-        squares: Float64[N], their `squared_norms`.
-        idf: Float32[U], with which these weigh the terms of the query; the cosine weighs them as
-            the query does.
-    """
-    if not len(query) or not len(documents.term_ids):
-        return np.zeros(len(documents.ends), dtype=np.float32)
-    shared, positions = _shared(query.term_ids, documents.term_ids)
-    ends = np.searchsorted(shared, documents.ends)
-    counts = documents.counts[shared].astype(np.float32)
-    dots = sums_between(np.sqrt(counts) * (query.weights * query.idf).take(positions), ends)
-    newer = np.square(query.idf) - np.square(idf)
-    squares = squares + sums_between(counts * newer.take(positions), ends)
-    norms = np.sqrt(np.maximum(squares, 1e-24))
-    found: Float32 = np.minimum(dots / norms, 1.0).astype(np.float32)
-    return found
-
-
 def _known(idf: Float32, term_ids: UInt32 | Int64) -> Float32:
     """Return the frequency [M] of each term; 0 for terms without one."""
     if not len(idf):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.arrays import Bool, Int32, Int64, UInt32
+from encoder.arrays import Int64, UInt32
 from index.lexical.terms import QUOTE, is_pair
 
 DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
@@ -148,17 +148,6 @@ SELECT term_id FROM terms WHERE term_id > ? AND instr(term, ' ') AND substr(term
 _DOCUMENT_TERMS = """
 SELECT vector_id, terms FROM document_terms
 WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
-_STORED_TERMS = """
-SELECT vector_id, terms, change FROM document_terms
-WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
-_CHANGED_SINCE = """
-SELECT vector_id, change FROM document_terms WHERE change > ? AND length(terms) > 0
-ORDER BY vector_id"""
-# The list comes first: as the operand of IN, it would be sorted.
-_FREQUENCIES = """
-SELECT wanted.key, documents, instr(term, ' ') AND substr(term, 1, 1) != ?
-FROM json_each(?) AS wanted CROSS JOIN terms ON term_id = wanted.value"""
-_FREQUENCIES_A_READ = 100_000
 STATISTICS = """
 SELECT documents, changes, identity FROM term_statistics"""
 _COUNT_CHANGE = """
@@ -320,63 +309,3 @@ def _unpack(vector_id: int, terms: object) -> DocumentTerms:
     number = len(terms) // _BYTES_A_TERM
     term_ids = np.frombuffer(terms, dtype="<u4", count=number)
     return term_ids, np.frombuffer(terms, dtype="<u2", offset=4 * number)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredTerms:
-    """The terms of N documents as they are stored.
-
-    Attributes:
-        documents: the terms of each.
-        changes: Int64[N], that put them there.
-        damaged: the vector ids of others that are wanted, and cannot be read.
-    """
-
-    documents: JoinedTerms
-    changes: Int64
-    damaged: tuple[int, ...]
-
-
-def read_stored_terms(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> StoredTerms:
-    """Return the terms of those of these documents that are there."""
-    last = read_last_term(connection)
-    id_list = json.dumps([int(vector_id) for vector_id in vector_ids])
-    rows = connection.execute(_STORED_TERMS, (id_list,)).fetchall()
-    sound = [row for row in rows if _is_sound(row[1], last)]
-    damaged = tuple(row[0] for row in rows if not _is_sound(row[1], last))
-    changes = np.array([change for _, _, change in sound], dtype=np.int64)
-    return StoredTerms(_join([row[:2] for row in sound]), changes, damaged)
-
-
-def read_changed(connection: sqlite3.Connection, since: int) -> tuple[Int64, Int64]:
-    """Return the documents with terms that a change after `since` put there, and that change.
-
-    Both Int64[N], ascending by vector id. All documents if `since` is below 0.
-    """
-    rows = connection.execute(_CHANGED_SINCE, (since,)).fetchall()
-    ids, changes = np.array(rows, dtype=np.int64).reshape(-1, 2).T
-    return ids, changes
-
-
-def read_frequencies(connection: sqlite3.Connection, term_ids: Int64) -> tuple[Int64, Bool]:
-    """Return how many documents have each term, and which terms are pairs of words.
-
-    Both [U]; 0 for unknown ones.
-    """
-    rows = connection.execute(_FREQUENCIES, (QUOTE, json.dumps(term_ids.tolist()))).fetchall()
-    found = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    documents = np.zeros(len(term_ids), dtype=np.int64)
-    documents[found[:, 0]] = found[:, 1]
-    pairs = np.zeros(len(term_ids), dtype=np.bool_)
-    pairs[found[:, 0]] = found[:, 2] > 0
-    return documents, pairs
-
-
-def read_all_frequencies(connection: sqlite3.Connection) -> Int32:
-    """Return how many documents have each term, Int32[T] by term id."""
-    frequencies = np.zeros(read_last_term(connection) + 1, dtype=np.int32)
-    rows = connection.execute("SELECT term_id, documents FROM terms")
-    while some := rows.fetchmany(_FREQUENCIES_A_READ):
-        table = np.array(some, dtype=np.int64)
-        frequencies[table[:, 0]] = table[:, 1]
-    return frequencies
