@@ -66,12 +66,12 @@ ORDER: Mapping[str, Sequence[str]] = {
         "fitting",
     ),
     "training": (
-        "batch errors progress recipe_tables sources",
+        "batch errors progress sources",
         "datasets losses recipe",
         "objectives run_files",
-        "distillation optimiser pretraining",
+        "distillation reordering",
         "data loop",
-        "collate rerank_objective term_channel",
+        "collate term_channel",
         "trained_checkpoint",
         "jobs",
         "comparison",
@@ -141,7 +141,6 @@ FACES: Mapping[str, str] = {
     "index.distributed": "cluster encoder_pool encoding_actor",
     "index.doctor": "copy_checks examine findings rebuild repair",
     "index.lexical": ("frequencies lexical_index scoring segment_files tables terms title_refresh"),
-    "index.migration": "migrate",
     "index.near_duplicates": "families signatures tables",
     "index.postgres": (
         "address connections copies document_store history portable schema statements"
@@ -175,11 +174,6 @@ FACES: Mapping[str, str] = {
     ),
     "service.api.standing": "events queries",
     "service.background": "maintenance recall_monitor",
-    "service.cli.comparison": "compare pairs",
-    "service.cli.evaluation": "command",
-    "service.cli.feedback": "judged replace tune",
-    "service.cli.indexing": "checks place",
-    "service.cli.serving": "demo keys serve",
     "service.collections": "changes opening",
     "service.configuration": "access device names standing store vectors",
     "service.feedback": "doctor store verdict",
@@ -198,19 +192,12 @@ FACES: Mapping[str, str] = {
         "block_cache encode_cache opening_encoder redis_block_cache rerank_pool reservation "
         "scheduler work"
     ),
-    "training": "errors recipe",
+    "training": "errors progress recipe",
     "training.comparison": "compare job plan runs",
-    "training.data": (
-        "batch_specs corpus files labelled_pairs pair_files recipe_fit rerank_corpus rerank_pairs "
-        "samplers sampling sections splits"
-    ),
-    "training.distillation": "block_vectors layers",
+    "training.data": ("corpus files pair_files rerank_pairs sampling"),
     "training.datasets": "convert",
-    "training.datasets.text_pairs": "alignment news",
     "training.jobs": "fit_search output train_encoder train_reranker",
-    "training.pretraining": "recipes reordering",
-    "training.recipe_tables": "objectives settings",
-    "training.sources": "corpus_folder feedback_corpus make_corpus selection",
+    "training.sources": "corpus_folder feedback_corpus linked_corpus make_corpus",
 }
 
 # The only places that may import these libraries.

@@ -16,8 +16,7 @@ from index.errors import CorpusError
 from index.progress import Progress
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import CorpusFiles
-from training.data.samplers import find_sources
-from training.data.sampling import TrainingSource
+from training.data.sampling import TrainingSource, find_sources
 
 NDCG = "nDCG@10"
 PAIR_MEASURES = ("accuracy", "F1", AUC)

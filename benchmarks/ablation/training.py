@@ -12,9 +12,8 @@ from encoder.arrays import Float32
 from encoder.models.architecture import EncoderModel
 from training.batch import encode
 from training.collate import Reader, encode_slices, new_objective
-from training.data.batch_specs import DocumentSlice
 from training.data.corpus import data_fingerprint
-from training.data.samplers import sampler_of
+from training.data.sampling import DocumentSlice, sampler_of
 from training.loop import TrainingPlan, Validated, train
 from training.objectives import Objective, VectorTask, step_generator
 from training.progress import SilentTrainingProgress

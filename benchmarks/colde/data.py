@@ -15,12 +15,15 @@ from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_
 from evaluation.metrics import AUC, choose_threshold, evaluate_per_query, measure_pairs
 from evaluation.systems import rank, vector_system
 from index.progress import Progress
-from training.data.batch_specs import DocumentSlice, cut_blocks
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import CorpusFiles
-from training.data.neighbours import without_neighbours
-from training.data.sampling import new_training_source
-from training.data.splits import TRAIN
+from training.data.pair_files import TRAIN
+from training.data.sampling import (
+    DocumentSlice,
+    cut_blocks,
+    new_training_source,
+    without_neighbours,
+)
 
 READ = 32  # blocks of a document, whatever training read
 WHOLE = "as written"

@@ -25,7 +25,7 @@ from index.progress import SilentProgress
 from training.comparison.plan import ENCODER_RECIPES
 from training.data.files import CorpusFiles, RerankJob, find_corpus_files
 from training.data.pair_files import check_pair_files
-from training.data.rerank_corpus import check_rerank_files
+from training.data.rerank_pairs import check_rerank_files
 from training.jobs.train_reranker import train_reranker
 from training.progress import SilentTrainingProgress
 from training.recipe import RECIPES

@@ -110,7 +110,7 @@ def train(reach: Reach, steps: int) -> float:
     import torch
 
     from encoder.models.ernie_doc import ErnieDoc, ErnieDocConfig
-    from training.pretraining.reordering import OrderHead, reorder_losses
+    from training.reordering import OrderHead, reorder_losses
 
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
@@ -154,7 +154,7 @@ def batch(
     import torch
 
     from training.batch import BlockTexts
-    from training.pretraining.reordering import class_of, permute_chunks
+    from training.reordering import class_of, permute_chunks
 
     rows, classes = [], []
     special = torch.tensor([[START], [END]]).expand(-1, reach.segments)

@@ -50,8 +50,8 @@ from index.errors import CorpusError
 from training.comparison.measure import Truth, read_truth, report_quality
 from training.comparison.runs import Prepared
 from training.data.corpus import TrainingCorpus
+from training.data.pair_files import TEST, VALID
 from training.data.sampling import TrainingSource
-from training.data.splits import TEST, VALID
 from training.progress import SilentTrainingProgress
 from training.recipe import parse_training_recipe
 

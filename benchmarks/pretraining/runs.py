@@ -27,10 +27,9 @@ from training.collate import Reader, encode_slices
 from training.comparison.job import to_toml
 from training.comparison.plan import fingerprint
 from training.comparison.runs import keep_vectors
-from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import CorpusFiles, EncoderJob, find_corpus_files
-from training.data.sampling import TrainingSource
+from training.data.sampling import DocumentSlice, TrainingSource
 from training.jobs.output import RUN, Trained
 from training.jobs.train_encoder import read_tokens, run_training, sources_of
 from training.progress import TrainingProgress

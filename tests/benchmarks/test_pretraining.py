@@ -27,9 +27,8 @@ from benchmarks.pretraining.scale import measure, write_documents
 from benchmarks.pretraining.table import plot, scale_table, table
 from encoder.export.create import Recipe
 from tests.tools.corpora import write_topics, write_two_topics
-from training.pretraining.recipes import pretrains, reads_tokens_only
 from training.progress import SilentTrainingProgress
-from training.recipe import parse_training_recipe
+from training.recipe import parse_training_recipe, pretrains, reads_tokens_only
 
 TINY = Size(
     vocabulary=120,

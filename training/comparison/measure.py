@@ -26,9 +26,9 @@ from evaluation.systems import System, vector_system
 from index.corpus.reader import read_documents
 from training.collate import encode_slices, training_device
 from training.comparison.runs import Prepared, encode_documents
-from training.data.batch_specs import DocumentSlice
 from training.data.files import CorpusFiles, part_in_name
-from training.data.splits import TEST
+from training.data.pair_files import TEST
+from training.data.sampling import DocumentSlice
 
 _ROUNDS = 3
 _TIMING_SEED = 5

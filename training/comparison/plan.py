@@ -19,9 +19,13 @@ from pydantic import (
 
 from encoder.export.recipe_file import RecipeTable, read_recipe_file
 from training.errors import TrainingRecipeError
-from training.pretraining.recipes import pretrains, reads_tokens_only
-from training.recipe import TrainingRecipe, parse_training_recipe
-from training.recipe_tables.objectives import PositiveShare
+from training.recipe import (
+    PositiveShare,
+    TrainingRecipe,
+    parse_training_recipe,
+    pretrains,
+    reads_tokens_only,
+)
 
 DEFAULT_PLAN = Path(__file__).parent / "plans" / "encoders.toml"
 ENCODER_RECIPES = Path(__file__).parents[2] / "encoder" / "recipes"
@@ -291,8 +295,8 @@ def _check_training(plan: Plan, model: PlannedModel) -> None:
             f"{where}: training.sentence_level.blocks is {level.blocks}, under the "
             f"{recipe.max_blocks} of max_blocks: a sentence level that is trained reads all blocks"
         )
-    if recipe.terms.dimension or recipe.aligns:
-        raise ValueError(f"{where}: training: a term channel or alignment is not compared")
+    if recipe.terms.dimension:
+        raise ValueError(f"{where}: training: a term channel is not compared")
     if any(objective.kind == "rerank" for objective in recipe.objectives):
         raise ValueError(f"{where}: training.objective: rerankers are not compared")
     if pretrains(recipe):

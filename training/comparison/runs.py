@@ -31,16 +31,14 @@ from training.comparison.plan import (
     pretraining_table,
     recipe_of_run,
 )
-from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import EncoderJob
-from training.data.recipe_fit import check_recurrence
-from training.data.sampling import TrainingSource
+from training.data.sampling import DocumentSlice, TrainingSource
 from training.errors import NotFiniteError, TrainingError, TrainingRecipeError
 from training.jobs.output import Trained
 from training.jobs.train_encoder import read_tokens, run_training, sources_of
 from training.progress import TrainingProgress
-from training.recipe import TrainingRecipe, parse_training_recipe
+from training.recipe import TrainingRecipe, check_recurrence, parse_training_recipe
 
 PRECISION = "int8"  # of stored block vectors, as `longmatch train` computes them
 _PACE_STEPS = 4  # the first of which is not counted

@@ -23,9 +23,8 @@ from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 from training.batch import DocumentArrays, collate, encode
 from training.errors import TrainingRecipeError
-from training.optimiser import choose_trained
-from training.recipe import parse_training_recipe
-from training.recipe_tables.settings import SentenceLevelRecipe
+from training.loop import choose_trained
+from training.recipe import SentenceLevelRecipe, parse_training_recipe
 from training.term_channel import open_model
 
 

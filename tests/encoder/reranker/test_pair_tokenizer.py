@@ -17,7 +17,7 @@ from encoder.reranker.pair_tokenizer import (
     collate_pairs,
     shape_without_filter,
 )
-from training.data.labelled_pairs import (
+from training.data.rerank_pairs import (
     LabelledPair,
     join_tables,
     make_pair_table,
