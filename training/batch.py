@@ -156,11 +156,7 @@ def block_vectors(model: EncoderModel, batch: DocumentBatch) -> Tensor:
 
 
 def put_computed(batch: DocumentBatch, computed: Tensor) -> Tensor:
-    """Return the block vectors [D, S, H], those of the texts of the batch being computed [N, H].
-
-    Raises:
-        ValueError: the batch has no texts.
-    """
+    """Return the block vectors [D, S, H], those of the texts of the batch being computed [N, H]."""
     texts = texts_of(batch)
     return batch.block_vectors.index_put(
         (texts.documents, texts.places), computed.to(batch.block_vectors.dtype)
@@ -172,9 +168,6 @@ def encode(model: EncoderModel, batch: DocumentBatch) -> Tensor:
 
     A document that is cut has one vector for each section. Whether its sections see each other is
     the architecture's choice (`EncoderModel.training_input`).
-
-    Raises:
-        ValueError: the model is recurrent, and the batch has not the tokens of every block.
     """
     if isinstance(model, RecurrentModel):
         read: Tensor = model(*as_documents(texts_of(batch)))

@@ -13,8 +13,8 @@ from encoder.arrays import Float32
 from encoder.block_archive import BlockArchive
 from encoder.checkpoint import Checkpoint
 from encoder.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
-from training.batch import DocumentArrays, DocumentBatch, collate, encode, encode_texts
-from training.data.batch_specs import (
+from training.batch import DocumentArrays, DocumentBatch, collate, encode
+from training.data.sampling import (
     BatchSpec,
     CandidateBatch,
     DocumentsBatch,
@@ -23,8 +23,7 @@ from training.data.batch_specs import (
     PairBatch,
     SimilarityBatch,
 )
-from training.data.recipe_fit import check_objective
-from training.distillation.block_vectors import AlignmentProjection, block_vectors_task
+from training.distillation import AlignmentProjection, block_vectors_task
 from training.errors import TrainingRecipeError
 from training.losses import BlockHead, JointHead, WordHead
 from training.objectives import (
@@ -34,7 +33,6 @@ from training.objectives import (
     Temperature,
     VectorTask,
     Vocabulary,
-    alignment_task,
     choose_blocks,
     contrastive_task,
     distillation_task,
@@ -44,13 +42,13 @@ from training.objectives import (
     pairs_task,
     supervised_contrastive_task,
 )
-from training.pretraining.reordering import OrderHead, reorder_task
-from training.recipe_tables.objectives import (
-    ALIGNMENT,
+from training.recipe import (
     DISTIL_BLOCKS,
     JointRecipe,
     ObjectiveRecipe,
+    check_objective,
 )
+from training.reordering import OrderHead, reorder_task
 
 _DOCUMENTS_A_PASS = 64
 _RECURRENT_DOCUMENTS_A_PASS = 8  # whose segments are long, and padded to one length
@@ -123,9 +121,6 @@ def new_objective(
         config: of the model.
         vocabulary: for masked words.
         seed: of the initial weights of the head.
-
-    Raises:
-        TrainingRecipeError: the model does not support the objective.
     """
     check_objective(recipe, config)
     torch.manual_seed(seed)
@@ -156,9 +151,6 @@ def pretraining_task(
         head: of the objective.
         vocabulary: for masked words.
         generator: of every choice.
-
-    Raises:
-        TrainingRecipeError: no block is read from its tokens, which masked words need.
     """
     making = _Making(reader, head, vocabulary, generator)
     return _pretraining_task(recipe, DocumentsBatch(tuple(parts)), making)
@@ -203,36 +195,6 @@ def encode_slices(
     return vectors
 
 
-def encode_block_slices(
-    model: EncoderModel, reader: Reader, parts: Sequence[DocumentSlice], precision: str
-) -> list[Float32]:
-    """Encode the sentence blocks of documents from their tokens, without gradients.
-
-    Args:
-        model: ready to encode.
-        reader: of the documents.
-        parts: D of them.
-        precision: "bf16" computes in bfloat16, "fp32" does not.
-
-    Returns:
-        The block vectors [S, H] of each.
-    """
-    generator = torch.Generator()
-    reader = replace(reader, trained_blocks=reader.max_blocks)
-    device = next(model.parameters()).device
-    found: list[Float32] = []
-    bf16 = torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
-    with torch.no_grad(), bf16:
-        for start in range(0, len(parts), _DOCUMENTS_A_PASS):
-            batch = reader.batch(parts[start : start + _DOCUMENTS_A_PASS], generator).to(device)
-            if batch.texts is None:
-                raise ValueError("a document without a block cannot be encoded")
-            vectors = encode_texts(model, batch).cpu().numpy()
-            counts = np.bincount(batch.texts.documents.cpu().numpy(), minlength=len(batch))
-            found += np.split(vectors, np.cumsum(counts)[:-1])
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class _Making:
     reader: Reader
@@ -270,7 +232,7 @@ def _task(
             amplified = parameters["loss"] == "cross_entropy"
             return pairs_task(batch, labels, parameters["amplifier"] if amplified else None)
         case CandidateBatch():
-            return _candidates_task(recipe, spec, making)
+            return _candidates_task(spec, making)
         case LabelBatch():
             labels = torch.from_numpy(spec.labels)
             batch = making.batch(spec.documents)
@@ -288,16 +250,9 @@ def _task(
             assert_never(spec)
 
 
-def _candidates_task(recipe: ObjectiveRecipe, spec: CandidateBatch, making: _Making) -> VectorTask:
+def _candidates_task(spec: CandidateBatch, making: _Making) -> VectorTask:
     batch, temperature = making.batch(spec.queries, spec.candidates), _temperature(making.head)
-    candidates = Candidates(
-        torch.from_numpy(spec.positives),
-        torch.from_numpy(spec.ignored),
-        torch.from_numpy(spec.lexical),
-    )
-    if recipe.parameters.get("similarity") == ALIGNMENT:
-        weight = recipe.parameters["lexical_weight"]
-        return alignment_task(batch, candidates, temperature, weight)
+    candidates = Candidates(torch.from_numpy(spec.positives), torch.from_numpy(spec.ignored))
     return contrastive_task(batch, candidates, temperature)
 
 

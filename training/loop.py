@@ -14,19 +14,12 @@ from typing import Any, Generic
 import torch
 from torch import Tensor, nn
 
-from encoder.models.architecture import EncoderModel
-from training.batch import DocumentBatch, split
+from encoder.models.architecture import EncoderModel, TrainableModel
+from training.batch import DocumentBatch, encode, split
 from training.errors import NotFiniteError, TrainingRecipeError
 from training.objectives import M, Objective, Temperature, VectorTask, step_generator, step_seed
-from training.optimiser import (
-    choose_trained,
-    new_optimiser,
-    rate_share,
-    set_rates,
-    trained_parameters,
-)
 from training.progress import TrainingProgress
-from training.recipe import TrainingRecipe
+from training.recipe import OptimiserRecipe, SentenceLevelRecipe, TrainingRecipe
 from training.run_files import (
     CURVE,
     LOSS,
@@ -42,6 +35,84 @@ from training.run_files import (
     save_state,
     truncate_curve,
 )
+
+_TERM_CHANNEL = "encoder.document_encoder.term"
+
+
+def choose_trained(model: TrainableModel, level: SentenceLevelRecipe) -> None:
+    """Enable gradients of the head, and of the token encoder as the recipe says.
+
+    Raises:
+        TrainingRecipeError: the sentence level has fewer layers than should be trained.
+    """
+    reader = model.token_encoder
+    layers = reader.layers
+    if level.layers > len(layers):
+        raise TrainingRecipeError(
+            f"sentence_level.layers is {level.layers}, and the sentence level has {len(layers)}"
+        )
+    model.requires_grad_(True)
+    reader.requires_grad_(level.trained == "all")
+    if level.trained == "last":
+        for layer in reader.last_layers(level.layers):
+            layer.requires_grad_(True)
+
+
+def trained_parameters(
+    model: TrainableModel, objectives: Sequence[Objective[Any]]
+) -> dict[str, nn.Parameter]:
+    """Return the trained parameters: `encoder.…` of the model, `head.<objective>.…` of heads."""
+    modules = {"encoder": model} | {f"head.{o.name}": o.head for o in objectives}
+    return {
+        f"{owner}.{name}": parameter
+        for owner, module in modules.items()
+        for name, parameter in module.named_parameters()
+        if parameter.requires_grad
+    }
+
+
+def new_optimiser(
+    model: TrainableModel,
+    objectives: Sequence[Objective[Any]],
+    trained: Mapping[str, nn.Parameter],
+    recipe: OptimiserRecipe,
+) -> torch.optim.AdamW:
+    """Make AdamW with a rate for each level; each group keeps its own as `full_rate`."""
+    modules = [m for root in (model, *(o.head for o in objectives)) for m in root.modules()]
+    decaying = {id(module.weight) for module in modules if isinstance(module, nn.Linear)}
+    sentence_level = {id(parameter) for parameter in model.token_encoder.parameters()}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in trained.items():
+        rate = recipe.document_rate
+        if id(parameter) in sentence_level:
+            rate = recipe.sentence_rate
+        elif name.startswith(_TERM_CHANNEL):
+            rate = recipe.term_rate
+        decay = recipe.weight_decay if id(parameter) in decaying else 0.0
+        groups.setdefault((rate, decay), []).append(parameter)
+    return torch.optim.AdamW(
+        [
+            {"params": parameters, "full_rate": rate, "weight_decay": decay}
+            for (rate, decay), parameters in groups.items()
+        ],
+        betas=recipe.betas,
+        eps=recipe.epsilon,
+        fused=True,
+    )
+
+
+def rate_share(step: int, steps: int, recipe: OptimiserRecipe) -> float:
+    """Return the share of the full rates in a step, counted from 1 to `steps`."""
+    if step <= recipe.warm_up:
+        return step / (recipe.warm_up + 1)
+    left = (steps - step + 1) / max(1, steps - recipe.warm_up)
+    return left if recipe.decay == "linear" else (1 - math.cos(math.pi * left)) / 2
+
+
+def set_rates(optimiser: torch.optim.Optimizer, share: float) -> None:
+    """Set the rate of each group to a share of its full rate."""
+    for group in optimiser.param_groups:
+        group["lr"] = share * group["full_rate"]
 
 
 def cached_backward(
@@ -276,7 +347,7 @@ def _vector_gradients(run: _Run[M], task: VectorTask, scale: float) -> Tensor:
 
     def encode_chunk(chunk: DocumentBatch) -> Tensor:
         with _autocast(run):
-            return task.encode(model, chunk)
+            return encode(model, chunk)
 
     device = next(iter(run.trained.values())).device
     chunks = split(task.documents.to(device), run.plan.recipe.chunk)

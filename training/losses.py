@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.alignment.space import NEIGHBOURS
 from encoder.models.architecture import (
     EncoderConfig,
     EncoderModel,
@@ -22,8 +21,6 @@ from training.batch import (
     put_computed,
     texts_of,
 )
-
-_LEAST_OWN = 1e-2  # of a document of nothing but hubs
 
 
 class WordHead(nn.Module):
@@ -102,9 +99,6 @@ def block_loss(
 
     Returns:
         [] loss, the mean over the masked blocks; 0 where none is masked.
-
-    Raises:
-        TypeError: the architecture has no states of blocks.
     """
     return _predict_blocks(model, head, batch, block_vectors(model, batch), masked)
 
@@ -145,10 +139,6 @@ def joint_losses(
 
     Returns:
         [] both losses, "words" and "blocks", each a mean; the paper trains their sum.
-
-    Raises:
-        TypeError: the architecture has no states of blocks.
-        ValueError: the batch has no texts.
     """
     texts = texts_of(batch)
     level = cast(ReadsTokens, model.block_encoder)
@@ -211,56 +201,6 @@ def contrastive(logits: Tensor, positives: Tensor, ignored: Tensor | None = None
     there = _positives_against_negatives(logits, positives, negatives)
     back = _positives_against_negatives(logits.T, positives.T, negatives.T)
     return (there + back) / 2
-
-
-def alignment_scores(blocks: Tensor, owners: Tensor, queries: int, documents: int) -> Tensor:
-    """Align the blocks of queries with those of candidates, as `encoder.alignment` does.
-
-    Late interaction (Khattab and Zaharia, "ColBERT", SIGIR 2020, section 3.3) over sentence blocks,
-    in both directions, with the similarity of CSLS (Conneau et al., ICLR 2018, section 2.3). The
-    batch takes the place of the corpus: blocks are centred on its mean, and the hubness of a block
-    is measured on the blocks of the other documents.
-
-    Args:
-        blocks: [N, H] block vectors.
-        owners: [N] the document that a block is of, ascending: 0 to Q - 1 are the queries, the
-            others candidates. Every document has a block.
-        queries: how many documents are queries (Q).
-        documents: how many there are.
-
-    Returns:
-        [Q, documents - Q] scores; a document scores 1 with itself, and 0 where nothing matches.
-    """
-    rows = F.normalize(blocks - blocks.mean(0), dim=-1)
-    cosines = rows @ rows.T  # [N, N]
-    hubness = _hubness(cosines, owners)  # [N]
-    scores = (cosines - (hubness[:, None] + hubness) / 2).clamp(min=0)
-    split = int((owners < queries).sum())
-    between = scores[:split, split:]
-    ours, theirs = owners[:split], owners[split:] - queries
-    candidates = documents - queries
-    # The best of the other document for each block, then the mean over the blocks of a document.
-    there = _fold(_fold(between, theirs, candidates, "amax"), ours, queries, "mean", dim=0)
-    back = _fold(_fold(between, ours, queries, "amax", dim=0), theirs, candidates, "mean")
-    own = _fold(1 - hubness[None], owners, documents, "mean")[0].clamp(min=_LEAST_OWN)
-    return (there + back) / (2 * torch.sqrt(own[:queries, None] * own[queries:]))
-
-
-def _hubness(cosines: Tensor, owners: Tensor) -> Tensor:
-    """Return the mean cosine [N] of blocks to the nearest ones of other documents."""
-    elsewhere = cosines.masked_fill(owners[:, None] == owners, -1.0)
-    others = len(owners) - int(torch.bincount(owners).max())
-    return elsewhere.topk(min(NEIGHBOURS, others), dim=1).values.mean(1)
-
-
-def _fold(values: Tensor, groups: Tensor, count: int, reduce: str, dim: int = 1) -> Tensor:
-    """Reduce the columns (rows with `dim=0`) of each group to one."""
-    shape = list(values.shape)
-    shape[dim] = count
-    index = groups[None] if dim else groups[:, None]
-    return values.new_zeros(shape).scatter_reduce(
-        dim, index.expand_as(values), values, reduce, include_self=False
-    )
 
 
 def supervised_contrastive(vectors: Tensor, labels: Tensor, temperature: Tensor | float) -> Tensor:

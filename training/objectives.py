@@ -15,12 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from encoder.models.architecture import EncoderModel, TrainableModel
-from training.batch import BlockTexts, DocumentBatch, encode, encode_texts, texts_of
+from training.batch import BlockTexts, DocumentBatch, texts_of
 from training.losses import (
     BlockHead,
     JointHead,
     WordHead,
-    alignment_scores,
     block_loss,
     contrastive,
     joint_losses,
@@ -30,7 +29,7 @@ from training.losses import (
     supervised_contrastive,
     word_loss,
 )
-from training.recipe_tables.objectives import JointRecipe
+from training.recipe import JointRecipe
 
 _BECOMES_MASK = 0.8
 _BECOMES_RANDOM = 0.1
@@ -113,18 +112,15 @@ M = TypeVar("M", bound=TrainableModel)
 
 @dataclass(frozen=True, slots=True)
 class VectorTask:
-    """A loss of vectors alone, which can be computed in chunks of the batch.
+    """A loss of document vectors alone, which can be computed in chunks of the batch.
 
     Attributes:
         documents: the batch.
-        loss: [V, width] vectors -> [] loss.
-        encode: model and some documents of the batch -> their vectors: document vectors, or block
-            vectors (`training.batch.encode_texts`).
+        loss: [D, dimension] document vectors -> [] loss.
     """
 
     documents: DocumentBatch
     loss: Callable[[Tensor], Tensor]
-    encode: Callable[[EncoderModel, DocumentBatch], Tensor] = encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +219,10 @@ class Candidates:
     Attributes:
         positives: [Q, C] bool; every query has at least one.
         ignored: [Q, C] bool, pairs that are neither positive nor negative.
-        lexical: [Q, C] similarities of their words; None where no loss needs them.
     """
 
     positives: Tensor
     ignored: Tensor | None = None
-    lexical: Tensor | None = None
 
     def check(self, documents: int) -> None:
         """Check that queries and candidates together are so many documents.
@@ -243,22 +237,11 @@ class Candidates:
         if not self.positives.any(1).all():
             raise ValueError("every query takes a positive among the candidates")
 
-    def loss(self, scores: Tensor, temperature: Tensor, lexical_weight: float = 0.0) -> Tensor:
-        """Return the contrastive loss of scores [Q, C].
-
-        With a `lexical_weight`, half of the loss is that of the scores, and half that of their
-        weighted sum with the lexical similarities, as hybrid search adds them: it teaches what
-        words leave open (Gao et al., "Complementing lexical retrieval with semantic residual
-        embedding", ECIR 2021).
-        """
+    def loss(self, scores: Tensor) -> Tensor:
+        """Return the contrastive loss of scores [Q, C]."""
         device = scores.device
-        positives = self.positives.to(device)
         ignored = None if self.ignored is None else self.ignored.to(device)
-        alone = contrastive(scores / temperature, positives, ignored)
-        if not lexical_weight or self.lexical is None:
-            return alone
-        joined = torch.lerp(scores, self.lexical.to(device), lexical_weight)
-        return (alone + contrastive(joined / temperature, positives, ignored)) / 2
+        return contrastive(scores, self.positives.to(device), ignored)
 
 
 def contrastive_task(
@@ -270,49 +253,14 @@ def contrastive_task(
         documents: Q queries, then C candidates.
         candidates: what is known of them.
         temperature: of the objective; its head.
-
-    Raises:
-        ValueError: the shapes do not fit, or a query has no positive.
     """
     candidates.check(len(documents))
     queries = len(candidates.positives)
 
     def loss(vectors: Tensor) -> Tensor:
-        return candidates.loss(vectors[:queries] @ vectors[queries:].T, temperature())
+        return candidates.loss(vectors[:queries] @ vectors[queries:].T / temperature())
 
     return VectorTask(documents, loss)
-
-
-def alignment_task(
-    documents: DocumentBatch,
-    candidates: Candidates,
-    temperature: Temperature,
-    lexical_weight: float,
-) -> VectorTask:
-    """Find the positives of queries among candidates by aligning blocks.
-
-    Only the blocks that are read from their tokens take part.
-
-    Args:
-        documents: Q queries, then C candidates; each has such a block.
-        candidates: what is known of them.
-        temperature: of the objective; its head.
-        lexical_weight: of `Candidates.loss`.
-
-    Raises:
-        ValueError: the shapes do not fit, a query has no positive, or no block is read.
-    """
-    candidates.check(len(documents))
-    if documents.texts is None:
-        raise ValueError("alignment takes blocks that are read from their tokens")
-    owners, queries = documents.texts.documents, len(candidates.positives)
-
-    def loss(vectors: Tensor) -> Tensor:
-        there = owners.to(vectors.device)
-        scores = alignment_scores(vectors, there, queries, len(documents))
-        return candidates.loss(scores, temperature(), lexical_weight)
-
-    return VectorTask(documents, loss, encode_texts)
 
 
 def supervised_contrastive_task(
@@ -367,11 +315,7 @@ def joint_task(
     head: JointHead,
     generator: torch.Generator,
 ) -> ModelTask[EncoderModel]:
-    """Hide words and sentence blocks of the same documents and predict both.
-
-    Raises:
-        ValueError: no block is read from its tokens.
-    """
+    """Hide words and sentence blocks of the same documents and predict both."""
     texts = texts_of(documents)
     hidden, places = mask_words(texts.input_ids, vocabulary, recipe.share, generator)
     words = torch.where(places, texts.input_ids, -1)

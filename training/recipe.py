@@ -1,21 +1,314 @@
-"""A training recipe: all that decides a run, except for its data."""
+"""A training recipe: all that decides a run, except for its data; and which encoders it fits."""
 
 from collections.abc import Mapping, Set
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from encoder.export.recipe_file import RecipeTable, parse_recipe, read_recipe_file
 from training.errors import TrainingRecipeError
-from training.recipe_tables.objectives import (
-    ALIGNMENT,
-    CLASSES,
-    DISTIL_BLOCKS,
-    AnyObjective,
-    Share,
-)
-from training.recipe_tables.settings import OptimiserRecipe, SentenceLevelRecipe, TermRecipe
+
+if TYPE_CHECKING:
+    from encoder.models.architecture import EncoderConfig
+
+CLASSES = "classes"  # of documents, as their labels
+DISTIL_BLOCKS = "distil-blocks"  # kind of an objective
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+PositiveShare = Annotated[float, Field(gt=0, lt=1)]
+Temperature = PositiveFloat | Literal["learned"]
+
+
+class ObjectiveRecipe(RecipeTable):
+    """One `[[objective]]` table; a subclass for each kind adds its parameters.
+
+    Attributes:
+        kind: what is learned from.
+        name: in curves and messages; the kind where the table gives none.
+        weight: of its loss in the sum.
+    """
+
+    kind: str
+    name: str = ""
+    weight: NonNegativeFloat = 1.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_by_kind(cls, table: Any) -> Any:
+        return {"name": table.get("kind"), **table} if isinstance(table, dict) else table
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The parameters of its kind."""
+        return self.model_dump(exclude={"kind", "name", "weight"})
+
+
+class PairsRecipe(ObjectiveRecipe):
+    """Labelled pairs.
+
+    Attributes:
+        loss: "cross_entropy" (SMITH, section 4.3), or "cosine" (CoLDE's ablation 4.5.3).
+        amplifier: of the cosine, with "cross_entropy".
+    """
+
+    kind: Literal["pairs"] = "pairs"
+    loss: Literal["cross_entropy", "cosine"] = "cross_entropy"
+    amplifier: PositiveFloat = 6.0
+
+    @model_validator(mode="after")
+    def _check_amplifier(self) -> "PairsRecipe":
+        if "amplifier" in self.model_fields_set and self.loss == "cosine":
+            raise ValueError('amplifier goes with loss = "cross_entropy", and only then')
+        return self
+
+
+class ContrastiveRecipe(ObjectiveRecipe):
+    """Linked documents, or halves of a document.
+
+    Attributes:
+        temperature: of the similarities.
+        hard_negatives: lexical neighbours of each query that are candidates, too.
+    """
+
+    kind: Literal["links", "halves"]
+    temperature: Temperature = 0.05
+    hard_negatives: NonNegativeInt = 0
+
+
+class SupervisedContrastiveRecipe(ObjectiveRecipe):
+    """Sections of documents that belong together, by links, by labelled pairs or by their class.
+
+    Attributes:
+        temperature: of the similarities.
+        parts: sections of a document.
+        groups: what gives two documents one label.
+        documents_per_class: with "classes", how many documents of a class a batch takes at a time.
+    """
+
+    kind: Literal["supcon"] = "supcon"
+    temperature: Temperature = 0.1
+    parts: PositiveInt = 2
+    groups: Literal["links", "pairs", "classes"] = "links"
+    documents_per_class: Annotated[int, Field(ge=2)] = 4
+
+    @model_validator(mode="after")
+    def _check_groups(self) -> "SupervisedContrastiveRecipe":
+        if "documents_per_class" in self.model_fields_set and self.groups != CLASSES:
+            raise ValueError('documents_per_class goes with groups = "classes", and only then')
+        return self
+
+
+class SectionsRecipe(ObjectiveRecipe):
+    """Sections of one document, each of which needs another."""
+
+    kind: Literal["sections"] = "sections"
+    temperature: Temperature = 0.1
+    parts: Annotated[int, Field(ge=2)] = 2
+
+
+class DistillationRecipe(ObjectiveRecipe):
+    """The similarities of a teacher."""
+
+    kind: Literal["distil"] = "distil"
+    teacher: Literal["lexical"] = "lexical"
+    teacher_temperature: PositiveFloat = 0.05
+    temperature: Temperature = 0.05
+
+
+class BlockDistillationRecipe(ObjectiveRecipe):
+    """The block vectors that the start of the run gives."""
+
+    kind: Literal["distil-blocks"] = "distil-blocks"
+
+
+class MaskedWordsRecipe(ObjectiveRecipe):
+    """Words of a block."""
+
+    kind: Literal["wp"] = "wp"
+    share: PositiveShare = 0.15
+
+
+class MaskedBlocksRecipe(ObjectiveRecipe):
+    """Sentence blocks of a document."""
+
+    kind: Literal["sp"] = "sp"
+    masked_blocks: PositiveInt = 2
+
+
+class JointRecipe(ObjectiveRecipe):
+    """Words of blocks and whole blocks of the same documents (SMITH, equation 7)."""
+
+    kind: Literal["wp+sp"] = "wp+sp"
+    share: PositiveShare = 0.15
+    masked_blocks: PositiveInt = 2
+
+
+class ReorderRecipe(ObjectiveRecipe):
+    """The order of the chunks of a document, and words of all of its segments.
+
+    Attributes:
+        chunks: of a document, at most (m); there are 1! + ... + m! classes.
+        share: of the words that are predicted; 0 for none.
+    """
+
+    kind: Literal["reorder"] = "reorder"
+    chunks: Annotated[int, Field(ge=2, le=6)] = 3
+    share: Share = 0.15
+
+
+class RerankRecipe(ObjectiveRecipe):
+    """Pairs of documents that a reranker reads together.
+
+    Attributes:
+        positives: share of matches among the pairs of a batch.
+        candidates: of a query, from which the other pairs are sampled.
+        random: share of random documents among the other pairs.
+        tokens: of a pair, at most.
+        pairs: "given" trains on the labelled pairs alone, and samples no other ones.
+    """
+
+    kind: Literal["rerank"] = "rerank"
+    pairs: Literal["sampled", "given"] = "sampled"
+    positives: PositiveShare = 0.5
+    candidates: PositiveInt = 30
+    random: Share = 0.5
+    tokens: PositiveInt = 256
+
+
+AnyObjective = Annotated[
+    PairsRecipe
+    | ContrastiveRecipe
+    | SupervisedContrastiveRecipe
+    | SectionsRecipe
+    | DistillationRecipe
+    | BlockDistillationRecipe
+    | MaskedWordsRecipe
+    | MaskedBlocksRecipe
+    | JointRecipe
+    | ReorderRecipe
+    | RerankRecipe,
+    Field(discriminator="kind"),
+]
+
+
+class OptimiserRecipe(RecipeTable):
+    """The `[optimiser]` table: AdamW.
+
+    Attributes:
+        document_rate: learning rate of the document level and of the heads.
+        sentence_rate: learning rate of the sentence level where it is trained.
+        term_rate: learning rate of the term channel.
+        warm_up: steps in which the rates rise from 0.
+        decay: how they fall to 0 until the last step.
+        weight_decay: of the matrices of linear layers; nothing else decays. 0 is Adam.
+        betas: of the running means of the gradient and of its square.
+        epsilon: added to the root of the latter.
+        gradient_clip: largest norm of the gradient.
+    """
+
+    document_rate: NonNegativeFloat = 1e-3
+    sentence_rate: NonNegativeFloat = 2e-5
+    term_rate: NonNegativeFloat = 1e-3
+    warm_up: NonNegativeInt = 0
+    decay: Literal["linear", "cosine"] = "linear"
+    weight_decay: NonNegativeFloat = 0.01
+    betas: Annotated[tuple[Share, Share], Field(strict=False)] = (0.9, 0.999)
+    epsilon: PositiveFloat = 1e-8
+    gradient_clip: PositiveFloat = 1.0
+
+
+class SentenceLevelRecipe(RecipeTable):
+    """The `[sentence_level]` table.
+
+    Attributes:
+        trained: "frozen"; "last": the last layers; "all": token embedding and all layers.
+        layers: how many with "last"; not given otherwise.
+        blocks: random blocks of a document that a step computes from tokens; not given with
+            "frozen".
+        kept_layers: numbers of the layers of the start, from 0, that the model has; by default
+            all. For the objective "distil-blocks", as the next two are.
+        pooled_layers: how many of these, the last ones, read averages of neighbouring tokens.
+        pooled_tokens: tokens of an average; given with `pooled_layers` alone.
+    """
+
+    trained: Literal["frozen", "last", "all"] = "frozen"
+    layers: PositiveInt = Field(default=0)
+    blocks: PositiveInt = Field(default=0)
+    kept_layers: Annotated[tuple[NonNegativeInt, ...], Field(strict=False)] = ()
+    pooled_layers: NonNegativeInt = 0
+    pooled_tokens: PositiveInt = 1
+
+    @property
+    def changes_layers(self) -> bool:
+        """Whether the model has other layers than the start, or layers that read otherwise."""
+        return bool(self.kept_layers or self.pooled_layers)
+
+    @model_validator(mode="after")
+    def _check_layers(self) -> "SentenceLevelRecipe":
+        if (self.pooled_layers > 0) != (self.pooled_tokens > 1):
+            raise ValueError("pooled_tokens is above 1 with pooled_layers, and only then")
+        if list(self.kept_layers) != sorted(set(self.kept_layers)):
+            raise ValueError("kept_layers must ascend, each number once")
+        if (self.trained == "last") != (self.layers > 0):
+            raise ValueError('layers goes with trained = "last", and only then')
+        return self
+
+
+class TermRecipe(RecipeTable):
+    """The `[terms]` table: the term channel of a model that starts without one.
+
+    Attributes:
+        dimension: dimensions of the document vector that it gets, beside those of the blocks;
+            0 for no channel.
+        residual_dimension: how many of them begin as a mix of the residual.
+        buckets: rows of the table that words of several WordPieces share.
+        span: dimensions of latent semantic analysis that training chooses from.
+        residual: random projections of what lies outside the span, likewise.
+        power: of the singular values by which the dimensions of the span are divided.
+        documents: that the span is fitted on, at most.
+        balance: the initial weight of the blocks beside the terms.
+        hashed_dimension: dimensions of hashed words beside these, not learned; 0 for none.
+        hashed_balance: the weight of the hashed words beside the terms; not trained.
+    """
+
+    dimension: NonNegativeInt = 0
+    residual_dimension: NonNegativeInt = 0
+    buckets: NonNegativeInt = 16_384
+    span: PositiveInt = 512
+    residual: NonNegativeInt = 512
+    power: NonNegativeFloat = 0.25
+    documents: PositiveInt = 6_000
+    balance: PositiveFloat = 0.6
+    hashed_dimension: NonNegativeInt = 0
+    hashed_balance: PositiveFloat = 1.0
+
+    @model_validator(mode="after")
+    def _check_dimensions(self) -> "TermRecipe":
+        """Check that every dimension has something to begin as."""
+        if not self.dimension:
+            if self.hashed_dimension:
+                raise ValueError("hashed_dimension takes a dimension, which is 0")
+            return self
+        if self.residual_dimension > self.dimension:
+            raise ValueError("residual_dimension is part of dimension, and must not be above it")
+        mixed = max(self.residual_dimension, self.dimension - self.span)
+        if mixed > self.residual:
+            raise ValueError(
+                f"{mixed} of {self.dimension} dimensions begin as a mix of the residual, "
+                f"which has {self.residual}: raise residual or span"
+            )
+        if self.documents <= self.span:
+            raise ValueError("documents must be above span, which is fitted on them")
+        return self
+
 
 RECIPES = Path(__file__).parent / "recipes"  # those that ship
 
@@ -84,8 +377,6 @@ class TrainingRecipe(RecipeTable):
         for kind in ("wp", "wp+sp", "reorder", DISTIL_BLOCKS):
             if kind in kinds and frozen:
                 raise ValueError(f'objective "{kind}" trains the sentence level, which is frozen')
-        if self.aligns and frozen:
-            raise ValueError('similarity = "alignment" trains the sentence level, which is frozen')
         if self.distils and len(kinds) > 1:
             raise ValueError(
                 f'objective "{DISTIL_BLOCKS}" learns the vectors that the others would change'
@@ -106,26 +397,90 @@ class TrainingRecipe(RecipeTable):
         """Whether it learns the block vectors of its start."""
         return any(one.kind == DISTIL_BLOCKS for one in self.objectives)
 
-    @property
-    def aligns(self) -> bool:
-        """Whether an objective trains the alignment of blocks."""
-        return any(one.parameters.get("similarity") == ALIGNMENT for one in self.objectives)
-
 
 def read_training_recipe(path: Path) -> TrainingRecipe:
-    """Read a recipe file.
-
-    Raises:
-        TrainingRecipeError: the file is missing, or a field is unknown, missing or wrong; the
-            message names it.
-    """
+    """Read a recipe file."""
     return read_recipe_file(path, TrainingRecipe, TrainingRecipeError)
 
 
 def parse_training_recipe(table: Mapping[str, Any]) -> TrainingRecipe:
-    """Make a recipe of what a TOML file holds.
+    """Make a recipe of what a TOML file holds."""
+    return parse_recipe(table, TrainingRecipe, TrainingRecipeError)
+
+
+# Kinds that learn from texts alone, those that distil by way of the teacher's vectors of them.
+SELF_SUPERVISED = frozenset({"wp", "sp", "wp+sp", "reorder", DISTIL_BLOCKS})
+
+
+def pretrains(recipe: TrainingRecipe) -> bool:
+    """Say whether a recipe learns nothing but what texts say of themselves."""
+    return all(one.kind in SELF_SUPERVISED for one in recipe.objectives)
+
+
+def reads_tokens_only(recipe: TrainingRecipe) -> bool:
+    """Say whether a step reads all that it needs as tokens, so that no block vector is stored."""
+    if recipe.distils:
+        return False  # block vectors are what it learns
+    words_alone = {one.kind for one in recipe.objectives} == {"wp"}
+    return words_alone or recipe.max_blocks <= recipe.sentence_level.blocks
+
+
+def check_objective(objective: ObjectiveRecipe, config: "EncoderConfig") -> None:
+    """Check that a model can learn an objective.
+
+    Args:
+        objective: of a recipe.
+        config: of the model.
 
     Raises:
-        TrainingRecipeError: a field is unknown, missing or wrong; the message names it.
+        TrainingRecipeError: it cannot; the message says what it has not.
     """
-    return parse_recipe(table, TrainingRecipe, TrainingRecipeError)
+    if objective.kind in ("sp", "wp+sp") and not config.predicts_blocks:
+        raise TrainingRecipeError(
+            f"objective {objective.name}: this architecture cannot predict masked sentence blocks"
+        )
+    if "parts" not in objective.parameters or config.max_sections is None:
+        return
+    if objective.parameters["parts"] > config.max_sections:
+        raise TrainingRecipeError(
+            f"objective {objective.name}: parts is above the {config.max_sections} sections that "
+            "the model has embeddings for"
+        )
+
+
+def check_recurrence(recipe: TrainingRecipe, *, recurrent: bool) -> None:
+    """Check that a recipe fits an encoder whose block vectors depend on the whole document, or not.
+
+    Args:
+        recipe: of an encoder.
+        recurrent: whether they do.
+
+    Raises:
+        TrainingRecipeError: it is for the other kind; the message says what cannot be.
+    """
+    kinds = {objective.kind for objective in recipe.objectives}
+    of_blocks = kinds & {"sp", "wp+sp", DISTIL_BLOCKS}
+    level = recipe.sentence_level
+    reason = None
+    if not recurrent:
+        if "reorder" in kinds:
+            reason = 'objective "reorder" pretrains a recurrent encoder, such as an ernie-doc'
+    elif level.trained == "frozen":
+        reason = (
+            'sentence_level.trained = "frozen" takes stored block vectors, which a recurrent '
+            'encoder has not: set "all" or "last", with blocks = max_blocks'
+        )
+    elif level.blocks < recipe.max_blocks:
+        reason = (
+            f"sentence_level.blocks is {level.blocks}, under the {recipe.max_blocks} of "
+            "max_blocks: a recurrent encoder reads every block of a document"
+        )
+    elif of_blocks:
+        reason = (
+            f'objective "{max(of_blocks)}" takes vectors of lone blocks, which a recurrent encoder '
+            "has not"
+        )
+    elif recipe.terms.dimension:
+        reason = "terms.dimension: a recurrent encoder has no term channel"
+    if reason is not None:
+        raise TrainingRecipeError(f"recipe {recipe.name}: {reason}")

@@ -22,11 +22,7 @@ VALIDATION = "validation"
 
 
 def append_to_curve(path: Path, step: int, figures: Mapping[str, float]) -> None:
-    """Write one record: {"step": …, figure: value, …}.
-
-    Raises:
-        OSError: it could not be written.
-    """
+    """Write one record: {"step": …, figure: value, …}."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"step": step, **figures}) + "\n")
 
@@ -35,9 +31,6 @@ def truncate_curve(path: Path, last_step: int) -> None:
     """Remove the records after a step, so that a resumed run writes them again.
 
     An incomplete last record, of a run that was killed, is removed too.
-
-    Raises:
-        OSError: it could not be written.
     """
     records = read_curve(path) if path.exists() else []
     kept = [json.dumps(record) + "\n" for record in records if record["step"] <= last_step]
@@ -58,42 +51,6 @@ def read_curve(path: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"{path} is not a curve: {error!r}") from error
     return records
-
-
-def draw_curve(path: Path, picture: Path) -> None:
-    """Draw a curve as SVG: the losses by step, and below them the validation.
-
-    Raises:
-        TrainingError: the curve cannot be read or is empty, or matplotlib is not installed.
-        OSError: the picture cannot be written.
-    """
-    records = read_curve(path)
-    if not records:
-        raise TrainingError(f"{path} has no record yet")
-    try:
-        from matplotlib import rc_context
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise TrainingError("drawing needs matplotlib: pip install 'longmatch[train]'") from error
-    with rc_context({"svg.hashsalt": "longmatch"}):  # equal curves give equal files
-        figure = Figure(figsize=(7, 6), layout="constrained")
-        FigureCanvasSVG(figure)
-        losses, validation = figure.subplots(2, sharex=True)
-        names = sorted({name for record in records for name in record if name.startswith(LOSS)})
-        for name in names:
-            losses.plot(*_points(records, name), label=name, linewidth=1)
-        losses.set_ylabel("loss")
-        losses.legend(frameon=False)
-        validation.plot(*_points(records, VALIDATION), marker="o", markersize=3)
-        validation.set_ylabel("validation")
-        validation.set_xlabel("step")
-        figure.savefig(picture, format="svg", metadata={"Date": None})
-
-
-def _points(records: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    chosen = [record for record in records if name in record]
-    return [record["step"] for record in chosen], [record[name] for record in chosen]
 
 
 STATE = "state.safetensors"
@@ -147,9 +104,6 @@ def save_state(
     """Write what a resumed run needs, atomically.
 
     It holds no state of a random generator: every step seeds its own.
-
-    Raises:
-        OSError: it could not be written.
     """
     tensors = {f"weight.{name}": parameter.detach() for name, parameter in trained.items()}
     for name, parameter in trained.items():
@@ -195,21 +149,13 @@ def load_state(
 
 
 def save_best(directory: Path, trained: Mapping[str, nn.Parameter], state: RunState) -> None:
-    """Write the best weights so far.
-
-    Raises:
-        OSError: it could not be written.
-    """
+    """Write the best weights so far."""
     weights = {name: parameter.detach() for name, parameter in trained.items()}
     _write(directory / BEST, weights, {"progress": asdict(state)})
 
 
 def load_best(directory: Path, trained: Mapping[str, nn.Parameter]) -> None:
-    """Set the weights to the best of the run.
-
-    Raises:
-        ResumeError: the file is missing, unreadable or of another model.
-    """
+    """Set the weights to the best of the run."""
     path = directory / BEST
     _set_weights(path, trained, _read(path)[0], "")
 
@@ -220,9 +166,6 @@ def load_last(directory: Path, trained: Mapping[str, nn.Parameter]) -> None:
     Args:
         directory: of the run.
         trained: some of its parameters.
-
-    Raises:
-        ResumeError: the file is missing, unreadable or of another model.
     """
     path = directory / STATE
     _set_weights(path, trained, _read(path)[0], "weight.")

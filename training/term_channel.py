@@ -44,11 +44,10 @@ from encoder.terms.term_table import (
     write_term_table,
 )
 from encoder.tokenizer import open_tokenizer
-from training.data.batch_specs import DocumentSlice
-from training.distillation.layers import smaller_config, weights_of_layers
+from training.data.sampling import DocumentSlice
+from training.distillation import smaller_config, weights_of_layers
 from training.errors import TrainingRecipeError
-from training.recipe import TrainingRecipe
-from training.recipe_tables.settings import TermRecipe
+from training.recipe import TermRecipe, TrainingRecipe
 
 
 class TermReader:
@@ -95,10 +94,6 @@ def read_or_fit_channel(
         archives: of the corpora.
         rows: of each, those of the documents to fit a new one on.
         kept: the file that a new table is kept in for a resumed run; hashed terms beside it.
-
-    Raises:
-        EncoderError: there are too few documents to fit one on.
-        CheckpointError: the table of the start or of the run is damaged.
     """
     channel = open_term_channel(start)
     too_few = sum(map(len, rows)) <= recipe.terms.span
@@ -149,11 +144,6 @@ def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) 
     """Load the model of the start, with a new term channel if there is one.
 
     Of the sentence level it has the layers that the recipe keeps.
-
-    Raises:
-        CheckpointError: the start has no weights, or they do not fit its configuration.
-        TrainingRecipeError: the recipe gives a term channel to an architecture that takes none,
-            or keeps layers that there are not.
     """
     model = load_model(start)
     terms = recipe.terms

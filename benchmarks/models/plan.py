@@ -19,11 +19,15 @@ from encoder.export.create import Recipe
 from encoder.export.recipe_file import RecipeTable, parse_recipe
 from encoder.models.architecture import RecurrentModel
 from encoder.models.registry import ENCODERS
-from training.data.recipe_fit import check_recurrence
 from training.errors import TrainingRecipeError
-from training.pretraining.recipes import pretrains, reads_tokens_only
-from training.recipe import TrainingRecipe, parse_training_recipe
-from training.recipe_tables.objectives import PositiveShare
+from training.recipe import (
+    PositiveShare,
+    TrainingRecipe,
+    check_recurrence,
+    parse_training_recipe,
+    pretrains,
+    reads_tokens_only,
+)
 
 T = TypeVar("T")
 PLANS = Path(__file__).parent / "plans"
@@ -266,8 +270,8 @@ def _check_model(plan: Plan, model: PlannedModel) -> None:
     _check_set("training", (plan.training, model.training), _SET_OF_OPTIMISER)
     recipe = _parsed("training", lambda: recipe_of(plan, model))
     frozen = recipe.sentence_level.trained == "frozen"
-    if recipe.terms.dimension or recipe.aligns:
-        raise TrainingRecipeError("training: a term channel or alignment is not compared")
+    if recipe.terms.dimension:
+        raise TrainingRecipeError("training: a term channel is not compared")
     if pretrains(recipe):
         raise TrainingRecipeError(
             f"training.objective: {recipe.objectives[0].kind} is pretraining, which has a table of "

@@ -33,11 +33,9 @@ from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import EncodedCorpus, keep_blocks
 from index.progress import SilentProgress
 from training.collate import Reader, encode_slices
-from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import EncoderJob
-from training.data.samplers import needs_neighbours
-from training.data.sampling import TrainingSource
+from training.data.sampling import DocumentSlice, TrainingSource, needs_neighbours
 from training.errors import NotFiniteError, TrainingError
 from training.jobs.output import Trained
 from training.jobs.train_encoder import read_tokens, run_training, sources_of

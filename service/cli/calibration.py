@@ -291,12 +291,7 @@ def measure_calibration(
     *,
     adapted: bool,
 ) -> CorpusCalibration:
-    """Measure how random pairs of the stored documents score by a rule.
-
-    Raises:
-        CorpusError: there are too few documents.
-        StoreError: the store cannot be read.
-    """
+    """Measure how random pairs of the stored documents score by a rule."""
     by_mode = measure_store(store, rule, progress)
     kinds = {score_kind(mode, adapted=adapted): one for mode, one in by_mode.items()}
     return CorpusCalibration(space.fingerprint, kinds, rule)

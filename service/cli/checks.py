@@ -41,11 +41,7 @@ class OptionError(Exception):
 
 
 def read_option(option: str, read: Callable[[Path], T], path: Path) -> T:
-    """Read the small file that an option names.
-
-    Raises:
-        OptionError: `read` raised CorpusError or CheckpointError.
-    """
+    """Read the small file that an option names."""
     try:
         return read(path)
     except (CorpusError, CheckpointError) as error:

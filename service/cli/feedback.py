@@ -28,9 +28,6 @@ def read_judged(data: Path, store: SQLiteDocumentStore) -> list[JudgedQuery]:
     """Read the feedback of a data directory by query; a server may be running.
 
     Verdicts on documents that are not stored are left out.
-
-    Raises:
-        StoreError: the feedback or the store cannot be read.
     """
     if not (data / FEEDBACK_FILE).exists():
         return []
@@ -59,22 +56,14 @@ def read_judged(data: Path, store: SQLiteDocumentStore) -> list[JudgedQuery]:
 def keys_of_texts(
     data: Path, store: SQLiteDocumentStore, content_hashes: Sequence[bytes]
 ) -> set[str]:
-    """Return the keys that queries with these texts have in `read_judged`.
-
-    Raises:
-        StoreError: the feedback or the store cannot be read.
-    """
+    """Return the keys that queries with these texts have in `read_judged`."""
     with closing(open_feedback(data, read_only=True)) as feedback:
         keys = Keys.of(store, feedback.documents())
     return {keys.of_text(one) for one in content_hashes}
 
 
 def open_store(data: Path) -> SQLiteDocumentStore:
-    """Open the store of a data directory for reading, whatever made its vectors.
-
-    Raises:
-        StoreError: it is damaged.
-    """
+    """Open the store of a data directory for reading, whatever made its vectors."""
     settle(data)
     space = read_space(data / STORE_FILE)
     return SQLiteDocumentStore(
@@ -86,12 +75,7 @@ def open_store(data: Path) -> SQLiteDocumentStore:
 
 
 def check_enough(data: Path, least: int, option: str, *, compared: bool = False) -> None:
-    """Check that enough queries have a relevant answer; if `compared`, and a less relevant one.
-
-    Raises:
-        OptionError: too few have; says how many.
-        StoreError: the feedback cannot be read.
-    """
+    """Check that enough queries have a relevant answer; if `compared`, and a less relevant one."""
     relevant = 0
     if (data / FEEDBACK_FILE).exists():
         with closing(open_feedback(data, read_only=True)) as feedback:
@@ -149,9 +133,6 @@ def asked(
 
     Returns:
         Q of them; None for a document that cannot be read, or a text without a token.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     progress.started("reading the queries", len(judged), unit="queries")
     found: list[SearchableQuery | None] = []
@@ -165,11 +146,7 @@ def asked(
 def passages(
     data: DataDirectory, judged: Sequence[JudgedQuery], progress: Progress
 ) -> list[Document]:
-    """Return documents whose texts are passages of stored ones, first of those without feedback.
-
-    Raises:
-        StoreError: no document can be read.
-    """
+    """Return documents whose texts are passages of stored ones, first of those without feedback."""
     named = {name for one in judged for name in (one.document_id, *one.grades)}
     ids = data.store.changes_since(0).added.tolist()
     chosen = random.Random(0).sample(ids, min(len(ids), 4 * OTHERS))  # noqa: S311  no secret

@@ -57,11 +57,10 @@ from training.data.files import (
     read_recipe,
 )
 from training.data.pair_files import check_held_out, check_pair_files
-from training.data.rerank_corpus import check_rerank_files
+from training.data.rerank_pairs import check_rerank_files
 from training.datasets.convert import DATASETS, convert_dataset
 from training.errors import TrainingRecipeError
-from training.pretraining.recipes import pretrains
-from training.recipe import RECIPES, TrainingRecipe, read_training_recipe
+from training.recipe import RECIPES, TrainingRecipe, pretrains, read_training_recipe
 from training.sources.feedback_corpus import MIN_QUERIES, write_feedback_corpus
 from training.sources.linked_corpus import CorpusOptions
 from training.sources.make_corpus import KINDS, check_sources

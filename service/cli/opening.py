@@ -27,11 +27,7 @@ _FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 
 
 def parse_filter(text: str) -> Filter:
-    """Parse a filter.
-
-    Raises:
-        OptionError: it is not JSON, or not a valid filter; says where and why.
-    """
+    """Parse a filter."""
     try:
         return _FILTER.validate_python(json.loads(text)).to_filter()
     except ValidationError as error:
@@ -63,10 +59,6 @@ def load(
     """Load a checkpoint, its tokenizer and its graphs, for a data directory if there is one.
 
     The directory has an adapter, perhaps, and a reading share, which is also that of a new one.
-
-    Raises:
-        OptionError: there is no such checkpoint, precision or provider.
-        EncoderError: the checkpoint or the adapter is damaged, or a graph does not load.
     """
     devices = DeviceSettings()
     allow_gpu(devices.index_gpu)
@@ -83,11 +75,7 @@ def load(
 
 
 def with_reading(checkpoint: Checkpoint, data: Path | None, share: float | None) -> Checkpoint:
-    """Return a checkpoint with this reading share, by default with that of a data directory.
-
-    Raises:
-        OptionError: it is no share, or the checkpoint encodes every sentence block.
-    """
+    """Return a checkpoint with this reading share, by default with that of a data directory."""
     try:
         if data is None:
             return with_reading_share(checkpoint, WHOLE if share is None else share)

@@ -112,11 +112,7 @@ def _append(
 
 
 def _read_position(position: Path, output: Path, run: dict[str, Any]) -> tuple[int, int]:
-    """Return how many tiles an interrupted run has done, and the bytes of their pairs.
-
-    Raises:
-        OptionError: it had other options or other documents, or its pairs are gone.
-    """
+    """Return how many tiles an interrupted run has done, and the bytes of their pairs."""
     if not position.exists():
         return 0, 0
     try:

@@ -101,27 +101,14 @@ class Trial:
 
 
 def check_trial(data: Path) -> None:
-    """Check that there can be a test at all, without opening a store.
-
-    Raises:
-        MissingExtraError: the extra for evaluation is not installed.
-        OptionError: there is too little feedback.
-        StoreError: the feedback cannot be read.
-    """
+    """Check that there can be a test at all, without opening a store."""
     require_extra("evaluate", "reencode --only-if-better", "ir_measures")
     require_extra("evaluate", "reencode --only-if-better", "scipy")
     check_enough(data, MIN_TESTED, "--only-if-better", compared=True)
 
 
 def open_trial(data: Path, new: Checkpoint, served: Path | None, *, adapt: bool) -> Trial:
-    """Check that other vectors can be tested, and choose the queries.
-
-    Raises:
-        OptionError: there is too little feedback that the new checkpoint did not learn from, or
-            the present vectors are not of the served checkpoint.
-        StoreError: the store or the feedback cannot be read, or the vectors are of the new
-            checkpoint already.
-    """
+    """Check that other vectors can be tested, and choose the queries."""
     require_another(data, new, adapt=adapt)
     present = _check_served(data, served)
     learned = _read_learned(new)
@@ -149,12 +136,7 @@ def open_trial(data: Path, new: Checkpoint, served: Path | None, *, adapt: bool)
 
 
 def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, Any]:
-    """Search in the present and in the new content; return the report of the test, for JSON.
-
-    Raises:
-        EncoderError: the served checkpoint is damaged.
-        StoreError: a store or a fusion rule cannot be read.
-    """
+    """Search in the present and in the new content; return the report of the test, for JSON."""
     served = load(trial.served, data=trial.data)
     new = Loaded(made.encoder.checkpoint, made.tokenizer, made.encoder)
     with _opened(trial.data, served.encoder) as old, _opened(made.content, new.encoder) as fresh:
@@ -201,11 +183,7 @@ def print_report(report: dict[str, Any]) -> None:
 
 
 def keep_report(made: Reencoded, report: dict[str, Any]) -> None:
-    """Write the report into the new content, with which it appears in the data directory.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the report into the new content, with which it appears in the data directory."""
     write_atomically(made.content / SHADOW_TEST_FILE, json.dumps(report, indent=2) + "\n")
 
 

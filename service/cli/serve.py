@@ -64,10 +64,6 @@ def begin(host: str, port: int, given: Mapping[str, Any]) -> None:
         host: address to listen on.
         port: to listen on; 0 chooses a free one.
         given: settings that the caller sets; the others come from the environment.
-
-    Raises:
-        ValidationError: a setting is invalid.
-        ServiceError, EncoderError, IndexingError: see `serve_http`.
     """
     settings = Settings(**given)
     begin_without_garbage()

@@ -14,7 +14,7 @@ from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 from training.batch import DocumentBatch, encode
 from training.collate import Reader, encode_slices, new_objective
-from training.data.batch_specs import (
+from training.data.sampling import (
     BatchSpec,
     CandidateBatch,
     DocumentsBatch,
@@ -94,7 +94,6 @@ SPECS: dict[str, BatchSpec] = {
         ALL,
         np.eye(2, 3, dtype=bool),
         np.zeros((2, 3), dtype=bool),
-        np.full((2, 3), 0.1, dtype=np.float32),
     ),
     "supcon": LabelBatch(ALL, np.array([0, 0, 1])),
     "sections": LabelBatch(CUT, np.array([0, 0, 1, 1])),
@@ -104,11 +103,8 @@ SPECS: dict[str, BatchSpec] = {
 }
 
 
-ALIGNED = {"similarity": "alignment", "lexical_weight": 0.5}
-
-
 COSINE = {"loss": "cosine"}
-KINDS = [*((kind, {}) for kind in SPECS), ("links", ALIGNED), ("pairs", COSINE)]
+KINDS = [*((kind, {}) for kind in SPECS), ("pairs", COSINE)]
 
 
 @pytest.mark.parametrize(("kind", "more"), KINDS)
@@ -133,7 +129,7 @@ def test_every_kind_has_a_loss(
         with torch.no_grad():
             if isinstance(task, VectorTask):
                 assert isinstance(task.documents, DocumentBatch)
-                return task.loss(task.encode(model, task.documents)).item()
+                return task.loss(encode(model, task.documents)).item()
             return task.loss(model).item()
 
     assert np.isfinite(loss_of(1))
@@ -213,7 +209,7 @@ def test_the_loss_of_classes_is_the_formula_of_the_paper(tiny_colde: Path, reade
     task = made.sample(step_generator(0, 1))
     assert isinstance(task, VectorTask)
     with torch.no_grad():
-        vectors = task.encode(model, task.documents)
+        vectors = encode(model, task.documents)
         found = task.loss(vectors).item()
     z = vectors.double().numpy()
     expected = 0.0

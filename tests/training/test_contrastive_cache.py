@@ -13,7 +13,6 @@ from training.loop import cached_backward
 from training.objectives import (
     Candidates,
     Temperature,
-    alignment_task,
     contrastive_task,
     supervised_contrastive_task,
 )
@@ -120,31 +119,5 @@ def test_chunks_of_sections_give_the_gradients_of_one_batch(
     found_loss, found = gradients(model, temperature, in_chunks)
     assert torch.allclose(found_loss, expected_loss)
     assert len(found) == len(expected) > 20
-    for one, other in zip(found, expected, strict=True):
-        assert torch.allclose(one, other, atol=1e-5, rtol=1e-3)
-
-
-def test_chunks_of_blocks_give_the_gradients_of_one_batch(
-    tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
-) -> None:
-    model, temperature = tiny_model().train(), Temperature("learned")
-    batch = collate([one for one in documents if len(one.places)])
-    queries = len(batch) // 2
-    candidates = Candidates(torch.eye(queries, len(batch) - queries).bool())
-    task = alignment_task(batch, candidates, temperature, lexical_weight=0.0)
-
-    def at_once() -> Tensor:
-        value = task.loss(task.encode(model, batch))
-        value.backward()
-        return value
-
-    def in_chunks() -> Tensor:
-        chunks = split(batch, 2)
-        return cached_backward(lambda c: task.encode(model, c), chunks, task.loss)
-
-    expected_loss, expected = gradients(model, temperature, at_once)
-    found_loss, found = gradients(model, temperature, in_chunks)
-    assert torch.allclose(found_loss, expected_loss)
-    assert len(found) == len(expected) > 10  # of the sentence level, and the temperature
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one, other, atol=1e-5, rtol=1e-3)

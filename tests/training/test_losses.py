@@ -14,8 +14,6 @@ from training.losses import (
     BlockHead,
     JointHead,
     WordHead,
-    _hubness,
-    alignment_scores,
     block_loss,
     contrastive,
     joint_losses,
@@ -34,7 +32,7 @@ from training.objectives import (
     masked_words_task,
     step_generator,
 )
-from training.recipe_tables.objectives import JointRecipe
+from training.recipe import JointRecipe
 
 VOCABULARY = Vocabulary(size=50, mask_token=3, special_tokens=(0, 1, 2, 3))
 
@@ -228,50 +226,6 @@ def test_contrastive_without_a_negative_is_zero_with_finite_gradients() -> None:
     assert loss.item() == 0
     assert vectors.grad is not None
     assert torch.isfinite(vectors.grad).all()
-
-
-def naive_alignment(documents: list[Tensor], queries: int) -> Tensor:
-    """Mean of the best CSLS similarity of each block, both ways, over what documents have alone."""
-    mean = torch.cat(documents).mean(0)
-    rows = [F.normalize(one - mean, dim=-1) for one in documents]
-
-    def hubness(number: int, block: Tensor) -> Tensor:
-        others = torch.cat([one for other, one in enumerate(rows) if other != number])
-        return (others @ block).sort(descending=True).values[:10].mean()
-
-    hubs = [torch.stack([hubness(n, b) for b in one]) for n, one in enumerate(rows)]
-    scores = torch.zeros(queries, len(rows) - queries, dtype=torch.float64)
-    for q in range(queries):
-        for c in range(queries, len(rows)):
-            pairs = rows[q] @ rows[c].T - (hubs[q][:, None] + hubs[c]) / 2
-            best = pairs.max(1).values.clamp(min=0).mean() + pairs.max(0).values.clamp(min=0).mean()
-            scores[q, c - queries] = best / 2 / ((1 - hubs[q].mean()) * (1 - hubs[c].mean())).sqrt()
-    return scores
-
-
-def test_alignment_is_the_formula_of_search() -> None:
-    documents = [unit(count, 6, seed=count) for count in (3, 5, 2, 4, 7)]
-    documents.append(documents[0] + 0.05 * unit(3, 6, seed=9))  # nearly the first query
-    owners = torch.cat([torch.full((len(one),), number) for number, one in enumerate(documents)])
-    blocks = torch.cat(documents).requires_grad_()
-    found = alignment_scores(blocks, owners, 2, len(documents))
-    assert torch.allclose(found, naive_alignment(documents, 2))
-    assert found[0].argmax() == 3
-    found[0, 3].backward()
-    assert blocks.grad is not None
-    assert torch.isfinite(blocks.grad).all()
-    assert blocks.grad[owners == 1].abs().max() > 0  # by their mean and as hubs, the others count
-
-
-def test_alignment_of_few_blocks_counts_each_of_the_others() -> None:
-    documents = [unit(count, 6, seed=count) for count in (2, 3, 1)]
-    owners = torch.tensor([0, 0, 1, 1, 1, 2])
-    found = alignment_scores(torch.cat(documents), owners, 1, 3)
-    cosines = F.normalize(torch.cat(documents) - torch.cat(documents).mean(0), dim=-1)
-    nearest = (cosines @ cosines.T)[2, [0, 1, 5]].sort(descending=True).values
-    hubness = _hubness(cosines @ cosines.T, owners)
-    assert hubness[2] == pytest.approx(nearest.mean().item())  # three blocks are of others
-    assert torch.isfinite(found).all()
 
 
 def test_supervised_contrastive_is_the_formula_of_colde() -> None:

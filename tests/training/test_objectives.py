@@ -1,7 +1,6 @@
 """What masking hides, how much of it, and what it never touches."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from training.objectives import (
     Candidates,
     Temperature,
     Vocabulary,
-    alignment_task,
     choose_blocks,
     contrastive_task,
     mask_blocks,
@@ -40,12 +38,6 @@ def batch(documents: list[DocumentArrays]) -> DocumentBatch:
         (
             lambda b: contrastive_task(b, Candidates(torch.zeros(4, 5).bool()), Temperature(0.1)),
             "every query takes a positive",
-        ),
-        (
-            lambda b: alignment_task(
-                replace(b, texts=None), Candidates(torch.eye(4, 5).bool()), Temperature(0.1), 0.0
-            ),
-            "blocks that are read from their tokens",
         ),
     ],
 )
@@ -84,17 +76,6 @@ VOCABULARY = Vocabulary(size=1_000, mask_token=103, special_tokens=(0, 101, 102,
 
 def generator(seed: int = 1) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def test_half_of_the_loss_is_that_of_scores_and_words_together() -> None:
-    scores, lexical = torch.rand(3, 4, generator=generator()), torch.rand(3, 4)
-    candidates = Candidates(torch.eye(3, 4).bool(), lexical=lexical)
-    temperature = torch.tensor(0.1)
-    alone = candidates.loss(scores, temperature)
-    words = candidates.loss(0.25 * scores + 0.75 * lexical, temperature)
-    both = candidates.loss(scores, temperature, lexical_weight=0.75)
-    assert both.item() == pytest.approx((alone.item() + words.item()) / 2)
-    assert words.item() != pytest.approx(alone.item(), rel=0.01)
 
 
 def test_words_are_hidden_in_berts_shares() -> None:

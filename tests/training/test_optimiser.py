@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from encoder.models.smith import Smith
-from training.objectives import ModelTask, Objective, Temperature
-from training.optimiser import (
+from training.loop import (
     choose_trained,
     new_optimiser,
     rate_share,
     set_rates,
     trained_parameters,
 )
-from training.recipe_tables.settings import OptimiserRecipe, SentenceLevelRecipe
+from training.objectives import ModelTask, Objective, Temperature
+from training.recipe import OptimiserRecipe, SentenceLevelRecipe
 
 
 @pytest.mark.parametrize(

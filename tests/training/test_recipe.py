@@ -5,8 +5,13 @@ from pathlib import Path
 import pytest
 
 from training.errors import TrainingRecipeError
-from training.pretraining.recipes import pretrains, reads_tokens_only
-from training.recipe import RECIPES, TrainingRecipe, read_training_recipe
+from training.recipe import (
+    RECIPES,
+    TrainingRecipe,
+    pretrains,
+    read_training_recipe,
+    reads_tokens_only,
+)
 from training.run_files import recipe_fingerprint
 
 SMALL = """
@@ -90,12 +95,7 @@ def test_a_recipe_is_read_as_it_is_written(tmp_path: Path) -> None:
     links, citations, distil, words, blocks = recipe.objectives
     assert (links.parameters["temperature"], links.parameters["hard_negatives"]) == ("learned", 4)
     assert (citations.name, citations.weight) == ("citations", 0.5)
-    assert dict(citations.parameters) == {
-        "temperature": 0.05,
-        "hard_negatives": 0,
-        "similarity": "vector",
-        "lexical_weight": 0.0,
-    }
+    assert dict(citations.parameters) == {"temperature": 0.05, "hard_negatives": 0}
     assert distil.parameters["temperature"] == 0.1
     assert distil.parameters["teacher_temperature"] == 0.05
     assert words.parameters["share"] == 0.2
@@ -129,37 +129,14 @@ def test_whatever_differs_has_another_fingerprint(tmp_path: Path) -> None:
     [
         ("name = ", "Invalid value"),
         ('name = "x"\nsteps = 1\ndocuments = 2', r"it has no \[\[objective\]\]"),
-        (
-            'objective = 1\nname = "x"\nsteps = 1\ndocuments = 2',
-            "objective: must be a valid tuple, not 1",
-        ),
         (SMALL.replace("steps = 10", ""), "steps: missing"),
-        (SMALL.replace("steps = 10", "steps = 0"), "steps: must be greater than 0, not 0"),
         (SMALL.replace("steps = 10", "steps = 1.5"), "steps: must be a valid integer, not 1.5"),
-        (SMALL.replace("steps = 10", "steps = true"), "steps: must be a valid integer, not True"),
-        (SMALL.replace('"small"', "7"), "name: must be a valid string, not 7"),
-        ("epochs = 3" + SMALL, "epochs: unknown field"),
-        ('precision = "fp8"' + SMALL, "precision: must be 'fp32' or 'bf16', not 'fp8'"),
-        ("precision = []" + SMALL, "precision: must be 'fp32' or 'bf16'"),
-        ("optimiser = 3" + SMALL, "optimiser: must be a valid dictionary"),
         (SMALL + "[optimiser]\nwarmup = 3", "optimiser.warmup: unknown field"),
-        (
-            SMALL + "[optimiser]\ngradient_clip = 0",
-            "optimiser.gradient_clip: must be greater than 0, not 0",
-        ),
         (SMALL + "[optimiser]\nterm_rate = nan", "optimiser.term_rate: must be a finite number"),
-        (
-            SMALL + "[optimiser]\nterm_rate = -1.0",
-            "optimiser.term_rate: must be greater than or equal to 0",
-        ),
-        (SMALL + "[optimiser]\nterm_rate = inf", "optimiser.term_rate: must be a finite number"),
-        (SMALL + '[optimiser]\nterm_rate = "1"', "optimiser.term_rate: must be a valid number"),
         (SMALL + '[sentence_level]\ntrained = "last"', "sentence_level: layers goes with"),
         (SMALL + "[sentence_level]\nlayers = 2", "sentence_level: layers goes with"),
         (SMALL + '[sentence_level]\ntrained = "all"', "sentence_level.blocks goes with"),
         (SMALL + "[sentence_level]\nblocks = 2", "sentence_level.blocks goes with"),
-        (SMALL + "[terms]\nspan = 0", "terms.span: must be greater than 0, not 0"),
-        (SMALL + "[terms]\nbalance = 0", "terms.balance: must be greater than 0"),
         (
             SMALL + "[terms]\ndimension = 8\nresidual_dimension = 9",
             "terms: residual_dimension is part of",
@@ -173,46 +150,15 @@ def test_whatever_differs_has_another_fingerprint(tmp_path: Path) -> None:
             "terms: 4 of 8 dimensions begin as a mix of the residual, which has 3",
         ),
         (SMALL + "[terms]\ndimension = 8\ndocuments = 512", "terms: documents must be above"),
-        (
-            SMALL.replace("[[objective]]", "objective = [3]\n[x]"),
-            "objective.1: must be a valid dictionary",
-        ),
         (SMALL.replace('kind = "supcon"', ""), "objective.1: kind is missing"),
         (SMALL.replace("supcon", "magic"), "objective.1: kind must be one of .* not 'magic'"),
-        (SMALL.replace('"supcon"', "[]"), "objective.1: kind must be one of"),
         (
             SMALL + "temperature = 0",
             r"objective\.1\.supcon\.temperature.*: must be greater than 0, not 0",
         ),
-        (
-            SMALL + 'temperature = "warm"',
-            r"objective\.1\.supcon\.temperature.*: must be a valid number",
-        ),
-        (SMALL + "weight = -1", "objective.1.supcon.weight: must be greater than or equal to 0"),
         (SMALL + "weight = 0", "every objective has weight 0"),
-        (SMALL + "teacher = 1", "objective.1.supcon.teacher: unknown field"),
         (SMALL + '[[objective]]\nkind = "supcon"', "two objectives have one name"),
         (SMALL.replace("supcon", "wp"), 'objective "wp" trains the sentence level, which is'),
-        (
-            SMALL + '[[objective]]\nkind = "links"\nsimilarity = "alignment"',
-            'similarity = "alignment" trains the sentence level, which is frozen',
-        ),
-        (
-            SMALL + '[[objective]]\nkind = "halves"\nlexical_weight = 0.5',
-            'lexical_weight goes with similarity = "alignment"',
-        ),
-        (
-            SMALL + '[[objective]]\nkind = "links"\nsimilarity = "words"',
-            "similarity: must be 'vector' or 'alignment', not 'words'",
-        ),
-        (
-            SMALL + '[[objective]]\nkind = "drop"\nshare = 1',
-            "objective.2.drop.share: must be less than 1, not 1",
-        ),
-        (
-            SMALL + '[[objective]]\nkind = "sp"\nmasked_blocks = 0',
-            "objective.2.sp.masked_blocks: must be greater than 0",
-        ),
         (
             SMALL + '[[objective]]\nkind = "pairs"\nloss = "cosine"\namplifier = 6.0',
             'amplifier goes with loss = "cross_entropy", and only then',
@@ -220,14 +166,6 @@ def test_whatever_differs_has_another_fingerprint(tmp_path: Path) -> None:
         (
             SMALL + "documents_per_class = 2",
             'documents_per_class goes with groups = "classes", and only then',
-        ),
-        (
-            SMALL + 'groups = "classes"\ndocuments_per_class = 1',
-            "documents_per_class: must be greater than or equal to 2, not 1",
-        ),
-        (
-            SMALL + '[[objective]]\nkind = "distil"\nteacher = 1',
-            "teacher: must be 'lexical', not 1",
         ),
     ],
 )

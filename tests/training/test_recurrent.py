@@ -15,12 +15,11 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from training.batch import encode, encode_texts, split
 from training.collate import Reader, encode_slices, new_objective
-from training.data.batch_specs import CandidateBatch, DocumentsBatch, DocumentSlice
-from training.data.recipe_fit import check_recurrence
+from training.data.sampling import CandidateBatch, DocumentsBatch, DocumentSlice
 from training.errors import TrainingRecipeError
 from training.losses import WordHead, masked_word_prediction, word_loss
 from training.objectives import VectorTask, step_generator
-from training.recipe import parse_training_recipe
+from training.recipe import check_recurrence, parse_training_recipe
 from training.trained_checkpoint import read_vocabulary
 
 TEXTS = ["The river runs far. " * n for n in (9, 1, 4)]
@@ -110,7 +109,6 @@ def test_masked_words_are_predicted_with_the_whole_document(
                 ALL,
                 np.eye(2, 3, dtype=bool),
                 np.zeros((2, 3), dtype=bool),
-                np.zeros((2, 3), np.float32),
             ),
         ),
     ],
@@ -129,7 +127,7 @@ def test_every_kind_reaches_the_sentence_level(
     )
     task = made.sample(step_generator(0, 1))
     if isinstance(task, VectorTask):
-        task.loss(task.encode(model, task.documents)).backward()
+        task.loss(encode(model, task.documents)).backward()
     else:
         task.loss(model).backward()
     gradient = model.block_encoder.layers[0].attention.distance_embedding.weight.grad
@@ -151,10 +149,6 @@ def recipe_of(*objectives: dict[str, Any], **more: Any) -> Any:
             "blocks is 7, under the 8 of max_blocks",
         ),
         (
-            recipe_of({"kind": "links", "similarity": "alignment"}, sentence_level=WHOLE),
-            'similarity = "alignment" takes vectors of lone blocks',
-        ),
-        (
             recipe_of({"kind": "sp"}, {"kind": "wp"}, sentence_level=WHOLE),
             'objective "sp" takes vectors of lone blocks',
         ),
@@ -163,7 +157,7 @@ def recipe_of(*objectives: dict[str, Any], **more: Any) -> Any:
             "has no term channel",
         ),
     ],
-    ids=["frozen", "some blocks", "alignment", "masked blocks", "terms"],
+    ids=["frozen", "some blocks", "masked blocks", "terms"],
 )
 def test_what_a_recurrent_encoder_cannot_learn_is_said(recipe: Any, message: str) -> None:
     check_recurrence(recipe_of({"kind": "reorder"}, sentence_level=WHOLE), recurrent=True)

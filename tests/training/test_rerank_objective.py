@@ -10,11 +10,11 @@ from encoder.export.create import load_reranker_model
 from encoder.models.match_ignition import MatchIgnition
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
 from encoder.reranker.pair_tokenizer import join_pair
-from training.data.labelled_pairs import LabelledPair, LabelledPairDataset, make_pair_table
+from training.data.rerank_pairs import LabelledPair, LabelledPairDataset, make_pair_table
 from training.errors import TrainingRecipeError
+from training.jobs.train_reranker import rerank_objective
 from training.objectives import ModelTask, step_generator
-from training.recipe_tables.objectives import RerankRecipe
-from training.rerank_objective import rerank_objective
+from training.recipe import RerankRecipe
 
 BATCH = 64
 

@@ -1,13 +1,11 @@
 """Curves: what is appended can be read, truncated and plotted."""
 
-import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 from training.errors import TrainingError
-from training.run_files import append_to_curve, draw_curve, read_curve, truncate_curve
+from training.run_files import append_to_curve, read_curve, truncate_curve
 
 
 @pytest.fixture
@@ -36,34 +34,9 @@ def test_a_new_run_begins_an_empty_curve(tmp_path: Path) -> None:
     assert read_curve(tmp_path / "curve.jsonl") == []
 
 
-def test_a_curve_is_drawn_the_same_each_time(curve: Path, tmp_path: Path) -> None:
-    draw_curve(curve, tmp_path / "one.svg")
-    draw_curve(curve, tmp_path / "two.svg")
-    picture = (tmp_path / "one.svg").read_text()
-    assert picture == (tmp_path / "two.svg").read_text()
-    assert ElementTree.fromstring(picture).tag.endswith("svg")
-    for word in ("loss.links", "validation", "step"):
-        assert word in picture  # the source of each text stands beside its glyphs
-
-
 @pytest.mark.parametrize("content", ["no json\n", '{"loss": 1}\n', '{"step": "1"}\n', "[]\n"])
 def test_what_is_no_curve_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "curve.jsonl"
     path.write_text(content)
     with pytest.raises(TrainingError, match=r"curve\.jsonl is not a curve"):
         read_curve(path)
-
-
-def test_an_empty_curve_cannot_be_drawn(tmp_path: Path) -> None:
-    path = tmp_path / "curve.jsonl"
-    path.touch()
-    with pytest.raises(TrainingError, match="has no record"):
-        draw_curve(path, tmp_path / "picture.svg")
-
-
-def test_drawing_without_matplotlib_names_the_extra(
-    curve: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(TrainingError, match=r"longmatch\[train\]"):
-        draw_curve(curve, tmp_path / "picture.svg")

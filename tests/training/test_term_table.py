@@ -8,7 +8,7 @@ from encoder.arrays import Float32
 from encoder.errors import EncoderError
 from encoder.models.smith import Smith, SmithConfig
 from encoder.terms.term_table import Terms, TermTable
-from training.recipe_tables.settings import TermRecipe
+from training.recipe import TermRecipe
 from training.term_channel import begin_as_terms, fit_term_table, fold_projection
 
 ROWS = 200

@@ -14,13 +14,17 @@ from evaluation.judgements import PARTS, PairRows, Qrels, read_qrels
 from index.errors import CorpusError
 from training.data.files import CorpusFiles, read_classes
 from training.data.pair_files import (
+    LEFT_OUT,
+    TRAIN,
+    VALID,
     LabelledPairs,
+    check_equal_texts,
+    choose_parts,
     count_seen,
     held_out_edges,
     place_pairs,
     read_labelled_pairs,
 )
-from training.data.splits import LEFT_OUT, TRAIN, VALID, check_equal_texts, choose_parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,10 +98,9 @@ def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
         CheckpointError: the architecture of the checkpoint is unknown.
     """
     from encoder.export.create import model_config
-    from training.data.recipe_fit import check_objective, check_recurrence
-    from training.distillation.layers import smaller_config
+    from training.distillation import smaller_config
     from training.errors import TrainingRecipeError
-    from training.recipe import read_training_recipe
+    from training.recipe import check_objective, check_recurrence, read_training_recipe
 
     recipe = read_training_recipe(job.recipe)
     for_reranker = any(objective.kind == "rerank" for objective in recipe.objectives)

@@ -7,34 +7,249 @@ it that.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from encoder.arrays import Int64
+from encoder.arrays import Float32, Int64
+from encoder.atomic_files import replace_durably
 from encoder.reranker.checkpoint import RerankerCheckpoint
-from encoder.reranker.pair_tokenizer import PairTokenizer
+from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens, join_pair
 from encoder.reranker.sentence_ranking import SentenceGraphText
-from evaluation.judgements import PairRows
+from evaluation.judgements import PARTS, PairRows, Qrels, read_pairs, read_qrels
 from evaluation.systems import lexical_system, rank
+from index.corpus.reader import read_corpus
+from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
 from index.vectors.vector_index import NO_VECTOR
-from training.data.labelled_pairs import (
-    LabelledPair,
-    LabelledPairDataset,
-    join_tables,
-    make_pair_table,
-    read_pair_table,
-    write_pair_table,
+from training.data.files import CorpusFiles, part_in_name
+from training.data.pair_files import (
+    LEFT_OUT,
+    TRAIN,
+    VALID,
+    check_equal_texts,
+    choose_parts,
+    count_seen,
+    held_out_edges,
+    place_pairs,
+    read_labelled_pairs,
 )
-from training.data.neighbours import find_neighbours
-from training.data.pair_files import held_out_edges
-from training.data.rerank_corpus import ONE_LABEL, RerankCorpus
-from training.data.sampling import PROBABLE_MATCH
-from training.data.splits import TRAIN, VALID
+from training.data.sampling import PROBABLE_MATCH, find_neighbours
+
+_FIELDS = ("tokens", "ends", "firsts", "labels", "groups", "scores")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPairDataset:
+    """P pairs.
+
+    Attributes:
+        tokens: uint32[T], token ids of all pairs, without special tokens.
+        ends: Int64[P], where each pair ends in them.
+        firsts: Int64[P], how many tokens of each pair are of its first text.
+        labels: Float32[P], 1 for a match and 0 for none.
+        groups: Int64[P], the corpus of a training pair, the query of a validation pair.
+        scores: Float32[P] of the first stage; 0 where nothing was ranked.
+    """
+
+    tokens: NDArray[Any]
+    ends: Int64
+    firsts: Int64
+    labels: Float32
+    groups: Int64
+    scores: Float32
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def pair(
+        self,
+        row: int,
+        start_token: int,
+        end_token: int,
+        *,
+        swapped: bool = False,
+        most: int | None = None,
+    ) -> PairTokens:
+        """Return one pair; swapped, its second text comes first; no more than `most` of each."""
+        begin = int(self.ends[row - 1]) if row else 0
+        cut = begin + int(self.firsts[row])
+        sides = self.tokens[begin:cut].tolist(), self.tokens[cut : int(self.ends[row])].tolist()
+        first, second = sides[::-1] if swapped else sides
+        return join_pair(first[:most], second[:most], start_token, end_token)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPair:
+    """The tokens of one pair, and what is known of it; see `LabelledPairDataset`."""
+
+    tokens: PairTokens
+    label: float
+    group: int
+    score: float = 0.0
+
+
+def make_pair_table(pairs: Iterable[LabelledPair]) -> LabelledPairDataset:
+    """Make a table of pairs."""
+    tokens: list[NDArray[Any]] = []
+    firsts: list[int] = []
+    known: list[tuple[float, int, float]] = []
+    for pair in pairs:
+        words = pair.tokens.special == 0
+        tokens.append(pair.tokens.input_ids[words].astype(np.uint32))
+        firsts.append(int((pair.tokens.token_types[words] == 0).sum()))
+        known.append((pair.label, pair.group, pair.score))
+    return LabelledPairDataset(
+        tokens=np.concatenate([np.empty(0, dtype=np.uint32), *tokens]),
+        ends=np.cumsum([len(one) for one in tokens], dtype=np.int64),
+        firsts=np.array(firsts, dtype=np.int64),
+        labels=np.array([label for label, _, _ in known], dtype=np.float32),
+        groups=np.array([group for _, group, _ in known], dtype=np.int64),
+        scores=np.array([score for _, _, score in known], dtype=np.float32),
+    )
+
+
+def join_tables(tables: Sequence[LabelledPairDataset]) -> LabelledPairDataset:
+    """Concatenate tables."""
+    starts = np.cumsum([0, *(len(table.tokens) for table in tables[:-1])])
+    ends = [table.ends + start for table, start in zip(tables, starts, strict=True)]
+    columns = {name: np.concatenate([getattr(table, name) for table in tables]) for name in _FIELDS}
+    return LabelledPairDataset(**(columns | {"ends": np.concatenate(ends)}))
+
+
+def write_pair_table(path: Path, table: LabelledPairDataset) -> None:
+    """Write a table as .npz, atomically."""
+    unfinished = path.with_name(path.name + ".partial")
+    with unfinished.open("wb") as file:
+        np.savez(file, **{name: getattr(table, name) for name in _FIELDS})
+    replace_durably(unfinished, path)
+
+
+def read_pair_table(path: Path) -> LabelledPairDataset:
+    """Read what `write_pair_table` wrote."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return LabelledPairDataset(**{name: arrays[name] for name in _FIELDS})
+
+
+ONE_LABEL = 'the recipe has pairs = "given", and not pairs of both labels are for training'
+
+
+@dataclass(frozen=True, slots=True)
+class RerankCorpus:
+    """One corpus of N documents.
+
+    Attributes:
+        files: where it came from.
+        ids: N document ids.
+        texts: N texts, by whose words neighbours are found.
+        readings: N texts with their titles, as they are read.
+        hashes: N SHA-256 of the texts, in hex.
+        parts: Int64[N], TRAIN, VALID, TEST or LEFT_OUT.
+        qrels: its links, as judgements whose queries are documents; empty where it has none.
+        pairs: labelled pairs by part.
+        texts_seen: held-out texts that training sees too; 0 unless shared documents are allowed.
+    """
+
+    files: CorpusFiles
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    readings: tuple[str, ...]
+    hashes: tuple[str, ...]
+    parts: Int64
+    qrels: Qrels
+    pairs: Mapping[int, PairRows]
+    texts_seen: int
+
+    def valid_queries(self) -> Int64:
+        """Return the rows of the validation part that have links."""
+        rows = np.flatnonzero(self.parts == VALID).tolist()
+        return np.array([row for row in rows if self.ids[row] in self.qrels], dtype=np.int64)
+
+    def has_valid_pairs(self) -> bool:
+        """Whether there are validation pairs of both labels."""
+        labels = self.pairs[VALID].labels
+        return bool(labels.any() and not labels.all())
+
+
+def read_rerank_corpus(
+    files: CorpusFiles, seed: int = 0, *, allow_shared: bool = False
+) -> RerankCorpus:
+    """Read a corpus with its links, labelled pairs and parts.
+
+    Args:
+        files: of the corpus.
+        seed: of the parts of documents to which no file gives one.
+        allow_shared: whether training may see documents of held-out pairs, and held-out texts.
+    """
+    documents = [item for item in read_corpus(files.corpus) if isinstance(item, Document)]
+    ids = tuple(document.id for document in documents)
+    hashes = tuple(document.content_hash.hex() for document in documents)
+    labelled = read_labelled_pairs(files, ids, seed, allow_shared=allow_shared)
+    parts = labelled.parts
+    if files.splits is None:
+        given = zip(hashes, parts.tolist(), strict=True)
+        known = {text_hash: part for text_hash, part in given if part != LEFT_OUT}
+        parts = choose_parts(parts, hashes, known, seed)
+    if not allow_shared:
+        check_equal_texts(
+            (f"{name!r} of {files.corpus}", h, part)
+            for name, h, part in zip(ids, hashes, parts.tolist(), strict=True)
+        )
+    pairs, _ = place_pairs(labelled, ids, parts)
+    trained = {hashes[row] for row in np.flatnonzero(parts == TRAIN)}
+    return RerankCorpus(
+        files=files,
+        ids=ids,
+        texts=tuple(document.text for document in documents),
+        readings=tuple(document.titled_text for document in documents),
+        hashes=hashes,
+        parts=parts,
+        qrels=read_qrels(files.qrels) if files.qrels else {},
+        pairs=pairs,
+        texts_seen=count_seen(hashes, parts, pairs, trained),
+    )
+
+
+def check_rerank_files(corpora: Sequence[CorpusFiles], *, given: bool = False) -> None:
+    """Check that corpora may have what a reranker learns from, without reading their documents.
+
+    Args:
+        corpora: with their files.
+        given: whether it learns from labelled pairs alone.
+
+    Raises:
+        CorpusError: a corpus has neither links nor a matching pair for training, or not the pairs
+            that are to be learned from alone; or nothing of any corpus can be for validation.
+    """
+    for files in corpora:
+        if given and len(_labels(files, TRAIN)) < 2:
+            raise CorpusError(f"{files.corpus}: {ONE_LABEL}")
+        if not files.qrels and not files.pairs:
+            raise CorpusError(
+                f"{files.corpus}: a reranker learns from links, in a file qrels.tsv, or from "
+                "labelled pairs, in files pairs.train.jsonl and pairs.valid.jsonl"
+            )
+        if not files.qrels and True not in _labels(files, TRAIN):
+            raise CorpusError(
+                f"{files.corpus}: there are no links, and no pair for training has the label 1"
+            )
+    if not any(files.qrels or _labels(files, VALID) == {True, False} for files in corpora):
+        raise CorpusError(
+            f"{', '.join(str(files.corpus) for files in corpora)}: validation takes links, or "
+            "pairs of both labels, in a file pairs.valid.jsonl"
+        )
+
+
+def _labels(files: CorpusFiles, part: int) -> set[bool]:
+    """Return the labels of the pairs that may be of a part."""
+    may_be = [path for path in files.pairs if part_in_name(path) in (None, PARTS[part])]
+    return {pair.label for path in may_be for pair in read_pairs(path)}
+
 
 QUERIES = "nDCG@10 of validation queries, their first lexical candidates in the reranker's order"
 LABELLED = "AUC of the validation pairs, by the reranker alone"

@@ -5,24 +5,265 @@ It is chosen by the square root of how much it has to sample from, so that a sma
 counts beside a large one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+import shutil
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from encoder.arrays import Bool, Float32, Int64
+from encoder.atomic_files import replace_durably
+from encoder.checkpoint import Checkpoint
+from encoder.comparison.sections import find_sections
+from encoder.tokenizer import BlockTokenizer
+from evaluation.baselines import tfidf_matrix
+from index.corpus.reader import read_corpus
+from index.document import Document
 from index.errors import CorpusError
-from training.data.batch_specs import (
-    CandidateBatch,
-    DocumentsBatch,
-    DocumentSlice,
-    PairBatch,
-    SimilarityBatch,
-    cut_blocks,
-)
+from index.progress import Progress
 from training.data.corpus import TrainingCorpus
-from training.data.neighbours import Neighbours
-from training.data.splits import TRAIN
+from training.data.pair_files import TRAIN
+from training.recipe import DISTIL_BLOCKS
+
+if TYPE_CHECKING:
+    from training.recipe import ObjectiveRecipe
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSlice:
+    """A document, or a slice of its sentence blocks.
+
+    Attributes:
+        archive: number of the block archive.
+        row: of the document in it.
+        places: Int64[S], ascending, which of its blocks; all of them when None.
+        section: number of the section that these blocks are, of a document that is cut.
+        sections: into how many it is cut, all of which follow one another in a batch; 1 for a
+            document, or some of its blocks, that stands for itself.
+    """
+
+    archive: int
+    row: int
+    places: Int64 | None = None
+    section: int = 0
+    sections: int = 1
+
+
+DocumentSlices = tuple[DocumentSlice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentsBatch:
+    """Documents, of which nothing is known."""
+
+    documents: DocumentSlices
+
+
+@dataclass(frozen=True, slots=True)
+class PairBatch:
+    """P pairs with their labels [P]."""
+
+    sources: DocumentSlices
+    targets: DocumentSlices
+    labels: Bool
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateBatch:
+    """Q queries that look for theirs among C candidates.
+
+    Attributes:
+        queries: Q.
+        candidates: C; the hard negatives are among them.
+        positives: Bool[Q, C]; every query has one.
+        ignored: Bool[Q, C], neither positive nor negative: probably matches, but not judged.
+    """
+
+    queries: DocumentSlices
+    candidates: DocumentSlices
+    positives: Bool
+    ignored: Bool
+
+
+@dataclass(frozen=True, slots=True)
+class LabelBatch:
+    """D documents with a label each, Int64[D]; equal labels belong together."""
+
+    documents: DocumentSlices
+    labels: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarityBatch:
+    """D documents and how similar a teacher finds them, Float32[D, D]."""
+
+    documents: DocumentSlices
+    similarities: Float32
+
+
+BatchSpec = DocumentsBatch | PairBatch | CandidateBatch | LabelBatch | SimilarityBatch
+
+
+_PLAY = 0.4  # of an equal part, by which a random cut may lie beside its place
+
+
+def cut_blocks(
+    blocks: int,
+    parts: int,
+    random: np.random.Generator | None = None,
+    starts: Sequence[int] | Int64 = (),
+) -> list[Int64]:
+    """Cut the blocks of a document into sections.
+
+    Args:
+        blocks: how many there are, at least one.
+        parts: sections, at most: none is empty.
+        random: moves each cut a little away from equal parts, another way in each step: halves are
+            from 0.3 to 0.7 of the document. Without one the parts are equal.
+        starts: blocks that the document's own sections begin with; the nearest to each cut is
+            taken. Without any a cut may lie before any block.
+
+    Returns:
+        The places of the blocks of each section, in order; together they are all.
+    """
+    allowed = np.unique(np.asarray(starts, dtype=np.int64))
+    allowed = allowed[(allowed > 0) & (allowed < blocks)]
+    if not len(allowed):
+        allowed = np.arange(1, blocks, dtype=np.int64)
+    cuts: list[int] = [0]
+    for number in range(1, min(parts, len(allowed) + 1)):
+        play = 0.0 if random is None else random.uniform(-_PLAY, _PLAY)
+        target = round((number + play) * blocks / parts)
+        left = allowed[allowed > cuts[-1]]
+        left = left[: len(left) - (min(parts, len(allowed) + 1) - 1 - number)]
+        cuts.append(int(left[np.abs(left - target).argmin()]))
+    return [np.arange(a, b, dtype=np.int64) for a, b in pairwise([*cuts, blocks])]
+
+
+NEIGHBOURS = 32  # of each document, at most
+_FORMAT = 1
+_KEY = "neighbours.json"
+_ROWS_A_CALL = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The lexical neighbours of M texts, memory-mapped. Texts are known by their places 0 to M - 1.
+
+    Attributes:
+        nearest: Int64[M, K], places of the nearest other texts, nearest first; -1 where fewer share
+            a word.
+        similarities: Float32[M, K], cosines of TF-IDF; 0 where there is none.
+        ends: Int64[M], where the words of each text end in the two that follow.
+        words: Int32[T].
+        weights: Float32[T], of unit norm for each text.
+    """
+
+    nearest: Int64
+    similarities: Float32
+    ends: Int64
+    words: Any
+    weights: Float32
+
+    def between(self, places: Sequence[int] | Int64) -> Float32:
+        """Return the similarities [D, D] of D texts among each other."""
+        import scipy.sparse
+
+        spans = [(int(self.ends[p - 1]) if p else 0, int(self.ends[p])) for p in places]
+        words = np.concatenate([self.words[a:b] for a, b in spans])
+        weights = np.concatenate([self.weights[a:b] for a, b in spans])
+        starts = np.cumsum([0, *(b - a for a, b in spans)])
+        known, columns = np.unique(words, return_inverse=True)
+        shape = (len(spans), max(1, len(known)))
+        matrix = scipy.sparse.csr_matrix((weights, columns, starts), shape=shape)
+        similarities: Float32 = (matrix @ matrix.T).toarray()
+        return similarities
+
+
+def find_neighbours(directory: Path, texts: Sequence[str]) -> Neighbours:
+    """Find the neighbours of texts, or read what was found before.
+
+    Args:
+        directory: where they are stored; computed again if the texts have changed.
+        texts: M of at least two.
+    """
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(hashlib.sha256(text.encode()).digest())
+    key = {"format": _FORMAT, "neighbours": NEIGHBOURS, "texts": digest.hexdigest()}
+    if _read_key(directory) != key:
+        temporary = directory.with_name(directory.name + ".partial")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        _write(temporary, texts)
+        (temporary / _KEY).write_text(json.dumps(key), encoding="utf-8")
+        shutil.rmtree(directory, ignore_errors=True)
+        replace_durably(temporary, directory)
+    return _open(directory)
+
+
+def without_neighbours(texts: int) -> Neighbours:
+    """Return the neighbours of M texts where none were searched for: there are none."""
+    nothing = np.empty(0, dtype=np.float32)
+    return Neighbours(
+        nearest=np.empty((texts, 0), dtype=np.int64),
+        similarities=np.empty((texts, 0), dtype=np.float32),
+        ends=np.zeros(texts, dtype=np.int64),
+        words=np.empty(0, dtype=np.int32),
+        weights=nothing,
+    )
+
+
+def _read_key(directory: Path) -> object:
+    try:
+        return json.loads((directory / _KEY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # nothing, or something that is to be made again
+
+
+def _write(directory: Path, texts: Sequence[str]) -> None:
+    matrix = tfidf_matrix(texts)
+    count = min(NEIGHBOURS, len(texts) - 1)
+    transposed = matrix.T.tocsr()
+    nearest = np.full((len(texts), count), -1, dtype=np.int64)
+    similarities = np.zeros((len(texts), count), dtype=np.float32)
+    for start in range(0, len(texts), _ROWS_A_CALL):
+        cosines = (matrix[start : start + _ROWS_A_CALL] @ transposed).toarray()  # [r, M]
+        rows = np.arange(len(cosines))
+        cosines[rows, start + rows] = -1.0  # a document is not its own neighbour
+        best = np.argpartition(-cosines, count - 1, axis=1)[:, :count]
+        found = np.take_along_axis(cosines, best, axis=1)
+        order = np.lexsort((best, -found), axis=1)
+        best, found = np.take_along_axis(best, order, 1), np.take_along_axis(found, order, 1)
+        some = slice(start, start + len(cosines))
+        nearest[some] = np.where(found > 0, best, -1)
+        similarities[some] = np.maximum(found, 0)
+    arrays = {
+        "nearest": nearest,
+        "similarities": similarities,
+        "ends": matrix.indptr[1:].astype(np.int64),
+        "words": matrix.indices.astype(np.int32),
+        "weights": matrix.data.astype(np.float32),
+    }
+    for name, array in arrays.items():
+        np.save(directory / f"{name}.npy", array, allow_pickle=False)
+
+
+def _open(directory: Path) -> Neighbours:
+    names = ("nearest", "similarities", "ends", "words", "weights")
+    try:
+        return Neighbours(
+            **{name: np.load(directory / f"{name}.npy", mmap_mode="r") for name in names}
+        )
+    except (OSError, EOFError, ValueError) as error:
+        raise CorpusError(f"{directory}: damaged: {error}; delete it") from error
+
 
 PROBABLE_MATCH = 0.5  # lexical similarity from which an unjudged document is not used as a negative
 NEIGHBOURHOOD = 8  # documents of one neighbourhood in a batch of neighbours
@@ -93,11 +334,7 @@ def sample_documents(
 def sample_pairs(
     sources: Sequence[TrainingSource], size: int, random: np.random.Generator
 ) -> PairBatch:
-    """Sample size / 2 labelled pairs.
-
-    Raises:
-        CorpusError: no corpus has a pair for training.
-    """
+    """Sample size / 2 labelled pairs."""
     source = choose_source(sources, [len(s.corpus.pairs.labels) for s in sources], "pairs", random)
     pairs = source.corpus.pairs
     chosen = random.permutation(len(pairs.labels))[: max(1, size // 2)]
@@ -111,11 +348,7 @@ def sample_pairs(
 def sample_links(
     sources: Sequence[TrainingSource], size: int, hard_negatives: int, random: np.random.Generator
 ) -> CandidateBatch:
-    """Sample queries, for each one linked document and its lexical neighbours that are not linked.
-
-    Raises:
-        CorpusError: no corpus has a link for training.
-    """
+    """Sample queries, for each a linked document and lexical neighbours that are not linked."""
     source = choose_source(sources, [len(s.corpus.links) for s in sources], "links", random)
     corpus = source.corpus
     linked = np.unique(np.searchsorted(corpus.link_ends, np.arange(len(corpus.links)), "right"))
@@ -127,13 +360,11 @@ def sample_links(
     positives = np.array(
         [np.isin(candidates, corpus.linked(int(query))) for query in queries], dtype=np.bool_
     )
-    lexical = _lexical(source, queries.tolist(), candidates)
     return CandidateBatch(
         tuple(source.part(int(row)) for row in queries),
         tuple(source.part(row) for row in candidates),
         positives,
-        _ignored(source, queries.tolist(), candidates, lexical) & ~positives,
-        lexical,
+        _ignored(source, queries.tolist(), candidates) & ~positives,
     )
 
 
@@ -144,27 +375,23 @@ def sample_halves(
 
     The second halves of lexical neighbours are the hard negatives.
     """
-
-    def halves(blocks: int, random: np.random.Generator) -> list[Int64]:
-        return cut_blocks(blocks, 2, random)
-
-    return _sample_views(sources, size, hard_negatives, halves, random)
-
-
-def sample_views(
-    sources: Sequence[TrainingSource],
-    size: int,
-    hard_negatives: int,
-    share: float,
-    random: np.random.Generator,
-) -> CandidateBatch:
-    """Sample as `sample_halves`; the two views of a document each lack a share of its blocks."""
-
-    def views(blocks: int, random: np.random.Generator) -> list[Int64]:
-        kept = max(1, blocks - int(share * blocks))
-        return [np.sort(random.permutation(blocks)[:kept]) for _ in range(2)]
-
-    return _sample_views(sources, size, hard_negatives, views, random)
+    counts = [len(s.rows) for s in sources]
+    source = choose_source(sources, counts, "documents", random)
+    chosen = _neighbourhoods(source, size // (2 + hard_negatives), random)
+    queries, candidates, rows = [], [], []
+    for row in chosen:
+        halves = cut_blocks(source.blocks(row), 2, random)
+        queries.append(source.part(row, halves[0]))
+        candidates.append(source.part(row, halves[-1]))
+        rows.append(row)
+    more = [n for row in chosen for n in _hard_negatives(source, row, hard_negatives, random)]
+    for row in dict.fromkeys(more):
+        if row not in chosen:
+            candidates.append(source.part(row, cut_blocks(source.blocks(row), 2, random)[-1]))
+            rows.append(row)
+    positives = np.eye(len(queries), len(candidates), dtype=np.bool_)
+    ignored = _ignored(source, chosen, rows) & ~positives
+    return CandidateBatch(tuple(queries), tuple(candidates), positives, ignored)
 
 
 def sample_neighbours(
@@ -175,33 +402,6 @@ def sample_neighbours(
     rows = _neighbourhoods(source, size, random)
     similarities = source.neighbours.between(np.searchsorted(source.rows, rows))
     return SimilarityBatch(tuple(source.part(row) for row in rows), similarities)
-
-
-def _sample_views(
-    sources: Sequence[TrainingSource],
-    size: int,
-    hard_negatives: int,
-    views: Callable[[int, np.random.Generator], list[Int64]],
-    random: np.random.Generator,
-) -> CandidateBatch:
-    counts = [len(s.rows) for s in sources]
-    source = choose_source(sources, counts, "documents", random)
-    chosen = _neighbourhoods(source, size // (2 + hard_negatives), random)
-    queries, candidates, rows = [], [], []
-    for row in chosen:
-        two = views(source.blocks(row), random)
-        queries.append(source.part(row, two[0]))
-        candidates.append(source.part(row, two[-1]))
-        rows.append(row)
-    more = [n for row in chosen for n in _hard_negatives(source, row, hard_negatives, random)]
-    for row in dict.fromkeys(more):
-        if row not in chosen:
-            candidates.append(source.part(row, views(source.blocks(row), random)[-1]))
-            rows.append(row)
-    positives = np.eye(len(queries), len(candidates), dtype=np.bool_)
-    lexical = _lexical(source, chosen, rows)
-    ignored = _ignored(source, chosen, rows, lexical) & ~positives
-    return CandidateBatch(tuple(queries), tuple(candidates), positives, ignored, lexical)
 
 
 def choose_source(
@@ -238,18 +438,292 @@ def _hard_negatives(
     return [int(near_row) for near_row in random.permutation(wrong)[:number]]
 
 
-def _lexical(source: TrainingSource, queries: Sequence[int], candidates: Sequence[int]) -> Float32:
-    """Return the similarities [Q, C] of the words of documents."""
+def _ignored(source: TrainingSource, queries: Sequence[int], candidates: Sequence[int]) -> Bool:
+    """Return which candidates are the query itself, linked to it, or so near that they match."""
     rows = np.array([*queries, *candidates], dtype=np.int64)
     between = source.neighbours.between(np.searchsorted(source.rows, rows))
-    return between[: len(queries), len(queries) :]
-
-
-def _ignored(
-    source: TrainingSource, queries: Sequence[int], candidates: Sequence[int], lexical: Float32
-) -> Bool:
-    """Return which candidates are the query itself, linked to it, or so near that they match."""
-    masked: Bool = lexical >= PROBABLE_MATCH
+    masked: Bool = between[: len(queries), len(queries) :] >= PROBABLE_MATCH
     for number, row in enumerate(queries):
         masked[number] |= np.isin(candidates, [row, *source.corpus.linked(row)])
     return masked
+
+
+def find_section_starts(
+    corpus: TrainingCorpus, checkpoint: Checkpoint, progress: Progress
+) -> dict[int, Int64]:
+    """Find where sections begin in the texts of the training part.
+
+    Args:
+        corpus: encoded with the tokenizer of the checkpoint.
+        checkpoint: whose tokenizer it is.
+        is notified.
+
+    Returns:
+        For each row of a document with headings, the first blocks of its sections, ascending:
+        each is the first block without text of the section before it.
+    """
+    progress.started(f"sections of {corpus.files.corpus.name}", None)
+    row_of = {corpus.encoded.ids[row]: row for row in corpus.rows(TRAIN).tolist()}
+    tokenizer = BlockTokenizer(checkpoint)
+    starts = {}
+    for document in read_corpus(corpus.files.corpus):
+        if not isinstance(document, Document) or document.id not in row_of:
+            continue
+        sections = find_sections(document.text, 1)
+        if len(sections) > 1:
+            offsets = tokenizer(document.text).offsets
+            characters = [section.span.start for section in sections[1:]]
+            starts[row_of[document.id]] = blocks_at(offsets, characters)
+    return starts
+
+
+def blocks_at(offsets: Sequence[tuple[int, int]], characters: Sequence[int]) -> Int64:
+    """Return the first block that begins at or after each character, none twice.
+
+    Args:
+        offsets: (start, end) characters of each block.
+        characters: where sections begin.
+    """
+    begins = [start for start, _ in offsets]
+    return np.unique(np.array([bisect_left(begins, c) for c in characters], dtype=np.int64))
+
+
+Linked = Callable[[int], Int64]  # a row -> the rows it is related to
+
+_NOTHING: Int64 = np.empty(0, dtype=np.int64)
+
+
+def sample_sections(
+    sources: Sequence[TrainingSource], size: int, parts: int, random: np.random.Generator
+) -> LabelBatch:
+    """Sample documents, each with a label of its own; only their blocks are needed.
+
+    Args:
+        sources: corpora to sample from.
+        size: minimum number of sections; every document is complete.
+        parts: sections of a document; a document of fewer blocks has as many sections.
+        random: of the choice.
+    """
+    source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
+    groups = ([row] for row in random.permutation(source.rows).tolist())
+    return _labelled(source, enumerate(groups), size, parts, random)
+
+
+def sample_labels(
+    sources: Sequence[TrainingSource],
+    size: int,
+    random: np.random.Generator,
+    parts: int = 2,
+    linked: Sequence[Linked] | None = None,
+) -> LabelBatch:
+    """Sample groups of two related documents, cut into sections: one label for each group.
+
+    No document of a group is related to one of another group. Where no relations are known, a
+    group is one document.
+
+    Args:
+        sources: corpora to sample from.
+        size: minimum number of sections; every group is complete.
+        random: of the choice.
+        parts: sections of a document; 1 leaves documents whole.
+        linked: of each corpus, the related documents; its links when not given.
+    """
+    linked = linked or [source.corpus.linked for source in sources]
+    known = [sum(len(of(row)) > 0 for row in s.rows) for s, of in zip(sources, linked, strict=True)]
+    counts = known if any(known) else [len(source.rows) for source in sources]
+    source = choose_source(sources, counts, "documents", random)
+    of_source = next(of for one, of in zip(sources, linked, strict=True) if one is source)
+    groups = _groups(source, of_source, random, alone=not any(known))
+    return _labelled(source, enumerate(groups), size, parts, random)
+
+
+def class_members(corpus: TrainingCorpus) -> list[Int64]:
+    """Return the rows of the training part of each class that has at least two of them.
+
+    Returns:
+        Rows of each class; nothing if there are fewer than two such classes: one alone has no
+        negatives.
+    """
+    rows = corpus.rows(TRAIN)
+    classes = corpus.classes[rows]
+    members = [rows[classes == label] for label in np.unique(classes[classes >= 0])]
+    shared = [one for one in members if len(one) > 1]
+    return shared if len(shared) > 1 else []
+
+
+def sample_classes(
+    sources: Sequence[TrainingSource],
+    members: Sequence[Sequence[Int64]],
+    size: int,
+    random: np.random.Generator,
+    parts: int = 2,
+    per_class: int = 4,
+) -> LabelBatch:
+    """Sample documents of several classes, cut into sections: one label for each class.
+
+    A class is drawn with the share that it has of the documents, which the random batches of the
+    paper amount to (CoLDE, section 3.3), but none again before all others; it brings `per_class`
+    documents, so that the batch has several of each class, and of two classes at least.
+
+    Args:
+        sources: corpora to sample from.
+        members: of each corpus, `class_members`.
+        size: minimum number of sections; every document is complete.
+        random: of the choice.
+        parts: sections of a document; 1 leaves documents whole.
+        per_class: documents of a class at a time; fewer where the class has no more.
+    """
+    counts = [sum(map(len, one)) for one in members]
+    source = choose_source(sources, counts, "classes", random)
+    of_source = next(of for one, of in zip(sources, members, strict=True) if one is source)
+    groups = _class_groups(of_source, per_class, random)
+    return _labelled(source, groups, size, parts, random, fewest=2)
+
+
+def _class_groups(
+    members: Sequence[Int64], per_class: int, random: np.random.Generator
+) -> Iterator[tuple[int, list[int]]]:
+    left = [random.permutation(rows).tolist() for rows in members]
+    while any(left):
+        owners = np.repeat(np.arange(len(left)), [len(rows) for rows in left])
+        for label in dict.fromkeys(random.permutation(owners).tolist()):
+            yield label, left[label][:per_class]
+            left[label] = left[label][per_class:]
+
+
+def matching_pairs(corpus: TrainingCorpus) -> Linked:
+    """Return the relations given by the labelled pairs of the training part of a corpus."""
+    pairs = corpus.pairs
+    sources, targets = pairs.sources[pairs.labels], pairs.targets[pairs.labels]
+    found: dict[int, list[int]] = {}
+    for a, b in zip(sources.tolist(), targets.tolist(), strict=True):
+        found.setdefault(a, []).append(b)
+        found.setdefault(b, []).append(a)
+    rows = {row: np.unique(np.array(others, dtype=np.int64)) for row, others in found.items()}
+    return lambda row: rows.get(row, _NOTHING)
+
+
+def _groups(
+    source: TrainingSource, linked: Linked, random: np.random.Generator, *, alone: bool
+) -> Iterator[list[int]]:
+    taken: set[int] = set()
+    for row in random.permutation(source.rows).tolist():
+        links = linked(row)
+        if row in taken or not (alone or len(links)):
+            continue
+        group = [row, int(random.choice(links))] if len(links) else [row]
+        around = {int(near) for member in group for near in linked(member)}
+        if not taken & (around | set(group)):
+            taken |= set(group)
+            yield group
+
+
+def _labelled(
+    source: TrainingSource,
+    groups: Iterable[tuple[int, list[int]]],
+    size: int,
+    parts: int,
+    random: np.random.Generator,
+    *,
+    fewest: int = 1,
+) -> LabelBatch:
+    """Cut groups into sections until there are `size` of them, and `fewest` labels."""
+    chosen: list[DocumentSlice] = []
+    labels: list[int] = []
+    for label, group in groups:
+        for row in group:
+            starts = source.section_starts.get(row, ())
+            cut = cut_blocks(source.blocks(row), parts, random, starts)
+            chosen += [
+                source.part(row, places, number, len(cut)) for number, places in enumerate(cut)
+            ]
+            labels += [label] * len(cut)
+        if len(chosen) >= size and len(set(labels)) >= fewest:
+            break
+    return LabelBatch(tuple(chosen), np.array(labels, dtype=np.int64))
+
+
+Sampler = Callable[[np.random.Generator], BatchSpec]
+_OF_WORDS = frozenset({"links", "halves", "distil"})  # kinds that know lexical neighbours
+
+
+def find_sources(
+    data: Sequence[TrainingCorpus],
+    directories: Sequence[Path],
+    max_blocks: int,
+    progress: Progress,
+    *,
+    neighbours: bool = True,
+) -> list[TrainingSource]:
+    """Find the lexical neighbours of the training part of each corpus.
+
+    Args:
+        data: corpora; the number of a part's archive is their place.
+        directories: where the neighbours of each are kept.
+        max_blocks: blocks of a document that training reads.
+        progress: is notified.
+        neighbours: whether they are searched for: all texts are read, and each is compared with
+            each.
+    """
+    sources = []
+    for number, (one, directory) in enumerate(zip(data, directories, strict=True)):
+        rows = one.rows(TRAIN)
+        if len(rows) < 2:
+            continue  # nothing to sample: held-out documents only
+        found = without_neighbours(len(rows))
+        if neighbours:
+            progress.started(f"lexical neighbours of {one.files.corpus.name}", None)
+            found = find_neighbours(directory, _texts(one, rows.tolist()))
+        sources.append(new_training_source(number, one, found, max_blocks))
+    return sources
+
+
+def needs_neighbours(objectives: "Sequence[ObjectiveRecipe]") -> bool:
+    """Say whether the batches of some objective are made of lexical neighbours."""
+    return any(one.kind in _OF_WORDS for one in objectives)
+
+
+def sampler_of(
+    objective: "ObjectiveRecipe", sources: Sequence[TrainingSource], size: int
+) -> Sampler:
+    """Return the sampler of the batches of an objective.
+
+    Args:
+        objective: one of a recipe.
+        sources: of the data.
+        size: documents of a batch.
+    """
+    parameters = objective.parameters
+    hard = parameters.get("hard_negatives", 0)
+    parts = parameters.get("parts", 1)
+    if parameters.get("groups") == "classes":
+        members = [class_members(one.corpus) for one in sources]
+        per_class = parameters["documents_per_class"]
+        return lambda random: sample_classes(sources, members, size, random, parts, per_class)
+    linked = None
+    if parameters.get("groups") == "pairs":
+        linked = [matching_pairs(one.corpus) for one in sources]
+    samplers: dict[str, Sampler] = {
+        "pairs": lambda random: sample_pairs(sources, size, random),
+        "links": lambda random: sample_links(sources, size, hard, random),
+        "supcon": lambda random: sample_labels(sources, size, random, parts, linked),
+        "sections": lambda random: sample_sections(sources, size, parts, random),
+        "halves": lambda random: sample_halves(sources, size, hard, random),
+        "distil": lambda random: sample_neighbours(sources, size, random),
+        "wp": lambda random: sample_documents(sources, size, random),
+        DISTIL_BLOCKS: lambda random: sample_documents(sources, size, random),
+        "reorder": lambda random: sample_documents(sources, size, random),
+        "sp": lambda random: sample_documents(sources, size, random),
+        "wp+sp": lambda random: sample_documents(sources, size, random),
+    }
+    return samplers[objective.kind]
+
+
+def _texts(one: TrainingCorpus, rows: Sequence[int]) -> list[str]:
+    """Read the texts of some documents, of which the archive has only tokens."""
+    wanted = {one.encoded.ids[row]: place for place, row in enumerate(rows)}
+    texts = [""] * len(rows)
+    for document in read_corpus(one.files.corpus):
+        if isinstance(document, Document) and document.id in wanted:
+            texts[wanted[document.id]] = document.text
+    return texts

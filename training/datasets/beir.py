@@ -13,11 +13,7 @@ from training.datasets.lines import part_of_file, require_files, require_folder,
 
 
 def check_beir(source: Path) -> None:
-    """Check that corpus, queries and judgements are there.
-
-    Raises:
-        CorpusError: what is missing.
-    """
+    """Check that corpus, queries and judgements are there."""
     require_folder(source)
     _file(source, "corpus")
     _file(source, "queries")

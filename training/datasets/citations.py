@@ -36,11 +36,7 @@ _INTRODUCTION = re.compile(r"^[\s\d.]*introduction\s*$", re.I | re.M)
 
 
 def check_citations(source: Path) -> None:
-    """Check that texts and citations, or lists of pairs, are there.
-
-    Raises:
-        CorpusError: what is missing.
-    """
+    """Check that texts and citations, or lists of pairs, are there."""
     require_folder(source)
     require_files(_text_files(source), source, f"folder {TEXTS} with .txt files")
     if not _lists(source):
@@ -52,9 +48,6 @@ def read_citations(source: Path, progress: Progress) -> DataSet:
 
     Lists `*.tsv` of label, id and id, one for each part, give the pairs. Without them, each
     citation is a positive pair, and a random paper that is not cited makes a negative one.
-
-    Raises:
-        CorpusError: files are missing; a line has other columns or another label.
     """
     check_citations(source)
     lists = _lists(source)

@@ -45,11 +45,7 @@ class Case:
 
 
 def check_plagiarism(source: Path) -> None:
-    """Check that annotations and texts are there.
-
-    Raises:
-        CorpusError: what is missing.
-    """
+    """Check that annotations and texts are there."""
     require_folder(source)
     require_files(files_below(source, "*.xml"), source, ".xml file of annotations")
     require_files(files_below(source, "*.txt"), source, ".txt file of a document")

@@ -43,11 +43,7 @@ class _Row(NamedTuple):
 
 
 def find_text_pairs(source: Path) -> dict[str, Path]:
-    """Return the file of each part, train, valid and test.
-
-    Raises:
-        CorpusError: the folder or the file of a part is missing, or a part has two files.
-    """
+    """Return the file of each part, train, valid and test."""
     require_folder(source)
     paths = files_below(source, "*.csv")
     return one_file_a_part(require_files(paths, source, "list of pairs *.csv"), source)

@@ -54,11 +54,7 @@ class Article:
 
 
 def check_articles(source: Path) -> None:
-    """Check that there are files of articles.
-
-    Raises:
-        CorpusError: there is none.
-    """
+    """Check that there are files of articles."""
     require_folder(source)
     require_files(files_below(source, *_ARTICLES), source, "file of articles (*.jsonl, wiki_00)")
 

@@ -4,6 +4,7 @@ The alignment space that small collections use, and the fusion of vector, alignm
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -16,7 +17,8 @@ from encoder.alignment.space import (
     sample_blocks,
     write_checkpoint_space,
 )
-from encoder.arrays import Int64
+from encoder.arrays import Float32, Int64
+from encoder.block_archive import BlockArchive
 from encoder.checkpoint import ALIGNMENT, FUSION, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus
@@ -35,10 +37,56 @@ from index.progress import Progress
 from index.search.fusion import LinearFusion, read_fusion, write_fusion
 from training.data.corpus import TrainingCorpus
 from training.data.files import EncoderJob, read_recipe
-from training.data.splits import TRAIN
-from training.jobs.encode_again import encode_again, select_documents
+from training.data.pair_files import TRAIN
 from training.jobs.validation import choose_search
-from training.pretraining.recipes import pretrains, reads_tokens_only
+from training.recipe import pretrains, reads_tokens_only
+
+
+def select_documents(encoded: EncodedCorpus, places: Sequence[int]) -> EncodedCorpus:
+    """Return some documents of a corpus, in the given order."""
+    rows = list(places)
+    return replace(
+        encoded,
+        ids=tuple(encoded.ids[place] for place in rows),
+        hashes=tuple(encoded.hashes[place] for place in rows),
+        rows=encoded.rows[rows],
+        tokens=encoded.tokens[rows],
+    )
+
+
+def encode_again(encoded: EncodedCorpus, encoder: OnnxEncoder, progress: Progress) -> EncodedCorpus:
+    """Return a corpus with the block vectors of an encoder, held in memory.
+
+    Args:
+        encoded: its blocks of tokens, cut by the tokenizer of this encoder.
+        encoder: that reads them.
+        progress: is notified of every document.
+    """
+    rows = encoded.rows.tolist()
+    stored = encoded.archive
+    progress.started("encoding for the fit of search", len(rows))
+
+    def encode(row: int) -> Float32:
+        vectors = encoder.encode_blocks(stored.blocks(row))
+        progress.advanced(1)
+        return vectors
+
+    with ThreadPoolExecutor(encoder.threads) as pool:
+        vectors = list(pool.map(encode, rows))
+    archive = _archive(stored, rows, vectors)
+    return replace(encoded, archive=archive, rows=np.arange(len(rows)))
+
+
+def _archive(stored: BlockArchive, rows: Sequence[int], vectors: Sequence[Float32]) -> BlockArchive:
+    blocks = [block for row in rows for block in stored.blocks(row)]
+    return BlockArchive(
+        key=replace(stored.key, block_dimension=vectors[0].shape[1]),
+        tokens=np.concatenate([np.asarray(block, stored.tokens.dtype) for block in blocks]),
+        block_ends=np.cumsum([len(block) for block in blocks], dtype=np.int64),
+        block_vectors=np.concatenate(vectors).astype(np.float16),
+        document_ends=np.cumsum([len(of_one) for of_one in vectors], dtype=np.int64),
+    )
+
 
 MIN_QUERIES = 30  # fewer say too little about weights
 MAX_QUERIES = 200  # of a corpus, which are ranked for each pair of weights
@@ -94,11 +142,6 @@ def fit_search(
     Returns:
         What was fitted and measured; None if no corpus has validation queries, or nothing is
         fitted.
-
-    Raises:
-        CheckpointError: the fusion of the start is damaged.
-        CorpusError: a corpus cannot be read.
-        OSError: a file cannot be written.
     """
     recipe, precision = read_recipe(job), job.precisions[0]
     if recipe.distils:
@@ -108,7 +151,7 @@ def fit_search(
         fit_trained_space(checkpoint, [_training_part(one) for one in data])
         trained = OnnxEncoder(load_checkpoint(checkpoint.directory), precision=precision)
         return fit_fusion(trained, start, data, progress)
-    if pretrains(recipe) or recipe.aligns or not reads_tokens_only(recipe):
+    if pretrains(recipe) or not reads_tokens_only(recipe):
         return None
 
     def encode(encoded: EncodedCorpus, encoder: OnnxEncoder) -> EncodedCorpus:
@@ -122,12 +165,7 @@ def fit_search(
 
 
 def keep_fitted(start: Checkpoint, checkpoint: Checkpoint) -> None:
-    """Copy the alignment space and the fusion of the start into a checkpoint.
-
-    Raises:
-        CheckpointError: one of them was changed.
-        OSError: a file cannot be written.
-    """
+    """Copy the alignment space and the fusion of the start into a checkpoint."""
     if ALIGNMENT in start.files:
         write_checkpoint_space(checkpoint.directory, open_space(start))
     if FUSION in start.files:
@@ -147,9 +185,6 @@ def fit_trained_space(checkpoint: Checkpoint, parts: Sequence[EncodedCorpus]) ->
     Args:
         checkpoint: with the sentence level that encoded them.
         parts: documents for training, of each corpus.
-
-    Raises:
-        OSError: a file cannot be written.
     """
     documents = [part.archive.vectors(row) for part in parts for row in part.rows.tolist()]
     sample = sample_blocks(documents) if documents else None
@@ -178,11 +213,6 @@ def fit_fusion(
 
     Returns:
         What was fitted and measured; None if no corpus has validation queries.
-
-    Raises:
-        CheckpointError: the fusion of the start is damaged.
-        CorpusError: a corpus cannot be read.
-        OSError: a file cannot be written.
     """
     judged = [one for one in data if one.judgements]
     if not judged:

@@ -12,7 +12,7 @@ from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.terms.term_channel import TermChannel
 from training.data.files import EncoderJob, Start, TrainingJob
 from training.jobs.fit_search import SearchFit
-from training.pretraining.recipes import pretrains
+from training.recipe import pretrains
 from training.sources.corpus_folder import read_learned, write_learned
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 RUN = "run"  # in the work directory: state, best weights and curve of the loop
 REPORT = "report.json"
-CURVE_PICTURE = "curve.svg"
 TRAINING = "training"  # the folder of a checkpoint that the reports are in
 
 
@@ -141,12 +140,6 @@ def write_output(
 
     Returns:
         The report, with what was fitted.
-
-    Raises:
-        ParityError: a graph does not compute what the model computes.
-        QualityError: a smaller precision loses more than the gate allows; the run stays in the work
-            directory, and the same job with another precision resumes from it.
-        OSError: it could not be written.
     """
     from encoder.export.export import export_checkpoint
     from training.trained_checkpoint import write_trained
@@ -167,7 +160,7 @@ def output_of(job: TrainingJob[Start], report: TrainingReport) -> Iterator[Outpu
 
     If an error is raised, there is no output.
     """
-    from training.run_files import CURVE, draw_curve
+    from training.run_files import CURVE
 
     partial = job.output.with_name(job.output.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -177,7 +170,6 @@ def output_of(job: TrainingJob[Start], report: TrainingReport) -> Iterator[Outpu
     curves.mkdir()
     shutil.copyfile(job.work / RUN / CURVE, curves / CURVE)
     shutil.copyfile(job.recipe, curves / "recipe.toml")
-    draw_curve(curves / CURVE, curves / CURVE_PICTURE)
     _write_learned(job, curves)
     content = json.dumps(asdict(output.report), indent=2, ensure_ascii=False) + "\n"
     (curves / REPORT).write_text(content, encoding="utf-8")

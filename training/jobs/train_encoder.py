@@ -20,15 +20,25 @@ from index.errors import CorpusError
 from index.progress import Progress
 from training.data.corpus import TrainingCorpus, data_fingerprint, read_training_data
 from training.data.files import CorpusFiles, EncoderJob, TimeLimit, read_recipe
-from training.data.samplers import find_sources, needs_neighbours, sampler_of
-from training.data.sampling import TrainingSource
-from training.data.sections import find_section_starts
-from training.data.splits import TRAIN
+from training.data.pair_files import TRAIN
+from training.data.sampling import (
+    TrainingSource,
+    find_section_starts,
+    find_sources,
+    needs_neighbours,
+    sampler_of,
+)
 from training.jobs.output import RUN, Trained, make_report
-from training.jobs.pretraining_loss import LOSS, held_out_batches, held_out_loss
-from training.jobs.similarities import model_similarities
-from training.jobs.validation import Validation, choose_figure, measure
-from training.pretraining.recipes import pretrains, reads_tokens_only
+from training.jobs.validation import (
+    LOSS,
+    Validation,
+    choose_figure,
+    held_out_batches,
+    held_out_loss,
+    measure,
+    model_similarities,
+)
+from training.recipe import pretrains, reads_tokens_only
 
 if TYPE_CHECKING:
     from encoder.models.architecture import EncoderModel
@@ -88,10 +98,6 @@ def read_tokens(
 
     Returns:
         The corpus, with block vectors of zeros that take no memory.
-
-    Raises:
-        CorpusError: as `keep_tokens`.
-        ArchiveError: as `keep_tokens`.
     """
     kept = keep_tokens(corpus, directory, start, progress)
     return replace(kept, archive=kept.archive.without_vectors(start.block_dimension))
@@ -100,11 +106,7 @@ def read_tokens(
 def prepare_sources(
     job: EncoderJob, data: Sequence[TrainingCorpus], progress: Progress
 ) -> list[TrainingSource]:
-    """Find lexical neighbours in the training part of each corpus, and sections, where needed.
-
-    Raises:
-        CorpusError: scikit-learn is not installed, or a corpus has too few words in common.
-    """
+    """Find lexical neighbours in the training part of each corpus, and sections, where needed."""
     directories = [_directory_of(job, one.files) / "neighbours" for one in data]
     return sources_of(read_recipe(job), job.start, data, directories, progress)
 
@@ -124,9 +126,6 @@ def sources_of(
         data: of `prepare_data`.
         directories: where the lexical neighbours of each corpus are kept.
         progress: is notified.
-
-    Raises:
-        CorpusError: as `prepare_sources`.
     """
     neighbours = needs_neighbours(recipe.objectives)
     sources = find_sources(data, directories, recipe.max_blocks, progress, neighbours=neighbours)
@@ -150,10 +149,6 @@ def run_training(
         data: of `prepare_data`.
         sources: of `prepare_sources`.
         is notified of every step.
-
-    Raises:
-        CorpusError: the data lacks what the recipe learns from.
-        EncoderError: the checkpoint has no weights, or training failed.
     """
     from training.collate import training_device
     from training.loop import TrainingPlan, train

@@ -67,11 +67,6 @@ def write_feedback_corpus(
 
     Returns:
         What counts.json holds.
-
-    Raises:
-        CorpusError: there are too few queries with a relevant answer in a part.
-        OSError: a file could not be written.
-        StoreError: the store cannot be read.
     """
     divided = _divide(store, judged)
     _require_enough(judged, divided)

@@ -16,7 +16,7 @@ from encoder.reranker.pair_tokenizer import (
     PairTokens,
     collate_pairs,
 )
-from training.data.labelled_pairs import (
+from training.data.rerank_pairs import (
     LabelledPair,
     join_tables,
     make_pair_table,

@@ -32,8 +32,6 @@ kind = "distil"
 kind = "halves"
 hard_negatives = 1
 [[objective]]
-kind = "drop"
-[[objective]]
 kind = "sp"
 masked_blocks = 1
 """
@@ -54,17 +52,6 @@ span = 4
 residual = 8
 """
 PAIRS = '[[objective]]\nkind = "pairs"\n'
-ALIGNMENT = """
-[sentence_level]
-trained = "all"
-blocks = 3
-[[objective]]
-kind = "links"
-similarity = "alignment"
-lexical_weight = 0.5
-hard_negatives = 1
-temperature = "learned"
-"""
 WORDS_TOO = """
 [[objective]]
 kind = "wp"
@@ -149,9 +136,8 @@ def test_killed_and_resumed_gives_the_same_curve(
         (LINKS, "nDCG@10"),
         pytest.param(PAIRS, "nDCG@10", marks=pytest.mark.slow),
         pytest.param(WORDS_TOO + TERMS + LINKS, "nDCG@10", marks=pytest.mark.slow),
-        pytest.param(ALIGNMENT, "nDCG@10", marks=pytest.mark.slow),
     ],
-    ids=["links", "pairs", "words", "alignment"],
+    ids=["links", "pairs", "words"],
 )
 def test_train_then_serve(
     longmatch: Run,

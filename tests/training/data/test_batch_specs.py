@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.data.batch_specs import cut_blocks
+from training.data.sampling import cut_blocks
 
 
 @settings(deadline=None)

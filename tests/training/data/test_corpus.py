@@ -11,7 +11,7 @@ from evaluation.encoded_corpus import EncodedCorpus
 from index.errors import CorpusError
 from training.data.corpus import TrainingCorpus, data_fingerprint, describe, read_training_data
 from training.data.files import CorpusFiles, find_corpus_files, given_files
-from training.data.splits import LEFT_OUT, TEST, TRAIN, VALID, choose_parts
+from training.data.pair_files import LEFT_OUT, TEST, TRAIN, VALID, choose_parts
 
 EncodeTexts = Callable[..., EncodedCorpus]
 TEXTS = {f"d{n}": f"Text number {n}." for n in range(12)}

@@ -6,7 +6,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 
 from evaluation.baselines import tfidf_matrix
 from index.errors import CorpusError
-from training.data.neighbours import find_neighbours, without_neighbours
+from training.data.sampling import find_neighbours, without_neighbours
 
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
 

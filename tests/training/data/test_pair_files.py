@@ -10,13 +10,16 @@ from evaluation.judgements import PARTS
 from index.errors import CorpusError
 from training.data.files import CorpusFiles, find_corpus_files
 from training.data.pair_files import (
+    LEFT_OUT,
+    TEST,
+    TRAIN,
+    VALID,
     LabelledPairs,
     check_pair_files,
     count_seen,
     place_pairs,
     read_labelled_pairs,
 )
-from training.data.splits import LEFT_OUT, TEST, TRAIN, VALID
 
 IDS = [f"d{n}" for n in range(12)]
 Triples = list[tuple[str, str, int]]

@@ -7,29 +7,26 @@ import pytest
 
 from evaluation.encoded_corpus import EncodedCorpus
 from index.errors import CorpusError
-from training.data.batch_specs import DocumentSlice
 from training.data.corpus import read_training_data
 from training.data.files import find_corpus_files
-from training.data.neighbours import find_neighbours
+from training.data.pair_files import TRAIN
 from training.data.sampling import (
     PROBABLE_MATCH,
+    DocumentSlice,
     TrainingSource,
+    class_members,
+    find_neighbours,
+    matching_pairs,
     new_training_source,
+    sample_classes,
     sample_documents,
     sample_halves,
+    sample_labels,
     sample_links,
     sample_neighbours,
     sample_pairs,
-    sample_views,
-)
-from training.data.sections import (
-    class_members,
-    matching_pairs,
-    sample_classes,
-    sample_labels,
     sample_sections,
 )
-from training.data.splits import TRAIN
 
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
 DOCUMENTS = 60
@@ -90,7 +87,6 @@ def test_equal_seeds_sample_equal_batches(sources: list[TrainingSource]) -> None
         lambda r: sample_links(sources, 12, 1, r),
         lambda r: sample_labels(sources, 12, r),
         lambda r: sample_halves(sources, 12, 1, r),
-        lambda r: sample_views(sources, 12, 1, 0.5, r),
         lambda r: sample_neighbours(sources, 12, r),
     ):
         sampled = [repr(sample(np.random.default_rng(seed))) for seed in (1, 1, 2)]
@@ -157,15 +153,6 @@ def test_halves_are_the_document_cut_in_two(sources: list[TrainingSource]) -> No
                 assert both.tolist() == list(range(blocks))
                 assert len(query.places)
                 assert len(candidate.places)
-
-
-def test_views_keep_half_of_the_blocks(sources: list[TrainingSource]) -> None:
-    for seed in SEEDS:
-        sampled = sample_views(sources, 16, 0, 0.5, np.random.default_rng(seed))
-        for part in sampled.queries + sampled.candidates:
-            blocks = sources[part.archive].blocks(part.row)
-            assert len(part.places) == blocks - blocks // 2 if blocks > 1 else 1
-            assert np.array_equal(part.places, np.unique(part.places))
 
 
 def test_neighbourhoods_with_the_teacher(sources: list[TrainingSource]) -> None:

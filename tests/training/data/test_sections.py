@@ -12,7 +12,7 @@ from evaluation.encoded_corpus import EncodedCorpus
 from index.progress import SilentProgress
 from training.data.corpus import read_training_data
 from training.data.files import find_corpus_files
-from training.data.sections import blocks_at, find_section_starts
+from training.data.sampling import blocks_at, find_section_starts
 
 SECTION = "The river runs on and on. " * 6
 HEADED = f"# Rivers\n\n{SECTION}\n\n# Stones\n\n{SECTION}\n\n# Letters\n\n{SECTION}\n"

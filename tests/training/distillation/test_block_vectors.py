@@ -19,12 +19,12 @@ from index.search.fusion import DEFAULT_RULE, read_fusion, write_fusion
 from tests.tools.command import Run
 from tests.tools.corpora import write_topics
 from training.batch import DocumentArrays, collate
-from training.distillation.block_vectors import (
+from training.distillation import (
     AlignmentProjection,
     block_vector_losses,
     block_vectors_task,
 )
-from training.jobs.pretraining_loss import LOSS
+from training.jobs.validation import LOSS
 
 RECIPE = """
 name = "small"

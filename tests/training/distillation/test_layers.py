@@ -8,9 +8,9 @@ import torch
 
 from encoder.models.baselines import BaselineConfig
 from encoder.models.smith import Smith
-from training.distillation.layers import smaller_config, weights_of_layers
+from training.distillation import smaller_config, weights_of_layers
 from training.errors import TrainingRecipeError
-from training.recipe_tables.settings import SentenceLevelRecipe
+from training.recipe import SentenceLevelRecipe
 
 
 def level(kept: tuple[int, ...] = (), **fields: int) -> SentenceLevelRecipe:

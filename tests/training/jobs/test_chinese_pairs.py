@@ -16,9 +16,14 @@ from tests.tools.chinese_news import EVENTS, article, write_news
 from tests.tools.command import Run
 from tests.tools.corpora import write
 from training.data.files import find_corpus_files
-from training.data.rerank_corpus import ONE_LABEL, check_rerank_files, read_rerank_corpus
-from training.data.rerank_pairs import PairKinds, training_pairs
-from training.data.splits import TRAIN
+from training.data.pair_files import TRAIN
+from training.data.rerank_pairs import (
+    ONE_LABEL,
+    PairKinds,
+    check_rerank_files,
+    read_rerank_corpus,
+    training_pairs,
+)
 from training.recipe import RECIPES, read_training_recipe
 
 SIZES = Path("encoder/recipes/match-ignition-paper.toml")

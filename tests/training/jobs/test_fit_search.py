@@ -18,13 +18,14 @@ from index.search.fusion import DEFAULT_RULE, read_fusion
 from tests.tools.corpora import TOPIC_WORDS, write_linked_corpus
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import EncoderJob, find_corpus_files
-from training.jobs.encode_again import encode_again, select_documents
 from training.jobs.fit_search import (
     MIN_QUERIES,
     SearchFit,
+    encode_again,
     fit_fusion,
     fit_search,
     fit_trained_space,
+    select_documents,
 )
 from training.jobs.train_encoder import read_tokens
 
@@ -182,7 +183,6 @@ def test_after_a_recurrent_encoder_is_trained_its_own_blocks_are_aligned(
     [
         ("tiny_ernie_doc", f'{WHOLE}"reorder"'),  # pretraining: fine-tuning follows
         ("tiny_checkpoint", f'{WHOLE.replace("8", "2")}"links"'),  # the document level follows
-        ("tiny_checkpoint", f'{WHOLE}"links"\nsimilarity = "alignment"'),
     ],
 )
 def test_where_another_training_follows_nothing_is_fitted(

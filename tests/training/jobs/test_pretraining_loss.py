@@ -16,17 +16,16 @@ from index.progress import SilentProgress
 from tests.tools.command import Run
 from tests.tools.corpora import write_topics
 from training.collate import Reader, new_objective, pretraining_task
-from training.data import neighbours
-from training.data.batch_specs import DocumentsBatch
+from training.data import sampling
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import CorpusFiles
-from training.data.splits import VALID
-from training.jobs.pretraining_loss import LOSS, held_out_batches, held_out_loss
+from training.data.pair_files import VALID
+from training.data.sampling import DocumentsBatch
 from training.jobs.train_encoder import read_tokens
+from training.jobs.validation import LOSS, held_out_batches, held_out_loss
 from training.losses import JointHead
 from training.objectives import Objective, step_generator
-from training.recipe import parse_training_recipe
-from training.recipe_tables.objectives import JointRecipe
+from training.recipe import JointRecipe, parse_training_recipe
 from training.run_files import read_curve
 from training.trained_checkpoint import read_vocabulary
 
@@ -139,7 +138,7 @@ def test_texts_alone_are_pretrained_without_encoding_or_neighbours(
         raise AssertionError("nothing of a corpus is encoded or compared before pretraining")
 
     monkeypatch.setattr(OnnxEncoder, "encode_block_vectors", refuse)
-    monkeypatch.setattr(neighbours, "_write", refuse)
+    monkeypatch.setattr(sampling, "_write", refuse)
     write_topics(tmp_path / "corpus.jsonl", DOCUMENTS)
     recipe = tmp_path / "pretrain.toml"
     recipe.write_text(PRETRAIN.format(kind=kind))

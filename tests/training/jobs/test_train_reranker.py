@@ -14,19 +14,20 @@ from encoder.reranker.onnx_reranker import open_reranker
 from index.errors import CorpusError
 from index.progress import SilentProgress
 from training.data.files import CorpusFiles, RerankJob, find_corpus_files
-from training.data.neighbours import find_neighbours
-from training.data.rerank_corpus import RerankCorpus, check_rerank_files, read_rerank_corpus
+from training.data.pair_files import TRAIN, VALID
 from training.data.rerank_pairs import (
     LABELLED,
     QUERIES,
     PairKinds,
+    RerankCorpus,
     RowPair,
+    check_rerank_files,
     choose_figure,
     prepare_rerank_data,
+    read_rerank_corpus,
     training_pairs,
 )
-from training.data.sampling import PROBABLE_MATCH
-from training.data.splits import TRAIN, VALID
+from training.data.sampling import PROBABLE_MATCH, find_neighbours
 from training.jobs.train_reranker import measure, train_reranker
 from training.progress import SilentTrainingProgress
 from training.run_files import read_curve

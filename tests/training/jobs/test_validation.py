@@ -6,10 +6,10 @@ import pytest
 
 from encoder.arrays import Float32, Int64
 from evaluation.encoded_corpus import EncodedCorpus
-from training.data.batch_specs import DocumentSlice
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import find_corpus_files
-from training.data.splits import VALID
+from training.data.pair_files import VALID
+from training.data.sampling import DocumentSlice
 from training.jobs.validation import (
     HALVES,
     LINKS,

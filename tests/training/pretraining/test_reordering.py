@@ -14,7 +14,7 @@ from encoder.models.architecture import RecurrentModel
 from encoder.models.smith import Smith
 from training.batch import BlockTexts, as_documents
 from training.objectives import Vocabulary
-from training.pretraining.reordering import (
+from training.reordering import (
     OrderHead,
     class_of,
     count_orders,

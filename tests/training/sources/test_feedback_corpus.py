@@ -13,8 +13,7 @@ from index.errors import CorpusError
 from index.store.document_store import SQLiteDocumentStore
 from tests.tools.index_fixtures import MakeEntry
 from training.data.files import find_corpus_files
-from training.data.pair_files import check_pair_files
-from training.data.splits import check_equal_texts
+from training.data.pair_files import check_equal_texts, check_pair_files
 from training.sources.feedback_corpus import write_feedback_corpus
 
 QUERIES = 60

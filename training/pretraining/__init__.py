@@ -1,1 +1,0 @@
-"""Pretraining: what its recipes have in common, and objectives of recurrent encoders alone."""
