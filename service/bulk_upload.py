@@ -125,7 +125,7 @@ def run_job(collection: Collection, job: Job) -> None:
         collection.jobs.end(job, "failed", "the upload is missing or damaged: send it again")
         return
     limits = BatchLimits(
-        documents=min(BATCH_DOCUMENTS, collection.engine.settings.max_documents_per_request),
+        documents=BATCH_DOCUMENTS,
         line_bytes=collection.engine.settings.max_body_bytes,
         text_characters=collection.engine.settings.max_text_characters,
     )

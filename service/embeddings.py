@@ -4,6 +4,7 @@ from service.engine import Collection, Engine
 from service.errors import FieldError, InvalidInputError, ModelNotFoundError
 
 ALIAS = "longmatch"  # the served checkpoint, whatever its name
+MAX_INPUTS = 2048  # texts of one request, as in OpenAI's API
 
 
 def check_model(engine: Engine, name: str, pointer: str | None = None) -> None:
@@ -31,15 +32,15 @@ def check_size(collection: Collection, texts: int, dimensions: int | None) -> No
         dimensions: that the vectors must have; None for what they have.
 
     Raises:
-        InvalidInputError: more texts than `max_embedding_inputs`, or other dimensions than those
+        InvalidInputError: more texts than `MAX_INPUTS`, or other dimensions than those
             of the vectors.
     """
     errors = []
-    limit, own = collection.engine.settings.max_embedding_inputs, collection.space.dimension
-    if texts > limit:
-        errors.append(FieldError("#/input", f"has more than {limit} texts", limit))
-    if dimensions not in (None, own):
-        detail = f"must be {own}: the vectors of this checkpoint cannot be shortened"
-        errors.append(FieldError("#/dimensions", detail, own))
+    dimension = collection.space.dimension
+    if texts > MAX_INPUTS:
+        errors.append(FieldError("#/input", f"has more than {MAX_INPUTS} texts", MAX_INPUTS))
+    if dimensions not in (None, dimension):
+        detail = f"must be {dimension}: the vectors of this checkpoint cannot be shortened"
+        errors.append(FieldError("#/dimensions", detail, dimension))
     if errors:
         raise InvalidInputError(errors)

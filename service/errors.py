@@ -207,10 +207,10 @@ class StandingQueryNotFoundError(ServiceError):
 class TooManyStandingQueriesError(ServiceError):
     """There are as many standing queries, or as long ones, as the settings allow."""
 
-    def __init__(self, limit: int, setting: str) -> None:
-        """Name the limit, and the setting that it is."""
+    def __init__(self, limit: int, unit: str) -> None:
+        """Name the limit, and what it counts."""
         super().__init__(
-            f"the collection has no room for another standing query: {setting} is {limit}"
+            f"the collection has no room for another standing query: the limit is {limit} {unit}"
         )
         self.limit = limit
 
@@ -225,11 +225,9 @@ class FeedbackNotFoundError(ServiceError):
 class FeedbackFullError(ServiceError):
     """There is as much feedback as the settings allow."""
 
-    def __init__(self, setting: str, limit: int) -> None:
-        """Name the setting and its value."""
-        super().__init__(
-            f"there is as much feedback as {setting} allows, {limit}: delete some, or raise it"
-        )
+    def __init__(self, taken: str, limit: int) -> None:
+        """Say how much there is, which is the limit."""
+        super().__init__(f"there is as much feedback as there may be, {taken}: delete some")
         self.limit = limit
 
 

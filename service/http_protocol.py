@@ -38,9 +38,9 @@ class SendLimits:
             those without an end must be stopped.
     """
 
-    seconds: float
-    bytes_per_second: float
-    unsent_bytes: int
+    seconds: float = 60.0
+    bytes_per_second: float = 16_384.0  # half of what a slow mobile network takes
+    unsent_bytes: int = 256 * 2**20  # all answers of a full server, several times
     on_slow: Callable[[], None] = lambda: None
     on_stop: Callable[[], None] = lambda: None
 

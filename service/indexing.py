@@ -18,6 +18,7 @@ from service.metrics import Stage
 from service.telemetry.stages import observe_stage
 from service.threads import run_in
 
+MAX_DOCUMENTS = 256  # of one request, whose documents are held in memory; more go as NDJSON
 _ATTEMPTS = 3  # to apply a change to the index
 
 _LOG = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ async def index_documents(
         ServiceError: the other errors of `encode_texts`.
         StoreError: the store could not be written; nothing was stored.
     """
-    _check(collection, documents)
+    _check(documents)
     known = await run_in(collection.engine.readers, _unchanged, collection.data, documents)
     new = [
         (RequestText(f"#/documents/{number}/text", document.text), document)
@@ -128,12 +129,10 @@ async def find_document(collection: Collection, document_id: str) -> StoredDocum
     return found[document_id]
 
 
-def _check(collection: Collection, documents: Sequence[Document]) -> None:
-    limit = collection.engine.settings.max_documents_per_request
-    if len(documents) > limit:
-        raise InvalidInputError(
-            [FieldError("#/documents", f"has more than {limit} documents", limit)]
-        )
+def _check(documents: Sequence[Document]) -> None:
+    if len(documents) > MAX_DOCUMENTS:
+        detail = f"has more than {MAX_DOCUMENTS} documents"
+        raise InvalidInputError([FieldError("#/documents", detail, MAX_DOCUMENTS)])
     seen: set[str] = set()
     twice: list[FieldError] = []
     for number, document in enumerate(documents):

@@ -76,9 +76,6 @@ def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder
         limit_numpy_threads()
         engine = open_engine(settings, opening)
         limits = SendLimits(
-            seconds=settings.download_seconds,
-            bytes_per_second=settings.download_bytes_per_second,
-            unsent_bytes=settings.max_unsent_bytes,
             on_slow=engine.metrics.slow_clients.inc,
             on_stop=engine.listeners.close,
         )

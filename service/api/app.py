@@ -115,7 +115,7 @@ def create_app(
     install_error_handlers(app)
     # The one that is added last is around all others.
     app.add_middleware(BodyMiddleware)
-    app.add_middleware(AdmissionMiddleware, upload_seconds=settings.upload_seconds)
+    app.add_middleware(AdmissionMiddleware)
     app.add_middleware(
         BodyRuleMiddleware,
         max_body_bytes=settings.max_body_bytes,

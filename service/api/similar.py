@@ -14,6 +14,7 @@ from service.api.openapi.router import Router
 from service.api.schemas.matches import MatchResponse, matches_json
 from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery
+from service.matching.retrieve import DEFAULT_TOP_K, MAX_TOP_K
 
 router = Router(
     prefix="/documents", tags=["match"], dependencies=[Admitted], route_class=UnescapedRoute
@@ -78,12 +79,11 @@ async def get_similar(
 
     The same as POST /match with this id in semantic mode.
     """
-    limit = collection.engine.settings.max_top_k
-    if top_k is not None and top_k > limit:
-        refused = {"loc": ("query", "top_k"), "msg": f"must be from 1 to {limit}"}
-        raise RequestValidationError([{**refused, "type": "le", "ctx": {"le": limit}}])
+    if top_k is not None and top_k > MAX_TOP_K:
+        refused = {"loc": ("query", "top_k"), "msg": f"must be from 1 to {MAX_TOP_K}"}
+        raise RequestValidationError([{**refused, "type": "le", "ctx": {"le": MAX_TOP_K}}])
     search = SearchOptions(
-        top_k=top_k or collection.engine.settings.default_top_k,
+        top_k=top_k or DEFAULT_TOP_K,
         mode="semantic",
         bounds=Bounds(min_score=min_score),
         alignment=AlignmentOptions(

@@ -14,9 +14,9 @@ from index.vectors.lists import adapted_nprobe
 from index.vectors.live_index import LiveIndex
 from index.vectors.recall import NEIGHBOURS, share_found
 from service.metrics import CollectionMetrics
-from service.settings import Settings
 from service.threads import lower_priority
 
+SAMPLE_SHARE = 0.01  # of the searches: an exact one takes as long as a hundred others
 QUEUED = 32  # more are dropped: an exact search of many vectors is slow
 WINDOW = 50  # searches that are measured before nprobe may change
 _ATTEMPTS = 3  # to search while the index does not change
@@ -27,12 +27,18 @@ _log = logging.getLogger(__name__)
 class RecallMonitor:
     """One thread that measures the recall of searches and adapts nprobe to hold the target."""
 
-    def __init__(self, index: LiveIndex, metrics: CollectionMetrics, settings: Settings) -> None:
-        """Prepare to monitor an index, from `start` on."""
+    def __init__(
+        self,
+        index: LiveIndex,
+        metrics: CollectionMetrics,
+        target: float,
+        share: float = SAMPLE_SHARE,
+    ) -> None:
+        """Prepare to hold the recall of an index at `target`; measure this share of searches."""
         self._index = index
         self._metrics = metrics
-        self._share = settings.recall_sample_share
-        self._target = settings.target_recall
+        self._share = share
+        self._target = target
         self._chosen: Queue[tuple[Float32, bool] | None] = Queue(QUEUED)
         self._recalls: deque[float] = deque(maxlen=WINDOW)
         self._measured_at = (0, 0)  # generation and nprobe of these recalls
@@ -53,7 +59,7 @@ class RecallMonitor:
             self._thread.join()
 
     def offer(self, vector: Float32, *, stored: bool) -> None:
-        """Sample a query that was searched, with the probability of the settings; never waits.
+        """Sample a query that was searched, with a small probability; never waits.
 
         Args:
             vector: of the query, Float32[dimension].

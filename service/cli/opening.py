@@ -22,9 +22,9 @@ from index.store.filters import Filter
 from index.vectors.faiss.gpu import allow_gpu
 from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
-from service.configuration.device import DeviceSettings
 from service.configuration.store import StoreSettings
 from service.configuration.vectors import VectorSettings
+from service.settings import Settings
 
 _FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 
@@ -71,7 +71,7 @@ def load(
         OptionError: there is no such checkpoint, precision or provider.
         EncoderError: the checkpoint or the adapter is damaged, or a graph does not load.
     """
-    devices = DeviceSettings()
+    devices = Settings()
     allow_gpu(devices.index_gpu)
     opened = with_reading(open_checkpoint(checkpoint, precision, providers), data, reading_share)
     encoder = OnnxEncoder(
@@ -112,7 +112,7 @@ def opened(
 
     To write documents it takes an encoder, or a space and the checkpoint that it is of.
     """
-    allow_gpu(DeviceSettings().index_gpu)
+    allow_gpu(Settings().index_gpu)
     if isinstance(space, OnnxEncoder):
         checkpoint = space.checkpoint
     alignment = None

@@ -79,7 +79,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             standing=standing,
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
-            recall_monitor=RecallMonitor(data.index, metrics, settings),
+            recall_monitor=RecallMonitor(data.index, metrics, settings.target_recall),
             maintenance=Maintenance(data, metrics, settings),
         )
         record_index_metrics(data.index, metrics)

@@ -56,6 +56,7 @@ FROM verdicts WHERE answer IN (SELECT value FROM json_each(:ids)) OR query IN
 _UNUSED = """
 DELETE FROM queries WHERE number = ? AND NOT EXISTS (SELECT 1 FROM verdicts WHERE query = number)"""
 _CHARACTERS_AT_A_TIME = 2**22
+MAX_QUERY_BYTES = 256 * 2**20  # compressed texts of the queries of one collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class FeedbackLimits:
     """How many verdicts there may be, and how many bytes the queries of them may take."""
 
     verdicts: int
-    query_bytes: int
+    query_bytes: int = MAX_QUERY_BYTES
 
 
 class FeedbackStore:
@@ -258,7 +259,7 @@ def _query_number(
     """Return the number of the query of a new verdict, which is stored if it is not."""
     (verdicts,) = connection.execute("SELECT count(*) FROM verdicts").fetchone()
     if verdicts >= limits.verdicts:
-        raise FeedbackFullError("max_feedback", limits.verdicts)
+        raise FeedbackFullError(f"{limits.verdicts} verdicts (max_feedback)", limits.verdicts)
     found = connection.execute("SELECT number FROM queries WHERE digest = ?", (digest,)).fetchone()
     if found is not None:
         return int(found[0])
@@ -267,7 +268,7 @@ def _query_number(
     size = sum(map(len, parts))
     (taken,) = connection.execute("SELECT coalesce(sum(size), 0) FROM queries").fetchone()
     if taken + size > limits.query_bytes:
-        raise FeedbackFullError("max_feedback_bytes", limits.query_bytes)
+        raise FeedbackFullError(f"{limits.query_bytes} bytes of texts", limits.query_bytes)
     done = connection.execute(
         "INSERT INTO queries (digest, document, title, size, text) VALUES (?, ?, ?, ?, ?)",
         (digest, query.document_id, query.title, size, text),

@@ -16,6 +16,7 @@ from service.errors import KeyInUseError, KeyReusedError
 from service.jobs.tables import Connection, Tables
 
 RETENTION_SECONDS = 24 * 3600.0
+MAX_KEYS = 100_000  # of one collection: a request a second for a day
 _ALL = 2**31
 
 
@@ -56,7 +57,7 @@ class KeyedResponse:
 class IdempotencyStore:
     """The stored responses of one data directory."""
 
-    def __init__(self, connections: Tables, max_keys: int) -> None:
+    def __init__(self, connections: Tables, max_keys: int = MAX_KEYS) -> None:
         """Continue the clock of service where the last process stopped.
 
         Args:

@@ -13,8 +13,10 @@ from pathlib import Path
 from index.errors import StorageFullError, StoreError
 from service.errors import OverloadedError
 from service.jobs.job import Job
-from service.settings import Settings
 
+MAX_UPLOADS = 32  # of one collection, received, waiting or indexed: each holds a file open
+MAX_UPLOADS_OF_CLIENT = 16  # of them, of one API key or address
+MAX_WAITING_BYTES = 16 * 2**30  # of all of them, decompressed
 _RETRY_SECONDS = 10
 
 
@@ -41,18 +43,25 @@ class UploadRoom:
     """The room of one data directory. Safe to use from many threads."""
 
     def __init__(
-        self, folder: Path, settings: Settings, unfinished: Callable[[], Sequence[Job]]
+        self,
+        folder: Path,
+        unfinished: Callable[[], Sequence[Job]],
+        *,
+        disk_reserve_bytes: int,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
     ) -> None:
         """Begin with no upload that is being received.
 
         Args:
             folder: of the uploads.
-            settings: the limits.
             unfinished: returns the jobs that have not ended.
+            disk_reserve_bytes: free bytes of the disk that uploads leave.
+            max_waiting_bytes: of all uploads that have not ended, decompressed.
         """
         self._folder = folder
-        self._settings = settings
         self._unfinished = unfinished
+        self._reserve = disk_reserve_bytes
+        self._max_waiting_bytes = max_waiting_bytes
         self._lock = threading.Lock()
         self._places: list[Place] = []
         self._waiting_bytes = 0
@@ -73,9 +82,9 @@ class UploadRoom:
         jobs = self._count()
         with self._lock:
             clients = [job.client for job in jobs] + [one.client for one in self._places]
-            if len(clients) >= self._settings.max_unfinished_jobs:
+            if len(clients) >= MAX_UPLOADS:
                 raise OverloadedError(_RETRY_SECONDS, "jobs")
-            if self._has_its_share(client, clients):
+            if clients.count(client) >= MAX_UPLOADS_OF_CLIENT:
                 raise OverloadedError(_RETRY_SECONDS, "client_jobs")
             place = Place(self, client)
             self._places.append(place)
@@ -87,9 +96,6 @@ class UploadRoom:
                 self._count()
             with self._lock:
                 self._places.remove(place)
-
-    def _has_its_share(self, client: str, clients: Sequence[str]) -> bool:
-        return clients.count(client) >= self._settings.max_unfinished_jobs_per_client
 
     def _count(self) -> Sequence[Job]:
         jobs = self._unfinished()
@@ -105,13 +111,12 @@ class UploadRoom:
         """
         with self._lock:
             taken = self._waiting_bytes + sum(one.bytes for one in self._places)
-        if taken + size > self._settings.max_waiting_upload_bytes:
+        if taken + size > self._max_waiting_bytes:
             raise OverloadedError(_RETRY_SECONDS, "upload_bytes")
-        reserve = self._settings.disk_reserve_bytes
         try:
             free = shutil.disk_usage(self._folder.parent).free
         except OSError:  # the write itself will tell
             return
-        if free - size < reserve:
-            reason = f"it has {free} bytes free, and uploads leave {reserve}"
+        if free - size < self._reserve:
+            reason = f"it has {free} bytes free, and uploads leave {self._reserve}"
             raise StorageFullError(self._folder.name, reason)

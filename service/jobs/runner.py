@@ -61,12 +61,12 @@ class Jobs:
     ) -> None:
         if settings.database is None:
             self.store = JobStore(connections)
-            self.idempotency = IdempotencyStore(connections, settings.max_idempotency_keys)
+            self.idempotency = IdempotencyStore(connections)
         else:
             self.store = SharedJobStore(
                 connections, data / UPLOADS_DIRECTORY, settings.job_lease_seconds
             )
-            self.idempotency = SharedIdempotencyStore(connections, settings.max_idempotency_keys)
+            self.idempotency = SharedIdempotencyStore(connections)
         self.threads = ThreadPoolExecutor(_THREADS, "upload")
         self.metrics = metrics
         self._connections = connections
@@ -74,7 +74,11 @@ class Jobs:
         self._uploads = data / UPLOADS_DIRECTORY
         for state in get_args(EndState):  # so that each is exported as 0
             metrics.jobs_ended.labels(state)
-        self._room = UploadRoom(self._uploads, settings, self.store.unfinished)
+        self._room = UploadRoom(
+            self._uploads,
+            self.store.unfinished,
+            disk_reserve_bytes=settings.disk_reserve_bytes,
+        )
         self._verified: set[str] = set()
         self._turns: dict[str, int] = {}  # the number of each client's last turn
         self._turn_began = 0.0
@@ -155,7 +159,6 @@ class Jobs:
             self._uploads / f"{uuid.uuid4().hex}.ndjson",
             max_bytes=self._settings.max_upload_bytes,
             gzip=gzip,
-            max_ratio=self._settings.max_upload_ratio,
             take=place.take,
         )
 

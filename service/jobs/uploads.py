@@ -5,7 +5,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -28,6 +27,7 @@ from service.jobs.job import MAX_LISTED_ERRORS, LineError, Upload
 T = TypeVar("T")
 
 MAX_CHARACTERS = 262_144  # of a batch, unless a single document has more
+MAX_RATIO = 100.0  # of gzip: repeated text compresses ten times, a bomb a thousand times
 _MAX_LINES = 20_000  # of a batch, including blank ones and those that are no document
 _FREE_BYTES = 2**20  # of any upload, whatever its ratio
 _SKIP_BYTES = 2**20
@@ -155,7 +155,7 @@ class UploadFile:
         *,
         max_bytes: int,
         gzip: bool,
-        max_ratio: float = inf,
+        max_ratio: float = MAX_RATIO,
         take: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Create a file beside `path`, which `finish` moves there.

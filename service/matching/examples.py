@@ -8,7 +8,7 @@ from service.encode import EncodedText
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.matching.compare import ExplainOptions, Explanation, explain
-from service.matching.match import MatchOptions, validate_search
+from service.matching.match import MAX_QUERIES, MatchOptions, validate_search
 from service.matching.queries import Query, read_queries
 from service.matching.retrieve import Matches, retrieve_by_examples
 from service.metrics import Stage
@@ -33,7 +33,7 @@ async def match_examples(
         DocumentNotFoundError: a stored document does not exist.
         ServiceError: the other errors of `encode_texts`.
     """
-    if errors := _validate(collection, like, unlike, options):
+    if errors := _validate(like, unlike, options):
         raise InvalidInputError(errors)
     texts = await read_queries(collection, [*like, *unlike], strict=options.strict)
     liked, unliked = texts[: len(like)], texts[len(like) :]
@@ -44,14 +44,13 @@ async def match_examples(
 
 
 def _validate(
-    collection: Collection, like: Sequence[Query], unlike: Sequence[Query], options: MatchOptions
+    like: Sequence[Query], unlike: Sequence[Query], options: MatchOptions
 ) -> list[FieldError]:
     bounds = options.search.bounds
-    limit = collection.engine.settings.max_queries_per_request
-    errors = validate_search(collection, options, 1)
-    if len(like) + len(unlike) > limit:
-        detail = f"has, with unlike, more than {limit} examples"
-        errors.append(FieldError("#/like", detail, limit))
+    errors = validate_search(options, 1)
+    if len(like) + len(unlike) > MAX_QUERIES:
+        detail = f"has, with unlike, more than {MAX_QUERIES} examples"
+        errors.append(FieldError("#/like", detail, MAX_QUERIES))
     given = (options.rerank, bounds.min_probability, bounds.max_false_positive_rate)
     detail = "is of one document, not of several examples"
     errors += [

@@ -102,8 +102,7 @@ def _give(collection: Collection, query: JudgedQuery, match_id: str, grade: int)
     for pointer, name in given.items():
         if name not in stored:
             raise DocumentNotFoundError(name, pointer)
-    settings = collection.engine.settings
-    limits = FeedbackLimits(settings.max_feedback, settings.max_feedback_bytes)
+    limits = FeedbackLimits(collection.engine.settings.max_feedback)
     return collection.feedback.put(query, match_id, grade, limits)
 
 

@@ -12,8 +12,11 @@ from service.errors import FieldError, InvalidInputError
 from service.matching.compare import ExplainOptions, explain
 from service.matching.queries import Query, StoredQuery, read_queries
 from service.matching.rerank import RerankOptions, retrieve_and_rerank, validate_rerank
-from service.matching.retrieve import Matches, retrieve, retrieve_stored
+from service.matching.retrieve import MAX_TOP_K, Matches, retrieve, retrieve_stored
 from service.metrics import Stage
+
+MAX_QUERIES = 32  # of one request, and examples: they are encoded together
+MAX_EXPLAINED = 100  # matches of one request, of all its queries: each takes some milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,30 +81,25 @@ def _validate(
     collection: Collection, queries: Sequence[Query], options: MatchOptions
 ) -> list[FieldError]:
     search = options.search
-    errors = validate_search(collection, options, len(queries))
-    limit = collection.engine.settings.max_queries_per_request
-    if len(queries) > limit:
-        errors.append(FieldError("#/queries", f"has more than {limit} queries", limit))
+    errors = validate_search(options, len(queries))
+    if len(queries) > MAX_QUERIES:
+        detail = f"has more than {MAX_QUERIES} queries"
+        errors.append(FieldError("#/queries", detail, MAX_QUERIES))
     errors += validate_bounds(collection.calibrator, search.mode, search.bounds)
     if options.rerank is not None:
         errors += validate_rerank(collection, search, options.rerank)
     return errors
 
 
-def validate_search(
-    collection: Collection, options: MatchOptions, answers: int
-) -> list[FieldError]:
+def validate_search(options: MatchOptions, answers: int) -> list[FieldError]:
     """Return what is wrong with the numbers of matches and explanations of some answers."""
-    settings, search = collection.engine.settings, options.search
+    top_k, explained = options.search.top_k, options.explain
     errors = []
-    limit = settings.max_top_k
-    if not 1 <= search.top_k <= limit:
-        errors.append(FieldError("#/top_k", f"must be from 1 to {limit}", limit))
-    if options.explain is not None:
-        limit = settings.max_explained_matches
-        if min(options.explain.matches, search.top_k) * answers > limit:
-            detail = f"asks for more than {limit} explanations in one request"
-            errors.append(FieldError("#/explain", detail, limit))
+    if not 1 <= top_k <= MAX_TOP_K:
+        errors.append(FieldError("#/top_k", f"must be from 1 to {MAX_TOP_K}", MAX_TOP_K))
+    if explained is not None and min(explained.matches, top_k) * answers > MAX_EXPLAINED:
+        detail = f"asks for more than {MAX_EXPLAINED} explanations in one request"
+        errors.append(FieldError("#/explain", detail, MAX_EXPLAINED))
     return errors
 
 

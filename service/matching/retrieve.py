@@ -25,6 +25,9 @@ from service.telemetry.stages import observe_stage
 from service.threads import run_in
 from service.workers.rerank_pool import RerankReceipt
 
+MAX_TOP_K = 1000  # matches of one query: their titles and metadata are held in memory
+DEFAULT_TOP_K = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Matches:

@@ -29,7 +29,7 @@ def examine_standing(data: Path) -> tuple[Finding, ...]:
         if problems != ["ok"]:
             return (_lost(problems[0]),)
         with closing(open_standing_tables(path, read_only=True)) as connections:
-            QueryStore(connections, max_queries=0, max_bytes=0, max_events=0).every()
+            QueryStore(connections, max_queries=0).every()
     except (*DATABASE_ERRORS, StoreError, KeyError, TypeError, ValueError) as error:
         require_damage(path, error)
         return (_lost(str(error)),)

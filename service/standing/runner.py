@@ -44,15 +44,10 @@ class StandingQueries:
     def __init__(
         self, connections: SQLiteConnections, settings: Settings, metrics: CollectionMetrics
     ) -> None:
-        self.queries = QueryStore(
-            connections,
-            max_queries=settings.max_standing_queries,
-            max_bytes=settings.max_standing_query_bytes,
-            max_events=settings.max_standing_events,
-        )
+        self.queries = QueryStore(connections, max_queries=settings.max_standing_queries)
         self.events = EventStore(connections)
         self.last_event = self.events.last
-        self.webhooks = Webhooks(self.events, settings, metrics)
+        self.webhooks = Webhooks(self.events, settings.webhook_hosts, metrics)
         self._connections = connections
         self._metrics = metrics
         self._scan: ScanSome | None = None

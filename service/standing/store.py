@@ -39,6 +39,8 @@ UPDATE queries SET interest = ?, url = ?, secret = ?, paused = ?, delivered = ?,
     retry_at = ?, failed = ?, failure = ?, revision = revision + 1
 WHERE number = ?"""
 _LAST_EVENT = "SELECT coalesce(max(number), 0) FROM events WHERE query = ?"
+MAX_BYTES = 256 * 2**20  # of the texts of one collection: a megabyte for each of 256 books
+MAX_EVENTS = 10_000  # of one query: a client that reads its events once a day misses none
 _EVERY = -1  # as SQLite has no limit
 _FORGET_EVENTS = """
 DELETE FROM events WHERE query = ?1 AND number <= (
@@ -49,7 +51,12 @@ class QueryStore:
     """The standing queries of one data directory. Safe to use from many threads."""
 
     def __init__(
-        self, connections: SQLiteConnections, *, max_queries: int, max_bytes: int, max_events: int
+        self,
+        connections: SQLiteConnections,
+        *,
+        max_queries: int,
+        max_bytes: int = MAX_BYTES,
+        max_events: int = MAX_EVENTS,
     ) -> None:
         """Use open tables.
 
@@ -271,9 +278,9 @@ class QueryStore:
             "SELECT count(*), coalesce(sum(bytes), 0) FROM queries"
         ).fetchone()
         if count >= self._max_queries:
-            raise TooManyStandingQueriesError(self._max_queries, "max_standing_queries")
+            raise TooManyStandingQueriesError(self._max_queries, "queries (max_standing_queries)")
         if used + size > self._max_bytes:
-            raise TooManyStandingQueriesError(self._max_bytes, "max_standing_query_bytes")
+            raise TooManyStandingQueriesError(self._max_bytes, "bytes of texts")
 
 
 def _find(connection: sqlite3.Connection, query_id: str) -> StandingQuery:

@@ -11,6 +11,7 @@ import random
 import ssl
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,7 +19,6 @@ import httpcore2
 
 from index.errors import StoreError
 from service.metrics import CollectionMetrics
-from service.settings import Settings
 from service.standing.events import EventStore
 from service.standing.query import Delivery, Event, StandingQuery
 from service.standing.signature import signed_headers
@@ -30,6 +30,8 @@ from service.standing.targets import (
 )
 
 EVENT_TYPE = "document.matched"
+ANSWER_SECONDS = 10.0  # a receiver stores a message and works on it later
+ATTEMPTS = 24  # over about 14 hours: a night without an operator
 _AT_A_TIME = 8  # queries whose events are being delivered
 _EVENTS_A_TURN = 100  # of one query, before another one that waits
 _FIRST_SECONDS, _MOST_SECONDS = 5.0, 3600.0  # between attempts
@@ -51,13 +53,22 @@ class _FailedError(Exception):
 
 
 class Webhooks:
-    """Delivers the events of a data directory, in a thread that runs once there are some."""
+    """Delivers the events of a data directory, in a thread that runs once there are some.
 
-    def __init__(self, events: EventStore, settings: Settings, metrics: CollectionMetrics) -> None:
+    Attributes:
+        answer_seconds: in which a receiver must have answered.
+        attempts: to deliver an event, before the webhook has failed.
+    """
+
+    def __init__(
+        self, events: EventStore, hosts: Sequence[str], metrics: CollectionMetrics
+    ) -> None:
+        """Deliver nothing before `wake`; `hosts` are those of the setting `webhook_hosts`."""
+        self.answer_seconds = ANSWER_SECONDS
+        self.attempts = ATTEMPTS
         self._events = events
-        self._settings = settings
         self._metrics = metrics
-        self._allowed = AllowedTargets(settings.webhook_hosts)
+        self._allowed = AllowedTargets(hosts)
         self._tls: ssl.SSLContext | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -165,7 +176,7 @@ class Webhooks:
         self, query: StandingQuery, delivery: Delivery, error: _FailedError
     ) -> Delivery:
         attempts = delivery.attempts + 1
-        failed = error.final or attempts >= self._settings.webhook_attempts
+        failed = error.final or attempts >= self.attempts
         self._metrics.webhook_deliveries.labels("failed" if failed else "retried").inc()
         if failed:
             _LOG.warning("the webhook of the standing query %s failed: %s", query.id, error)
@@ -184,7 +195,7 @@ class Webhooks:
             _FailedError: it was not received.
         """
         try:
-            async with asyncio.timeout(self._settings.webhook_seconds):
+            async with asyncio.timeout(self.answer_seconds):
                 status = await self._post(query, event)
         except TimeoutError as error:
             raise _FailedError("there was no answer in time") from error

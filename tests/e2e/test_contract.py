@@ -26,7 +26,7 @@ def test_requests_of_every_kind_are_answered_as_the_document_says(
 ) -> None:
     """With all checks; the cases of each rule of the document in a sweep."""
     checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
-    with serve(data, checkpoint, reranker=tiny_reranker, max_explained_matches=100_000) as server:
+    with serve(data, checkpoint, reranker=tiny_reranker) as server:
         ended = subprocess.run(
             [
                 Path(sys.executable).with_name("schemathesis"),

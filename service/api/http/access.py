@@ -42,9 +42,9 @@ def needed_scope(method: str, path: str, settings: Settings) -> api_key.Scope | 
     """Return the scope that a request needs where keys are in use; None if it needs no key."""
     _, path = split_path(path)
     first = first_segment(path)
-    if first in _PROBES or (first == "metrics" and settings.open_metrics):
+    if first in _PROBES or (first == "metrics" and settings.open_information):
         return None
-    if first in _DESCRIPTIONS and settings.open_docs:
+    if first in _DESCRIPTIONS and settings.open_information:
         return None
     if first == COLLECTIONS and method == "DELETE":
         return "admin"

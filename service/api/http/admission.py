@@ -29,7 +29,10 @@ from service.errors import (
 from service.workers.reservation import use_reservation
 from service.workers.work import Reservation
 
-_BYTES_PER_SECOND = 64 * 1024  # a body that arrives at this rate is never too slow
+# A body may take these seconds, and one more for each 64 KiB: slow mobile networks are faster, and
+# a client that sends on purpose slowly holds its place for no longer.
+UPLOAD_SECONDS = 10.0
+_BYTES_PER_SECOND = 64 * 1024
 _STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other requests
 TIMEOUT_HEADER = "X-Request-Timeout-Ms"
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
@@ -130,7 +133,7 @@ class TimedBody:
 class AdmissionMiddleware:
     """Admits requests by their cost in tokens, and cancels those whose deadline passes."""
 
-    def __init__(self, app: ASGIApp, upload_seconds: float) -> None:
+    def __init__(self, app: ASGIApp, upload_seconds: float = UPLOAD_SECONDS) -> None:
         self._app = app
         self._upload_seconds = upload_seconds
 

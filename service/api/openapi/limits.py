@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from service.api.schemas.ops import limits_body
 from service.settings import Settings
 
-# (schema, field, keyword of JSON Schema, setting)
+# (schema, field, keyword of JSON Schema, limit)
 _FIELDS = (
     ("DocumentBody", "text", "maxLength", "max_text_characters"),
     ("IndexRequest", "documents", "maxItems", "max_documents_per_request"),
@@ -24,17 +25,17 @@ def describe_limits(document: dict[str, Any], settings: Settings) -> None:
 
     Limits of several fields together (`max_explained_matches`) cannot be said by a schema.
     """
-    schemas = document["components"]["schemas"]
-    for schema, field, keyword, setting in _FIELDS:
-        schemas[schema]["properties"][field][keyword] = getattr(settings, setting)
+    schemas, limits = document["components"]["schemas"], limits_body(settings)
+    for schema, field, keyword, name in _FIELDS:
+        schemas[schema]["properties"][field][keyword] = getattr(limits, name)
     _, texts = schemas["EmbeddingsRequest"]["properties"]["input"]["anyOf"]
-    texts["maxItems"] = settings.max_embedding_inputs
-    milliseconds = settings.rerank_seconds * 1000
+    texts["maxItems"] = limits.max_embedding_inputs
+    milliseconds = limits.rerank_seconds * 1000
     schemas["RerankBody"]["properties"]["budget_ms"]["maximum"] = milliseconds
     number, _ = schemas["MatchRequest"]["properties"]["rerank"]["anyOf"]
-    number["maximum"] = settings.max_rerank_candidates
+    number["maximum"] = limits.max_rerank_candidates
     for operations in document["paths"].values():
         for operation in operations.values():
             for parameter in operation.get("parameters", ()):
                 if parameter["name"] == _TOP_K:
-                    parameter["schema"]["maximum"] = settings.max_top_k
+                    parameter["schema"]["maximum"] = limits.max_top_k

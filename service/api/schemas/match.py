@@ -37,6 +37,7 @@ from service.matching.examples import OF_ONE_DOCUMENT
 from service.matching.match import MatchOptions
 from service.matching.queries import Query
 from service.matching.rerank import RerankOptions
+from service.matching.retrieve import DEFAULT_TOP_K
 from service.settings import Settings
 
 
@@ -107,9 +108,9 @@ class RerankBody(Body):
 
     def to_options(self) -> RerankOptions:
         """Return the options of the reranker."""
-        return RerankOptions(
-            self.candidates, None if self.budget_ms is None else self.budget_ms / 1000
-        )
+        if self.budget_ms is None:
+            return RerankOptions(self.candidates)
+        return RerankOptions(self.candidates, self.budget_ms / 1000)
 
 
 def _to_explain(explain: ExplainBody | None) -> ExplainOptions | None:
@@ -235,7 +236,7 @@ class MatchRequest(Body):
         bounds = Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
         return MatchOptions(
             search=SearchOptions(
-                top_k=self.top_k or settings.default_top_k,
+                top_k=self.top_k or DEFAULT_TOP_K,
                 mode=self.mode,
                 bounds=bounds,
                 where=None if self.filter is None else self.filter.to_filter(),

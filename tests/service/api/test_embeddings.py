@@ -129,15 +129,13 @@ def test_a_field_that_is_wrong_is_named(
 
 
 def test_more_texts_than_the_limit_are_refused_before_the_work(
-    make_client: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    library: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = make_client(max_embedding_inputs=2)
-    assert len(vectors(client, [TEXT] * 2)) == 2
     monkeypatch.setattr(EncodeScheduler, "encode", never)
-    response = ask(client, [TEXT] * 3)
+    response = ask(library, [TEXT] * 2049)
     refused(response, 422, "invalid-input")
     assert response.json()["errors"] == [
-        {"pointer": "#/input", "detail": "has more than 2 texts", "limit": 2}
+        {"pointer": "#/input", "detail": "has more than 2048 texts", "limit": 2048}
     ]
 
 

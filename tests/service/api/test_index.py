@@ -155,12 +155,11 @@ def test_a_hundred_errors_are_enough(empty: Any) -> None:
     assert len(errors) == 100
 
 
-def test_too_many_documents_are_refused_with_the_limit(make_client: Any) -> None:
-    client = make_client(max_documents_per_request=2)
-    documents = [document(id=str(number)) for number in range(3)]
+def test_too_many_documents_are_refused_with_the_limit(client: Any) -> None:
+    documents = [document(id=str(number)) for number in range(257)]
     (error,) = refused(client, {"documents": documents})
-    assert (error["pointer"], error["limit"]) == ("#/documents", 2)
-    assert client.post("/index", json={"documents": documents[:2]}).json()["indexed"] == 2
+    assert (error["pointer"], error["limit"]) == ("#/documents", 256)
+    assert client.post("/index", json={"documents": documents[1:]}).json()["indexed"] == 256
 
 
 def test_a_text_over_the_limit_is_refused_with_the_limit(make_client: Any) -> None:

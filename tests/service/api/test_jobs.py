@@ -7,10 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+
+from service.errors import OverloadedError
+from service.jobs.room import MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT, UploadRoom
 
 LINES = {"content-type": "application/x-ndjson"}
 GZIP = LINES | {"content-encoding": "gzip"}
@@ -185,20 +189,6 @@ def test_another_encoding_is_refused(client: Any) -> None:
     refused(client.post("/index", content=b"{}", headers=headers), 415, "unsupported-media-type")
 
 
-def test_no_more_uploads_are_taken_than_allowed(
-    make_client: Callable[..., Any], hold_writer: Callable[[Any], threading.Event]
-) -> None:
-    client = make_client(max_unfinished_jobs=2)
-    hold_writer(client)
-    body = lines_of({"id": "a", "text": "Ants dig."})
-    first = client.post("/index", content=body, headers=LINES)
-    assert client.post("/index", content=body, headers=LINES).status_code == 202
-    problem = refused(client.post("/index", content=body, headers=LINES), 503, "overloaded")
-    assert problem["retry_after"] == 10
-    assert client.post(f"{first.headers['location']}/cancel").status_code == 200
-    assert client.post("/index", content=body, headers=LINES).status_code == 202
-
-
 def from_address(client: Any, address: str, body: bytes) -> httpx.Response:
     """Send an upload as the client of an address does."""
 
@@ -210,15 +200,29 @@ def from_address(client: Any, address: str, body: bytes) -> httpx.Response:
     return asyncio.run(send())
 
 
+def test_no_more_uploads_are_taken_than_allowed(
+    make_client: Callable[..., Any], hold_writer: Callable[[Any], threading.Event]
+) -> None:
+    client = make_client()
+    hold_writer(client)
+    body = lines_of({"id": "a", "text": "Ants dig."})
+    taken = [from_address(client, f"10.0.0.{number}", body) for number in range(MAX_UPLOADS)]
+    assert {response.status_code for response in taken} == {202}
+    problem = refused(client.post("/index", content=body, headers=LINES), 503, "overloaded")
+    assert problem["retry_after"] == 10
+    assert client.post(f"{taken[0].headers['location']}/cancel").status_code == 200
+    assert client.post("/index", content=body, headers=LINES).status_code == 202
+
+
 def test_one_client_does_not_take_all_places(
     make_client: Callable[..., Any], hold_writer: Callable[[Any], threading.Event]
 ) -> None:
-    client = make_client(max_unfinished_jobs=4, max_unfinished_jobs_per_client=2)
+    client = make_client()
     gate = hold_writer(client)
     body = lines_of({"id": "a", "text": "Ants dig."})
-    first = [from_address(client, "10.0.0.1", body) for _ in range(3)]
-    assert [one.status_code for one in first] == [202, 202, 503]
-    assert first[2].headers["retry-after"] == "10"
+    first = [from_address(client, "10.0.0.1", body) for _ in range(17)]
+    assert [one.status_code for one in first] == [202] * MAX_UPLOADS_OF_CLIENT + [503]
+    assert first[-1].headers["retry-after"] == "10"
     assert from_address(client, "10.0.0.2", body).status_code == 202
     metrics = client.get("/metrics").text
     assert 'longmatch_admission_rejected_total{reason="client_jobs"} 1.0' in metrics
@@ -227,19 +231,18 @@ def test_one_client_does_not_take_all_places(
     assert from_address(client, "10.0.0.1", body).status_code == 202
 
 
-def test_uploads_that_wait_have_no_more_bytes_than_allowed(
-    make_client: Callable[..., Any], hold_writer: Callable[[Any], threading.Event]
-) -> None:
-    body = lines_of(*({"id": str(number), "text": "Ants dig." * 50} for number in range(100)))
-    client = make_client(max_waiting_upload_bytes=int(2.5 * len(body)))
-    hold_writer(client)
-    for _ in range(2):
-        sent = client.post("/index", content=gzip.compress(body), headers=GZIP)
-        assert sent.status_code == 202
-    for content, more in ((body, LINES), (gzip.compress(body), GZIP)):
-        problem = refused(client.post("/index", content=content, headers=more), 503, "overloaded")
-        assert problem["retry_after"] == 10
-    assert len(uploads(client)) == 2
+def test_uploads_that_wait_have_no_more_bytes_than_allowed(tmp_path: Path) -> None:
+    waiting = [SimpleNamespace(client="a", size=60)]
+    room = UploadRoom(
+        tmp_path / "uploads", lambda: waiting, disk_reserve_bytes=0, max_waiting_bytes=100
+    )
+    with pytest.raises(OverloadedError, match="retry in 10 s"), room.place("b", 41):
+        pass  # announced
+    with room.place("b", 0) as place:
+        place.take(40)
+        with pytest.raises(OverloadedError) as refused:
+            place.take(1)  # decompressed
+    assert refused.value.reason == "upload_bytes"
 
 
 def test_a_bomb_is_refused_and_nothing_of_it_stays(make_client: Callable[..., Any]) -> None:

@@ -19,7 +19,7 @@ TITLES = {"ants": "All of ants", "tax law": "Assessments"}
 @pytest.fixture
 def reranking(make_client: MakeClient, tiny_reranker: Path, texts: dict[str, str]) -> Any:
     """Return a client of a service with a reranker that holds TEXTS."""
-    client = make_client(reranker=tiny_reranker, max_rerank_candidates=20)
+    client = make_client(reranker=tiny_reranker)
     documents = [{"id": name, "title": TITLES.get(name, ""), "text": texts[name]} for name in texts]
     assert client.post("/index", json={"documents": documents}).status_code == 200
     return client
@@ -153,7 +153,7 @@ def test_a_bound_holds_for_the_score_that_is_given(reranking: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "pointer", "limit"),
     [
-        ({"rerank": 21}, "#/rerank/candidates", 20),
+        ({"rerank": 201}, "#/rerank/candidates", 200),
         ({"rerank": 0}, "#/rerank/candidates", 1),
         ({"rerank": "all"}, "#/rerank", None),
         ({"rerank": None}, "#/rerank", None),
@@ -186,7 +186,7 @@ def test_the_version_names_the_reranker_and_the_stage_is_measured(reranking: Any
     reranking.post("/match", json={"id": "ants", "rerank": 2})
     version = reranking.get("/version").json()
     assert version["reranker"] == "tiny-reranker"
-    assert version["limits"]["max_rerank_candidates"] == 20
+    assert version["limits"]["max_rerank_candidates"] == 200
     metrics = reranking.get("/metrics").text
     assert 'stage_duration_seconds_count{stage="rerank"} 1.0' in metrics
     assert "longmatch_reranked_pairs_total 2.0" in metrics

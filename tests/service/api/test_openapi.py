@@ -309,14 +309,14 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
 
 
 def test_limits_of_the_settings_are_limits_of_the_schemas() -> None:
-    settings = Settings(max_top_k=17, max_queries_per_request=3, max_text_characters=99)
+    settings = Settings(max_text_characters=99)
     document = create_app(settings).openapi()
     fields = document["components"]["schemas"]["MatchRequest"]["properties"]
-    assert fields["top_k"]["maximum"] == 17
-    assert fields["queries"]["maxItems"] == 3
+    assert fields["top_k"]["maximum"] == 1000
+    assert fields["queries"]["maxItems"] == 32
     assert fields["text"]["maxLength"] == 99
     similar = document["paths"]["/documents/{id}/similar"]["get"]["parameters"]
-    assert [one["schema"]["maximum"] for one in similar if one["name"] == "top_k"] == [17]
+    assert [one["schema"]["maximum"] for one in similar if one["name"] == "top_k"] == [1000]
 
 
 @pytest.mark.parametrize("prefix", ["", "/collections/{collection}"])

@@ -9,6 +9,12 @@ from typing import Any
 
 import pytest
 
+from index.search.records import Bounds
+from service.errors import TooManyStandingQueriesError
+from service.standing.events import EventStore
+from service.standing.query import Found, Interest, Scan
+from service.standing.store import QueryStore
+from service.standing.tables import open_standing_tables
 from tests.tools.calibrations import MODES, calibrated
 from tests.tools.service_fixtures import fill
 
@@ -193,27 +199,35 @@ def test_events_come_in_pages(client: Any) -> None:
     assert end == {"events": [], "last": 999}
 
 
-def test_only_the_last_events_of_a_query_are_kept(make_client: Callable[..., Any]) -> None:
-    client = make_client(max_standing_events=2)
-    made = [make(client, **QUERY) for _ in range(2)]
-    for number in range(3):
-        put(client, {str(number): f"Bee number {number}."})
-        settled(client)
-    for one in made:
-        assert [event["document"] for event in events(client, one["id"])] == ["1", "2"]
+def test_only_the_last_events_of_a_query_are_kept(tmp_path: Path) -> None:
+    with closing(open_standing_tables(tmp_path / "standing.sqlite3")) as tables:
+        store, events = QueryStore(tables, max_queries=2, max_events=2), EventStore(tables)
+        interest = Interest(document_id="a", mode="semantic", bounds=Bounds(min_score=0.0))
+        queries = [store.add(interest, None, None, 0) for _ in range(2)]
+        for number in range(3):
+            found = Found(str(number), "", 0.5, "semantic", None, None)
+            scans = [Scan(store.find(query.id), number + 1, (found,)) for query in queries]
+            assert store.advance(scans) == 2
+        for query in queries:
+            kept = events.after(0, 10, query)
+            assert [event.found.document_id for event in kept] == ["1", "2"]
 
 
-def test_there_are_limits(make_client: Callable[..., Any]) -> None:
-    client = make_client(max_standing_queries=2, max_standing_query_bytes=100)
+def test_no_more_queries_than_the_limit(make_client: Callable[..., Any]) -> None:
+    client = make_client(max_standing_queries=1)
     make(client, **QUERY)
-    body = {"text": "Bees live. " * 6, "min_score": 0}
-    for refusal in ("max_standing_query_bytes is 100", "max_standing_queries is 2"):
-        refused = client.post("/standing-queries", json=body)
-        assert refused.status_code == 409
-        assert refused.json()["type"] == "/problems/too-many-standing-queries"
-        assert refusal in refused.json()["detail"]
-        if refusal.endswith("100"):
-            make(client, text="Bees.", min_score=0)
+    refused = client.post("/standing-queries", json=QUERY)
+    assert refused.status_code == 409
+    assert refused.json()["type"] == "/problems/too-many-standing-queries"
+    assert "the limit is 1 queries (max_standing_queries)" in refused.json()["detail"]
+
+
+def test_no_more_bytes_of_texts_than_the_limit(tmp_path: Path) -> None:
+    with closing(open_standing_tables(tmp_path / "standing.sqlite3")) as tables:
+        store = QueryStore(tables, max_queries=2, max_bytes=100)
+        store.check_room(100)
+        with pytest.raises(TooManyStandingQueriesError, match="the limit is 100 bytes of texts"):
+            store.check_room(101)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from service.engine import Engine
 from service.indexing import index_documents
 from service.matching.match import MatchOptions, match
 from service.metrics import Metrics, create_metrics
-from service.settings import Settings
 
 DIMENSION = 16
 
@@ -61,10 +60,10 @@ def value(metrics: Metrics, name: str, **labels: str) -> float:
     )
 
 
-def watching(live: LiveIndex, metrics: Metrics, **changed: float) -> RecallMonitor:
-    return RecallMonitor(
-        live, metrics.of("default"), Settings(**{"recall_sample_share": 1.0, **changed})
-    )
+def watching(
+    live: LiveIndex, metrics: Metrics, target_recall: float = 0.95, share: float = 1.0
+) -> RecallMonitor:
+    return RecallMonitor(live, metrics.of("default"), target_recall, share)
 
 
 def offer_until(watch: RecallMonitor, reached: Callable[[], bool]) -> None:
@@ -132,11 +131,11 @@ def test_samples_over_the_limit_are_dropped_without_waiting(
 
 def test_only_the_share_is_chosen(live: LiveIndex, metrics: Metrics) -> None:
     query = unit_vectors(1, seed=2)[0]
-    none = watching(live, metrics, recall_sample_share=0.0)
+    none = watching(live, metrics, share=0.0)
     for _ in range(1_000):
         none.offer(query, stored=False)
     assert none._chosen.qsize() == 0
-    some = watching(live, metrics, recall_sample_share=0.01)
+    some = watching(live, metrics, share=0.01)
     for _ in range(1_000):
         some.offer(query, stored=False)
     assert 0 < some._chosen.qsize() < QUEUED

@@ -15,7 +15,7 @@ TEXTS = {
 
 @pytest.fixture
 def holding(make_client: Any) -> Any:
-    client = make_client(max_queries_per_request=4, max_explained_matches=10)
+    client = make_client()
     documents = [{"id": name, "text": text} for name, text in TEXTS.items()]
     assert client.post("/index", json={"documents": documents}).status_code == 200
     return client
@@ -69,11 +69,11 @@ def test_a_match_is_explained_by_the_example_that_it_is_nearest_to(holding: Any)
         ({"like": [{}]}, "#/like/0"),
         ({"like": [{"id": "ants", "title": "Ants"}]}, "#/like/0"),
         ({"like": [{"id": "ants"}], "title": "Ants"}, "#"),
-        ({"like": [{"id": "ants"}] * 3, "unlike": [{"id": "bees"}] * 2}, "#/like"),
+        ({"like": [{"id": "ants"}] * 20, "unlike": [{"id": "bees"}] * 13}, "#/like"),
         ({"like": [{"id": "ants"}], "min_probability": 0.5}, "#/min_probability"),
         ({"like": [{"id": "ants"}], "max_false_positive_rate": 0.5}, "#/max_false_positive_rate"),
         ({"like": [{"id": "ants"}], "rerank": 5}, "#/rerank"),
-        ({"like": [{"id": "ants"}], "explain": {"matches": 99}, "top_k": 99}, "#/explain"),
+        ({"like": [{"id": "ants"}], "explain": {"matches": 101}, "top_k": 101}, "#/explain"),
         ({"like": [{"text": "Ants."}, {"text": " "}]}, "#/like/1/text"),
     ],
 )

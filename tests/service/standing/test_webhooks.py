@@ -23,6 +23,12 @@ LOCAL = ("127.0.0.0/8", "localhost")
 MakeClient = Callable[..., Any]
 
 
+def with_limits(client: Any, attempts: int = 24, seconds: float = 10.0) -> Any:
+    webhooks = client.app.state.engine.default.standing.webhooks
+    webhooks.attempts, webhooks.answer_seconds = attempts, seconds
+    return client
+
+
 def make(client: Any, url: str, **webhook: Any) -> dict[str, Any]:
     body = {"text": "A plan.", "min_score": -1, "webhook": {"url": url, **webhook}}
     response = client.post(PATH, json=body)
@@ -111,7 +117,7 @@ def test_after_the_last_attempt_events_wait_until_it_is_resumed(
     make_client: MakeClient, case: str
 ) -> None:
     answer, failure = FAILURES[case]
-    client = make_client(webhook_hosts=LOCAL, webhook_seconds=2, webhook_attempts=1)
+    client = with_limits(make_client(webhook_hosts=LOCAL), attempts=1, seconds=2)
     with Receiver() as receiver:
         receiver.answers = [answer, status(200)]
         made = make(client, f"http://127.0.0.1:{receiver.port}/")["id"]
@@ -167,7 +173,7 @@ def test_a_receiver_that_is_dead_gets_everything_when_it_is_back(make_client: Ma
 
 
 def test_a_redirect_is_not_followed_and_a_body_not_read(make_client: MakeClient) -> None:
-    client = make_client(webhook_hosts=LOCAL, webhook_attempts=1)
+    client = with_limits(make_client(webhook_hosts=LOCAL), attempts=1)
     with Receiver() as receiver, Receiver() as elsewhere:
         location = ("Location", f"http://127.0.0.1:{elsewhere.port}/")
         receiver.answers = [status(307, location), answer_without_end]
@@ -181,7 +187,7 @@ def test_a_redirect_is_not_followed_and_a_body_not_read(make_client: MakeClient)
 
 
 def test_one_that_hangs_delays_no_other(make_client: MakeClient) -> None:
-    client = make_client(webhook_hosts=LOCAL, webhook_seconds=60)
+    client = with_limits(make_client(webhook_hosts=LOCAL), seconds=60)
     with Receiver() as receiver, Receiver() as slow:
         slow.answers = [drip]
         make(client, f"http://127.0.0.1:{slow.port}/")
@@ -205,7 +211,7 @@ def test_certificates_are_verified(
         file.write((tmp_path / "own.pem").read_text())
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "own.pem"))
-    client = make_client(webhook_hosts=LOCAL, webhook_attempts=1)
+    client = with_limits(make_client(webhook_hosts=LOCAL), attempts=1)
     with Receiver(certificate=certificate) as receiver:
         made = make(client, f"https://localhost:{receiver.port}/")["id"]
         put(client, "a")
@@ -217,7 +223,7 @@ def test_certificates_are_verified(
 
 
 def test_a_name_is_checked_when_the_connection_is_made(make_client: MakeClient) -> None:
-    client = make_client(webhook_attempts=1)
+    client = with_limits(make_client(), attempts=1)
     with Receiver() as receiver:
         made = make(client, f"https://localhost:{receiver.port}/")["id"]
         put(client, "a")
@@ -227,7 +233,7 @@ def test_a_name_is_checked_when_the_connection_is_made(make_client: MakeClient) 
 
 
 def test_a_name_must_resolve(make_client: MakeClient) -> None:
-    client = make_client(webhook_attempts=1)
+    client = with_limits(make_client(), attempts=1)
     made = make(client, "https://hooks.invalid/")["id"]
     put(client, "a")
     wait_for(client, made, state="failed", failure="its name does not resolve")

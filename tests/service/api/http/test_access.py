@@ -42,7 +42,7 @@ PROBES = ["/livez", "/readyz"]
 
 @pytest.fixture
 def client(make_client: Callable[..., Any]) -> Any:
-    made = make_client(open_metrics=False, open_docs=False, rate_limit_tokens_per_minute=60_000)
+    made = make_client(open_information=False, rate_limit_tokens_per_minute=60_000)
     assert made.post("/index", json={"documents": [DOCUMENT]}).status_code == 200
     return made
 
@@ -185,9 +185,7 @@ def test_the_rate_of_a_key_is_its_own(client: Any, keys: Path) -> None:
     ],
 )
 def test_scopes_of_paths(make_settings: Any, path: str, method: str, expected: object) -> None:
-    assert (
-        needed_scope(method, path, make_settings(open_metrics=False, open_docs=False)) == expected
-    )
+    assert needed_scope(method, path, make_settings(open_information=False)) == expected
 
 
 def test_metrics_and_documentation_may_be_open(make_client: Any) -> None:

@@ -132,7 +132,7 @@ def test_a_body_that_grows_beyond_the_room_is_refused(client: Any, engine: Engin
 def test_a_body_that_does_not_arrive_is_rejected_and_delays_no_other_request(
     make_client: Any,
 ) -> None:
-    client = make_client(upload_seconds=1.5)
+    client = make_client()
     engine: Engine = client.app.state.engine
     ahead: list[float] = []
 
@@ -141,14 +141,14 @@ def test_a_body_that_does_not_arrive_is_rejected_and_delays_no_other_request(
         await asyncio.sleep(1.2)
         ahead.append(engine.scheduler._queue._ahead["short"])
         ahead.append(engine.scheduler.queued_tokens)
-        await asyncio.sleep(20)
+        await asyncio.sleep(600)
 
     headers = JSON | {"content-length": "4000"}
     started = time.monotonic()
     response = client.post("/match", content=stops(), headers=headers)
     problem(response, 408, "upload-too-slow")
     assert response.headers["connection"] == "close"
-    assert time.monotonic() - started < 5
+    assert 10 <= time.monotonic() - started < 60
     assert ahead == [0, 10 // 4 + 1]  # room for what came, not for what was announced
     assert engine.scheduler.queued_tokens == 0
 

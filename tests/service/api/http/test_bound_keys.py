@@ -19,7 +19,7 @@ NAMES = ("papers", "laws")
 
 @pytest.fixture
 def client(make_client: Callable[..., Client]) -> Client:
-    made = make_client(open_metrics=False)
+    made = make_client(open_information=False)
     for name in NAMES:
         assert made.request("PUT", f"/collections/{name}").status_code == 201
     for name in (*NAMES, "default"):

@@ -9,6 +9,7 @@ import socket
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from service.api.http.hosts import AllowedHosts
 from service.api.schemas.common import DocumentBody
 from service.api.schemas.standing import _webhook_response
 from service.errors import SettingsError
-from service.jobs.room import UploadRoom
+from service.jobs.room import MAX_UPLOADS_OF_CLIENT
 from service.keys.api_key import ApiKey, Scope, make_key
 from service.keys.key_file import KeyRing, change_keys
 from service.limits.rate_limit import LocalRateLimiter, client_name, rate_limit_status
@@ -101,11 +102,13 @@ def delete_with_a_key_for_reading(make_client: MakeClient) -> bool:
 
 
 def take_every_place_for_uploads(make_client: MakeClient) -> bool:
-    """Begin an upload while another one of the same client is received, and places are left."""
-    client = make_client(max_unfinished_jobs=3, max_unfinished_jobs_per_client=1)
+    """Begin an upload while others of the same client are received, and places are left."""
+    client = make_client()
     jobs = client.app.state.engine.default.jobs
     headers = {"content-type": "application/x-ndjson"}
-    with jobs.receiving(client_name("127.0.0.1"), 0):
+    with ExitStack() as received:
+        for _ in range(MAX_UPLOADS_OF_CLIENT):
+            received.enter_context(jobs.receiving(client_name("127.0.0.1"), 0))
         answer = client.post("/index", content=json.dumps(SECRET), headers=headers)
     return answer.status_code == ACCEPTED
 
@@ -129,7 +132,8 @@ def reach_into_the_network(make_client: MakeClient) -> bool:
 
 def reach_into_the_network_by_a_name(make_client: MakeClient) -> bool:
     """The same by a name, which is known to be inside only when it is resolved."""
-    client = make_client(webhook_attempts=1)
+    client = make_client()
+    client.app.state.engine.default.standing.webhooks.attempts = 1
     with Receiver() as receiver:
         webhook = {"url": f"https://localhost:{receiver.port}/"}
         query = {"text": "A plan.", "min_score": -1, "webhook": webhook}
@@ -182,7 +186,7 @@ GUARDS: dict[str, tuple[Attack, TakeOut]] = {
     ),
     "API6 unrestricted access to sensitive business flows": (
         take_every_place_for_uploads,
-        lambda patch: patch.setattr(UploadRoom, "_has_its_share", lambda *_: False),
+        lambda patch: patch.setattr("service.jobs.room.MAX_UPLOADS_OF_CLIENT", 1000),
     ),
     "API7 server side request forgery: addresses": (
         reach_into_the_network,
