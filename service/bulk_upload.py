@@ -11,7 +11,7 @@ from service.engine import Collection
 from service.errors import EncodingFailedError, InvalidInputError
 from service.indexing import Indexed, index_documents
 from service.jobs.idempotency import StoredResponse, request_digest
-from service.jobs.job import Job, LineError, Step, Upload
+from service.jobs.store import Job, LineError, Step, Upload
 from service.jobs.uploads import Batch, BatchLimits, UploadFile, read_batch
 from service.threads import run_in
 
@@ -57,15 +57,6 @@ async def submit_upload(
 
     Returns:
         The response, and whether it is a replay of an earlier one.
-
-    Raises:
-        OverloadedError: there are too many unfinished jobs, or bytes of them.
-        StorageFullError: the disk has no more than its reserve.
-        BodyTooLargeError, CompressionRatioError: the body has too many bytes.
-        MalformedUploadError, InvalidInputError: the body is invalid.
-        KeyInUseError, KeyReusedError: the key cannot be used.
-        RateLimitedError: `charge` refused.
-        StoreError: it could not be stored; no job was created.
     """
     jobs, key = collection.jobs, head.key
     with jobs.receiving(head.client, head.announced) as place, jobs.idempotency.in_progress(key):
@@ -114,11 +105,6 @@ def run_job(collection: Collection, job: Job) -> None:
 
     However this process ends, at most one batch is read again, and a document whose text is stored
     already is not stored twice.
-
-    Raises:
-        LeaseLostError: another server runs it now; nothing was stored since.
-        StoreError: store, tables or upload could not be read or written.
-        UnavailableError: the encoder does not work.
     """
     path = collection.jobs.path_of(job)
     if not collection.jobs.verify(job):

@@ -21,7 +21,6 @@ async def follow_database(collection: Collection) -> None:
 
     Raises:
         DatabaseUnavailableError: the database does not answer, or not in time.
-        StoreError: the copy could not follow.
     """
     asked = collection.data.ask_database()
     if asked is None:
@@ -37,20 +36,12 @@ async def follow_database(collection: Collection) -> None:
 
 
 async def list_documents(collection: Collection, after: str, limit: int) -> Page:
-    """Return up to `limit` documents after an id, in the order of ids, without their texts.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Return up to `limit` documents after an id, in the order of ids, without their texts."""
     return await run_in(collection.engine.readers, collection.data.store.pages.listed, after, limit)
 
 
 async def family_of(collection: Collection, document_id: str) -> int | None:
-    """Return the number of the family of a document; None if it has none.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Return the number of the family of a document; None if it has none."""
     found = await run_in(
         collection.engine.readers, collection.data.store.families.of_ids, [document_id]
     )
@@ -64,7 +55,6 @@ async def find_family(
 
     Raises:
         DocumentNotFoundError: the document is not stored.
-        StoreError: the store cannot be read.
     """
     store = collection.data.store
     number, members = await run_in(
@@ -82,10 +72,6 @@ async def export_documents(collection: Collection, after: str) -> AsyncIterator[
 
     The first part is read before this returns, so that a store that cannot be read is an error
     and not a truncated response. A later failure truncates the lines.
-
-    Raises:
-        OverloadedError: too many other exports wait for their first part.
-        StoreError: the store cannot be read.
     """
     with collection.engine.exports.admit():
         first, last = await run_in(collection.engine.exporter, _lines, collection.data, after)

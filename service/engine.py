@@ -22,21 +22,19 @@ from index.directory.data_directory import DataDirectory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.sqlite.failures import is_full
-from service.background.maintenance import Maintenance, record_index_metrics
-from service.background.recall_monitor import RecallMonitor
 from service.errors import CollectionNotFoundError, NotReadyError
 from service.feedback.store import FeedbackStore
-from service.files.reading import SentFiles
+from service.files import SentFiles
 from service.jobs.runner import Jobs
-from service.limits.admission import Admission
-from service.limits.rate_limit import RateLimiter
-from service.limits.redis_client import RedisClient
+from service.limits import Admission, RateLimiter
+from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.metrics import CollectionMetrics, Metrics
+from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
 from service.searchers.process import ServedDirectory
 from service.settings import Settings
 from service.standing.runner import StandingQueries
-from service.workers.encode_cache import EncodeCache
+from service.workers.block_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
 
@@ -210,11 +208,7 @@ class Collections:
 
     @contextmanager
     def use(self, name: str) -> Iterator[Collection]:
-        """Find a collection, which is not closed while the block runs.
-
-        Raises:
-            CollectionNotFoundError, NotReadyError: as `find`.
-        """
+        """Find a collection, which is not closed while the block runs."""
         with self._changed:
             collection = self.find(name)
             self._uses[collection] += 1

@@ -15,7 +15,7 @@ from service.encode import RequestText, encode_texts
 from service.engine import Collection
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage
-from service.telemetry.stages import observe_stage
+from service.telemetry import observe_stage
 from service.threads import run_in
 
 MAX_DOCUMENTS = 256  # of one request, whose documents are held in memory; more go as NDJSON
@@ -74,11 +74,6 @@ async def index_documents(
         background: yield to requests.
         check: of whether to store them at all, see `index.directory.data_directory`; what it
             raises is raised.
-
-    Raises:
-        InvalidInputError: too many documents, an id twice, or an invalid text.
-        ServiceError: the other errors of `encode_texts`.
-        StoreError: the store could not be written; nothing was stored.
     """
     _check(documents)
     known = await run_in(collection.engine.readers, _unchanged, collection.data, documents)
@@ -111,7 +106,6 @@ async def delete_document(collection: Collection, document_id: str) -> None:
 
     Raises:
         DocumentNotFoundError: it is not stored.
-        StoreError: the store could not be written.
     """
     if not await run_in(collection.writer, _delete, collection, document_id):
         raise DocumentNotFoundError(document_id)

@@ -12,9 +12,8 @@ from service.errors import SettingsError
 from service.http_protocol import SendLimits, limited_protocol
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from service.telemetry.logs import configured_logs
-from service.telemetry.stages import require_exporter
-from service.threads import keep_what_began, limit_numpy_threads
+from service.telemetry import configured_logs, require_exporter
+from service.threads import limit_numpy_threads, resume_garbage_collection
 from service.workers.opening_encoder import OpeningEncoder
 
 
@@ -64,10 +63,6 @@ def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder
         port: to listen on; 0 chooses a free one.
         settings: of the service.
         opening: the encoder of these settings, which is being opened.
-
-    Raises:
-        SettingsError, KeyFileError: see `check_exposure` and `tls_options`.
-        ServiceError, EncoderError, IndexingError: see `open_engine`.
     """
     check_exposure(settings, host)
     tls = tls_options(settings)
@@ -84,7 +79,7 @@ def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder
         signal.signal(signal.SIGTERM, lambda *_: None)
         try:
             app = create_app(settings, engine, bound_to=host)
-            keep_what_began()
+            resume_garbage_collection()
             with suppress(KeyboardInterrupt):
                 uvicorn.run(
                     app,

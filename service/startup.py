@@ -6,22 +6,28 @@ from contextlib import ExitStack
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import GoldenRun, OnnxEncoder, usable_cores
 from index.vectors.faiss.gpu import allow_gpu
-from service.collections.changes import close_collections, open_collections, stop_collections
-from service.collections.opening import close_collection
+from service.collections import (
+    close_collection,
+    close_collections,
+    open_collections,
+    stop_collections,
+)
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
-from service.files.reading import SentFiles
-from service.limits.admission import Admission
-from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter
-from service.limits.redis_client import RedisClient
+from service.files import SentFiles
+from service.limits import Admission, LocalRateLimiter, RateLimiter, RedisRateLimiter
 from service.metrics import Metrics, create_metrics
+from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
 from service.settings import Settings
 from service.threads import lower_priority
-from service.workers.block_cache import LruBlockCache
-from service.workers.encode_cache import EncodeCache, probe_vector_space
+from service.workers.block_cache import (
+    EncodeCache,
+    LruBlockCache,
+    RedisBlockCache,
+    probe_vector_space,
+)
 from service.workers.opening_encoder import OpeningEncoder, begin_opening
-from service.workers.redis_block_cache import RedisBlockCache
 from service.workers.rerank_pool import open_rerank_pool
 from service.workers.scheduler import EncodeScheduler
 
@@ -39,11 +45,6 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     Args:
         settings: of the service.
         opening: the encoder of these settings, if it is being opened.
-
-    Raises:
-        SettingsError: the queue could not hold the longest document, or the Redis URL is invalid.
-        EncoderError: the checkpoint, the execution provider or the golden batch fails.
-        IndexingError: the data directory is in use, damaged or of another checkpoint.
     """
     opening = opening or begin_opening(settings)
     checkpoint = opening.checkpoint

@@ -17,8 +17,7 @@ from service.api.http.problems import (
     OVERLOADED,
     PROBLEM_TYPES,
 )
-from service.api.openapi.responses import json_example, problem_responses
-from service.api.openapi.router import Router
+from service.api.openapi import Router, json_example, problem_responses
 from service.api.schemas.ops import (
     LiveResponse,
     ProblemTypeResponse,

@@ -5,7 +5,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from service.api.openapi.router import Router
+from service.api.openapi import Router
 from service.web import search_page
 
 STATIC_PATH = "/static"

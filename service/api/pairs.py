@@ -7,16 +7,9 @@ from fastapi.responses import StreamingResponse
 
 from index.search.records import Bounds
 from service.api.deps import Admitted, CollectionDep
-from service.api.http.negotiation import NDJSON
-from service.api.http.problems import (
-    INTERNAL_ERROR,
-    INVALID_INPUT,
-    NOT_READY,
-    OVERLOADED,
-    SHUTTING_DOWN,
-)
-from service.api.openapi.responses import problem_responses
-from service.api.openapi.router import Router
+from service.api.http.problems import ANSWERING
+from service.api.http.request import NDJSON
+from service.api.openapi import Router, problem_responses
 from service.matching.pairs import export_pairs
 
 router = Router(tags=["match"], dependencies=[Admitted])
@@ -38,7 +31,7 @@ LINE = (
                 NDJSON: {"schema": {"type": "string"}, "examples": {"lines": {"value": LINE}}}
             },
         },
-        **problem_responses(INVALID_INPUT, INTERNAL_ERROR, OVERLOADED, NOT_READY, SHUTTING_DOWN),
+        **problem_responses(*ANSWERING),
     },
 )
 async def get_pairs(

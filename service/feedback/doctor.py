@@ -15,11 +15,7 @@ _PARTS = (FEEDBACK_FILE, f"{FEEDBACK_FILE}-wal", f"{FEEDBACK_FILE}-shm")
 
 
 def examine_feedback(data: Path) -> tuple[Finding, ...]:
-    """Examine the file, and every text in it; a server may run.
-
-    Raises:
-        StorageError: it cannot be read for another reason than damage.
-    """
+    """Examine the file, and every text in it; a server may run."""
     path = data / FEEDBACK_FILE
     if not path.exists():
         return ()
@@ -41,7 +37,6 @@ def repair_feedback(data: Path, findings: tuple[Finding, ...]) -> None:
     """Set a damaged file aside.
 
     Raises:
-        DataDirectoryInUseError: a server has the directory open and must be stopped first.
         StoreError: something cannot be written.
     """
     if not findings:

@@ -9,9 +9,8 @@ from index.directory.data_directory import locked
 from index.doctor.findings import Finding, Remedy, require_damage
 from index.errors import StoreError
 from index.sqlite.connections import DATABASE_ERRORS, open_reader
-from service.jobs.job import Job
 from service.jobs.runner import JOBS_FILE, UPLOADS_DIRECTORY
-from service.jobs.store import JobStore, open_tables
+from service.jobs.store import Job, JobStore, open_tables
 from service.jobs.uploads import verify_upload
 
 DAMAGED_JOBS = "jobs.damaged"  # a folder of what the repair set aside
@@ -20,11 +19,7 @@ _PARTS = (JOBS_FILE, f"{JOBS_FILE}-wal", f"{JOBS_FILE}-shm", UPLOADS_DIRECTORY)
 
 
 def examine_jobs(data: Path) -> tuple[Finding, ...]:
-    """Examine the tables of jobs and the uploads of those that have not ended; a server may run.
-
-    Raises:
-        StorageError: a file cannot be read for another reason than damage.
-    """
+    """Examine the tables of jobs and the uploads of those that have not ended; a server may run."""
     path = data / JOBS_FILE
     if not path.exists():
         return ()
@@ -41,12 +36,7 @@ def examine_jobs(data: Path) -> tuple[Finding, ...]:
 
 
 def repair_jobs(data: Path, findings: tuple[Finding, ...]) -> None:
-    """Set damaged tables aside, with the uploads that they named, and end jobs without an upload.
-
-    Raises:
-        DataDirectoryInUseError: a server has the directory open and must be stopped first.
-        StoreError: something cannot be written.
-    """
+    """Set damaged tables aside with the uploads that they named, and end jobs without an upload."""
     remedies = {one.remedy for one in findings}
     if not remedies:
         return

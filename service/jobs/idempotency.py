@@ -63,9 +63,6 @@ class IdempotencyStore:
         Args:
             connections: to the tables.
             max_keys: number of responses to keep; the oldest above it are deleted early.
-
-        Raises:
-            StoreError: the tables could not be read.
         """
         self._connections = connections
         self._max_keys = max_keys
@@ -120,11 +117,7 @@ class IdempotencyStore:
         return KeyedResponse(key, request, response, self._seconds(), self._max_keys)
 
     def put(self, key: str, request: bytes, response: StoredResponse) -> None:
-        """Store a response, durably.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        """Store a response, durably."""
         with self._connections.writing() as connection:
             insert_response(connection, self.keyed(key, request, response))
 

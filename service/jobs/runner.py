@@ -20,12 +20,10 @@ from typing import get_args
 from index.errors import StorageError, StoreError
 from service.errors import ShuttingDownError, UnavailableError
 from service.jobs.idempotency import IdempotencyStore, KeyedResponse
-from service.jobs.job import EndState, Job, LeaseLostError, Upload
-from service.jobs.room import Place, UploadRoom
 from service.jobs.shared import SharedIdempotencyStore, SharedJobStore, open_shared_tables
-from service.jobs.store import JobStore, open_tables
+from service.jobs.store import EndState, Job, JobStore, LeaseLostError, Upload, open_tables
 from service.jobs.tables import Tables
-from service.jobs.uploads import UploadFile, remove_others, verify_upload
+from service.jobs.uploads import Place, UploadFile, UploadRoom, remove_others, verify_upload
 from service.metrics import CollectionMetrics
 from service.settings import Settings
 
@@ -102,9 +100,6 @@ class Jobs:
 
         Args:
             run: indexes a job from its position, and returns when it has ended or `stopping`.
-
-        Raises:
-            StoreError: the uploads cannot be read.
         """
         try:
             remove_others(self._uploads, [job.id for job in self.store.unfinished()])
@@ -139,7 +134,6 @@ class Jobs:
         """Give a place to an upload that is received while the block runs.
 
         Raises:
-            OverloadedError, StorageFullError: there is no room for it, see `UploadRoom`.
             ShuttingDownError: the service is closing.
         """
         if self.stopping:
@@ -150,11 +144,7 @@ class Jobs:
             yield place
 
     def begin_upload(self, place: Place, *, gzip: bool) -> UploadFile:
-        """Open the file of a new upload.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Open the file of a new upload."""
         return UploadFile(
             self._uploads / f"{uuid.uuid4().hex}.ndjson",
             max_bytes=self._settings.max_upload_bytes,
@@ -163,22 +153,13 @@ class Jobs:
         )
 
     def add(self, upload: Upload, keyed: KeyedResponse | None, client: str = "") -> None:
-        """Create a job of a client for an upload, durably, and wake the runner.
-
-        Raises:
-            StoreError: it could not be stored; there is no such job.
-        """
+        """Create a job of a client for an upload, durably, and wake the runner."""
         self.store.add(upload, keyed, client)
         self._woken.set()
         self.record()
 
     def cancel(self, job_id: str) -> Job:
-        """Cancel a job.
-
-        Raises:
-            JobNotFoundError: no job has this id.
-            JobEndedError: it has ended already.
-        """
+        """Cancel a job."""
         job = self.store.cancel(job_id)
         self._ended(job, "cancelled")
         return job
@@ -189,11 +170,7 @@ class Jobs:
             self._ended(job, state)
 
     def verify(self, job: Job) -> bool:
-        """Return whether the upload of a job is what was received; read once in each process.
-
-        Raises:
-            StoreError: it exists and cannot be read.
-        """
+        """Return whether the upload of a job is what was received; read once in each process."""
         if job.id not in self._verified:
             self.store.fetch(job, self.path_of(job))
         if job.id not in self._verified and verify_upload(self.path_of(job), job.digest):
@@ -281,11 +258,7 @@ class Jobs:
 
 
 def open_jobs(data: Path, settings: Settings, metrics: CollectionMetrics) -> Jobs:
-    """Open the jobs of a data directory, which is open already; none runs before `start`.
-
-    Raises:
-        StoreError: their tables cannot be read.
-    """
+    """Open the jobs of a data directory, which is open already; none runs before `start`."""
     database = settings.database
     connections = (
         open_tables(data / JOBS_FILE) if database is None else open_shared_tables(database)

@@ -23,8 +23,17 @@ from index.postgres.connections import PostgreSQLConnections, Session
 from index.postgres.document_store import Check
 from index.postgres.portable import PortableConnections, PortableSession
 from service.jobs.idempotency import IdempotencyStore, KeyedResponse
-from service.jobs.job import EndState, Job, LeaseLostError, Step, Upload
-from service.jobs.store import COLUMNS, UNFINISHED, JobStore, end_job
+from service.jobs.store import (
+    COLUMNS,
+    UNFINISHED,
+    EndState,
+    Job,
+    JobStore,
+    LeaseLostError,
+    Step,
+    Upload,
+    end_job,
+)
 from service.jobs.tables import Connection, Tables
 
 _PART_BYTES = 2**20

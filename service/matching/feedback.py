@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 from index.errors import StoreError
 from service.engine import Collection
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
-from service.feedback.store import FeedbackLimits
-from service.feedback.verdict import JudgedQuery, Verdict
+from service.feedback.store import FeedbackLimits, JudgedQuery, Verdict
 from service.threads import run_in
 
 _LOG = logging.getLogger(__name__)
@@ -19,35 +18,19 @@ CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one text has 
 async def give_feedback(
     collection: Collection, query: JudgedQuery, match_id: str, grade: int
 ) -> Verdict:
-    """Store a verdict on a match; at return it is durable. It replaces an earlier one.
-
-    Raises:
-        DocumentNotFoundError: a document is not stored.
-        FeedbackFullError: there is as much feedback as the settings allow.
-        InvalidInputError: the text is empty or too long, or the match is the query itself.
-        StoreError: it could not be written; nothing has changed.
-    """
+    """Store a verdict on a match; at return it is durable. It replaces an earlier one."""
     _check(query, match_id, collection.engine.settings.max_text_characters)
     # The thread that deletes documents, too: none is deleted between the look and the write.
     return await run_in(collection.writer, _give, collection, query, match_id, grade)
 
 
 async def remove_feedback(collection: Collection, feedback_id: str) -> None:
-    """Remove a verdict.
-
-    Raises:
-        FeedbackNotFoundError: there is none of this id.
-        StoreError: it could not be written.
-    """
+    """Remove a verdict."""
     await run_in(collection.writer, collection.feedback.remove, feedback_id)
 
 
 async def list_feedback(collection: Collection, after: str, limit: int) -> list[Verdict]:
-    """Return up to `limit` verdicts after an id, in the order of ids, without texts.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
+    """Return up to `limit` verdicts after an id, in the order of ids, without texts."""
     return await run_in(collection.engine.readers, collection.feedback.listed, after, limit)
 
 
@@ -55,10 +38,6 @@ async def export_feedback(collection: Collection, after: str) -> AsyncIterator[b
     """Return the verdicts after an id as JSON Lines, with the texts that were asked with.
 
     The first part is read before this returns. A later failure truncates the lines.
-
-    Raises:
-        OverloadedError: too many other exports wait for their first part.
-        StoreError: the file cannot be read.
     """
     with collection.engine.exports.admit():
         first, last = await run_in(collection.engine.exporter, _lines, collection, after)

@@ -39,8 +39,6 @@ async def export_pairs(
 
     Raises:
         InvalidInputError: no bound is given, or one needs a calibration that does not exist.
-        OverloadedError: too many other exports wait for their first part.
-        StoreError: the store cannot be read.
     """
     errors = validate_pair_bounds(collection.calibrator, bounds)
     if errors:

@@ -53,7 +53,6 @@ async def retrieve_and_rerank(
 
     Raises:
         ValueError: there is no reranker; see `validate_rerank`.
-        ServiceError: the reranker failed.
     """
     if collection.engine.reranking is None:
         raise ValueError("there is no reranker")

@@ -21,7 +21,7 @@ from service.matching.compare import Explanation
 from service.matching.queries import StoredQuery, stored_text
 from service.metrics import Stage
 from service.searchers.task import Outcome, Task, perform
-from service.telemetry.stages import observe_stage
+from service.telemetry import observe_stage
 from service.threads import run_in
 from service.workers.rerank_pool import RerankReceipt
 
@@ -60,11 +60,7 @@ class Matches:
 async def retrieve(
     collection: Collection, queries: Sequence[EncodedText], options: SearchOptions
 ) -> list[Matches]:
-    """Find the documents that match each query, best first.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Find the documents that match each query, best first."""
     searchers = collection.engine.searchers
     return [await run_in(searchers, _search, collection, query, options) for query in queries]
 
@@ -78,11 +74,6 @@ async def retrieve_stored(
 
     Returns:
         The document, without block vectors, and its matches.
-
-    Raises:
-        DocumentNotFoundError: it does not exist.
-        DamagedDocumentError: it is damaged.
-        StoreError: the store cannot be read.
     """
     return await run_in(collection.engine.searchers, _search_stored, collection, query, options)
 
@@ -93,11 +84,7 @@ async def retrieve_by_examples(
     unlike: Sequence[EncodedText],
     options: SearchOptions,
 ) -> Matches:
-    """Find the documents that match all of some texts, and none of others better, best first.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Find the documents that match all of some texts, and none of others better, best first."""
     searchers = collection.engine.searchers
     return await run_in(searchers, _search_by_examples, collection, like, unlike, options)
 
@@ -139,12 +126,7 @@ def _to_query(text: EncodedText) -> EncodedQuery:
 
 
 def _perform(collection: Collection, task: Task) -> Outcome:
-    """Search in a process, or in this thread where there is none that can; count the stages.
-
-    Raises:
-        DocumentNotFoundError: the stored document does not exist.
-        StoreError: the store cannot be read.
-    """
+    """Search in a process, or in this thread where there is none that can; count the stages."""
     processes, served = collection.engine.search_processes, collection.served
     outcome = None if processes is None else processes.search(served, task)
     if outcome is None:

@@ -89,16 +89,16 @@ class Searcher:
         problem = None if message.opening is None else self._open(message.opening)
         opened = self._opened.get(message.number)
         if opened is None:
-            return Reply(left=problem or "it is not open")
+            return Reply(refusal=problem or "it is not open")
         try:
             if not follow_vectors(opened.data, message.position):
-                return Reply(left="the index of the server cannot be read")
+                return Reply(refusal="the index of the server cannot be read")
             if message.task.options.mode != "semantic" and not follow_words(
                 opened.data, message.position, message.frequencies
             ):
                 return Reply(asks=True)
         except IndexingError as error:  # the server need not read what it has in memory
-            return Reply(left=str(error))
+            return Reply(refusal=str(error))
         outcome, failure = None, None
         try:
             scoring = opened.opening
@@ -150,7 +150,7 @@ def main(descriptor: int) -> None:
                 reply = searcher.answer(message)
             except Exception:  # the server does the search itself, and starts another process
                 logging.getLogger(__name__).critical("%s", traceback.format_exc())
-                channel.send(Reply(left="it failed", notes=notes.take()))
+                channel.send(Reply(refusal="it failed", notes=notes.take()))
                 sys.stderr.flush()
                 os._exit(1)
             channel.send(replace(reply, notes=notes.take()))

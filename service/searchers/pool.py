@@ -35,7 +35,7 @@ class SearchProcesses:
         self._precision = precision
         self._metrics = metrics
         self._served: dict[int, ServedDirectory] = {}
-        self._left: dict[int, str] = {}  # why searches were left, what was logged last
+        self._refusals: dict[int, str] = {}  # the last reason that was logged
         self._processes = [
             SearchProcess(one, self._directories, metrics) for one in range(1, number + 1)
         ]
@@ -57,7 +57,7 @@ class SearchProcesses:
     def forget(self, number: int) -> None:
         """Let processes close a data directory, which is closed or removed after that."""
         self._served.pop(number, None)
-        self._left.pop(number, None)
+        self._refusals.pop(number, None)
         for one in self._processes:
             one.close_directory(number)
 
@@ -66,15 +66,12 @@ class SearchProcesses:
 
         Returns:
             What it found; None if no process can do it.
-
-        Raises:
-            DocumentNotFoundError, LexicalIndexNotReadyError, StoreError: as `perform`.
         """
         reply, seconds = None, 0.0
         if not served.data.store.lexical.making or task.options.mode == "semantic":
             task, seconds = _with_terms(served.data, task)
             reply = self._ask(served, task)
-        if reply is None or reply.left is not None:
+        if reply is None or reply.refusal is not None:
             self._metrics.search_process_left.inc()
             return None
         for vector_id, part in reply.damaged:
@@ -108,17 +105,17 @@ class SearchProcesses:
         if reply is not None and reply.asks:
             frequencies = frequencies_of(served.data)
             reply = process.ask(replace(message, frequencies=frequencies))
-        if reply is not None and reply.left is None:
+        if reply is not None and reply.refusal is None:
             process.note_opened(served)
         elif reply is not None:
             process.note_unable(served.number)
-            self._log_left(served, str(reply.left))
+            self._log_refusal(served, str(reply.refusal))
         return reply
 
-    def _log_left(self, served: ServedDirectory, reason: str) -> None:
+    def _log_refusal(self, served: ServedDirectory, reason: str) -> None:
         """Log why a process cannot search a data directory, once."""
-        if self._left.get(served.number) != reason:
-            self._left[served.number] = reason
+        if self._refusals.get(served.number) != reason:
+            self._refusals[served.number] = reason
             path = served.data.path
             _log.warning("%s: threads search instead of a search process: %s", path, reason)
 
@@ -142,9 +139,6 @@ def _with_terms(data: DataDirectory, task: Task) -> tuple[Task, float]:
     """Return a task whose texts are replaced by their terms, and the seconds that took.
 
     The server knows the titles of all documents, which are terms; and a long text need not travel.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     if task.options.mode == "semantic" or isinstance(task.query, str):
         return task, 0.0

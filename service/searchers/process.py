@@ -232,9 +232,6 @@ def _spawn() -> "tuple[subprocess.Popen[bytes], Channel]":
     """Start a process, and return it with the channel to it.
 
     It is in a session of its own: Ctrl-C in a terminal is for the server, with which it ends.
-
-    Raises:
-        OSError: it cannot be started.
     """
     ours, theirs = socket.socketpair()
     try:

@@ -122,7 +122,7 @@ class Reply:
     Attributes:
         outcome: of a search; None for other messages, and after a failure.
         failure: the error that the search ended with.
-        left: why the search was not done, and is left to the server.
+        refusal: why the search was not done; the server does it.
         asks: whether the search has to be sent again with the frequencies of the server.
         damaged: vector ids of documents that were found to be damaged since the last reply, and
             in what part.
@@ -131,7 +131,7 @@ class Reply:
 
     outcome: Outcome | None = None
     failure: Failure | None = None
-    left: str | None = None
+    refusal: str | None = None
     asks: bool = False
     damaged: tuple[tuple[int, str], ...] = ()
     notes: tuple[Note, ...] = ()
@@ -171,22 +171,13 @@ class Channel:
         self._socket = own
 
     def send(self, message: object, seconds: float | None = None) -> None:
-        """Send an object.
-
-        Raises:
-            OSError: the other side is gone, or does not read for so many seconds.
-        """
+        """Send an object."""
         data = _pickled(message)
         self._socket.settimeout(seconds)
         self._socket.sendall(b"".join((len(data).to_bytes(_LENGTH_BYTES, "big"), data)))
 
     def receive(self, seconds: float | None = None) -> Any:
-        """Wait for an object.
-
-        Raises:
-            EOFError: the other side is gone.
-            OSError: so, too, or nothing came for so many seconds.
-        """
+        """Wait for an object."""
         self._socket.settimeout(seconds)
         size = int.from_bytes(self._read(_LENGTH_BYTES), "big")
         return pickle.loads(self._read(size))  # noqa: S301 - our own process wrote it

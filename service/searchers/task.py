@@ -64,12 +64,6 @@ def perform(
         task: what for.
         fusion: how hybrid mode combines the scores of vectors and words.
         calibrator: what a score is worth.
-
-    Raises:
-        DocumentNotFoundError: there is no document of the id.
-        DamagedDocumentError: the document of the id is damaged.
-        LexicalIndexNotReadyError: in lexical mode, the words cannot be searched yet.
-        StoreError: the store cannot be read.
     """
     query, stored = task.query, tuple[FoundDocument, ...]()
     if isinstance(query, str):

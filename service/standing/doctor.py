@@ -7,19 +7,14 @@ from index.directory.data_directory import locked
 from index.doctor.findings import Finding, Remedy, require_damage
 from index.errors import StoreError
 from index.sqlite.connections import DATABASE_ERRORS, open_reader
-from service.standing.store import QueryStore
-from service.standing.tables import STANDING_FILE, open_standing_tables
+from service.standing.store import STANDING_FILE, QueryStore, open_standing_tables
 
 DAMAGED_STANDING = "standing.damaged"  # ending of the files that the repair set aside
 _SUFFIXES = ("", "-wal", "-shm")
 
 
 def examine_standing(data: Path) -> tuple[Finding, ...]:
-    """Examine the tables of standing queries; a server may run.
-
-    Raises:
-        StorageError: the file cannot be read for another reason than damage.
-    """
+    """Examine the tables of standing queries; a server may run."""
     path = data / STANDING_FILE
     if not path.exists():
         return ()
@@ -40,7 +35,6 @@ def repair_standing(data: Path, findings: tuple[Finding, ...]) -> None:
     """Set damaged tables aside; a server then starts with none.
 
     Raises:
-        DataDirectoryInUseError: a server has the directory open and must be stopped first.
         StoreError: something cannot be written.
     """
     if not findings:

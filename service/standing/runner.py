@@ -16,10 +16,8 @@ from index.sqlite.connections import SQLiteConnections
 from service.errors import UnavailableError
 from service.metrics import CollectionMetrics
 from service.settings import Settings
-from service.standing.events import EventStore
 from service.standing.query import Scan, StandingQuery
-from service.standing.store import QueryStore
-from service.standing.tables import STANDING_FILE, open_standing_tables
+from service.standing.store import STANDING_FILE, EventStore, QueryStore, open_standing_tables
 from service.standing.webhooks import Webhooks
 from service.threads import lower_priority
 
@@ -80,9 +78,6 @@ class StandingQueries:
             scan: compares some new documents; returns whether there may be more.
             space: fingerprint of the vectors of the store.
             last: the last vector id that the store gave.
-
-        Raises:
-            StoreError: the tables cannot be read or written.
         """
         self._scan = scan
         if self._connections.lost is None and not self.queries.follow(space, last):
@@ -110,12 +105,7 @@ class StandingQueries:
     def change(
         self, query_id: str, change: Callable[[StandingQuery], StandingQuery]
     ) -> StandingQuery:
-        """Change a query, as `QueryStore.change`; what waited for it begins at once.
-
-        Raises:
-            StandingQueryNotFoundError: there is none of this id.
-            StoreError: it could not be written.
-        """
+        """Change a query, as `QueryStore.change`; what waited for it begins at once."""
         changed = self.queries.change(query_id, change)
         self.wake()
         self.webhooks.wake()
@@ -123,22 +113,12 @@ class StandingQueries:
         return changed
 
     def remove(self, query_id: str) -> None:
-        """Remove a query and its events.
-
-        Raises:
-            StandingQueryNotFoundError: there is none of this id.
-            StoreError: it could not be removed.
-        """
+        """Remove a query and its events."""
         self.queries.remove(query_id)
         self.count()
 
     def resume(self, query_id: str) -> None:
-        """Let the webhook of a query be tried again at once.
-
-        Raises:
-            StandingQueryNotFoundError: there is none of this id.
-            StoreError: it could not be written.
-        """
+        """Let the webhook of a query be tried again at once."""
         self.events.resume(query_id)
         self.webhooks.wake()
         self.count()
@@ -150,11 +130,7 @@ class StandingQueries:
             self._metrics.standing_queries.labels(state).set(number)
 
     def record(self, scans: list[Scan]) -> None:
-        """Store what comparisons found, durably, and tell those who listen.
-
-        Raises:
-            StoreError: it could not be written; the documents are compared again.
-        """
+        """Store what comparisons found, durably, and tell those who listen."""
         events = self.queries.advance(scans)
         if events:
             self._metrics.standing_events.inc(events)
@@ -198,11 +174,7 @@ class StandingQueries:
 
 
 def open_standing(data: Path, settings: Settings, metrics: CollectionMetrics) -> StandingQueries:
-    """Open the standing queries of a data directory, which is open already.
-
-    Raises:
-        StoreError: their tables cannot be read.
-    """
+    """Open the standing queries of a data directory, which is open already."""
     connections = open_standing_tables(data / STANDING_FILE)
     try:
         return StandingQueries(connections, settings, metrics)

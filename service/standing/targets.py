@@ -110,7 +110,6 @@ class AllowedTargets:
 
         Raises:
             TargetRefusedError: there is none.
-            OSError: the name does not resolve.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
@@ -146,13 +145,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Connect to the first address that answers.
-
-        Raises:
-            TargetRefusedError: there is none that may be reached.
-            OSError: the name does not resolve.
-            httpcore2.ConnectError, httpcore2.ConnectTimeout: none answers.
-        """
+        """Connect to the first address that answers."""
         addresses: Sequence[str] = await self._allowed.resolve(self._target)
         for address in addresses[:-1]:
             with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):

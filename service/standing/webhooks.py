@@ -1,33 +1,85 @@
 """The thread that delivers events to webhooks: those of one query one by one, in their order.
 
 What was received is recorded after the answer: a process that is killed in between delivers an
-event again, under the same `webhook-id`. Nothing of an answer is read but its head.
+event again, under the same `webhook-id`. Nothing of an answer is read but its head. Messages are
+signed as Standard Webhooks says (https://www.standardwebhooks.com).
 """
 
 import asyncio
+import base64
+import hmac
 import json
 import logging
 import random
+import re
+import secrets
 import ssl
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 
 import httpcore2
 
 from index.errors import StoreError
 from service.metrics import CollectionMetrics
-from service.standing.events import EventStore
 from service.standing.query import Delivery, Event, StandingQuery
-from service.standing.signature import signed_headers
+from service.standing.store import EventStore
 from service.standing.targets import (
     AllowedTargets,
     CheckedBackend,
     TargetRefusedError,
     parse_target,
 )
+
+WHSEC = "whsec_"
+_SECRET_BYTES = 32
+_GROUP = "[A-Za-z0-9+/]"
+SECRET_FORM = (  # 24 to 64 bytes
+    rf"^{WHSEC}({_GROUP}{{4}}){{8,20}}"
+    rf"({_GROUP}{{4}}({_GROUP}{{2}}==)?|{_GROUP}{{2}}==|{_GROUP}{{3}}=)?$"
+)
+
+
+def make_secret() -> str:
+    """Return a new random secret."""
+    return WHSEC + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+
+
+def check_secret(secret: str) -> None:
+    """Check a secret that a client chose.
+
+    Raises:
+        ValueError: it is not `whsec_` and the Base64 of 24 to 64 bytes.
+    """
+    if not re.fullmatch(SECRET_FORM, secret):
+        raise ValueError(f"must be {WHSEC} and the Base64 of 24 to 64 bytes")
+
+
+def signed_headers(secret: str, message_id: str, body: bytes, now: float) -> dict[str, str]:
+    """Return the headers of a message: its id, its time, and the signature of both and the body.
+
+    Args:
+        secret: that the receiver knows, too.
+        message_id: the same when a message is sent again.
+        body: of the message.
+        now: seconds since the epoch.
+    """
+    sent = str(int(now))
+    content = b".".join((message_id.encode(), sent.encode(), body))
+    signature = base64.b64encode(hmac.digest(_key(secret), content, sha256)).decode()
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": sent,
+        "webhook-signature": f"v1,{signature}",
+    }
+
+
+def _key(secret: str) -> bytes:
+    return base64.b64decode(secret.removeprefix(WHSEC), validate=True)
+
 
 EVENT_TYPE = "document.matched"
 ANSWER_SECONDS = 10.0  # a receiver stores a message and works on it later
@@ -78,11 +130,7 @@ class Webhooks:
         self._running: dict[int, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
-        """Say that there may be something to deliver.
-
-        Raises:
-            StoreError: the tables cannot be read.
-        """
+        """Say that there may be something to deliver."""
         with self._starting:
             if self._stopping:
                 return

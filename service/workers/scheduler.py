@@ -14,8 +14,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 
 import numpy as np
@@ -32,12 +33,12 @@ from service.errors import (
 )
 from service.metrics import Metrics
 from service.threads import lower_priority
-from service.workers.encode_cache import EncodeCache
-from service.workers.queue import BlockQueue
-from service.workers.work import (
+from service.workers.block_cache import EncodeCache
+from service.workers.queue import (
     DOCUMENT_ONLY,
     Adapt,
     Block,
+    BlockQueue,
     EncodeResult,
     EncodeTask,
     Reservation,
@@ -116,10 +117,6 @@ class EncodeScheduler:
             tokens: of the request, estimated.
             background: no client waits for it.
             deadline: by `time.monotonic`; nothing is computed after that.
-
-        Raises:
-            OverloadedError: there is no room, or too much work is ahead.
-            UnavailableError: the scheduler is closing or broken.
         """
         return self._queue.reserve(tokens, background=background, deadline=deadline)
 
@@ -138,9 +135,6 @@ class EncodeScheduler:
                 all corpora share those that are cached.
 
         Raises:
-            DeadlinePassedError: the deadline passed before the first block was taken.
-            EncodingFailedError: the encoder failed.
-            UnavailableError: the scheduler is closing or broken.
             ValueError: a document has no sentence block.
         """
         if not all(document.to_encode for document in documents):
@@ -321,3 +315,36 @@ def _settle(waiter: asyncio.Future[EncodeResult], outcome: EncodeResult | Servic
         waiter.set_result(outcome)
     else:
         waiter.set_exception(outcome)
+
+
+_CURRENT: ContextVar[Reservation | None] = ContextVar("reservation", default=None)
+
+
+@contextmanager
+def use_reservation(reservation: Reservation) -> Iterator[None]:
+    """Make a reservation the current one inside the block."""
+    token = _CURRENT.set(reservation)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+@contextmanager
+def current_reservation(
+    scheduler: EncodeScheduler, tokens: int, *, background: bool = False
+) -> Iterator[Reservation]:
+    """Yield the reservation of the current request, or a new one outside of any request.
+
+    Args:
+        scheduler: where to reserve.
+        tokens: of a new reservation, estimated.
+        background: no client waits for the work; always a new reservation.
+    """
+    current = None if background else _CURRENT.get()
+    # What a request started may continue after it, when its reservation has ended.
+    if current is not None and not current.released:
+        yield current
+        return
+    with scheduler.reserve(tokens, background=background) as reservation:
+        yield reservation

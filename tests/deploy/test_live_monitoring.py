@@ -29,7 +29,7 @@ import index.vectors.lists as lists
 lists.ONE_LIST_BELOW = 100
 lists.nprobe_bounds = lambda nlist: (1, 1)
 lists.default_nprobe = lambda nlist: 1
-from service.background.recall_monitor import RecallMonitor
+from service.maintenance import RecallMonitor
 RecallMonitor.__init__.__defaults__ = (1.0,)
 from service.cli.main import main
 main()

@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 
 from service import http_protocol
-from service.http_protocol import JoiningTransport, SendLimits, limited_protocol
+from service.http_protocol import SendLimits, limited_protocol
 
 MIB = 2**20
 PATIENT = SendLimits(seconds=60, bytes_per_second=1, unsent_bytes=2**30)
@@ -251,32 +251,3 @@ def test_of_clients_with_too_much_unsent_the_slowest_is_disconnected() -> None:
     assert whole[0] is False
     assert sum(whole) == 3 - len(slow)
     assert whole[-1]
-
-
-def test_head_and_body_of_a_response_are_sent_at_once() -> None:
-    async def run() -> None:
-        near, far = socket.socketpair()
-        far.setblocking(False)
-        loop = asyncio.get_running_loop()
-        connected, _ = await loop.connect_accepted_socket(asyncio.Protocol, near)
-        transport = JoiningTransport(connected, loop)
-        transport.write(b"head ")
-        assert transport.get_write_buffer_size() == len(b"head ")
-        with pytest.raises(BlockingIOError):
-            far.recv(100)
-        transport.write(b"body")
-        transport.write(b"")
-        assert far.recv(100) == b"head body"
-        transport.write(b"of unknown length")
-        await asyncio.sleep(0)
-        assert far.recv(100) == b"of unknown length"
-        transport.write(b"long: ")
-        transport.write(bytes(64 * 1024))
-        assert transport.get_write_buffer_size() == 0
-        assert far.recv(6) == b"long: "
-        transport.write(b"dropped")
-        transport.abort()
-        assert transport.get_write_buffer_size() == 0
-        far.close()
-
-    asyncio.run(run())

@@ -14,8 +14,7 @@ from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
 from index.search.corpus_fusion import CorpusFusion, write_corpus_fusion
 from index.search.fusion import LinearFusion
-from service.feedback.store import FeedbackLimits, open_feedback
-from service.feedback.verdict import JudgedQuery
+from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
 from tests.tools.command import run_main
 
 CopyTopics = Callable[..., Path]

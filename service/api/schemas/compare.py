@@ -25,7 +25,7 @@ from service.api.schemas.common import (
     to_query,
 )
 from service.api.schemas.fields import (
-    Body,
+    BodyModel,
     Characters,
     DocumentId,
     Title,
@@ -207,7 +207,7 @@ def _section(section: Section) -> SectionBody:
 DEFAULT_PASSAGES = 100
 
 
-class SideBody(Body):
+class SideBody(BodyModel):
     """One of two texts: exactly one of `text` and `id`."""
 
     model_config = exclusive("text", "id", title_of="text")
@@ -225,7 +225,7 @@ class SideBody(Body):
         return self
 
 
-class CompareRequest(Body):
+class CompareRequest(BodyModel):
     """Two texts to compare."""
 
     left: SideBody

@@ -23,7 +23,7 @@ from index.store.metadata import (
     pointer,
 )
 from service.api.schemas.common import exactly_one
-from service.api.schemas.fields import Body, WholeText, optional, whole_characters
+from service.api.schemas.fields import BodyModel, WholeText, optional, whole_characters
 
 MAX_DEPTH = 8
 MAX_CONDITIONS = 64
@@ -123,7 +123,7 @@ def _describe_filter(schema: dict[str, Any]) -> None:
     ]
 
 
-class RangeBody(Body):
+class RangeBody(BodyModel):
     """The bounds of a range, both numbers or both strings; strings compare by code point."""
 
     model_config = ConfigDict(json_schema_extra=_describe_range)
@@ -153,7 +153,7 @@ def _bound(inclusive: Scalar | None, exclusive: Scalar | None) -> Bound | None:
     return None if exclusive is None else Bound(exclusive, inclusive=False)
 
 
-class FilterBody(Body):
+class FilterBody(BodyModel):
     """One condition on a `field`, or conditions combined by `and`, `or`, `not`.
 
     A field that is missing or null, or whose value has another type, satisfies no `equal`, `in` or

@@ -9,12 +9,11 @@ from encoder.calibration import FittedMap
 from index.search.calibrator import ScoreCalibrator, served_kinds
 from index.search.score_distribution import NullDistribution
 from service.api.schemas.fields import nullable
-from service.embeddings import MAX_INPUTS
+from service.encode import MAX_INPUTS
 from service.engine import Collection, installed_version
 from service.feedback.store import MAX_QUERY_BYTES
 from service.indexing import MAX_DOCUMENTS
-from service.jobs.room import MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT, MAX_WAITING_BYTES
-from service.jobs.uploads import MAX_RATIO
+from service.jobs.uploads import MAX_RATIO, MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT, MAX_WAITING_BYTES
 from service.matching.match import MAX_EXPLAINED, MAX_QUERIES
 from service.matching.rerank import MAX_CANDIDATES, RERANK_SECONDS
 from service.matching.retrieve import DEFAULT_TOP_K, MAX_TOP_K

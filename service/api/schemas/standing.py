@@ -18,7 +18,7 @@ from index.search.records import DEFAULT_MODE, Bounds, Mode
 from index.store.filters import filter_to_json
 from service.api.schemas.common import ReceiptBody, exactly_one, receipt_body, title_of_text
 from service.api.schemas.fields import (
-    Body,
+    BodyModel,
     Characters,
     Cosine,
     DocumentId,
@@ -33,8 +33,8 @@ from service.api.schemas.fields import (
 from service.api.schemas.filter import FilterField
 from service.errors import FieldError, InvalidInputError
 from service.standing.query import DeliveryState, Event, Interest, StandingQuery, Webhook
-from service.standing.signature import SECRET_FORM, check_secret, make_secret
 from service.standing.targets import MAX_URL_CHARACTERS, parse_target
+from service.standing.webhooks import SECRET_FORM, check_secret, make_secret
 
 
 def _checked_secret(secret: str) -> str:
@@ -58,7 +58,7 @@ Url = Annotated[
 ]
 
 
-class WebhookRequest(Body):
+class WebhookRequest(BodyModel):
     """Where to tell events."""
 
     url: Url = Field(
@@ -74,7 +74,7 @@ class WebhookRequest(Body):
         return Webhook(self.url, self.secret or make_secret())
 
 
-class StandingQueryRequest(Body):
+class StandingQueryRequest(BodyModel):
     """What to look for among new documents: exactly one of `text` and `id`."""
 
     model_config = exclusive("text", "id", title_of="text")
@@ -136,7 +136,7 @@ def _given(value: object) -> object:
     return value
 
 
-class _Change(Body):
+class _Change(BodyModel):
     """What is to be another; what is not given stays. Null takes away."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
@@ -144,7 +144,7 @@ class _Change(Body):
     @field_validator("*", mode="before")
     @classmethod
     def _not_null(cls, value: object) -> object:
-        """Let null pass, instead of the rule of `Body`, where no `_given` forbids it."""
+        """Let null pass, instead of the rule of `BodyModel`, where no `_given` forbids it."""
         return value
 
     @model_validator(mode="after")
@@ -202,11 +202,7 @@ class StandingQueryChange(_Change):
     )
 
     def apply(self, before: StandingQuery) -> StandingQuery:
-        """Return what the query is to be.
-
-        Raises:
-            InvalidInputError: a webhook has no address.
-        """
+        """Return what the query is to be."""
         given = self.model_dump(
             include={field.name for field in fields(Bounds)}, exclude_unset=True
         )

@@ -12,7 +12,7 @@ from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from service.cli.checks import OptionError
 from service.feedback.store import FEEDBACK_FILE, open_feedback
-from service.feedback.verdict import JudgedQuery as AskedQuery
+from service.feedback.store import JudgedQuery as AskedQuery
 
 
 def read_judged(data: Path, store: SQLiteDocumentStore) -> list[JudgedQuery]:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from service.errors import OverloadedError
-from service.jobs.room import MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT, UploadRoom
+from service.jobs.uploads import MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT, UploadRoom
 
 LINES = {"content-type": "application/x-ndjson"}
 GZIP = LINES | {"content-encoding": "gzip"}

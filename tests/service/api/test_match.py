@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.api.schemas.matches import MatchResponse
+from service.api.schemas.match import MatchResponse
 
 JSON = {"content-type": "application/json"}
 

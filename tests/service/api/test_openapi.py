@@ -12,10 +12,10 @@ from index.search.fusion import DEFAULT_RULE
 from index.search.records import Mode
 from index.search.score_distribution import NullDistribution, Threshold
 from service.api.app import create_app
+from service.api.embeddings import EmbeddingsRequest
 from service.api.http.problems import PROBLEM_TYPES
 from service.api.schemas.common import IndexRequest
 from service.api.schemas.compare import CompareRequest
-from service.api.schemas.embeddings import EmbeddingsRequest
 from service.api.schemas.match import MatchRequest
 from service.api.schemas.standing import StandingQueryRequest
 from service.settings import Settings

@@ -21,7 +21,7 @@ from index.sqlite.task_state import REJECTED_RETRAINING
 from index.store.records import EncodedDocument
 from index.vectors.drift import read_rejected_retraining
 from index.vectors.lists import ONE_LIST_BELOW
-from service.background.maintenance import PUBLISH_FROM, Maintenance
+from service.maintenance import PUBLISH_FROM, Maintenance
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
 from service.startup import close_engine, open_engine

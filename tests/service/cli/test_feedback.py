@@ -21,8 +21,7 @@ from index.search.corpus_fusion import CorpusFusion, fusion_of, write_corpus_fus
 from index.search.fusion import DEFAULT_RULE, LinearFusion, read_fusion
 from index.store.schema import read_space
 from service.cli.feedback import tune as command
-from service.feedback.store import open_feedback
-from service.feedback.verdict import JudgedQuery
+from service.feedback.store import JudgedQuery, open_feedback
 from service.startup import close_engine, open_engine
 from tests.tools.command import Run
 from tests.tools.judged_corpus import BLIND, LIMITS, TOPICS, CopyTopics, judge, text, use

@@ -10,8 +10,13 @@ import pytest
 
 from index.errors import StoreError
 from service.errors import FeedbackFullError, FeedbackNotFoundError
-from service.feedback.store import FEEDBACK_FILE, FeedbackLimits, FeedbackStore, open_feedback
-from service.feedback.verdict import JudgedQuery
+from service.feedback.store import (
+    FEEDBACK_FILE,
+    FeedbackLimits,
+    FeedbackStore,
+    JudgedQuery,
+    open_feedback,
+)
 
 LIMITS = FeedbackLimits(1_000, 10**6)
 LONG = JudgedQuery(text="A long question about rivers. " * 1_000, title="Rivers")

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from index.errors import StoreError
-from service.jobs.job import Job, Upload
 from service.jobs.runner import Jobs, open_jobs
-from service.jobs.store import JobStore
+from service.jobs.store import Job, JobStore, Upload
 from service.metrics import create_metrics
 from service.settings import Settings
 

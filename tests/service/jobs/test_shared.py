@@ -16,8 +16,8 @@ from index.postgres.document_store import PostgreSQLDocumentStore
 from index.store.records import EncodedDocument
 from service.errors import KeyReusedError
 from service.jobs.idempotency import StoredResponse
-from service.jobs.job import Job, LeaseLostError, LineError, Step, Upload
 from service.jobs.shared import SharedIdempotencyStore, SharedJobStore, open_shared_tables
+from service.jobs.store import Job, LeaseLostError, LineError, Step, Upload
 from tests.tools.index_fixtures import DIMENSION, FINGERPRINT
 from tests.tools.postgresql import PostgreSQLServer
 

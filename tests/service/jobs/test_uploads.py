@@ -20,7 +20,7 @@ from service.errors import (
     InvalidInputError,
     MalformedUploadError,
 )
-from service.jobs.job import Upload
+from service.jobs.store import Upload
 from service.jobs.uploads import (
     MAX_CHARACTERS,
     Batch,

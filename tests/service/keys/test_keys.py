@@ -11,8 +11,16 @@ import pytest
 
 from index.directory.data_directory import KEY_FILE
 from service.errors import KeyFileError
-from service.keys.api_key import SCOPES, ApiKey, Scope, make_key, split_token
-from service.keys.key_file import KeyRing, change_keys, read_keys
+from service.keys import (
+    SCOPES,
+    ApiKey,
+    KeyRing,
+    Scope,
+    change_keys,
+    make_key,
+    read_keys,
+    split_token,
+)
 
 READ: frozenset[Scope] = frozenset(["read"])
 
@@ -67,7 +75,7 @@ def test_no_other_token_is_accepted(path: Path, change: object) -> None:
 def test_secrets_are_compared_in_constant_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token, compared = add(path), []
     monkeypatch.setattr(
-        "service.keys.api_key.hmac.compare_digest", lambda *given: bool(compared.append(given))
+        "service.keys.hmac.compare_digest", lambda *given: bool(compared.append(given))
     )
     assert KeyRing(path).find(token) is None  # nothing else says that it is right
     ((one, other),) = compared

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter, client_name
-from service.limits.redis_client import RedisClient
+from service.limits import LocalRateLimiter, RateLimiter, RedisRateLimiter, client_name
 from service.metrics import create_metrics
+from service.redis_client import RedisClient
 
 MakeLimiter = Callable[[int], RateLimiter]
 

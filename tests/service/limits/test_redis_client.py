@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from service.errors import SettingsError
-from service.limits.redis_client import RedisClient
 from service.metrics import create_metrics
+from service.redis_client import RedisClient
 
 
 @pytest.fixture

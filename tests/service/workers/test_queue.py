@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import OverloadedError, RequestTooLargeError, ShuttingDownError
-from service.workers.queue import BlockQueue, Reservation
-from service.workers.work import EncodeTask
+from service.workers.queue import BlockQueue, EncodeTask, Reservation
 
 BOUND = 1000
 

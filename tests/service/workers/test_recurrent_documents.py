@@ -13,10 +13,9 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from service.errors import DeadlinePassedError
 from service.metrics import create_metrics
-from service.workers.block_cache import LruBlockCache
-from service.workers.encode_cache import EncodeCache
+from service.workers.block_cache import EncodeCache, LruBlockCache
+from service.workers.queue import EncodeResult
 from service.workers.scheduler import EncodeScheduler
-from service.workers.work import EncodeResult
 
 BOUND = 100_000
 PAGE = "The river runs to the sea. "

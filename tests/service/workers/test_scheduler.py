@@ -16,8 +16,8 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from service.errors import OverloadedError, ShuttingDownError
 from service.metrics import create_metrics
+from service.workers.queue import EncodeResult
 from service.workers.scheduler import EncodeScheduler
-from service.workers.work import EncodeResult
 from tests.service.workers.conftest import BOUND, Make, begun, encode, settle, start, within_time
 
 

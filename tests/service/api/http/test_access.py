@@ -10,10 +10,9 @@ import pytest
 from index.directory.data_directory import KEY_FILE
 from service.api.app import check_exposure
 from service.api.http.access import AUDIT_FILE, needed_scope
-from service.api.http.paths import COLLECTION_PARTS
+from service.api.http.request import COLLECTION_PARTS
 from service.errors import SettingsError
-from service.keys.api_key import SCOPES, Scope, make_key, split_token
-from service.keys.key_file import change_keys
+from service.keys import SCOPES, Scope, change_keys, make_key, split_token
 
 DOCUMENT = {"id": "ants", "text": "Ants find short paths to their food."}
 READS = [

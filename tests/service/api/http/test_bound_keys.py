@@ -9,9 +9,8 @@ import pytest
 
 from index.directory.data_directory import KEY_FILE
 from service.api.http.access import AUDIT_FILE
-from service.api.http.paths import COLLECTION_PARTS
-from service.keys.api_key import SCOPES, Scope, make_key
-from service.keys.key_file import change_keys
+from service.api.http.request import COLLECTION_PARTS
+from service.keys import SCOPES, Scope, change_keys, make_key
 from tests.tools.service_fixtures import Client
 
 NAMES = ("papers", "laws")

@@ -12,8 +12,8 @@ import pytest
 from service import indexing
 from service.api import match as match_route
 from service.api.app import create_app
-from service.api.http.bodies import BodyKind, RequestBody
 from service.api.http.middleware import BodyMiddleware
+from service.api.http.request import BodyKind, RequestBody
 from service.engine import Engine
 from service.errors import EncodingFailedError
 from service.metrics import create_metrics

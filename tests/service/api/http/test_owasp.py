@@ -22,14 +22,13 @@ from starlette.routing import Route
 
 from index.directory.data_directory import KEY_FILE
 from service.api.app import check_exposure
-from service.api.http.hosts import AllowedHosts
+from service.api.http.access import AllowedHosts
 from service.api.schemas.common import DocumentBody
 from service.api.schemas.standing import _webhook_response
 from service.errors import SettingsError
-from service.jobs.room import MAX_UPLOADS_OF_CLIENT
-from service.keys.api_key import ApiKey, Scope, make_key
-from service.keys.key_file import KeyRing, change_keys
-from service.limits.rate_limit import LocalRateLimiter, client_name, rate_limit_status
+from service.jobs.uploads import MAX_UPLOADS_OF_CLIENT
+from service.keys import ApiKey, KeyRing, Scope, change_keys, make_key
+from service.limits import LocalRateLimiter, client_name, rate_limit_status
 from service.settings import Settings
 from service.standing.targets import AllowedTargets
 from tests.tools.redis_server import RedisServer
@@ -155,11 +154,11 @@ def listen_to_everybody(_: MakeClient) -> bool:
 GUARDS: dict[str, tuple[Attack, TakeOut]] = {
     "API1 broken object level authorization": (
         read_an_object_of_others,
-        lambda patch: patch.setattr("service.api.http.collections.bound_to", lambda scope: None),
+        lambda patch: patch.setattr("service.api.http.access.bound_to", lambda scope: None),
     ),
     "API2 broken authentication": (
         come_with_a_forged_key,
-        lambda patch: patch.setattr("service.keys.key_file.has_secret", lambda *_: True),
+        lambda patch: patch.setattr("service.keys.has_secret", lambda *_: True),
     ),
     "API3 broken object property level authorization: reading": (
         read_the_secret_of_a_webhook,
@@ -186,7 +185,7 @@ GUARDS: dict[str, tuple[Attack, TakeOut]] = {
     ),
     "API6 unrestricted access to sensitive business flows": (
         take_every_place_for_uploads,
-        lambda patch: patch.setattr("service.jobs.room.MAX_UPLOADS_OF_CLIENT", 1000),
+        lambda patch: patch.setattr("service.jobs.uploads.MAX_UPLOADS_OF_CLIENT", 1000),
     ),
     "API7 server side request forgery: addresses": (
         reach_into_the_network,
@@ -276,5 +275,5 @@ def test_api10_unsafe_consumption_of_apis(
     """What Redis answers is examined before it is used."""
     assert not plant_a_vector(partial(make_client, data=tmp_path / "guarded"), redis_server)
     redis_server.flush()
-    monkeypatch.setattr("service.workers.redis_block_cache._LARGEST", np.inf)
+    monkeypatch.setattr("service.workers.block_cache._LARGEST", np.inf)
     assert plant_a_vector(partial(make_client, data=tmp_path / "open"), redis_server)

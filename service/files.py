@@ -9,7 +9,7 @@ from index.corpus.file_reader import FileReader, ReadingLimits
 from index.corpus.formats.content import FileText
 from index.errors import CorpusError
 from service.errors import FieldError, InvalidInputError
-from service.limits.admission import Admission
+from service.limits import Admission
 from service.threads import lower_priority, run_in
 
 # The media types that are read, and the suffix by which `index.corpus` knows each.
@@ -53,8 +53,6 @@ class SentFiles:
         Raises:
             InvalidInputError: it is damaged, encrypted, without text or longer than that, or takes
                 more time or memory than the limits.
-            OverloadedError: too many other files are waiting.
-            ShuttingDownError: `close` was called.
         """
         with self._places.admit():
             try:

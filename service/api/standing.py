@@ -1,54 +1,54 @@
-"""POST and GET /standing-queries; GET, PATCH and DELETE /standing-queries/{id}."""
+"""/standing-queries: made, listed, changed, removed; their events, as pages or as a stream."""
 
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
-from fastapi import Body, Path, Request
-from fastapi.responses import Response
+from fastapi import Body, Header, Path, Query, Request
+from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
 from starlette.routing import Match
 from starlette.types import Scope
 
-from service.api.deps import Admitted, CollectionDep
+from service.api.deps import Admitted, CollectionDep, IdempotencyKey, respond_once, to_response
 from service.api.http.access import own_name
-from service.api.http.idempotency import IdempotencyKey, respond_once, to_response
+from service.api.http.middleware import listens
 from service.api.http.problems import (
-    BODY_TOO_LARGE,
+    ANSWERING,
     DOCUMENT_DAMAGED,
     DOCUMENT_NOT_FOUND,
-    ENCODING_FAILED,
-    INTERNAL_ERROR,
-    INVALID_INPUT,
+    ENCODING,
     KEY_IN_USE,
     KEY_REUSED,
-    MALFORMED_BODY,
-    NOT_READY,
-    OVERLOADED,
+    NOT_ACCEPTABLE,
     REQUEST_TOO_LARGE,
-    SHUTTING_DOWN,
     STANDING_QUERY_NOT_FOUND,
-    STORAGE_FAILED,
-    STORAGE_FULL,
+    STORING,
+    TAKING_JSON,
     TOO_MANY_STANDING_QUERIES,
-    UNSUPPORTED_MEDIA_TYPE,
 )
-from service.api.openapi.responses import json_example, problem_responses
-from service.api.openapi.router import Router
-from service.api.schemas.paging import DEFAULT_PAGE, Cursor, PageSize, write_cursor
+from service.api.http.request import JSON, choose_media_type
+from service.api.openapi import Router, json_example, problem_responses
+from service.api.schemas.fields import DEFAULT_PAGE, Cursor, PageSize, write_cursor
 from service.api.schemas.standing import (
+    EventsResponse,
     StandingQueriesResponse,
     StandingQueryChange,
     StandingQueryRequest,
     StandingQueryResponse,
+    event_body,
     standing_query_response,
 )
+from service.engine import Collection
 from service.jobs.idempotency import StoredResponse
-from service.matching.listening import find_query
 from service.matching.standing import (
     bounds_or_default,
     change_standing_query,
     create_standing_query,
+    find_query,
+    follow_events,
+    list_events,
 )
-from service.standing.query import StandingQuery
+from service.standing.query import Event, StandingQuery
 from service.threads import run_in
 
 PREFIX = "/standing-queries"
@@ -122,10 +122,7 @@ ANSWER = {
     "paused": False,
     "detail": None,
 }
-PROBLEMS = (
-    STANDING_QUERY_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, STORAGE_FULL, STORAGE_FAILED,
-    OVERLOADED, NOT_READY, SHUTTING_DOWN,
-)  # fmt: skip
+PROBLEMS = (STANDING_QUERY_NOT_FOUND, *STORING, *ANSWERING)  # fmt: skip
 
 QueryId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": ANSWER["id"]}})]
 
@@ -138,13 +135,16 @@ QueryId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": ANS
     responses={
         201: json_example(ANSWER, "It is durable: every document stored from now on is compared"),
         **problem_responses(
-            MALFORMED_BODY, DOCUMENT_NOT_FOUND, TOO_MANY_STANDING_QUERIES, BODY_TOO_LARGE,
-            REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, KEY_IN_USE, KEY_REUSED,
-            INTERNAL_ERROR, DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED, ENCODING_FAILED,
-            OVERLOADED, NOT_READY, SHUTTING_DOWN,
+            *STORING,
+            *ENCODING,
+            DOCUMENT_NOT_FOUND,
+            DOCUMENT_DAMAGED,
+            TOO_MANY_STANDING_QUERIES,
+            KEY_IN_USE,
+            KEY_REUSED,
         ),
     },
-)  # fmt: skip
+)
 async def post_standing_query(
     request: Annotated[StandingQueryRequest, Body(openapi_examples=REQUESTS)],
     http: Request,
@@ -209,9 +209,7 @@ async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> St
     summary="Change a standing query",
     responses={
         200: json_example(ANSWER, "It is durable, and holds for what is sent from now on"),
-        **problem_responses(
-            *PROBLEMS, MALFORMED_BODY, BODY_TOO_LARGE, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
-        ),
+        **problem_responses(*PROBLEMS, *TAKING_JSON, REQUEST_TOO_LARGE),
     },
 )
 async def change_query(
@@ -264,3 +262,129 @@ async def resume_standing_query(
 async def remove_standing_query(query_id: QueryId, collection: CollectionDep) -> None:
     """Delete a standing query permanently, with its events."""
     await run_in(collection.jobs.threads, collection.standing.remove, query_id)
+
+
+EVENT_STREAM = "text/event-stream"
+LARGEST_NUMBER = 2**53 - 1  # that JavaScript knows exactly
+events_router = Router(prefix=PREFIX, tags=["standing queries"], dependencies=[Admitted])
+
+EVENT = {
+    "number": 17,
+    "query": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",
+    "created": "2026-01-31T12:00:00+00:00",
+    "document": "articles/bees",
+    "title": "Bees",
+    "score": 0.61,
+    "scored_as": "hybrid",
+    "probability": 0.97,
+    "false_positive_rate": 0.0004,
+}
+STREAM = (
+    ": listening\n\n"
+    'id: 17\nevent: match\ndata: {"number":17,"query":"3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",'
+    '"created":"2026-01-31T12:00:00+00:00","document":"articles/bees","title":"Bees",'
+    '"score":0.61,"scored_as":"hybrid","probability":0.97,"false_positive_rate":0.0004}\n\n'
+)
+EVENTS_PAGE = json_example(
+    {"events": [EVENT], "last": 17},
+    "A page; with `Accept: text/event-stream`, server-sent events, which go on with those to come",
+)
+EVENTS_PAGE["content"][EVENT_STREAM] = {
+    "schema": {"type": "string"},
+    "examples": {"stream": {"value": STREAM}},
+}
+RESPONSES = {200: EVENTS_PAGE, **problem_responses(NOT_ACCEPTABLE, *PROBLEMS)}
+
+After = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=LARGEST_NUMBER,
+        description="Number of an event: give later ones. By default, all that are kept. The "
+        "header Last-Event-ID, which browsers send when they connect again, is the same.",
+        openapi_examples={"some": {"value": 17}},
+    ),
+]
+Accept = Annotated[str | None, Header(include_in_schema=False)]
+LastEventId = Annotated[
+    int,
+    Header(
+        ge=0,
+        le=LARGEST_NUMBER,
+        include_in_schema=False,
+    ),
+]
+
+
+@events_router.get(
+    "/events",
+    summary="Get the events of all standing queries",
+    response_model=EventsResponse,
+    responses=RESPONSES,
+)
+async def get_all_events(
+    request: Request,
+    collection: CollectionDep,
+    limit: PageSize = DEFAULT_PAGE,
+    after: After = 0,
+    last_event_id: LastEventId = 0,
+    accept: Accept = None,
+) -> EventsResponse | StreamingResponse:
+    """Return the events of all standing queries: a page, or server-sent events.
+
+    The last events of each query are kept, `max_standing_events` of them.
+    """
+    if choose_media_type(accept, (JSON, EVENT_STREAM)) == EVENT_STREAM:
+        return await _stream(request, collection, None, last_event_id or after)
+    return _page(await list_events(collection, None, after, limit), after)
+
+
+@events_router.get(
+    "/{id}/events",
+    summary="Get the events of a standing query",
+    response_model=EventsResponse,
+    responses=RESPONSES,
+)
+async def get_events(
+    query_id: QueryId,
+    request: Request,
+    collection: CollectionDep,
+    limit: PageSize = DEFAULT_PAGE,
+    after: After = 0,
+    last_event_id: LastEventId = 0,
+    accept: Accept = None,
+) -> EventsResponse | StreamingResponse:
+    """Return the events of a standing query: a page, or server-sent events.
+
+    Each is a version of a document that was stored after the query was made and matches it. As
+    server-sent events, those to come follow; a comment comes every 15 seconds without one.
+    """
+    if choose_media_type(accept, (JSON, EVENT_STREAM)) == EVENT_STREAM:
+        return await _stream(request, collection, query_id, last_event_id or after)
+    return _page(await list_events(collection, query_id, after, limit), after)
+
+
+def _page(events: Sequence[Event], after: int) -> EventsResponse:
+    return EventsResponse(
+        events=[event_body(one) for one in events], last=events[-1].number if events else after
+    )
+
+
+async def _stream(
+    request: Request, collection: Collection, query_id: str | None, after: int
+) -> StreamingResponse:
+    followed = await follow_events(collection, query_id, after)
+    listens(request.scope)
+    # For proxies that would keep events until they have many.
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_lines(followed), media_type=EVENT_STREAM, headers=headers)
+
+
+async def _lines(followed: AsyncIterator[list[Event]]) -> AsyncIterator[str]:
+    async for events in followed:
+        yield "".join(map(_line, events)) or ": listening\n\n"
+
+
+def _line(event: Event) -> str:
+    # JSON escapes line ends: the data is one line.
+    return f"id: {event.number}\nevent: match\ndata: {event_body(event).model_dump_json()}\n\n"
