@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from index.document import Document
 from index.errors import StoreError
 from index.postgres.document_store import Check
+from service.documents import Indexed, index_documents
 from service.engine import Collection
 from service.errors import EncodingFailedError, InvalidInputError
-from service.indexing import Indexed, index_documents
 from service.jobs.idempotency import StoredResponse, request_digest
 from service.jobs.store import Job, LineError, Step, Upload
 from service.jobs.uploads import Batch, BatchLimits, UploadFile, read_batch

@@ -206,10 +206,6 @@ def create_collection(engine: Engine, name: str) -> bool:
 
     Called in the thread `engine.changer`.
 
-    Args:
-        engine: that serves it.
-        name: of the collection, which is valid.
-
     Returns:
         Whether it is new.
 

@@ -30,8 +30,7 @@ from service.limits import Admission, RateLimiter
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.metrics import CollectionMetrics, Metrics
 from service.redis_client import RedisClient
-from service.searchers.pool import SearchProcesses
-from service.searchers.process import ServedDirectory
+from service.searchers.pool import SearchProcesses, ServedDirectory
 from service.settings import Settings
 from service.standing.runner import StandingQueries
 from service.workers.block_cache import EncodeCache
@@ -221,10 +220,6 @@ class Collections:
 
     def withdraw(self, name: str, seconds: float) -> Collection | UnopenedCollection:
         """Take a collection out, so that nothing more uses it, and wait for those that do.
-
-        Args:
-            name: of the collection.
-            seconds: to wait at most.
 
         Raises:
             CollectionNotFoundError: there is none of this name.

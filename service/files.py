@@ -45,11 +45,6 @@ class SentFiles:
     async def read(self, content: bytes, kind: str, max_characters: int) -> FileText:
         """Read a file; its title is "" where it has none.
 
-        Args:
-            content: of the file.
-            kind: a media type of `FILE_TYPES`.
-            max_characters: of the text.
-
         Raises:
             InvalidInputError: it is damaged, encrypted, without text or longer than that, or takes
                 more time or memory than the limits.

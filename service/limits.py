@@ -116,14 +116,7 @@ class RateLimitStatus:
 
 
 def rate_limit_status(limit: int, tokens: int, admitted: bool, owed: float) -> RateLimitStatus:
-    """Return the status after one request.
-
-    Args:
-        limit: tokens a minute.
-        tokens: of the request.
-        admitted: whether they were spent.
-        owed: seconds until the bucket is full.
-    """
+    """Return the status after one request."""
     token = WINDOW_SECONDS / limit
     wait = owed + min(tokens, limit) * token - WINDOW_SECONDS
     return RateLimitStatus(

@@ -52,7 +52,7 @@ from benchmarks.server.open_loop import (
 from benchmarks.server.server import Server, counted_between, serving
 from encoder.checkpoint import DEFAULT_CHECKPOINT
 from encoder.onnx_encoder import usable_cores
-from service.workers.fair_queue import LONG_TOKENS
+from service.workers.queue import LONG_TOKENS
 
 TIMES_CAPACITY = 10
 TOKENS_PER_WORD = 1.4  # of the corpus, for the rate that is sent

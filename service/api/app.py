@@ -25,7 +25,6 @@ from service.api import (
     match,
     ops,
     page,
-    pairs,
     standing,
 )
 from service.api.http.access import (
@@ -52,7 +51,7 @@ from service.telemetry import TELEMETRY
 ROUTERS = (
     match.router,
     files.router,
-    pairs.router,
+    match.pairs_router,
     feedback.router,
     compare.router,
     embeddings.router,

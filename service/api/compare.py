@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse
 from service.api.deps import Admitted, CollectionDep
 from service.api.http.problems import DOCUMENT_DAMAGED, DOCUMENT_NOT_FOUND, ENCODING, NOT_ACCEPTABLE
 from service.api.http.request import choose_media_type
-from service.api.openapi import Router, json_example, problem_responses
+from service.api.openapi import Router, json_example, problem_responses, receipt_example
 from service.api.schemas.compare import CompareRequest, CompareResponse, compare_response
 from service.encode import EncodedText
 from service.matching.compare import Explanation, compare
@@ -65,13 +65,7 @@ EXPLANATION = {
     "section_scores_from": "block vectors",
     "attended_blocks": None,
 }
-RECEIPT = {
-    "tokens": 1204,
-    "tokens_read": 1204,
-    "blocks": 21,
-    "blocks_left_out": 0,
-    "tokens_encoded": 1204,
-}
+RECEIPT = receipt_example(1204, 21)
 ANSWER = {
     **EXPLANATION,
     "left": {"id": None, "title": "Ants, a draft", "receipt": RECEIPT},

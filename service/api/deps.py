@@ -107,12 +107,6 @@ async def respond_once(
     """Do the work of a request, unless it was done before under this key.
 
     Only a success is stored: after a failure nothing was done, and the request may be repeated.
-
-    Args:
-        collection: where responses are stored.
-        key: of the request.
-        body: of the request.
-        work: returns the response.
     """
     store, threads = collection.jobs.idempotency, collection.jobs.threads
     request = request_digest("json", hashlib.sha256(body).digest())

@@ -22,7 +22,7 @@ from service.api.http.problems import (
     VECTORS_UNAVAILABLE,
 )
 from service.api.http.request import JSON, NDJSON, choose_media_type
-from service.api.openapi import Router, json_example, problem_responses
+from service.api.openapi import Router, json_example, problem_responses, receipt_example
 from service.api.schemas.common import (
     DocumentResponse,
     ReceiptBody,
@@ -30,8 +30,14 @@ from service.api.schemas.common import (
     receipt_body,
 )
 from service.api.schemas.fields import DEFAULT_PAGE, Cursor, PageSize, nullable, write_cursor
-from service.documents import export_documents, family_of, find_family, list_documents
-from service.indexing import delete_document, find_document
+from service.documents import (
+    delete_document,
+    export_documents,
+    family_of,
+    find_document,
+    find_family,
+    list_documents,
+)
 
 
 class ListedBody(BaseModel):
@@ -128,13 +134,7 @@ ANSWER = {
     "id": "articles/bees",
     "title": "Bees",
     "metadata": {"year": 2021},
-    "receipt": {
-        "tokens": 812,
-        "tokens_read": 812,
-        "blocks": 7,
-        "blocks_left_out": 0,
-        "tokens_encoded": 812,
-    },
+    "receipt": receipt_example(812, 7),
     "indexed_at": "2026-01-31T12:00:00+00:00",
 }
 PAGE = json_example(

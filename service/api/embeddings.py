@@ -18,7 +18,7 @@ from service.api.http.problems import (
     NOT_READY,
 )
 from service.api.http.request import JSON
-from service.api.openapi import Router, json_example, problem_responses
+from service.api.openapi import Router, json_example, problem_responses, receipt_example
 from service.api.schemas.common import ReceiptBody, receipt_body
 from service.api.schemas.fields import BodyModel, Characters, optional_or_null, whole_characters
 from service.encode import EncodedText, RequestText, check_model, check_size, encode_texts
@@ -199,13 +199,7 @@ ANSWER: dict[str, Any] = {
             "object": "embedding",
             "index": 0,
             "embedding": [0.0283, -0.0051, 0.0417],
-            "receipt": {
-                "tokens": 812,
-                "tokens_read": 812,
-                "blocks": 7,
-                "blocks_left_out": 0,
-                "tokens_encoded": 812,
-            },
+            "receipt": receipt_example(812, 7),
         }
     ],
     "model": "smith-minilm-l6",

@@ -19,11 +19,11 @@ from service.api.http.problems import (
 )
 from service.api.http.request import NDJSON, LinesRoute, request_body
 from service.api.jobs import AcceptedBody, accepted_response
-from service.api.openapi import Router, json_example, problem_responses
+from service.api.openapi import Router, json_example, problem_responses, receipt_example
 from service.api.schemas.common import IndexRequest, IndexResponse, index_response
 from service.bulk_upload import UploadHead, submit_upload
+from service.documents import index_documents
 from service.errors import UnsupportedMediaTypeError
-from service.indexing import index_documents
 from service.jobs.idempotency import StoredResponse
 
 INDEX_PATH = "/index"
@@ -48,13 +48,7 @@ ANSWER = {
     "documents": [
         {
             "id": "articles/bees",
-            "receipt": {
-                "tokens": 812,
-                "tokens_read": 812,
-                "blocks": 7,
-                "blocks_left_out": 0,
-                "tokens_encoded": 812,
-            },
+            "receipt": receipt_example(812, 7),
             "unchanged": False,
         }
     ],

@@ -1,23 +1,27 @@
-"""POST /match, and GET /documents/{id}/similar."""
+"""POST /match, GET /documents/{id}/similar, and GET /pairs."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
 
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
 from service.api.compare import EXPLANATION
 from service.api.deps import Admitted, CollectionDep
 from service.api.documents import PROBLEMS, DocumentId, UnescapedRoute
 from service.api.http.problems import (
+    ANSWERING,
     DOCUMENT_DAMAGED,
     DOCUMENT_NOT_FOUND,
     ENCODING,
     VECTORS_UNAVAILABLE,
 )
-from service.api.openapi import Router, json_example, problem_responses
+from service.api.http.request import NDJSON
+from service.api.openapi import Router, json_example, problem_responses, receipt_example
 from service.api.schemas.match import MatchesResponse, MatchRequest, MatchResponse, matches_json
 from service.matching.match import MatchOptions, match, match_examples
+from service.matching.pairs import export_pairs
 from service.matching.queries import StoredQuery
 from service.matching.retrieve import DEFAULT_TOP_K, MAX_TOP_K
 
@@ -82,35 +86,28 @@ REQUESTS = {
         "value": {"text": "A whole book. …", "strict": True},
     },
 }
+MATCH: dict[str, Any] = {
+    "id": "articles/bees",
+    "score": 0.61,
+    "title": "Bees",
+    "metadata": {"year": 2021},
+    "semantic_score": 0.67,
+    "vector_score": 0.83,
+    "alignment_score": 0.31,
+    "lexical_score": 0.55,
+    "terms": [{"term": "waggle", "weight": 0.41}, {"term": "mellifera", "weight": 0.23}],
+    "probability": 0.97,
+    "false_positive_rate": 0.0004,
+    "explanation": EXPLANATION,
+    "first_stage_score": None,
+    "family": None,
+    "collapsed": [],
+    "like_scores": [],
+    "unlike_scores": [],
+}
 ANSWER = {
-    "matches": [
-        {
-            "id": "articles/bees",
-            "score": 0.61,
-            "title": "Bees",
-            "metadata": {"year": 2021},
-            "semantic_score": 0.67,
-            "vector_score": 0.83,
-            "alignment_score": 0.31,
-            "lexical_score": 0.55,
-            "terms": [{"term": "waggle", "weight": 0.41}, {"term": "mellifera", "weight": 0.23}],
-            "probability": 0.97,
-            "false_positive_rate": 0.0004,
-            "explanation": EXPLANATION,
-            "first_stage_score": None,
-            "family": None,
-            "collapsed": [],
-            "like_scores": [],
-            "unlike_scores": [],
-        }
-    ],
-    "receipt": {
-        "tokens": 5140,
-        "tokens_read": 5140,
-        "blocks": 41,
-        "blocks_left_out": 0,
-        "tokens_encoded": 5140,
-    },
+    "matches": [MATCH],
+    "receipt": receipt_example(5140, 41),
     "scored_as": "hybrid",
     "calibration": "5f1c8ae20b7d+c03e77d1a964",
     "alignment": {"aligned": True, "candidates": 200, "scored": 50},
@@ -168,23 +165,11 @@ SIMILAR: dict[str, Any] = {
     **ANSWER,
     "matches": [
         {
-            "id": "articles/bees",
-            "score": 0.67,
-            "title": "Bees",
-            "metadata": {"year": 2021},
-            "semantic_score": 0.67,
-            "vector_score": 0.83,
-            "alignment_score": 0.31,
+            **MATCH,
+            "score": MATCH["semantic_score"],
             "lexical_score": None,
             "terms": [],
-            "probability": 0.97,
-            "false_positive_rate": 0.0004,
             "explanation": None,
-            "first_stage_score": None,
-            "family": None,
-            "collapsed": [],
-            "like_scores": [],
-            "unlike_scores": [],
         }
     ],
     "timings": {"search": 0.4, "align": 4.8, "fetch": 0.3},
@@ -239,3 +224,84 @@ async def get_similar(
     name, calibration = collection.checkpoint.name, collection.calibrator.version
     body = matches_json(found, name, calibration, several=False)
     return Response(body, media_type="application/json")
+
+
+pairs_router = Router(tags=["match"], dependencies=[Admitted])
+
+LINE = (
+    '{"left": "articles/bees", "right": "articles/wasps", "left_title": "Bees", '
+    '"right_title": "Wasps", "score": 0.91, "probability": 0.97, "false_positive_rate": 0.0004}\n'
+)
+
+
+@pairs_router.get(
+    "/pairs",
+    summary="Find all pairs of similar documents",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "The pairs, one on each line",
+            "content": {
+                NDJSON: {"schema": {"type": "string"}, "examples": {"lines": {"value": LINE}}}
+            },
+        },
+        **problem_responses(*ANSWERING),
+    },
+)
+async def get_pairs(
+    collection: CollectionDep,
+    min_score: Annotated[
+        float | None,
+        Query(
+            ge=-1,
+            le=1,
+            allow_inf_nan=False,
+            description="Give no pair whose score is under this.",
+            openapi_examples={"some": {"value": 0.5}},
+        ),
+    ] = None,
+    min_probability: Annotated[
+        float | None,
+        Query(
+            ge=0,
+            le=1,
+            allow_inf_nan=False,
+            description="Give no pair under this probability; refused where the checkpoint has no "
+            "calibration.",
+            openapi_examples={"some": {"value": 0.9}},
+        ),
+    ] = None,
+    max_false_positive_rate: Annotated[
+        float | None,
+        Query(
+            ge=0,
+            le=1,
+            allow_inf_nan=False,
+            description="Give no pair whose score a larger share of random pairs of the corpus "
+            "reaches; refused where the data directory has not been calibrated.",
+            openapi_examples={"some": {"value": 0.001}},
+        ),
+    ] = None,
+    mode: Annotated[
+        Literal["semantic"],
+        Query(
+            description="Pairs are found by document vectors.",
+            openapi_examples={"only": {"value": "semantic"}},
+        ),
+    ] = "semantic",
+    collapse: Annotated[
+        Literal["families"] | None,
+        Query(
+            description="Compare one document of each family: the one stored first.",
+            openapi_examples={"one of each": {"value": "families"}},
+        ),
+    ] = None,
+) -> StreamingResponse:
+    """Return every pair of documents inside the bounds once, in the order they were stored.
+
+    At least one bound must be given. Scores are those of POST /match in semantic mode without
+    alignment. The pairs are found while they are read.
+    """
+    bounds = Bounds(min_score, min_probability, max_false_positive_rate)
+    lines = await export_pairs(collection, bounds, collapse=collapse is not None)
+    return StreamingResponse(lines, media_type=NDJSON)

@@ -62,6 +62,17 @@ def problem_responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
     return responses
 
 
+def receipt_example(tokens: int, blocks: int) -> dict[str, int]:
+    """Return the example of a receipt for a document that was read whole."""
+    return {
+        "tokens": tokens,
+        "tokens_read": tokens,
+        "blocks": blocks,
+        "blocks_left_out": 0,
+        "tokens_encoded": tokens,
+    }
+
+
 def json_example(value: object, description: str) -> dict[str, Any]:
     """Describe a successful response with an example."""
     return {

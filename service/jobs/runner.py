@@ -41,14 +41,7 @@ RunJob = Callable[[Job], None]
 
 
 class Jobs:
-    """Receives uploads and runs them; `open_jobs` makes it.
-
-    Attributes:
-        store: the jobs and their progress.
-        idempotency: the responses stored for Idempotency-Key.
-        threads: that write files and tables.
-        metrics: where to count.
-    """
+    """Receives uploads and runs them; `open_jobs` makes it."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from service.engine import Collection
 from service.matching.compare import Explanation
 from service.matching.queries import StoredQuery, stored_text
 from service.metrics import Stage
-from service.searchers.task import Outcome, Task, perform
+from service.searchers.protocol import Outcome, Task, perform
 from service.telemetry import observe_stage
 from service.threads import run_in
 from service.workers.rerank_pool import RerankReceipt

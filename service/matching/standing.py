@@ -28,7 +28,7 @@ from service.errors import (
 )
 from service.matching.match import validate_bounds
 from service.matching.queries import StoredQuery, find_stored, read_queries
-from service.standing.query import Event, Found, Interest, QueryText, Scan, StandingQuery, Webhook
+from service.standing.store import Event, Found, Interest, QueryText, Scan, StandingQuery, Webhook
 from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
 from service.threads import run_in
 

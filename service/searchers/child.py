@@ -23,8 +23,8 @@ from service.searchers.protocol import (
     Opening,
     Reply,
     Search,
+    perform,
 )
-from service.searchers.task import perform
 from service.threads import cap_malloc_threshold, lower_priority
 
 # The server logs damage itself when it hears of it.
@@ -128,11 +128,7 @@ class _Notes(logging.Handler):
 
 
 def main(descriptor: int) -> None:
-    """Answer the messages of the server until its end is closed.
-
-    Args:
-        descriptor: of the socket.
-    """
+    """Answer the messages of the server until its end is closed."""
     # The server decides when this process ends, also where a signal reaches all processes.
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, signal.SIG_IGN)

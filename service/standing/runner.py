@@ -16,8 +16,14 @@ from index.sqlite.connections import SQLiteConnections
 from service.errors import UnavailableError
 from service.metrics import CollectionMetrics
 from service.settings import Settings
-from service.standing.query import Scan, StandingQuery
-from service.standing.store import STANDING_FILE, EventStore, QueryStore, open_standing_tables
+from service.standing.store import (
+    STANDING_FILE,
+    EventStore,
+    QueryStore,
+    Scan,
+    StandingQuery,
+    open_standing_tables,
+)
 from service.standing.webhooks import Webhooks
 from service.threads import lower_priority
 

@@ -25,8 +25,7 @@ import httpcore2
 
 from index.errors import StoreError
 from service.metrics import CollectionMetrics
-from service.standing.query import Delivery, Event, StandingQuery
-from service.standing.store import EventStore
+from service.standing.store import Delivery, Event, EventStore, StandingQuery
 from service.standing.targets import (
     AllowedTargets,
     CheckedBackend,

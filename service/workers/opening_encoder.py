@@ -27,13 +27,7 @@ class WarmEncoder:
 
 @dataclass(frozen=True, slots=True)
 class OpeningEncoder:
-    """An encoder that is being opened.
-
-    Attributes:
-        checkpoint: of the encoder.
-        thread: which opens it.
-        opened: what it returns.
-    """
+    """An encoder that is being opened."""
 
     checkpoint: Checkpoint
     thread: ThreadPoolExecutor

@@ -72,11 +72,6 @@ class RerankPool:
     async def score(self, query: str, texts: Sequence[str], seconds: float) -> RerankScores:
         """Score texts together with a query until the time is up.
 
-        Args:
-            query: the text to match.
-            texts: of the candidates, best first.
-            seconds: from now on.
-
         Returns:
             The logits of those that were scored, in their order: of all, if there was time.
         """

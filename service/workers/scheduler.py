@@ -1,7 +1,7 @@
 """The encoder threads, and one bounded queue of work in front of them, counted in tokens.
 
 The unit of work is the sentence block. Worker threads take blocks in fair order
-(`service.workers.fair_queue`), so that a book does not hold up a page; the worker that encodes the
+(`service.workers.queue`), so that a book does not hold up a page; the worker that encodes the
 last block of a document also encodes the document and delivers the result. Blocks whose vectors are
 cached are not encoded again, and nothing is computed for a request whose deadline has passed.
 

@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Frame, Page, ViewportSize
 
-from service.web.search_page import page as page_html
+from service.api.page import page as page_html
 from tests.tools.browser import PageLog, wait_until
 from tests.tools.process_fixtures import Server
 from tests.tools.search_page_fixtures import BEES, KEEPER, find, notice

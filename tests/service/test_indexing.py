@@ -11,6 +11,7 @@ import pytest
 from index.document import Document
 from index.search.records import SearchOptions
 from service import indexing
+from service.documents import IndexedDocuments, delete_document, find_document, index_documents
 from service.encode import RequestText
 from service.engine import Engine
 from service.errors import (
@@ -19,7 +20,6 @@ from service.errors import (
     InvalidInputError,
     RequestTooLargeError,
 )
-from service.indexing import IndexedDocuments, delete_document, find_document, index_documents
 from service.matching.match import MatchOptions, match
 from service.matching.queries import StoredQuery
 from service.metrics import create_metrics

@@ -8,7 +8,7 @@ import urllib.request
 from itertools import product
 from typing import Any
 
-from service.indexing import MAX_DOCUMENTS
+from service.documents import MAX_DOCUMENTS
 from tests.tools.process_fixtures import Server
 
 WORDS = ["".join(letters) for letters in product("bdgkmnprst", "aeiou", "lmnrst")]

@@ -112,13 +112,7 @@ def problem_response(scope: Scope, error: Exception) -> JSONResponse:
 
 
 def problem_content(problem: Problem, instance: str, request_id: str) -> dict[str, Any]:
-    """Return the JSON of a problem.
-
-    Args:
-        problem: to describe.
-        instance: path of the request, percent-encoded.
-        request_id: as in the log.
-    """
+    """Return the JSON of a problem."""
     content = {
         "type": problem.kind.uri,
         "title": problem.kind.title,
@@ -306,12 +300,7 @@ _SERVER_ERRORS = 500
 
 
 def openai_member(instance: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the member `error` that a problem has for its path; empty outside of /v1.
-
-    Args:
-        instance: path of the request.
-        content: members of the problem.
-    """
+    """Return the member `error` that a problem has for its path; empty outside of /v1."""
     _, path = split_path(instance)
     if not path.startswith(_OPENAI_PREFIX):
         return {}

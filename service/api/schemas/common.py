@@ -10,9 +10,9 @@ from index.document import MAX_METADATA_BYTES, MAX_METADATA_LEVELS, Document
 from index.errors import DocumentError
 from index.store.records import StoredDocument
 from service.api.schemas.fields import BodyModel, Characters, DocumentId, Metadata, Title, optional
+from service.documents import IndexedDocuments
 from service.encode import RequestText
 from service.errors import FieldError, InvalidInputError
-from service.indexing import IndexedDocuments
 from service.matching.queries import Query, StoredQuery
 from service.metrics import Stage
 

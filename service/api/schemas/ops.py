@@ -9,10 +9,10 @@ from encoder.calibration import FittedMap
 from index.search.calibrator import ScoreCalibrator, served_kinds
 from index.search.score_distribution import NullDistribution
 from service.api.schemas.fields import nullable
+from service.documents import MAX_DOCUMENTS
 from service.encode import MAX_INPUTS
 from service.engine import Collection, installed_version
 from service.feedback.store import MAX_QUERY_BYTES
-from service.indexing import MAX_DOCUMENTS
 from service.jobs.uploads import MAX_RATIO, MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT, MAX_WAITING_BYTES
 from service.matching.match import MAX_EXPLAINED, MAX_QUERIES
 from service.matching.rerank import MAX_CANDIDATES, RERANK_SECONDS

@@ -17,7 +17,7 @@ from service.api.http.problems import PROBLEM_TYPES
 from service.api.schemas.common import IndexRequest
 from service.api.schemas.compare import CompareRequest
 from service.api.schemas.match import MatchRequest
-from service.api.schemas.standing import StandingQueryRequest
+from service.api.standing import StandingQueryRequest
 from service.settings import Settings
 from tests.tools.service_fixtures import with_parts
 

@@ -11,8 +11,14 @@ import pytest
 
 from index.search.records import Bounds
 from service.errors import TooManyStandingQueriesError
-from service.standing.query import Found, Interest, Scan
-from service.standing.store import EventStore, QueryStore, open_standing_tables
+from service.standing.store import (
+    EventStore,
+    Found,
+    Interest,
+    QueryStore,
+    Scan,
+    open_standing_tables,
+)
 from tests.tools.calibrations import MODES, calibrated
 from tests.tools.service_fixtures import fill
 

@@ -18,9 +18,9 @@ from index.store.records import EncodedDocument
 from index.vectors.backends import FAISS_BACKENDS
 from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
+from service.documents import index_documents
 from service.encode import RequestText
 from service.engine import Engine
-from service.indexing import index_documents
 from service.maintenance import QUEUED, RecallMonitor
 from service.matching.match import MatchOptions, match
 from service.metrics import Metrics, create_metrics

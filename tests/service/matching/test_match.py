@@ -8,10 +8,10 @@ import pytest
 
 from index.document import Document
 from index.search.records import NO_BOUNDS, Bounds, SearchOptions
+from service.documents import index_documents
 from service.encode import RequestText
 from service.engine import Engine
 from service.errors import DocumentNotFoundError, InvalidInputError, OverloadedError
-from service.indexing import index_documents
 from service.matching.match import MatchOptions, match
 from service.matching.queries import Query, StoredQuery
 from service.matching.retrieve import Matches

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import service.searchers.process
+import service.searchers.pool
 from index.progress import SilentProgress
 from service.engine import Engine
 from service.searchers.pool import SearchProcesses
@@ -236,7 +236,7 @@ def test_a_process_that_hangs_is_replaced(
     served: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     check_same(served, QUERIES["id"])
-    monkeypatch.setattr(service.searchers.process, "SEARCH_SECONDS", 0.5)
+    monkeypatch.setattr(service.searchers.pool, "SEARCH_SECONDS", 0.5)
     pid = pid_of(served)
     os.kill(pid, signal.SIGSTOP)
     response = served.post("/match", json=QUERIES["id"])
@@ -335,7 +335,7 @@ def check_close(client: Any, body: dict[str, Any]) -> None:
 def test_a_directory_that_cannot_be_read_is_searched_by_threads(
     make_client: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    monkeypatch.setattr(service.searchers.process, "UNABLE_SECONDS", 0.5)
+    monkeypatch.setattr(service.searchers.pool, "UNABLE_SECONDS", 0.5)
     client = make_client(max_queue_tokens=100_000, search_processes=1)
     put(client, *(document(number) for number in range(6)))
     check_same(client, QUERIES["id"])

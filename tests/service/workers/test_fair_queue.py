@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.workers.fair_queue import LONG_TOKENS, FairQueue, TrafficClass, traffic_class_of
+from service.workers.queue import LONG_TOKENS, FairQueue, TrafficClass, traffic_class_of
 
 
 @dataclass(eq=False)

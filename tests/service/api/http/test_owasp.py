@@ -24,7 +24,7 @@ from index.directory.data_directory import KEY_FILE
 from service.api.app import check_exposure
 from service.api.http.access import AllowedHosts
 from service.api.schemas.common import DocumentBody
-from service.api.schemas.standing import _webhook_response
+from service.api.standing import _webhook_response
 from service.errors import SettingsError
 from service.jobs.uploads import MAX_UPLOADS_OF_CLIENT
 from service.keys import ApiKey, KeyRing, Scope, change_keys, make_key
@@ -163,7 +163,7 @@ GUARDS: dict[str, tuple[Attack, TakeOut]] = {
     "API3 broken object property level authorization: reading": (
         read_the_secret_of_a_webhook,
         lambda patch: patch.setattr(
-            "service.api.schemas.standing._webhook_response",
+            "service.api.standing._webhook_response",
             lambda query, **_: _webhook_response(query, with_secret=True),
         ),
     ),
