@@ -141,8 +141,10 @@ async def _index_batch(collection: Collection, batch: Batch, fence: Check | None
         position=batch.position,
         line=batch.line,
         indexed=len(stored),
-        unchanged=sum(one.unchanged for one in stored),
-        truncated=sum(one.receipt.tokens_read < one.receipt.tokens for one in stored),
+        unchanged=sum(document.unchanged for document in stored),
+        truncated=sum(
+            document.receipt.tokens_read < document.receipt.tokens for document in stored
+        ),
         failed=batch.failed + len(errors),
         errors=[*batch.errors, *errors],
     )
@@ -160,7 +162,11 @@ async def _index(
         )
     except InvalidInputError as error:
         invalid = _line_errors(documents, error)
-        rest = [one for one in documents if one[0] not in {error.line for error in invalid}]
+        rest = [
+            document
+            for document in documents
+            if document[0] not in {error.line for error in invalid}
+        ]
         stored, errors = await _index(collection, rest, fence)
         return stored, [*invalid, *errors]
     except EncodingFailedError:
@@ -175,8 +181,8 @@ async def _index_one_by_one(
         return [], [LineError(documents[0][0], "#/text", "could not be encoded")]
     stored: list[Indexed] = []
     errors: list[LineError] = []
-    for one in documents:
-        done, failed = await _index(collection, [one], fence)
+    for document in documents:
+        done, failed = await _index(collection, [document], fence)
         stored += done
         errors += failed
     return stored, errors

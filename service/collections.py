@@ -190,15 +190,15 @@ def stop_collections(engine: Engine) -> list[Collection]:
     """
     engine.changer.shutdown(cancel_futures=True)
     opened = engine.collections.opened()
-    for one in opened:
-        stop_collection(one)
+    for collection in opened:
+        stop_collection(collection)
     return opened
 
 
 def close_collections(engine: Engine) -> None:
     """Let the writes of all collections finish and close their data."""
-    for one in stop_collections(engine):
-        close_collection(one)
+    for collection in stop_collections(engine):
+        close_collection(collection)
 
 
 def create_collection(engine: Engine, name: str) -> bool:
@@ -213,7 +213,7 @@ def create_collection(engine: Engine, name: str) -> bool:
         TooManyCollectionsError: there are as many as the settings allow.
     """
     collections, settings = engine.collections, engine.settings
-    members = {one.name: one for one in collections.members()}
+    members = {member.name: member for member in collections.members()}
     if isinstance(members.get(name), Collection):
         return False
     if name not in members and len(members.keys() - {DEFAULT}) >= settings.max_collections:

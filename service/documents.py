@@ -4,8 +4,9 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
@@ -13,10 +14,10 @@ from index.document import Document
 from index.errors import DatabaseUnavailableError, VectorEngineError
 from index.near_duplicates.families import Member
 from index.postgres.document_store import Check
-from index.store.listing import DamagedDocument, Page
+from index.store.listing import DamagedDocument
 from index.store.records import Change, EncodedDocument, StoredDocument
 from service.encode import RequestText, encode_texts
-from service.engine import Collection
+from service.engine import Collection, Engine
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.metrics import Stage
 from service.telemetry import observe_stage
@@ -228,17 +229,12 @@ async def follow_database(collection: Collection) -> None:
         return
     settings = collection.engine.settings
     waiting = asyncio.wrap_future(asked)
-    waiting.add_done_callback(lambda one: one.cancelled() or one.exception())  # it may come late
+    waiting.add_done_callback(lambda call: call.cancelled() or call.exception())  # it may come late
     done, _ = await asyncio.wait((waiting,), timeout=settings.store_seconds)
     if not done:
         seconds = f"it has not answered for {settings.store_seconds:g} seconds"
         raise DatabaseUnavailableError(settings.database and settings.database.address, seconds)
     waiting.result()
-
-
-async def list_documents(collection: Collection, after: str, limit: int) -> Page:
-    """Return up to `limit` documents after an id, in the order of ids, without their texts."""
-    return await run_in(collection.engine.readers, collection.data.store.pages.listed, after, limit)
 
 
 async def family_of(collection: Collection, document_id: str) -> int | None:
@@ -268,42 +264,57 @@ async def find_family(
     return number, members
 
 
-async def export_documents(collection: Collection, after: str) -> AsyncIterator[bytes]:
-    """Return the documents after an id as JSON Lines, as `index.corpus.json_lines` reads them.
+async def export_lines(
+    engine: Engine, read: Callable[[str], tuple[list[dict[str, object]], str | None]], after: str
+) -> AsyncIterator[bytes]:
+    """Return the entries after an id as JSON Lines.
 
     The first part is read before this returns, so that a store that cannot be read is an error
     and not a truncated response. A later failure truncates the lines.
+
+    Args:
+        engine: whose thread of exports reads.
+        read: returns the next entries after an id and the id of the last; None after the last one.
+        after: the id before the first entry.
     """
-    with collection.engine.exports.admit():
-        first, last = await run_in(collection.engine.exporter, _lines, collection.data, after)
-    return _all_lines(collection, first, last)
+    with engine.exports.admit():
+        first, last = await run_in(engine.exporter, read, after)
+
+    async def parts() -> AsyncIterator[bytes]:
+        entries, end = first, last
+        while end is not None:
+            lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
+            yield "".join(f"{line}\n" for line in lines).encode()
+            entries, end = await run_in(engine.exporter, read, end)
+
+    return parts()
 
 
-async def _all_lines(
-    collection: Collection, lines: bytes, last: str | None
-) -> AsyncIterator[bytes]:
-    while last is not None:
-        yield lines
-        lines, last = await run_in(collection.engine.exporter, _lines, collection.data, last)
+async def export_documents(collection: Collection, after: str) -> AsyncIterator[bytes]:
+    """Return the documents after an id as JSON Lines, as `index.corpus.json_lines` reads them."""
+    return await export_lines(collection.engine, partial(_next_fields, collection.data), after)
 
 
-def _lines(data: DataDirectory, after: str) -> tuple[bytes, str | None]:
-    """Return the next lines and the id of the last document in them; None after the last one."""
+def _next_fields(data: DataDirectory, after: str) -> tuple[list[dict[str, object]], str | None]:
     documents = data.store.pages.whole(after, CHARACTERS_AT_A_TIME)
-    lines = [json.dumps(_fields(one), ensure_ascii=False) for one in documents]
     last = _id_of(documents[-1]) if documents else None
-    return "".join(f"{line}\n" for line in lines).encode(), last
+    return [_fields(document) for document in documents], last
 
 
-def _id_of(one: Document | DamagedDocument) -> str:
-    return one.place if isinstance(one, DamagedDocument) else one.id
+def _id_of(document: Document | DamagedDocument) -> str:
+    return document.place if isinstance(document, DamagedDocument) else document.id
 
 
-def _fields(one: Document | DamagedDocument) -> dict[str, object]:
+def _fields(document: Document | DamagedDocument) -> dict[str, object]:
     """Return what the line of a document says.
 
     That of a damaged one has no text, so that indexing the lines again names what is missing.
     """
-    if isinstance(one, DamagedDocument):
-        return {"id": one.id, "damaged": True}
-    return {"id": one.id, "title": one.title, "text": one.text, "metadata": dict(one.metadata)}
+    if isinstance(document, DamagedDocument):
+        return {"id": document.id, "damaged": True}
+    return {
+        "id": document.id,
+        "title": document.title,
+        "text": document.text,
+        "metadata": dict(document.metadata),
+    }

@@ -182,7 +182,7 @@ def check_size(collection: Collection, texts: int, dimensions: int | None) -> No
     """Refuse what is too much, or cannot be given, before anything is made of the texts.
 
     Args:
-        collection: whose vectors are asked for.
+        collection: whose vectors are requested.
         texts: how many.
         dimensions: that the vectors must have; None for what they have.
 

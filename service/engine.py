@@ -140,7 +140,7 @@ class Collection:
 
     @property
     def served(self) -> ServedDirectory:
-        """What search processes are asked about it by."""
+        """What search processes know it by."""
         return ServedDirectory(self.number, self.data, self.fusion, self.calibrator)
 
 
@@ -164,19 +164,19 @@ class Collections:
         """Return all of them, the default one first, the others in the order of their names."""
         with self._changed:
             found = list(self._members.values())
-        return sorted(found, key=lambda one: (one.name != DEFAULT, one.name))
+        return sorted(found, key=lambda member: (member.name != DEFAULT, member.name))
 
     def opened(self) -> list[Collection]:
         """Return those that are open."""
-        return [one for one in self.members() if isinstance(one, Collection)]
+        return [member for member in self.members() if isinstance(member, Collection)]
 
     def unusable(self) -> dict[str, str]:
         """Return why collections cannot be used, by name; those that can be are absent."""
         reasons = {
-            one.name: one.data.damage or one.data.problem
-            if isinstance(one, Collection)
-            else one.reason
-            for one in self.members()
+            member.name: member.data.damage or member.data.problem
+            if isinstance(member, Collection)
+            else member.reason
+            for member in self.members()
         }
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
@@ -253,13 +253,13 @@ def is_ready(engine: Engine) -> bool:
 def record_state(engine: Engine) -> None:
     """Set the metrics that say whether engine and collections can be used, and what these hold.
 
-    They are set when they are asked for: other servers that share the documents change them, too.
+    They are set at each scrape: other servers that share the documents change them, too.
     """
     engine.metrics.ready.set(is_ready(engine))
     engine.metrics.collection_ready.clear()  # of those that were removed
     unusable = engine.collections.unusable()
-    for one in engine.collections.members():
-        engine.metrics.collection_ready.labels(one.name).set(one.name not in unusable)
+    for member in engine.collections.members():
+        engine.metrics.collection_ready.labels(member.name).set(member.name not in unusable)
     for opened in engine.collections.opened():
         record_index_metrics(opened.data.index, opened.metrics)
         opened.metrics.damaged_documents.set(len(opened.data.store.damage))
@@ -278,11 +278,11 @@ def degraded_parts(engine: Engine) -> list[str]:
     opened = engine.collections.opened()
     parts = {
         "redis": engine.redis is not None and not engine.redis.available,
-        "vectors": any(one.data.index.problem is not None for one in opened),
+        "vectors": any(collection.data.index.problem is not None for collection in opened),
         "lexical": any(map(_words_fail, opened)),
         "active_requests": engine.admission.full_seconds > 0,
         "storage": any(map(_storage_fails, opened)),
-        "damaged_documents": any(len(one.data.store.damage) for one in opened),
+        "damaged_documents": any(len(collection.data.store.damage) for collection in opened),
     }
     unusable = [f"collection {name}" for name in engine.collections.unusable()]
     return [*(name for name, fails in parts.items() if fails), *unusable]
@@ -295,7 +295,7 @@ def _words_fail(collection: Collection) -> bool:
 
 def _storage_fails(collection: Collection) -> bool:
     parts = (collection.data.store, collection.jobs, collection.feedback, collection.standing)
-    failures = (one.failure for one in parts)
+    failures = (part.failure for part in parts)
     return any(failures) or is_full(collection.data.store.path)
 
 

@@ -143,7 +143,7 @@ def read_keys(path: Path) -> dict[str, ApiKey] | None:
         fields = json.loads(content)
         if fields["format"] != FORMAT:
             raise ValueError(f"has format {fields['format']!r}, not {FORMAT}")
-        keys = [_key(one) for one in fields["keys"]]
+        keys = [_key(key) for key in fields["keys"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise KeyFileError(f"{path}: is no file of keys: {error}") from error
     return {key.id: key for key in keys}

@@ -36,7 +36,7 @@ def tls_options(settings: Settings) -> dict[str, Any]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, secret)
     except (OSError, ValueError) as error:  # an SSLError is an OSError
-        files = " and ".join(str(one) for one in (certificate, key) if one is not None)
+        files = " and ".join(str(path) for path in (certificate, key) if path is not None)
         raise SettingsError(f"LONGMATCH_TLS_CERTIFICATE: {files}: {error}") from error
     try:
         if authority is not None:

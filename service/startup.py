@@ -99,9 +99,9 @@ def close_engine(engine: Engine) -> None:
     engine.scheduler.close()
     if engine.reranking is not None:
         engine.reranking.close()
-    for one in collections:
-        one.jobs.close()
-        one.standing.close()
+    for collection in collections:
+        collection.jobs.close()
+        collection.standing.close()
     if engine.encode_cache is not None:
         engine.encode_cache.close()
     if engine.redis is not None:
@@ -112,15 +112,15 @@ def close_engine(engine: Engine) -> None:
     engine.searchers.shutdown()
     if engine.search_processes is not None:
         engine.search_processes.close()
-    for one in collections:
-        close_collection(one)
+    for collection in collections:
+        close_collection(collection)
 
 
 def search_threads(cores: int) -> int:
     """Return how many threads search: half as many as there are cores, up to `MAX_SEARCH_THREADS`.
 
     The event loop and the clients need the others. Most of a search holds the interpreter lock for
-    microseconds at a time: threads that wait for it beside each other cost more CPU time than they
+    microseconds at a time: threads that wait for it at the same time cost more CPU time than they
     save (measured: benchmarks/server/search.py, at 8 clients).
     """
     return max(1, min(MAX_SEARCH_THREADS, cores // 2))

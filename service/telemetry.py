@@ -26,7 +26,7 @@ from service.settings import LogFormat, LogLevel
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-# What a record may have beside its message, by `extra`.
+# What a record may have in addition to its message, by `extra`.
 _FIELDS = ("route", "method", "code", "milliseconds")
 
 
@@ -95,6 +95,6 @@ def add_span(stage: Stage, seconds: float) -> None:
 
 def require_exporter() -> None:
     """Check that traces can be exported if the environment asks for it."""
-    asked = [name for name in _ENDPOINTS if os.environ.get(name)]
-    if asked:
-        require_extra("otel", f"exporting traces ({asked[0]})")
+    endpoints = [name for name in _ENDPOINTS if os.environ.get(name)]
+    if endpoints:
+        require_extra("otel", f"exporting traces ({endpoints[0]})")

@@ -58,38 +58,38 @@ class CollectionsResponse(BaseModel):
     collections: list[CollectionBody]
 
 
-def collection_body(one: Collection | UnopenedCollection) -> CollectionBody:
+def collection_body(member: Collection | UnopenedCollection) -> CollectionBody:
     """Return the body of a collection in a list."""
-    if isinstance(one, UnopenedCollection):
+    if isinstance(member, UnopenedCollection):
         return CollectionBody(
-            name=one.name,
+            name=member.name,
             state="unavailable",
-            detail=one.reason,
+            detail=member.reason,
             documents=None,
             generation=None,
             sequence=None,
         )
-    damage = one.data.damage
+    damage = member.data.damage
     return CollectionBody(
-        name=one.name,
+        name=member.name,
         state="open" if damage is None else "unavailable",
         detail=damage,
-        documents=len(one.data.index),
-        generation=one.data.index.generation,
-        sequence=one.data.index.sequence,
+        documents=len(member.data.index),
+        generation=member.data.index.generation,
+        sequence=member.data.index.sequence,
     )
 
 
-def collection_response(one: Collection | UnopenedCollection) -> CollectionResponse:
+def collection_response(member: Collection | UnopenedCollection) -> CollectionResponse:
     """Return the body of a collection."""
-    known = collection_body(one).model_dump()
-    if isinstance(one, UnopenedCollection):
+    known = collection_body(member).model_dump()
+    if isinstance(member, UnopenedCollection):
         return CollectionResponse(**known, reading_share=None, adapter=None, calibration=None)
     return CollectionResponse(
         **known,
-        reading_share=one.checkpoint.reading_share,
-        adapter=adapter_body(one.adapter, one.space.dimension),
-        calibration=calibration_body(one.calibrator),
+        reading_share=member.checkpoint.reading_share,
+        adapter=adapter_body(member.adapter, member.space.dimension),
+        calibration=calibration_body(member.calibrator),
     )
 
 
@@ -136,7 +136,7 @@ async def get_collections(request: Request, engine: OpenEngineDep) -> Collection
     bound = bound_to(request.scope)
     members = engine.collections.members()
     return CollectionsResponse(
-        collections=[collection_body(one) for one in members if bound in (None, one.name)]
+        collections=[collection_body(member) for member in members if bound in (None, member.name)]
     )
 
 
@@ -202,7 +202,7 @@ def _choose(request: Request, name: str) -> None:
 
 def _state(engine: Engine, name: str) -> CollectionResponse:
     found: list[Collection | UnopenedCollection] = [
-        one for one in engine.collections.members() if one.name == name
+        member for member in engine.collections.members() if member.name == name
     ]
     if not found:
         raise CollectionNotFoundError(name)

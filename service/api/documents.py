@@ -36,8 +36,8 @@ from service.documents import (
     family_of,
     find_document,
     find_family,
-    list_documents,
 )
+from service.threads import run_in
 
 
 class ListedBody(BaseModel):
@@ -87,14 +87,14 @@ def documents_response(page: Page) -> DocumentsResponse:
     return DocumentsResponse(
         documents=[
             ListedBody(
-                id=one.id,
-                title=one.title,
-                metadata=dict(one.metadata),
-                receipt=receipt_body(one.receipt),
-                indexed_at=one.indexed_at,
-                family=one.family,
+                id=document.id,
+                title=document.title,
+                metadata=dict(document.metadata),
+                receipt=receipt_body(document.receipt),
+                indexed_at=document.indexed_at,
+                family=document.family,
             )
-            for one in page.documents
+            for document in page.documents
         ],
         damaged=list(page.damaged),
         next_cursor=write_cursor(page.last) if page.full and page.last is not None else None,
@@ -105,7 +105,9 @@ def family_response(number: int | None, members: Sequence[Member], limit: int) -
     """Return the response of GET /documents/{id}/family."""
     return FamilyResponse(
         family=number,
-        documents=[MemberBody(id=one.id, title=one.title, is_copy=one.copy) for one in members],
+        documents=[
+            MemberBody(id=member.id, title=member.title, is_copy=member.copy) for member in members
+        ],
         next_cursor=write_cursor(members[-1].id) if len(members) == limit else None,
     )
 
@@ -200,7 +202,8 @@ async def get_documents(
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
         lines = await export_documents(collection, cursor)
         return StreamingResponse(lines, media_type=NDJSON)
-    return documents_response(await list_documents(collection, cursor, limit))
+    pages = collection.data.store.pages
+    return documents_response(await run_in(collection.engine.readers, pages.listed, cursor, limit))
 
 
 @router.get(

@@ -37,9 +37,9 @@ def _texts(value: object) -> object:
         raise ValueError("must be a text or a list of texts")
     if not texts:
         raise ValueError("must have at least one text")
-    if any(isinstance(one, int | list) for one in texts):
+    if any(isinstance(text, int | list) for text in texts):
         raise ValueError("must be text: token ids are those of another tokenizer")
-    if not all(isinstance(one, str) for one in texts):
+    if not all(isinstance(text, str) for text in texts):
         raise ValueError("must be a text or a list of texts")
     return value
 

@@ -34,9 +34,8 @@ from service.feedback.store import MAX_GRADE, JudgedQuery, Verdict
 from service.matching.feedback import (
     export_feedback,
     give_feedback,
-    list_feedback,
-    remove_feedback,
 )
+from service.threads import run_in
 
 
 class FeedbackRequest(BodyModel):
@@ -51,12 +50,12 @@ class FeedbackRequest(BodyModel):
     )
 
     def to_query(self) -> JudgedQuery:
-        """Return what was asked."""
+        """Return the query."""
         return JudgedQuery(self.query.id, self.query.text, self.query.title or "")
 
 
 class AskedBody(BaseModel):
-    """What was asked, without its text."""
+    """The query, without its text."""
 
     id: str | None = nullable("Id of the stored document; null for a text.")
     title: str = Field(description="Title of the text; empty for a stored document.")
@@ -80,22 +79,22 @@ class FeedbackPage(BaseModel):
     next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
 
 
-def feedback_body(one: Verdict) -> FeedbackBody:
+def feedback_body(verdict: Verdict) -> FeedbackBody:
     """Shape a verdict."""
     return FeedbackBody(
-        id=one.id,
-        query=AskedBody(id=one.query.document_id, title=one.query.title),
-        match=one.match_id,
-        grade=one.grade,
-        created=one.created,
-        changed=one.changed,
+        id=verdict.id,
+        query=AskedBody(id=verdict.query.document_id, title=verdict.query.title),
+        match=verdict.match_id,
+        grade=verdict.grade,
+        created=verdict.created,
+        changed=verdict.changed,
     )
 
 
 def feedback_page(verdicts: Sequence[Verdict], limit: int) -> FeedbackPage:
     """Shape a page; one that is not full is the last."""
     return FeedbackPage(
-        feedback=[feedback_body(one) for one in verdicts],
+        feedback=[feedback_body(verdict) for verdict in verdicts],
         next_cursor=write_cursor(verdicts[-1].id) if len(verdicts) == limit else None,
     )
 
@@ -190,7 +189,8 @@ async def get_feedback(
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
         lines = await export_feedback(collection, cursor)
         return StreamingResponse(lines, media_type=NDJSON)
-    return feedback_page(await list_feedback(collection, cursor, limit), limit)
+    verdicts = await run_in(collection.engine.readers, collection.feedback.listed, cursor, limit)
+    return feedback_page(verdicts, limit)
 
 
 @router.delete(
@@ -206,5 +206,5 @@ async def delete_feedback(
     feedback_id: FeedbackId, http: Request, collection: CollectionDep
 ) -> None:
     """Delete one verdict."""
-    await remove_feedback(collection, feedback_id)
+    await run_in(collection.writer, collection.feedback.remove, feedback_id)
     http.state.changed_ids = [feedback_id]

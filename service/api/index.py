@@ -131,7 +131,7 @@ async def post_index(
     with 202 and indexed in the background, each line by itself: see /jobs.
     """
 
-    http.state.changed_ids = [one.id for one in request.documents]
+    http.state.changed_ids = [document.id for document in request.documents]
 
     async def work() -> IndexResponse:
         indexed = await index_documents(collection, request.to_documents(), strict=request.strict)

@@ -32,7 +32,7 @@ class Router(APIRouter):
     """A router whose operations have the names of their functions.
 
     The application takes its routes as they are. `FastAPI.include_router` would make each of them
-    anew at the first request, for a fifth of a second, and look for the route of a request twice.
+    again at the first request, for a fifth of a second, and look for the route of a request twice.
     """
 
     def __init__(self, **options: Any) -> None:

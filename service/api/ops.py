@@ -129,7 +129,10 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
     has ended for 30 seconds then, it is not ready.
     """
     degraded = degraded_parts(engine)
-    first = next((one for one in engine.collections.opened() if one.name == DEFAULT), None)
+    first = next(
+        (collection for collection in engine.collections.opened() if collection.name == DEFAULT),
+        None,
+    )
     return ReadyResponse(
         status="degraded" if degraded else "ready",
         documents=0 if first is None else len(first.data.index),

@@ -501,7 +501,7 @@ async def get_standing_queries(
     standing, threads = collection.standing, collection.jobs.threads
     found = await run_in(threads, standing.queries.listed, cursor, limit)
     return StandingQueriesResponse(
-        queries=[standing_query_response(one) for one in found],
+        queries=[standing_query_response(query) for query in found],
         next_cursor=write_cursor(found[-1].id) if len(found) == limit else None,
     )
 
@@ -678,7 +678,7 @@ async def get_events(
 
 def _page(events: Sequence[Event], after: int) -> EventsResponse:
     return EventsResponse(
-        events=[event_body(one) for one in events], last=events[-1].number if events else after
+        events=[event_body(event) for event in events], last=events[-1].number if events else after
     )
 
 

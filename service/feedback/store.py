@@ -23,7 +23,7 @@ _ID_CHARACTERS = 32
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuery:
-    """What was asked: a stored document, or a text.
+    """The query of a verdict: a stored document, or a text.
 
     Attributes:
         document_id: of the stored document; None for a text.
@@ -51,7 +51,7 @@ class Verdict:
 
     Attributes:
         id: made of the query and the document, so that it is the same when it is given again.
-        query: what was asked.
+        query: whose match it is about.
         match_id: of the document that was the answer.
         grade: from 0, not relevant, to `MAX_GRADE`.
         created: ISO 8601 in UTC.

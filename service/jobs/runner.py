@@ -174,7 +174,7 @@ class Jobs:
         """Return whether the running job is to let one of another client run."""
         if monotonic() - self._turn_began < _TURN_SECONDS:
             return False
-        return any(one.client != job.client for one in self.store.unfinished())
+        return any(other.client != job.client for other in self.store.unfinished())
 
     def path_of(self, job: Job) -> Path:
         """Return the path of the upload of a job."""

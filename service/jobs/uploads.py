@@ -163,7 +163,7 @@ class UploadFile:
         max_ratio: float = MAX_RATIO,
         take: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Create a file beside `path`, which `finish` moves there.
+        """Create a file next to `path`, which `finish` moves there.
 
         Args:
             path: ID.ndjson of the job.
@@ -373,7 +373,7 @@ class UploadRoom:
         """
         jobs = self._count()
         with self._lock:
-            clients = [job.client for job in jobs] + [one.client for one in self._places]
+            clients = [job.client for job in jobs] + [place.client for place in self._places]
             if len(clients) >= MAX_UPLOADS:
                 raise OverloadedError(_RETRY_SECONDS, "jobs")
             if clients.count(client) >= MAX_UPLOADS_OF_CLIENT:
@@ -402,7 +402,7 @@ class UploadRoom:
             OverloadedError, StorageFullError: there is none, see `Place.take`.
         """
         with self._lock:
-            taken = self._waiting_bytes + sum(one.bytes for one in self._places)
+            taken = self._waiting_bytes + sum(place.bytes for place in self._places)
         if taken + size > self._max_waiting_bytes:
             raise OverloadedError(_RETRY_SECONDS, "upload_bytes")
         try:

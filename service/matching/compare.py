@@ -128,8 +128,8 @@ def _shortened(
 ) -> Explanation:
     """Keep the largest passages, in the order of the left text, and the best pairs of blocks."""
     passages = comparison.passages
-    largest = sorted(passages, key=lambda one: one.left.start - one.left.end)[:limit]
-    kept = tuple(sorted(largest, key=lambda one: one.left))
+    largest = sorted(passages, key=lambda passage: passage.left.start - passage.left.end)[:limit]
+    kept = tuple(sorted(largest, key=lambda passage: passage.left))
     aligned = comparison.block_alignment
     if aligned is not None:
         aligned = replace(aligned, pairs=aligned.pairs[:limit])

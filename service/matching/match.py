@@ -185,8 +185,8 @@ async def _explain_by_nearest(
     explanations: dict[str, Explanation] = {}
     first = found.matches[: options.matches]
     for number, text in enumerate(liked):
-        scores = ((one.id, one.like_scores) for one in first)
-        nearest = [name for name, own in scores if own.index(max(own)) == number]
+        scores = ((hit.id, hit.like_scores) for hit in first)
+        nearest = [name for name, each in scores if each.index(max(each)) == number]
         if nearest:
             explanations |= await explain(collection, text, nearest, options)
     seconds: dict[Stage, float] = {**found.seconds, "explain": time.perf_counter() - started}

@@ -62,7 +62,7 @@ async def retrieve_and_rerank(
         await _rerank(collection, collection.engine.reranking, query, matches, options)
         for query, matches in zip(queries, found, strict=True)
     ]
-    return [replace(one, matches=_cut(one.matches, search)) for one in reranked]
+    return [replace(answer, matches=_cut(answer.matches, search)) for answer in reranked]
 
 
 async def _rerank(
@@ -156,7 +156,7 @@ def validate_rerank(
 def _texts(data: DataDirectory, hits: Sequence[Hit]) -> Mapping[str, str]:
     """Return the texts of documents by their ids, without those deleted since, or damaged."""
     found = data.store.find([hit.id for hit in hits], skip_damaged=True)
-    return {name: one.document.titled_text for name, one in found.items()}
+    return {name: stored.document.titled_text for name, stored in found.items()}
 
 
 def _cut(hits: Sequence[Hit], search: SearchOptions) -> tuple[Hit, ...]:

@@ -114,9 +114,9 @@ def _search_by_examples(
 ) -> Matches:
     examples = Examples(tuple(map(_to_query, like)), tuple(map(_to_query, unlike)))
     texts = [*like, *unlike]
-    receipt = Receipt(*map(sum, zip(*(astuple(one.receipt) for one in texts), strict=True)))
-    stages = {stage for one in texts for stage in one.seconds}
-    encoding = {one: max(text.seconds.get(one, 0.0) for text in texts) for one in stages}
+    receipt = Receipt(*map(sum, zip(*(astuple(text.receipt) for text in texts), strict=True)))
+    stages = {stage for text in texts for stage in text.seconds}
+    encoding = {stage: max(text.seconds.get(stage, 0.0) for text in texts) for stage in stages}
     return _to_matches(_perform(collection, Task(examples, options)), receipt, encoding)
 
 

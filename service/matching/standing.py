@@ -275,10 +275,12 @@ def _find(
     collection: Collection, query: StandingQuery, ids: Int64, vectors: Float32
 ) -> tuple[Found, ...] | None:
     """Return which of some documents a query matches; None if it or its document cannot be read."""
-    asked, interest = _encoded(collection, query), query.interest
-    if asked is None:
+    encoded, interest = _encoded(collection, query), query.interest
+    if encoded is None:
         return None
-    if interest.mode == "semantic" and not _may_match(collection, interest, vectors @ asked.vector):
+    if interest.mode == "semantic" and not _may_match(
+        collection, interest, vectors @ encoded.vector
+    ):
         return ()
     aligns = collection.engine.settings.alignment_budget_ms > 0
     options = SearchOptions(
@@ -290,7 +292,7 @@ def _find(
     )
     answer = search(
         collection.data,
-        asked,
+        encoded,
         options,
         fusion=collection.fusion,
         calibrator=collection.calibrator,

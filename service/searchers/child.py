@@ -96,7 +96,7 @@ class Searcher:
             if message.task.options.mode != "semantic" and not follow_words(
                 opened.data, message.position, message.frequencies
             ):
-                return Reply(asks=True)
+                return Reply(needs_frequencies=True)
         except IndexingError as error:  # the server need not read what it has in memory
             return Reply(refusal=str(error))
         outcome, failure = None, None
@@ -130,8 +130,8 @@ class _Notes(logging.Handler):
 def main(descriptor: int) -> None:
     """Answer the messages of the server until its end is closed."""
     # The server decides when this process ends, also where a signal reaches all processes.
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     cap_malloc_threshold()
     lower_priority()
     SPARE_CORE.give_up()

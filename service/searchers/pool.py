@@ -40,7 +40,7 @@ from service.searchers.protocol import (
 SEARCH_SECONDS = 10.0  # of a search; a process that takes longer is ended
 OPENING_SECONDS = 600.0  # of the start, which may have to build what others find in files
 FIRST_DELAY, LAST_DELAY = 0.5, 30.0  # seconds before an ended process is started again
-UNABLE_SECONDS = 5.0  # before it is asked again about a data directory that it could not search
+UNABLE_SECONDS = 5.0  # before it is tried again with a data directory that it could not search
 _STEADY_SECONDS = 60.0  # a process that lived so long was not ended by its start
 _CLOSING_SECONDS = 5.0
 
@@ -104,9 +104,9 @@ class SearchProcess:
         self._number = number
         self._directories = directories
         self._metrics = metrics
-        self._known: dict[int, ServedDirectory] = {}  # that it was asked to open, by number
+        self._known: dict[int, ServedDirectory] = {}  # open in the process, by number
         self._unable: dict[int, float] = {}  # and those that it cannot search, until when
-        self._channel: Channel | None = None  # None while it cannot be asked
+        self._channel: Channel | None = None  # None while it is not ready
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self._keeper = threading.Thread(
@@ -115,7 +115,7 @@ class SearchProcess:
 
     @property
     def ready(self) -> bool:
-        """Whether it can be asked."""
+        """Whether it answers messages."""
         return self._channel is not None
 
     def start(self) -> None:
@@ -123,14 +123,14 @@ class SearchProcess:
         self._keeper.start()
 
     def knows(self, served: ServedDirectory) -> bool:
-        """Return whether it was asked to open a data directory, with the same scores."""
+        """Return whether it has a data directory open, with the same scores."""
         return served.same_as(self._known.get(served.number))
 
     def can_search(self, number: int) -> bool:
         """Return whether it has not left a search of a data directory to the server of late."""
         return self._unable.get(number, 0.0) <= time.monotonic()
 
-    def ask(self, message: Message) -> Reply | None:
+    def call(self, message: Message) -> Reply | None:
         """Send a message and wait for the reply; `lock` is held.
 
         Returns:
@@ -167,7 +167,7 @@ class SearchProcess:
         with self.lock:
             self._unable.pop(number, None)
             self._known.pop(number, None)
-            self.ask(Close(number))
+            self.call(Close(number))
 
     def stop(self) -> None:
         """Let the process end, once it has answered, and start no other."""
@@ -220,7 +220,7 @@ class SearchProcess:
         return f"(pid {process.pid}) {ended}"
 
     def _begin(self, channel: Channel) -> None:
-        """Let the process open the data directories; then it can be asked."""
+        """Let the process open the data directories; then it is ready."""
         directories = self._directories()
         openings = tuple(opening for _, opening in directories)
         try:
@@ -233,14 +233,14 @@ class SearchProcess:
             return
         _log_notes(reply.notes)
         with self.lock:
-            self._known = {one.number: one for one, _ in directories}
+            self._known = {served.number: served for served, _ in directories}
             self._unable = {}
             if self._stopping.is_set():
                 self._kill()
             else:
                 self._channel = channel
-            for number in self._known.keys() - {one.number for one, _ in self._directories()}:
-                self.ask(Close(number))  # withdrawn meanwhile
+            for number in self._known.keys() - {served.number for served, _ in self._directories()}:
+                self.call(Close(number))  # withdrawn meanwhile
 
     def _kill(self) -> None:
         if self._process is not None:
@@ -271,8 +271,8 @@ def _spawn() -> "tuple[subprocess.Popen[bytes], Channel]":
 
 
 def _log_notes(notes: tuple[Note, ...]) -> None:
-    for one in notes:
-        logging.getLogger(one.logger).log(one.level, "%s", one.message)
+    for note in notes:
+        logging.getLogger(note.logger).log(note.level, "%s", note.message)
 
 
 class SearchProcesses:
@@ -285,18 +285,18 @@ class SearchProcesses:
         self._served: dict[int, ServedDirectory] = {}
         self._refusals: dict[int, str] = {}  # the last reason that was logged
         self._processes = [
-            SearchProcess(one, self._directories, metrics) for one in range(1, number + 1)
+            SearchProcess(process, self._directories, metrics) for process in range(1, number + 1)
         ]
         metrics.search_processes.set_function(self.ready)
 
     def start(self) -> None:
         """Start the processes, without waiting: until they are ready, threads search."""
-        for one in self._processes:
-            one.start()
+        for process in self._processes:
+            process.start()
 
     def ready(self) -> int:
-        """Return how many processes can be asked."""
-        return sum(one.ready for one in self._processes)
+        """Return how many processes are ready."""
+        return sum(process.ready for process in self._processes)
 
     def add(self, served: ServedDirectory) -> None:
         """Let processes search a data directory from now on."""
@@ -306,8 +306,8 @@ class SearchProcesses:
         """Let processes close a data directory, which is closed or removed after that."""
         self._served.pop(number, None)
         self._refusals.pop(number, None)
-        for one in self._processes:
-            one.close_directory(number)
+        for process in self._processes:
+            process.close_directory(number)
 
     def search(self, served: ServedDirectory, task: Task) -> Outcome | None:
         """Let a process search.
@@ -318,7 +318,7 @@ class SearchProcesses:
         reply, seconds = None, 0.0
         if not served.data.store.lexical.making or task.options.mode == "semantic":
             task, seconds = _with_terms(served.data, task)
-            reply = self._ask(served, task)
+            reply = self._call(served, task)
         if reply is None or reply.refusal is not None:
             self._metrics.search_process_left.inc()
             return None
@@ -330,29 +330,31 @@ class SearchProcesses:
 
     def close(self) -> None:
         """End the processes; no thread may search any more."""
-        for one in self._processes:
-            one.stop()
-        for one in self._processes:
-            one.join()
+        for process in self._processes:
+            process.stop()
+        for process in self._processes:
+            process.join()
 
-    def _ask(self, served: ServedDirectory, task: Task) -> Reply | None:
-        for one in self._processes:
-            if not one.ready or not one.can_search(served.number):
+    def _call(self, served: ServedDirectory, task: Task) -> Reply | None:
+        for process in self._processes:
+            if not process.ready or not process.can_search(served.number):
                 continue
-            if one.lock.acquire(blocking=False):
+            if process.lock.acquire(blocking=False):
                 try:
-                    return self._ask_one(one, served, task)
+                    return self._call_process(process, served, task)
                 finally:
-                    one.lock.release()
+                    process.lock.release()
         return None
 
-    def _ask_one(self, process: SearchProcess, served: ServedDirectory, task: Task) -> Reply | None:
+    def _call_process(
+        self, process: SearchProcess, served: ServedDirectory, task: Task
+    ) -> Reply | None:
         opening = None if process.knows(served) else self._opening(served)
         message = Search(served.number, position_of(served.data), task, opening)
-        reply = process.ask(message)
-        if reply is not None and reply.asks:
+        reply = process.call(message)
+        if reply is not None and reply.needs_frequencies:
             frequencies = frequencies_of(served.data)
-            reply = process.ask(replace(message, frequencies=frequencies))
+            reply = process.call(replace(message, frequencies=frequencies))
         if reply is not None and reply.refusal is None:
             process.note_opened(served)
         elif reply is not None:
@@ -368,7 +370,7 @@ class SearchProcesses:
             _log.warning("%s: threads search instead of a search process: %s", path, reason)
 
     def _directories(self) -> list[tuple[ServedDirectory, Opening]]:
-        return [(one, self._opening(one)) for one in list(self._served.values())]
+        return [(directory, self._opening(directory)) for directory in list(self._served.values())]
 
     def _opening(self, served: ServedDirectory) -> Opening:
         store = served.data.store

@@ -78,7 +78,7 @@ def perform(
         data: where to search.
         task: what for.
         fusion: how hybrid mode combines the scores of vectors and words.
-        calibrator: what a score is worth.
+        calibrator: turns scores into probabilities.
     """
     query, stored = task.query, tuple[FoundDocument, ...]()
     if isinstance(query, str):
@@ -149,7 +149,7 @@ class Search:
         position: what the search must see.
         task: what to do.
         opening: of a data directory that the process does not know.
-        frequencies: of the server, if the process has asked for them.
+        frequencies: of the server, if the process needs them.
     """
 
     number: int
@@ -206,7 +206,7 @@ class Reply:
         outcome: of a search; None for other messages, and after a failure.
         failure: the error that the search ended with.
         refusal: why the search was not done; the server does it.
-        asks: whether the search has to be sent again with the frequencies of the server.
+        needs_frequencies: whether the search has to be sent again with those of the server.
         damaged: vector ids of documents that were found to be damaged since the last reply, and
             in what part.
         notes: for the log.
@@ -215,22 +215,22 @@ class Reply:
     outcome: Outcome | None = None
     failure: Failure | None = None
     refusal: str | None = None
-    asks: bool = False
+    needs_frequencies: bool = False
     damaged: tuple[tuple[int, str], ...] = ()
     notes: tuple[Note, ...] = ()
 
 
-def _term(one: TermWeight) -> tuple[type, tuple[Any, ...]]:
-    return TermWeight, (one.term, one.weight)
+def _term(term_weight: TermWeight) -> tuple[type, tuple[Any, ...]]:
+    return TermWeight, (term_weight.term, term_weight.weight)
 
 
-def _hit(one: Hit) -> tuple[type, tuple[Any, ...]]:
-    return Hit, _HIT_FIELDS(one)
+def _hit(hit: Hit) -> tuple[type, tuple[Any, ...]]:
+    return Hit, _HIT_FIELDS(hit)
 
 
 # A hundred of these are in an answer, and what dataclasses do by default takes the server as long
 # as the rest of a request.
-_HIT_FIELDS = attrgetter(*(one.name for one in fields(Hit)))
+_HIT_FIELDS = attrgetter(*(field.name for field in fields(Hit)))
 _REDUCERS: dict[type, Callable[[Any], Any]] = {
     **copyreg.dispatch_table,
     TermWeight: _term,
@@ -249,9 +249,9 @@ def _pickled(message: object) -> memoryview:
 class Channel:
     """One end of the pair. One thread at a time uses it."""
 
-    def __init__(self, own: socket.socket) -> None:
+    def __init__(self, end: socket.socket) -> None:
         """Take over a socket."""
-        self._socket = own
+        self._socket = end
 
     def send(self, message: object, seconds: float | None = None) -> None:
         """Send an object."""

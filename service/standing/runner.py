@@ -104,7 +104,7 @@ class StandingQueries:
                 self._thread.start()
 
     def stored(self) -> None:
-        """Say that documents were stored; does nothing where nobody asked for them."""
+        """Say that documents were stored; does nothing without standing queries."""
         if self._thread is not None:
             self.wake()
 

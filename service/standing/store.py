@@ -554,10 +554,10 @@ class QueryStore:
             _INSERT_EVENT,
             [
                 (
-                    *(number, now, one.document_id, one.title, one.score, one.scored_as),
-                    *(one.probability, one.false_positive_rate),
+                    *(number, now, match.document_id, match.title, match.score, match.scored_as),
+                    *(match.probability, match.false_positive_rate),
                 )
-                for one in scan.found
+                for match in scan.found
             ],
         )
         connection.execute(_FORGET_EVENTS, (number, self._max_events))

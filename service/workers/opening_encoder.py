@@ -1,4 +1,4 @@
-"""The encoder of a server, opened and verified in a thread, beside what else a start has to do."""
+"""The encoder of a server, opened and verified in a thread while the rest of a start goes on."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass

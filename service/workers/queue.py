@@ -91,22 +91,22 @@ class FairQueue(Generic[T]):
 
     def add(self, request: T) -> None:
         """Queue a request. A class that was idle gets no credit for that time, and owes nothing."""
-        own = self._classes[request.traffic_class]
-        request.rank = own.served + request.tokens
+        queue = self._classes[request.traffic_class]
+        request.rank = queue.served + request.tokens
         self.resume(request)
 
     def resume(self, request: T) -> None:
         """Queue a request again, at the place it had: its work was waiting for other work of it."""
-        own = self._classes[request.traffic_class]
-        if own.head() is None:
+        queue = self._classes[request.traffic_class]
+        if queue.head() is None:
             busy = [other.spent for other in self._classes.values() if other.head() is not None]
             if not busy:  # the queue was empty: no class owes anything for the time before
                 for other in self._classes.values():
                     other.spent = 0
-            own.spent = max(own.spent, min(busy, default=0))
+            queue.spent = max(queue.spent, min(busy, default=0))
         self._entries += 1
         request.entry = self._entries
-        heapq.heappush(own.heap, (request.rank, self._entries, request))
+        heapq.heappush(queue.heap, (request.rank, self._entries, request))
 
     def remove(self, request: T) -> None:
         """Remove a request; its heap entry is discarded when it reaches the top."""
@@ -139,12 +139,12 @@ class FairQueue(Generic[T]):
     def _next_class(self) -> _ClassQueue[T] | None:
         """Return the class whose next piece of work would finish first in virtual time."""
         best: tuple[int, _ClassQueue[T]] | None = None
-        for one in self._classes.values():
-            head = one.head()
+        for class_ in self._classes.values():
+            head = class_.head()
             if head is not None:
-                end = one.spent + max(1, head[2].next_tokens()) * one.cost
+                end = class_.spent + max(1, head[2].next_tokens()) * class_.cost
                 if best is None or end < best[0]:
-                    best = (end, one)
+                    best = (end, class_)
         return None if best is None else best[1]
 
 
@@ -513,8 +513,8 @@ class BlockQueue:
         """Return how long the queued work of a class occupies its share of the encoder."""
         if not self._rate:
             return 0.0
-        sharing = [one for one in _FOREGROUND if one == traffic_class or self._ahead[one]]
-        share = WEIGHTS[traffic_class] / sum(WEIGHTS[one] for one in sharing)
+        sharing = [name for name in _FOREGROUND if name == traffic_class or self._ahead[name]]
+        share = WEIGHTS[traffic_class] / sum(WEIGHTS[name] for name in sharing)
         return self._ahead[traffic_class] / (self._rate * share)
 
     @staticmethod

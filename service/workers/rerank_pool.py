@@ -119,7 +119,7 @@ def open_rerank_pool(settings: Settings, metrics: Metrics) -> RerankPool | None:
 
 async def _all_or_none(work: Sequence[Coroutine[None, None, None]]) -> None:
     """Wait for all; if one fails or the time is up, the others are cancelled."""
-    tasks = [asyncio.ensure_future(one) for one in work]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
     try:
         await asyncio.gather(*tasks)
     finally:

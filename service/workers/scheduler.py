@@ -158,14 +158,14 @@ class EncodeScheduler:
             return [self._begin(document, loop.create_future(), adapt) for document in documents]
         width = self._encoder.checkpoint.block_dimension
         blocks = [document.to_encode for document in documents]
-        vectors = [np.empty((len(one), width), dtype=np.float32) for one in blocks]
+        vectors = [np.empty((len(block), width), dtype=np.float32) for block in blocks]
         known = [frozenset[int]()] * len(blocks)
         if self._cache is not None:
             known = await self._cache.get(blocks, vectors)
         submitted = time.perf_counter()
         return [
             EncodeTask(
-                one,
+                encoded_blocks,
                 rows,
                 loop.create_future(),
                 submitted,
@@ -173,7 +173,9 @@ class EncodeScheduler:
                 counted=document.blocks,
                 adapt=adapt,
             )
-            for document, one, rows, cached in zip(documents, blocks, vectors, known, strict=True)
+            for document, encoded_blocks, rows, cached in zip(
+                documents, blocks, vectors, known, strict=True
+            )
         ]
 
     def _begin(
@@ -238,7 +240,7 @@ class EncodeScheduler:
             tasks = [block.task for block in last]
             try:
                 counted = [task.counted or task.blocks for task in tasks]
-                found = self._encoder.encode_documents(counted, [one.vectors for one in tasks])
+                found = self._encoder.encode_documents(counted, [task.vectors for task in tasks])
                 vectors = list(found)
             except Exception as error:  # one of them may be the cause: each is tried by itself
                 _LOG.warning("a packed call of the document level failed", exc_info=error)

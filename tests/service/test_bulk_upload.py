@@ -27,7 +27,7 @@ def upload(client: Any, *texts: str) -> str:
 
 
 def job_when(client: Any, location: str, condition: Callable[[Any], bool]) -> Any:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition(job := client.get(location).json()):
         assert time.monotonic() < deadline, job
         time.sleep(0.01)

@@ -143,4 +143,4 @@ def test_with_postgresql_nothing_is_allowed_that_servers_would_not_share() -> No
     for name, value in (("store", "mysql://db"), ("store_schema", "No"), ("store_seconds", 0)):
         with pytest.raises(ValidationError) as refused:
             Settings(**{name: value})
-        assert [one["loc"] for one in refused.value.errors()] == [(name,)]
+        assert [error["loc"] for error in refused.value.errors()] == [(name,)]

@@ -61,7 +61,7 @@ class SteppedEncoder:
 
     def wait_for_call(self) -> None:
         """Wait until one more call has begun."""
-        assert self.begun.acquire(timeout=10)
+        assert self.begun.acquire(timeout=120)
 
     def encode_blocks(self, blocks: Sequence[tuple[int, ...]]) -> Float32:
         self.calls.append([tuple(block) for block in blocks])

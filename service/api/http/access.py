@@ -136,7 +136,7 @@ class AuditLog:
     """Who changed what: a JSON line for each request that may change documents, without texts."""
 
     def __init__(self, path: Path) -> None:
-        """Write to a file, which is begun anew at a size; some former ones are kept."""
+        """Write to a file, which is started again at a size; some former ones are kept."""
         self._handler = _AuditHandler(
             path,
             maxBytes=_AUDIT_BYTES,

@@ -117,7 +117,7 @@ def estimate_tokens(length: int, max_queue_tokens: int) -> int:
     Args:
         length: of the body, in bytes.
         max_queue_tokens: tokens that the queue holds; the estimate is at most half of them, so that
-            a large body finds room beside small ones.
+            a large body finds room among small ones.
     """
     return min(tokens_of(length), max_queue_tokens // 2)
 

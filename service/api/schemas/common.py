@@ -16,7 +16,7 @@ from service.errors import FieldError, InvalidInputError
 from service.matching.queries import Query, StoredQuery
 from service.metrics import Stage
 
-_RECEIPT_FIELDS = tuple(one.name for one in fields(Receipt))
+_RECEIPT_FIELDS = tuple(field.name for field in fields(Receipt))
 
 
 class DocumentBody(BodyModel):

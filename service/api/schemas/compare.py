@@ -150,7 +150,7 @@ def comparison_body(explanation: Explanation) -> ComparisonBody:
         passages=[_passage(passage, *texts) for passage in comparison.passages],
         passages_left_out=explanation.passages_left_out,
         alignment_score=None if aligned is None else aligned.score,
-        aligned_blocks=None if aligned is None else [_pair(one, *texts) for one in aligned.pairs],
+        aligned_blocks=None if aligned is None else [_pair(pair, *texts) for pair in aligned.pairs],
         left_sections=[_section(section) for section in comparison.left_sections],
         right_sections=[_section(section) for section in comparison.right_sections],
         section_scores=[

@@ -93,9 +93,9 @@ def exclusive(
     allowed = {**({"title": title_of} if title_of else {}), **(needs or {})}
     refused = [
         {"required": [field, name]}
-        for name, one in allowed.items()
+        for name, companion in allowed.items()
         for field in fields
-        if field != one
+        if field != companion
     ]
     refused += [
         {"required": [field, name]} for field, names in (without or {}).items() for name in names

@@ -226,7 +226,7 @@ def _within_limits(value: object) -> object:
             raise _over("is nested more than {max_length} levels deep", MAX_DEPTH)
         conditions += 1
         values += len(part["in"]) if isinstance(part.get("in"), list) else 1
-        todo += [(one, depth + 1) for one in _parts(part)]
+        todo += [(child, depth + 1) for child in _parts(part)]
         if conditions > MAX_CONDITIONS:
             raise _over("has more than {max_length} conditions", MAX_CONDITIONS)
         if values > MAX_VALUES:
@@ -236,7 +236,7 @@ def _within_limits(value: object) -> object:
 
 def _parts(part: dict[Any, Any]) -> list[object]:
     lists = [part[name] for name in ("and", "or") if isinstance(part.get(name), list)]
-    found = [one for some in lists for one in some[: MAX_CONDITIONS + 1]]
+    found = [child for children in lists for child in children[: MAX_CONDITIONS + 1]]
     return [*found, part["not"]] if "not" in part else found
 
 

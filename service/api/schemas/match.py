@@ -278,7 +278,7 @@ def _to_queries(field: str, given: Sequence[QueryBody]) -> list[Query]:
     ]
 
 
-_HIT_FIELDS = tuple(one.name for one in fields(Hit))
+_HIT_FIELDS = tuple(field.name for field in fields(Hit))
 _values_of = attrgetter(*_HIT_FIELDS)
 
 
@@ -428,7 +428,7 @@ def _answer(matches: Matches, checkpoint: str, calibration: str | None) -> dict[
 
 def _match(hit: Hit, explanation: Explanation | None) -> dict[str, Any]:
     body = dict(zip(_HIT_FIELDS, _values_of(hit), strict=True))  # `asdict` copies every value
-    body["terms"] = [{"term": one.term, "weight": one.weight} for one in hit.terms]
+    body["terms"] = [{"term": term.term, "weight": term.weight} for term in hit.terms]
     body["explanation"] = None if explanation is None else comparison_body(explanation)
     return body
 

@@ -46,7 +46,7 @@ def put(client: Any, documents: dict[str, str], **fields: Any) -> None:
 def settled(client: Any) -> None:
     """Wait until what is stored was compared."""
     standing = client.app.state.engine.default.standing
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while standing.lag_seconds:
         assert time.monotonic() < deadline, "the documents were not compared"
         time.sleep(0.005)
@@ -66,14 +66,14 @@ def test_a_new_document_has_the_score_of_match(filled: Any, mode: str, of: str) 
     asked = {"id": "bees"} if of == "document" else {"text": QUERY["text"], "title": "Bees"}
     made = make(filled, **asked, mode=mode, min_score=-1)
     put(filled, NEW, title="New")
-    found = {one["document"]: one for one in events(filled, made["id"])}
+    found = {event["document"]: event for event in events(filled, made["id"])}
     body = {**asked, "mode": mode, "top_k": 50}
     matches = filled.post("/match", json=body).json()["matches"]
-    expected = {one["id"]: one for one in matches if one["id"] in NEW}
+    expected = {hit["id"]: hit for hit in matches if hit["id"] in NEW}
     assert found.keys() == expected.keys() != set()
-    for name, one in found.items():
-        assert one["score"] == pytest.approx(expected[name]["score"], abs=1e-5)
-        assert (one["query"], one["title"], one["scored_as"]) == (made["id"], "New", mode)
+    for name, first in found.items():
+        assert first["score"] == pytest.approx(expected[name]["score"], abs=1e-5)
+        assert (first["query"], first["title"], first["scored_as"]) == (made["id"], "New", mode)
 
 
 @pytest.fixture
@@ -95,18 +95,18 @@ def test_only_what_is_inside_the_bound_is_an_event(
     put(client, NEW)
     match = {"text": QUERY["text"], "mode": mode, "top_k": 50}
     first = client.post("/match", json=match).json()["matches"]
-    best = next(one for one in first if one["id"] in NEW)
+    best = next(entry for entry in first if entry["id"] in NEW)
     made = make(client, text=QUERY["text"], mode=mode, **{bound: best[measure]})
     assert made[bound] == best[measure]
     put(client, {f"{name} again": f"{text} It is new." for name, text in NEW.items()})
     again = client.post("/match", json={**match, bound: best[measure]}).json()["matches"]
-    expected = {one["id"]: one for one in again if one["id"].endswith(" again")}
-    found = {one["document"]: one for one in events(client, made["id"])}
+    expected = {item["id"]: item for item in again if item["id"].endswith(" again")}
+    found = {event["document"]: event for event in events(client, made["id"])}
     assert found.keys() == expected.keys()
     assert len(found) < len(NEW)
-    for name, one in found.items():
+    for name, entry in found.items():
         for value in ("score", "probability", "false_positive_rate"):
-            assert one[value] == pytest.approx(expected[name][value], abs=1e-5)
+            assert entry[value] == pytest.approx(expected[name][value], abs=1e-5)
 
 
 def test_without_a_bound_the_calibration_chooses_one(calibrated_client: Any) -> None:
@@ -127,7 +127,7 @@ def test_events_are_of_new_texts_only_and_each_once(filled: Any) -> None:
     settled(filled)  # what is replaced before it was compared is no event
     put(filled, {"a": "Ants find paths."}, title="A title")
     put(filled, {"a": "Ants find short paths."})
-    assert [(one["document"], one["title"]) for one in events(filled, made["id"])] == [
+    assert [(event["document"], event["title"]) for event in events(filled, made["id"])] == [
         ("a", ""),
         ("a", ""),
     ]
@@ -150,10 +150,10 @@ def test_a_filter_decides_by_the_metadata(filled: Any) -> None:
     put(filled, {"old": "Bees."}, metadata={"year": 2025})
     put(filled, {"new": "Bees fly."}, metadata={"year": 2026})
     put(filled, {"other": "Bees sting."}, metadata={"year": 2026, "x": 1})
-    assert [one["document"] for one in events(filled, made["id"])] == ["new"]
+    assert [event["document"] for event in events(filled, made["id"])] == ["new"]
 
 
-def test_a_document_is_compared_as_it_is_then_and_never_with_itself(filled: Any) -> None:
+def test_a_document_is_compared_as_of_now_not_with_itself(filled: Any) -> None:
     made = make(filled, id="bees", min_score=-1, mode="semantic")
     put(filled, {"bees": "Rivers carve valleys over thousands of years."})
     settled(filled)
@@ -166,7 +166,7 @@ def test_a_document_is_compared_as_it_is_then_and_never_with_itself(filled: Any)
     detail = filled.get(f"/standing-queries/{made['id']}").json()["detail"]
     assert detail == "its document was deleted"
     put(filled, {"bees": "Rivers carve valleys."})
-    assert [one["document"] for one in events(filled, made["id"])] == ["copy", "while it is away"]
+    assert [item["document"] for item in events(filled, made["id"])] == ["copy", "while it is away"]
     assert filled.get(f"/standing-queries/{made['id']}").json()["detail"] is None
 
 
@@ -184,7 +184,7 @@ def test_queries_are_listed_in_pages_and_removed(client: Any) -> None:
         gone = client.request(method, f"{path}{below}")
         assert gone.status_code == 404
         assert gone.json()["type"] == "/problems/standing-query-not-found"
-    assert {one["query"] for one in events(client)} == {made[0]["id"], made[2]["id"]}
+    assert {event["query"] for event in events(client)} == {made[0]["id"], made[2]["id"]}
 
 
 def test_events_come_in_pages(client: Any) -> None:
@@ -192,11 +192,11 @@ def test_events_come_in_pages(client: Any) -> None:
     put(client, {str(number): f"Bee number {number}." for number in range(3)})
     every = events(client)
     assert len(every) == 6
-    assert [one["number"] for one in every] == sorted({one["number"] for one in every})
+    assert [query["number"] for query in every] == sorted({query["number"] for query in every})
     first = client.get("/standing-queries/events?limit=4").json()
     assert first == {"events": every[:4], "last": every[3]["number"]}
     assert events(client, parameters=f"?after={first['last']}") == every[4:]
-    own = [one for one in every if one["query"] == made[1]["id"]]
+    own = [query for query in every if query["query"] == made[1]["id"]]
     assert events(client, made[1]["id"]) == own
     assert events(client, made[1]["id"], f"?after={own[0]['number']}") == own[1:]
     end = client.get("/standing-queries/events?after=999").json()
@@ -276,7 +276,7 @@ def test_a_query_that_cannot_be_read_keeps_no_other_one_waiting(client: Any) -> 
         connection.execute("UPDATE queries SET vector = 'damaged' WHERE id = ?", (broken["id"],))
         connection.commit()
     put(client, {"a": "Bees."})
-    assert [one["document"] for one in events(client, sound["id"])] == ["a"]
+    assert [event["document"] for event in events(client, sound["id"])] == ["a"]
     detail = client.get(f"/standing-queries/{broken['id']}").json()["detail"]
     assert detail == "it cannot be read: make it again"
 

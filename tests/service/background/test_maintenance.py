@@ -54,8 +54,8 @@ def make(data: DataDirectory, metrics: Metrics) -> Iterator[Make]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for item in made:
+        item.close()
 
 
 def put(data: DataDirectory, first: int, count: int, text: str = "") -> None:
@@ -64,7 +64,7 @@ def put(data: DataDirectory, first: int, count: int, text: str = "") -> None:
     receipt = Receipt(1, 1, 1, 0, 1)
     documents = [Document(f"d{first + n}", f"d{first + n} {text}") for n in range(count)]
     pairs = zip(documents, vectors, strict=True)
-    data.index.apply(data.store.put([EncodedDocument(one, row, receipt) for one, row in pairs]))
+    data.index.apply(data.store.put([EncodedDocument(item, row, receipt) for item, row in pairs]))
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -185,7 +185,7 @@ def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Met
     before = set(threading.enumerate())
     maintenance = make(maintenance_seconds=0.01)
     maintenance.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while data.index.nlist == 1:
         assert time.monotonic() < deadline
         time.sleep(0.01)

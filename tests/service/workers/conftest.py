@@ -48,7 +48,7 @@ def start(
 
 def within_time(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end; a waiter that is left waiting is a failure, not a hanging test."""
-    return asyncio.run(asyncio.wait_for(work, 20))
+    return asyncio.run(asyncio.wait_for(work, 120))
 
 
 async def settle() -> None:

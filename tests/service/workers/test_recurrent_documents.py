@@ -41,7 +41,7 @@ def documents(encoder: OnnxEncoder) -> list[SentenceBlocks]:
 
 
 async def encode(scheduler: EncodeScheduler, *some: SentenceBlocks) -> list[EncodeResult]:
-    with scheduler.reserve(sum(one.receipt.tokens for one in some)) as reservation:
+    with scheduler.reserve(sum(item.receipt.tokens for item in some)) as reservation:
         return await scheduler.encode(some, reservation)
 
 
@@ -57,10 +57,10 @@ def test_vectors_are_those_of_the_encoder(
     found = asyncio.run(run())
     expected = encoder.encode(documents)
     for results in (found[: len(documents)], found[len(documents) :]):
-        vectors = np.stack([one.vector for one in results])
+        vectors = np.stack([first.vector for first in results])
         assert np.abs(vectors - expected.document_vectors).max() < 1e-6
-        for one, blocks in zip(results, expected.block_vectors, strict=True):
-            assert np.array_equal(one.block_vectors, blocks)
+        for first, blocks in zip(results, expected.block_vectors, strict=True):
+            assert np.array_equal(first.block_vectors, blocks)
     assert scheduler.queued_tokens == 0
 
 

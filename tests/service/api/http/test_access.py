@@ -212,7 +212,7 @@ def test_changes_are_logged_without_texts(client: Any, keys: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "search.example"])
-def test_an_open_service_does_not_listen_where_others_can_reach_it(
+def test_an_open_service_listens_on_loopback_only(
     make_settings: Any, tmp_path: Path, host: str
 ) -> None:
     settings = make_settings()
@@ -239,6 +239,6 @@ def test_a_stored_response_is_for_its_key_alone(client: Any, keys: Path) -> None
     for token in (first, first, second):
         headers = {"authorization": f"Bearer {token}", "idempotency-key": "k1"}
         answers.append(client.post("/index", json={"documents": [DOCUMENT]}, headers=headers))
-    replayed = ["idempotency-replayed" in one.headers for one in answers]
-    assert [one.status_code for one in answers] == [200, 200, 200]
+    replayed = ["idempotency-replayed" in answer.headers for answer in answers]
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
     assert replayed == [False, True, False]

@@ -22,7 +22,7 @@ def test_on_a_loopback_address_only_this_machine_is_known(bound_to: str) -> None
 
 
 @pytest.mark.parametrize("bound_to", ["0.0.0.0", "::", "10.0.0.7", "search.corp.example"])
-def test_on_another_address_every_name_is_known_that_no_site_can_have(bound_to: str) -> None:
+def test_on_other_addresses_names_that_no_site_has_are_known(bound_to: str) -> None:
     allowed = AllowedHosts(bound_to)
     assert all(host in allowed for host in [*LOOPBACK, *ADDRESSES, *PLAIN])
     assert not any(host in allowed for host in [*FOREIGN, *SENSELESS])

@@ -72,9 +72,7 @@ def test_a_request_that_failed_may_be_sent_again_another_way(client: Any) -> Non
 
 
 @both
-def test_a_second_request_is_rejected_while_the_first_is_in_progress(
-    client: Any, kind: str, connected: Callable[..., Any]
-) -> None:
+def test_a_key_in_use_is_rejected(client: Any, kind: str, connected: Callable[..., Any]) -> None:
     body = BODIES[kind][0].encode()
     headers = {"content-type": kind, "idempotency-key": "k"}
     gate = threading.Event()
@@ -110,7 +108,9 @@ def test_a_key_that_is_none_is_refused_by_name(empty: Any, kind: str, key: str) 
 
 def test_the_rules_of_a_key_are_those_of_its_description(empty: Any) -> None:
     operation = empty.app.openapi()["paths"]["/index"]["post"]
-    (header,) = [one for one in operation["parameters"] if one["name"] == "idempotency-key"]
+    (header,) = [
+        parameter for parameter in operation["parameters"] if parameter["name"] == "idempotency-key"
+    ]
     rules = header["schema"].get("anyOf", [header["schema"]])[0]
     assert (rules["minLength"], rules["maxLength"]) == (1, 255)
     assert rules["pattern"] == r"^[\x21-\x7e]+$"

@@ -126,7 +126,7 @@ def reach_into_the_network(make_client: MakeClient) -> bool:
         if not client.post("/standing-queries", json=query).is_success:
             return False
         client.post("/index", json={"documents": [SECRET]})
-        return [one.document for one in receiver.take(1)] == [SECRET["id"]]
+        return [item.document for item in receiver.take(1)] == [SECRET["id"]]
 
 
 def reach_into_the_network_by_a_name(make_client: MakeClient) -> bool:
