@@ -17,7 +17,7 @@ from encoder.tokenizer import BlockTokenizer
 from service.errors import ShuttingDownError
 from service.metrics import create_metrics
 from service.workers.queue import EncodeResult
-from service.workers.scheduler import EncodeScheduler
+from service.workers.scheduler import EncodeScheduler, current_reservation, use_reservation
 from tests.service.workers.conftest import BOUND, Make, begun, encode, settle, start, within_time
 
 
@@ -180,3 +180,17 @@ def test_the_measured_rate_includes_all_work_of_the_threads(
     for _ in range(10):
         within_time(encode(scheduler, make_document([1] * 10)))
     assert 0 < scheduler._queue.rate <= 2 * 10 / 0.05
+
+
+def test_a_reservation_that_ended_is_not_used_again(
+    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any
+) -> None:
+    scheduler = schedule(stepped_encoder())
+    with (
+        scheduler.reserve(1) as reservation,
+        use_reservation(reservation),
+        current_reservation(scheduler, 5) as current,
+    ):
+        assert current is reservation
+    with use_reservation(reservation), current_reservation(scheduler, 5) as current:
+        assert (current is reservation, current.tokens) == (False, 5)
