@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from index.document import Document
 from index.errors import StoreError
+from service.documents import Indexed, index_documents
 from service.engine import Collection
 from service.errors import EncodingFailedError, InvalidInputError
-from service.indexing import Indexed, index_documents
 from service.jobs.idempotency import StoredResponse, request_digest
-from service.jobs.job import Job, LineError, Step, Upload
+from service.jobs.store import Job, LineError, Step, Upload
 from service.jobs.uploads import Batch, BatchLimits, UploadFile, read_batch
 from service.threads import run_in
 
@@ -56,15 +56,6 @@ async def submit_upload(
 
     Returns:
         The response, and whether it is a replay of an earlier one.
-
-    Raises:
-        OverloadedError: there are too many unfinished jobs, or bytes of them.
-        StorageFullError: the disk has no more than its reserve.
-        BodyTooLargeError, CompressionRatioError: the body has too many bytes.
-        MalformedUploadError, InvalidInputError: the body is invalid.
-        KeyInUseError, KeyReusedError: the key cannot be used.
-        RateLimitedError: `charge` refused.
-        StoreError: it could not be stored; no job was created.
     """
     jobs, key = collection.jobs, head.key
     with jobs.receiving(head.client, head.announced) as place, jobs.idempotency.in_progress(key):
@@ -113,17 +104,13 @@ def run_job(collection: Collection, job: Job) -> None:
 
     However this process ends, at most one batch is read again, and a document whose text is stored
     already is not stored twice.
-
-    Raises:
-        StoreError: store, tables or upload could not be read or written.
-        UnavailableError: the encoder does not work.
     """
     path = collection.jobs.path_of(job)
     if not collection.jobs.verify(job):
         collection.jobs.end(job, "failed", "the upload is missing or damaged: send it again")
         return
     limits = BatchLimits(
-        documents=min(BATCH_DOCUMENTS, collection.engine.settings.max_documents_per_request),
+        documents=BATCH_DOCUMENTS,
         line_bytes=collection.engine.settings.max_body_bytes,
         text_characters=collection.engine.settings.max_text_characters,
     )
@@ -152,8 +139,10 @@ async def _index_batch(collection: Collection, batch: Batch) -> Step:
         position=batch.position,
         line=batch.line,
         indexed=len(stored),
-        unchanged=sum(one.unchanged for one in stored),
-        truncated=sum(one.receipt.tokens_read < one.receipt.tokens for one in stored),
+        unchanged=sum(document.unchanged for document in stored),
+        truncated=sum(
+            document.receipt.tokens_read < document.receipt.tokens for document in stored
+        ),
         failed=batch.failed + len(errors),
         errors=[*batch.errors, *errors],
     )
@@ -171,7 +160,11 @@ async def _index(
         )
     except InvalidInputError as error:
         invalid = _line_errors(documents, error)
-        rest = [one for one in documents if one[0] not in {error.line for error in invalid}]
+        rest = [
+            document
+            for document in documents
+            if document[0] not in {error.line for error in invalid}
+        ]
         stored, errors = await _index(collection, rest)
         return stored, [*invalid, *errors]
     except EncodingFailedError:
@@ -186,8 +179,8 @@ async def _index_one_by_one(
         return [], [LineError(documents[0][0], "#/text", "could not be encoded")]
     stored: list[Indexed] = []
     errors: list[LineError] = []
-    for one in documents:
-        done, failed = await _index(collection, [one])
+    for document in documents:
+        done, failed = await _index(collection, [document])
         stored += done
         errors += failed
     return stored, errors

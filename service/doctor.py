@@ -15,12 +15,10 @@ from index.doctor.findings import Finding, Remedy, require_damage
 from index.errors import StoreError
 from index.sqlite.connections import DATABASE_ERRORS, SQLiteConnections, open_reader
 from service.feedback.store import FEEDBACK_FILE, open_feedback
-from service.jobs.job import Job
 from service.jobs.runner import JOBS_FILE, UPLOADS_DIRECTORY
-from service.jobs.store import JobStore, open_tables
+from service.jobs.store import Job, JobStore, open_tables
 from service.jobs.uploads import verify_upload
-from service.standing.store import QueryStore
-from service.standing.tables import STANDING_FILE, open_standing_tables
+from service.standing.store import STANDING_FILE, QueryStore, open_standing_tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,21 +22,18 @@ from index.directory.data_directory import DataDirectory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.sqlite.connections import is_full
-from service.background.maintenance import Maintenance, record_index_metrics
-from service.background.recall_monitor import RecallMonitor
 from service.errors import CollectionNotFoundError, NotReadyError
 from service.feedback.store import FeedbackStore
-from service.files.reading import SentFiles
+from service.files import SentFiles
 from service.jobs.runner import Jobs
-from service.limits.admission import Admission
-from service.limits.rate_limit import RateLimiter
-from service.limits.redis_client import RedisClient
+from service.limits import Admission, RateLimiter
+from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.metrics import CollectionMetrics, Metrics
-from service.searchers.pool import SearchProcesses
-from service.searchers.process import ServedDirectory
+from service.redis_client import RedisClient
+from service.searchers.pool import SearchProcesses, ServedDirectory
 from service.settings import Settings
 from service.standing.runner import StandingQueries
-from service.workers.encode_cache import EncodeCache
+from service.workers.block_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
 
@@ -143,7 +140,7 @@ class Collection:
 
     @property
     def served(self) -> ServedDirectory:
-        """What search processes are asked about it by."""
+        """What search processes know it by."""
         return ServedDirectory(self.number, self.data, self.fusion, self.calibrator)
 
 
@@ -167,17 +164,17 @@ class Collections:
         """Return all of them, the default one first, the others in the order of their names."""
         with self._changed:
             found = list(self._members.values())
-        return sorted(found, key=lambda one: (one.name != DEFAULT, one.name))
+        return sorted(found, key=lambda member: (member.name != DEFAULT, member.name))
 
     def opened(self) -> list[Collection]:
         """Return those that are open."""
-        return [one for one in self.members() if isinstance(one, Collection)]
+        return [member for member in self.members() if isinstance(member, Collection)]
 
     def unusable(self) -> dict[str, str]:
         """Return why collections cannot be used, by name; those that can be are absent."""
         reasons = {
-            one.name: one.data.damage if isinstance(one, Collection) else one.reason
-            for one in self.members()
+            member.name: member.data.damage if isinstance(member, Collection) else member.reason
+            for member in self.members()
         }
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
@@ -208,11 +205,7 @@ class Collections:
 
     @contextmanager
     def use(self, name: str) -> Iterator[Collection]:
-        """Find a collection, which is not closed while the block runs.
-
-        Raises:
-            CollectionNotFoundError, NotReadyError: as `find`.
-        """
+        """Find a collection, which is not closed while the block runs."""
         with self._changed:
             collection = self.find(name)
             self._uses[collection] += 1
@@ -225,10 +218,6 @@ class Collections:
 
     def withdraw(self, name: str, seconds: float) -> Collection | UnopenedCollection:
         """Take a collection out, so that nothing more uses it, and wait for those that do.
-
-        Args:
-            name: of the collection.
-            seconds: to wait at most.
 
         Raises:
             CollectionNotFoundError: there is none of this name.
@@ -264,8 +253,8 @@ def record_state(engine: Engine) -> None:
     engine.metrics.ready.set(is_ready(engine))
     engine.metrics.collection_ready.clear()  # of those that were removed
     unusable = engine.collections.unusable()
-    for one in engine.collections.members():
-        engine.metrics.collection_ready.labels(one.name).set(one.name not in unusable)
+    for member in engine.collections.members():
+        engine.metrics.collection_ready.labels(member.name).set(member.name not in unusable)
     for opened in engine.collections.opened():
         record_index_metrics(opened.data.index, opened.metrics)
         opened.metrics.damaged_documents.set(len(opened.data.store.damage))
@@ -281,10 +270,10 @@ def degraded_parts(engine: Engine) -> list[str]:
     opened = engine.collections.opened()
     parts = {
         "redis": engine.redis is not None and not engine.redis.available,
-        "lexical": any(one.data.store.lexical.building for one in opened),
+        "lexical": any(collection.data.store.lexical.building for collection in opened),
         "active_requests": engine.admission.full_seconds > 0,
         "storage": any(map(_storage_fails, opened)),
-        "damaged_documents": any(len(one.data.store.damage) for one in opened),
+        "damaged_documents": any(len(collection.data.store.damage) for collection in opened),
     }
     unusable = [f"collection {name}" for name in engine.collections.unusable()]
     return [*(name for name, fails in parts.items() if fails), *unusable]
@@ -292,7 +281,7 @@ def degraded_parts(engine: Engine) -> list[str]:
 
 def _storage_fails(collection: Collection) -> bool:
     parts = (collection.data.store, collection.jobs, collection.feedback, collection.standing)
-    failures = (one.failure for one in parts)
+    failures = (part.failure for part in parts)
     return any(failures) or is_full(collection.data.store.path)
 
 

@@ -1,40 +1,4 @@
-"""The errors of `service`.
-
-* ServiceError
-  * SettingsError            the settings are invalid, or contradict the checkpoint
-  * KeyFileError             the file of API keys cannot be read or written
-  * KeyRequiredError         the request has no valid API key
-  * ScopeMissingError        the API key of the request does not have the scope that it needs
-  * KeyBoundError            the API key is bound to one collection, and the request is for all
-  * InvalidInputError        fields of a request are invalid; names each of them
-  * HostNotAllowedError      the Host header names another service
-  * UnsupportedMediaTypeError   the body has a media type that is not accepted
-  * NotAcceptableError       the client accepts none of the media types of the response
-  * BodyTooLargeError        the body has too many bytes
-  * CompressionRatioError    a compressed body is too large decompressed, for its size
-  * RequestTooLargeError     the documents of one request have more tokens than the queue holds
-  * DocumentNotFoundError    no document has the id
-  * CollectionNotFoundError  no collection has the name
-  * TooManyCollectionsError  there are as many collections as the settings allow
-  * StandingQueryNotFoundError   no standing query has the id
-  * TooManyStandingQueriesError  there are as many standing queries as the settings allow
-  * FeedbackNotFoundError    no verdict has the id
-  * FeedbackFullError        there is as much feedback as the settings allow
-  * MalformedUploadError     the body cannot be decompressed
-  * ModelNotFoundError       the name of a model is not that of the served checkpoint
-  * JobNotFoundError         no job has the id
-  * JobEndedError            the job to cancel has ended already
-  * KeyInUseError            a request with the same Idempotency-Key is in progress
-  * KeyReusedError           the Idempotency-Key was used with another request
-  * OverloadedError          there is too much work; says when to retry
-  * RateLimitedError         a client exceeds its rate limit; says when to retry
-  * UploadTooSlowError       the body of a request does not arrive in time
-  * DeadlinePassedError      the deadline that the client set has passed
-  * EncodingFailedError      the encoder failed while it processed the request
-  * UnavailableError         the service cannot work
-    * NotReadyError          it is starting, or a part of it has failed
-    * ShuttingDownError      it is closing
-"""
+"""The errors of `service`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -207,10 +171,10 @@ class StandingQueryNotFoundError(ServiceError):
 class TooManyStandingQueriesError(ServiceError):
     """There are as many standing queries, or as long ones, as the settings allow."""
 
-    def __init__(self, limit: int, setting: str) -> None:
-        """Name the limit, and the setting that it is."""
+    def __init__(self, limit: int, unit: str) -> None:
+        """Name the limit, and what it counts."""
         super().__init__(
-            f"the collection has no room for another standing query: {setting} is {limit}"
+            f"the collection has no room for another standing query: the limit is {limit} {unit}"
         )
         self.limit = limit
 
@@ -225,11 +189,9 @@ class FeedbackNotFoundError(ServiceError):
 class FeedbackFullError(ServiceError):
     """There is as much feedback as the settings allow."""
 
-    def __init__(self, setting: str, limit: int) -> None:
-        """Name the setting and its value."""
-        super().__init__(
-            f"there is as much feedback as {setting} allows, {limit}: delete some, or raise it"
-        )
+    def __init__(self, taken: str, limit: int) -> None:
+        """Say how much there is, which is the limit."""
+        super().__init__(f"there is as much feedback as there may be, {taken}: delete some")
         self.limit = limit
 
 

@@ -22,7 +22,6 @@ from service.api.http.problems import MALFORMED_REQUEST
 
 HEAD_SECONDS = 10.0
 _KERNEL_BYTES = 128 * 1024
-_HELD_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,62 +37,11 @@ class SendLimits:
             those without an end must be stopped.
     """
 
-    seconds: float
-    bytes_per_second: float
-    unsent_bytes: int
+    seconds: float = 60.0
+    bytes_per_second: float = 16_384.0  # half of what a slow mobile network takes
+    unsent_bytes: int = 256 * 2**20  # all answers of a full server, several times
     on_slow: Callable[[], None] = lambda: None
     on_stop: Callable[[], None] = lambda: None
-
-
-class JoiningTransport:
-    """A transport that sends at once what is written at once: the head of a response with its body.
-
-    Each is a write of uvicorn, and would be a call of the system, and a packet that wakes the
-    client.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._held: list[bytes] = []
-        self._size = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Hold data until the next event, or until nothing is written; much data is not held.
-
-        Nothing is what uvicorn writes at the end of a response of known length.
-        """
-        if data and not self._held:
-            self._loop.call_soon(self.flush)
-        self._held.append(data)
-        self._size += len(data)
-        if not data or self._size >= _HELD_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Send what is held."""
-        held, self._held, self._size = self._held, [], 0
-        if held and len(held[-1]) >= _HELD_BYTES:  # not worth a copy
-            self._transport.write(b"".join(held[:-1]))
-            held = held[-1:]
-        self._transport.write(b"".join(held))
-
-    def get_write_buffer_size(self) -> int:
-        """Return how many bytes were written and not sent."""
-        return self._size + self._transport.get_write_buffer_size()
-
-    def close(self) -> None:
-        """Close the connection when everything is sent."""
-        self.flush()
-        self._transport.close()
-
-    def abort(self) -> None:
-        """Close the connection, and drop what was not sent."""
-        self._held, self._size = [], 0
-        self._transport.abort()
 
 
 class TimedH11Protocol(H11Protocol):
@@ -101,8 +49,8 @@ class TimedH11Protocol(H11Protocol):
 
     It closes a connection on which no head has arrived after `HEAD_SECONDS`, or whose client keeps
     sending a body that was rejected: a socket and its buffers take memory. It aborts one whose
-    client takes the response too slowly. Such a client has `SendLimits.seconds` of patience, which
-    waiting uses up and which the bytes that it takes restore.
+    client takes the response too slowly: it may pause for `SendLimits.seconds`, which waiting uses
+    up and which the bytes that it takes restore.
     """
 
     limits: ClassVar[SendLimits]
@@ -112,7 +60,7 @@ class TimedH11Protocol(H11Protocol):
         super().__init__(*arguments, **named)
         self._head_timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None
-        self._patience = self.limits.seconds
+        self._seconds_left = self.limits.seconds
         self._seen = (0.0, 0)  # when the client's progress was last looked at, and its unsent bytes
 
     @property
@@ -124,7 +72,6 @@ class TimedH11Protocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Start the timer for the first head."""
         super().connection_made(transport)
-        self.transport: Any = JoiningTransport(transport, self.loop)
         _limit_kernel_buffer(transport)
         self._check_head()
 
@@ -149,13 +96,13 @@ class TimedH11Protocol(H11Protocol):
         super().pause_writing()
         self._seen = (self.loop.time(), self.unsent)
         self.waiting.add(self)
-        self._send_timer = self.loop.call_later(self._patience, self._check_patience)
-        while sum(one.unsent for one in self.waiting) > self.limits.unsent_bytes:
-            min(self.waiting, key=lambda one: one.measure_patience()).abort_slow()
+        self._send_timer = self.loop.call_later(self._seconds_left, self._check_progress)
+        while sum(connection.unsent for connection in self.waiting) > self.limits.unsent_bytes:
+            min(self.waiting, key=TimedH11Protocol.measure_seconds_left).abort_slow()
 
     def resume_writing(self) -> None:
         """Continue to send: the client has taken what waited."""
-        self.measure_patience()
+        self.measure_seconds_left()
         self._stop_waiting()
         super().resume_writing()
 
@@ -186,13 +133,13 @@ class TimedH11Protocol(H11Protocol):
         ):
             self.transport.write(self.conn.send(event) or b"")
 
-    def measure_patience(self) -> float:
+    def measure_seconds_left(self) -> float:
         """Return the seconds for which the client may take nothing from now on."""
-        (before, left), (now, unsent) = self._seen, (self.loop.time(), self.unsent)
-        earned = (left - unsent) / self.limits.bytes_per_second
-        self._patience = min(self.limits.seconds, self._patience + earned - (now - before))
+        (before, unsent_before), (now, unsent) = self._seen, (self.loop.time(), self.unsent)
+        earned = (unsent_before - unsent) / self.limits.bytes_per_second
+        self._seconds_left = min(self.limits.seconds, self._seconds_left + earned - (now - before))
         self._seen = (now, unsent)
-        return self._patience
+        return self._seconds_left
 
     def abort_slow(self) -> None:
         """Disconnect the client, and drop what was not sent."""
@@ -200,12 +147,12 @@ class TimedH11Protocol(H11Protocol):
         self.limits.on_slow()
         self.transport.abort()
 
-    def _check_patience(self) -> None:
-        patience = self.measure_patience()
-        if patience <= 0:
+    def _check_progress(self) -> None:
+        seconds = self.measure_seconds_left()
+        if seconds <= 0:
             self.abort_slow()
         else:
-            self._send_timer = self.loop.call_later(patience, self._check_patience)
+            self._send_timer = self.loop.call_later(seconds, self._check_progress)
 
     def _stop_waiting(self) -> None:
         self.waiting.discard(self)

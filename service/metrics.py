@@ -148,23 +148,23 @@ class Metrics:
 
     def of(self, collection: str) -> CollectionMetrics:
         """Return the metrics of a collection."""
-        own: dict[str, Any] = {}
-        for one in fields(CollectionMetrics):
-            metric = getattr(self, one.name)
-            own[one.name] = (
+        metrics: dict[str, Any] = {}
+        for field in fields(CollectionMetrics):
+            metric = getattr(self, field.name)
+            metrics[field.name] = (
                 metric.labels(collection)
-                if one.type in (Gauge, Counter)
+                if field.type in (Gauge, Counter)
                 else Labelled(metric, collection)
             )
         for name, values in _COUNTED.items():
             for value in values:
-                own[name].labels(value)
-        return CollectionMetrics(**own)
+                metrics[name].labels(value)
+        return CollectionMetrics(**metrics)
 
     def forget(self, collection: str) -> None:
         """Remove the metrics of a collection."""
-        for one in fields(CollectionMetrics):
-            getattr(self, one.name).remove_by_labels({"collection": collection})
+        for field in fields(CollectionMetrics):
+            getattr(self, field.name).remove_by_labels({"collection": collection})
 
 
 def create_metrics() -> Metrics:
@@ -221,7 +221,7 @@ def create_metrics() -> Metrics:
         slow_clients=counter(
             "slow_clients_total", "Clients disconnected because they read too slowly."
         ),
-        search_processes=gauge("search_processes", "Search processes that can be asked."),
+        search_processes=gauge("search_processes", "Search processes that are ready."),
         search_process_ends=counter(
             "search_process_ends_total", "Search processes that ended and were started again."
         ),

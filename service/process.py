@@ -12,9 +12,8 @@ from service.errors import SettingsError
 from service.http_protocol import SendLimits, limited_protocol
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from service.telemetry.logs import configured_logs
-from service.telemetry.stages import require_exporter
-from service.threads import keep_what_began, limit_numpy_threads
+from service.telemetry import configured_logs, require_exporter
+from service.threads import limit_numpy_threads, resume_garbage_collection
 from service.workers.opening_encoder import OpeningEncoder
 
 
@@ -37,7 +36,7 @@ def tls_options(settings: Settings) -> dict[str, Any]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, secret)
     except (OSError, ValueError) as error:  # an SSLError is an OSError
-        files = " and ".join(str(one) for one in (certificate, key) if one is not None)
+        files = " and ".join(str(path) for path in (certificate, key) if path is not None)
         raise SettingsError(f"LONGMATCH_TLS_CERTIFICATE: {files}: {error}") from error
     try:
         if authority is not None:
@@ -64,10 +63,6 @@ def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder
         port: to listen on; 0 chooses a free one.
         settings: of the service.
         opening: the encoder of these settings, which is being opened.
-
-    Raises:
-        SettingsError, KeyFileError: see `check_exposure` and `tls_options`.
-        ServiceError, EncoderError, IndexingError: see `open_engine`.
     """
     check_exposure(settings, host)
     tls = tls_options(settings)
@@ -76,9 +71,6 @@ def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder
         limit_numpy_threads()
         engine = open_engine(settings, opening)
         limits = SendLimits(
-            seconds=settings.download_seconds,
-            bytes_per_second=settings.download_bytes_per_second,
-            unsent_bytes=settings.max_unsent_bytes,
             on_slow=engine.metrics.slow_clients.inc,
             on_stop=engine.listeners.close,
         )
@@ -87,7 +79,7 @@ def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder
         signal.signal(signal.SIGTERM, lambda *_: None)
         try:
             app = create_app(settings, engine, bound_to=host)
-            keep_what_began()
+            resume_garbage_collection()
             with suppress(KeyboardInterrupt):
                 uvicorn.run(
                     app,

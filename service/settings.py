@@ -1,23 +1,89 @@
 """Every setting of the service: its name, type, default and meaning."""
 
+import ipaddress
+import os
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
-from pydantic_settings import SettingsConfigDict
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
-from service.configuration.access import AccessSettings
-from service.configuration.device import DeviceSettings
-from service.configuration.names import Names
-from service.configuration.standing import StandingSettings
+from service.errors import SettingsError
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
+PREFIX = "LONGMATCH_"
+# Variables that are no settings: of tests, and those that Kubernetes and `docker --link` set for a
+# service of the name `longmatch`.
+_FOREIGN = re.compile(
+    r"LONGMATCH_(TEST_\w+|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_[0-9]+_[A-Z]+(_[A-Z]+)?)?)"
+)
+_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
+_WEBHOOK_HOST = re.compile(r"[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9._-]*")
 
-class Settings(DeviceSettings, AccessSettings, StandingSettings):
+_DOCUMENTS_ARE_LOCAL = (
+    "documents are stored in the data directory; `longmatch index postgresql://` reads a PostgreSQL"
+)
+_VECTORS_ARE_LOCAL = "vectors are searched by FAISS in the process"
+# What was a setting once, and what holds instead.
+REMOVED_SETTINGS = {
+    "LONGMATCH_ENGINE_CACHE": "TensorRT is not used; LONGMATCH_PROVIDERS=cuda runs on a GPU",
+    "LONGMATCH_STORE": _DOCUMENTS_ARE_LOCAL,
+    "LONGMATCH_STORE_SCHEMA": _DOCUMENTS_ARE_LOCAL,
+    "LONGMATCH_STORE_SECONDS": _DOCUMENTS_ARE_LOCAL,
+    "LONGMATCH_JOB_LEASE_SECONDS": _DOCUMENTS_ARE_LOCAL,
+    "LONGMATCH_VECTORS": _VECTORS_ARE_LOCAL,
+    "LONGMATCH_VECTORS_SECONDS": _VECTORS_ARE_LOCAL,
+    "LONGMATCH_VECTORS_LOAD_SECONDS": _VECTORS_ARE_LOCAL,
+    "LONGMATCH_WORDS": "words are searched in the process",
+    "LONGMATCH_OPEN_METRICS": "LONGMATCH_OPEN_INFORMATION says it of /metrics and of /docs",
+    "LONGMATCH_OPEN_DOCS": "LONGMATCH_OPEN_INFORMATION says it of /docs and of /metrics",
+    "LONGMATCH_MAX_UNFINISHED_JOBS": "it is fixed at 32",
+    "LONGMATCH_MAX_UNFINISHED_JOBS_PER_CLIENT": "it is fixed at 16",
+    "LONGMATCH_MAX_UPLOAD_RATIO": "it is fixed at 100",
+    "LONGMATCH_MAX_WAITING_UPLOAD_BYTES": "it is fixed at 17179869184; "
+    "LONGMATCH_DISK_RESERVE_BYTES bounds what uploads take of the disk",
+    "LONGMATCH_MAX_IDEMPOTENCY_KEYS": "it is fixed at 100000",
+    "LONGMATCH_UPLOAD_SECONDS": "it is fixed at 10",
+    "LONGMATCH_DOWNLOAD_SECONDS": "it is fixed at 60",
+    "LONGMATCH_DOWNLOAD_BYTES_PER_SECOND": "it is fixed at 16384",
+    "LONGMATCH_MAX_UNSENT_BYTES": "it is fixed at 268435456",
+    "LONGMATCH_MAX_FEEDBACK_BYTES": "it is fixed at 268435456; LONGMATCH_MAX_FEEDBACK limits the "
+    "number of verdicts",
+    "LONGMATCH_MAX_DOCUMENTS_PER_REQUEST": "it is fixed at 256",
+    "LONGMATCH_MAX_QUERIES_PER_REQUEST": "it is fixed at 32",
+    "LONGMATCH_MAX_EMBEDDING_INPUTS": "it is fixed at 2048",
+    "LONGMATCH_MAX_EXPLAINED_MATCHES": "it is fixed at 100",
+    "LONGMATCH_MAX_TOP_K": "it is fixed at 1000",
+    "LONGMATCH_DEFAULT_TOP_K": "it is fixed at 10; a request gives `top_k`",
+    "LONGMATCH_MAX_RERANK_CANDIDATES": "it is fixed at 200",
+    "LONGMATCH_RERANK_SECONDS": "it is fixed at 5; a request gives `rerank.budget_ms`",
+    "LONGMATCH_RECALL_SAMPLE_SHARE": "it is fixed at 0.01",
+    "LONGMATCH_MAX_STANDING_QUERY_BYTES": "it is fixed at 268435456; "
+    "LONGMATCH_MAX_STANDING_QUERIES limits the number of queries",
+    "LONGMATCH_MAX_STANDING_EVENTS": "it is fixed at 10000",
+    "LONGMATCH_MAX_EVENT_LISTENERS": "it is fixed at 64",
+    "LONGMATCH_WEBHOOK_SECONDS": "it is fixed at 10",
+    "LONGMATCH_WEBHOOK_ATTEMPTS": "it is fixed at 24",
+}
+
+
+def _split(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+    return value
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+
+
+class Settings(BaseSettings):
     """Settings of the service, read from `LONGMATCH_*` variables or given by name."""
 
     model_config = SettingsConfigDict(
@@ -42,13 +108,19 @@ class Settings(DeviceSettings, AccessSettings, StandingSettings):
         default=None,
         description="Number format of the vectors in the index (int8, fp16, fp32); the document "
         "store keeps them in fp32, and the scores of matches are computed from those. By default, "
-        "that of the present snapshot, or int8. Another one than that of the snapshot: the index "
-        "is built again at the start.",
+        "that of the present snapshot, or int8. If it differs from "
+        "that of the snapshot, the index is built again at the start.",
     )
     providers: Names = Field(
         default=(),
         description="ONNX Runtime execution providers in order of preference, separated by "
         "commas, of cuda and cpu; by default, CUDA if available, else CPU.",
+    )
+    index_gpu: bool = Field(
+        default=True,
+        description="Use a GPU, where the installed FAISS has one, to train the index and for "
+        "exact searches of many vectors at a time; requests are searched on the CPU in any case. "
+        "Every command reads it.",
     )
     reading_share: float | None = Field(
         default=None,
@@ -69,8 +141,8 @@ class Settings(DeviceSettings, AccessSettings, StandingSettings):
         default=0,
         ge=0,
         le=64,
-        description="Processes beside the server that search, each on one core at a time and with "
-        "an index in its own memory; 0: threads of the server search, of which one at a time "
+        description="Additional processes that search, each on one core at a time and with an "
+        "index in its own memory; 0: threads of the server search, of which one at a time "
         "computes.",
     )
     max_queue_tokens: int = Field(
@@ -108,75 +180,55 @@ class Settings(DeviceSettings, AccessSettings, StandingSettings):
         ge=0,
         description="Collections besides the default one; more are refused with 409, or at start.",
     )
-    max_unfinished_jobs: int = Field(
-        default=32,
-        ge=1,
-        description="Uploads to one collection that may be received, waiting or indexed at a time; "
-        "more are rejected with 503.",
-    )
-    max_unfinished_jobs_per_client: int = Field(
-        default=16,
-        ge=1,
-        description="The same, of one client, by its API key or its address; those of different "
-        "clients are indexed in turns.",
-    )
-    max_upload_ratio: float = Field(
-        default=100.0,
-        ge=1,
-        allow_inf_nan=False,
-        description="How many times larger a gzip upload may be decompressed, beyond its first "
-        "MiB; more is rejected with 413.",
-    )
-    max_waiting_upload_bytes: int = Field(
-        default=16 * 1024**3,
-        ge=1,
-        description="Bytes, decompressed, of all uploads that are received, waiting or indexed; "
-        "more are rejected with 503.",
-    )
     disk_reserve_bytes: int = Field(
         default=256 * 1024**2,
         ge=0,
         description="Free bytes of the disk that uploads leave for the store; an upload that would "
         "take them is rejected with 507.",
     )
-    max_idempotency_keys: int = Field(
-        default=100_000,
-        ge=1,
-        description="Responses stored under their Idempotency-Key; of more in 24 hours, the oldest "
-        "are deleted.",
-    )
-    upload_seconds: float = Field(
-        default=10.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Seconds that a request may take to arrive, plus one for each 64 KiB of its "
-        "body; a slower one is rejected with 408.",
-    )
-    download_seconds: float = Field(
-        default=60.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Seconds for which a client may take nothing of its response; then it is "
-        "disconnected. Reading at `download_bytes_per_second` makes up for them.",
-    )
-    download_bytes_per_second: float = Field(
-        default=16_384.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Bytes of a response that a client must take in a second, in the mean; a "
-        "slower one is disconnected.",
-    )
-    max_unsent_bytes: int = Field(
-        default=256 * 1024 * 1024,
-        ge=1,
-        description="Bytes of responses that wait for their clients, of all together; above it the "
-        "slowest clients are disconnected.",
-    )
     rate_limit_tokens_per_minute: int | None = Field(
         default=None,
         ge=1,
-        description="Tokens a minute that one client, by its address, may use; more are rejected "
-        "with 429. A body costs one token for four bytes.",
+        description="Tokens a minute that one client may use, by its API key or else by its "
+        "address; more are rejected with 429. A body costs one token for four bytes.",
+    )
+    allow_anonymous: bool = Field(
+        default=False,
+        description="Listen on an address that others can reach although there are no API keys.",
+    )
+    open_information: bool = Field(
+        default=True,
+        description="Serve /metrics, /, /docs, /openapi.json and /problems without an API key, "
+        "where there are keys.",
+    )
+    allowed_hosts: Names = Field(
+        default=(),
+        description="Names, separated by commas, under which clients reach the service, in "
+        "addition to those that are always allowed: on a loopback address, localhost and loopback "
+        "addresses; on another one, every address and every name without a dot. *.example.com "
+        "stands for all names below, * for any name.",
+    )
+    trusted_proxies: Names = Field(
+        default=(),
+        description="Addresses or networks of the proxies whose X-Forwarded-For names the client, "
+        "separated by commas; by default, the header is ignored.",
+    )
+    tls_certificate: Path | None = Field(
+        default=None,
+        description="PEM file of the server's certificate, with those that lead to its authority; "
+        "with it, the service is reached by https:// alone.",
+    )
+    tls_key: Path | None = Field(
+        default=None,
+        description="PEM file of its private key; by default, it is in the same file.",
+    )
+    tls_key_password: SecretStr | None = Field(
+        default=None, description="The password of `tls_key`, if it is encrypted."
+    )
+    tls_client_authority: Path | None = Field(
+        default=None,
+        description="The certificates of authorities, in a PEM file: with it, a client needs a "
+        "certificate of one of them to connect at all.",
     )
     block_cache_bytes: int = Field(
         default=32 * 1024 * 1024,
@@ -193,43 +245,22 @@ class Settings(DeviceSettings, AccessSettings, StandingSettings):
         ge=0,
         description="Verdicts that one collection keeps; more are refused with 409; 0 for none.",
     )
-    max_feedback_bytes: int = Field(
-        default=256 * 1024**2,
+    max_standing_queries: int = Field(
+        default=1000,
         ge=0,
-        description="Bytes, compressed, of the texts that they are about; more are refused, too.",
+        description="Standing queries of one collection; more are refused with 409.",
+    )
+    webhook_hosts: Names = Field(
+        default=(),
+        description="Names, addresses and networks, separated by commas, that webhooks may reach "
+        "without TLS and although they are not public; others must be public, by https.",
     )
     max_text_characters: int = Field(
         default=2_000_000, ge=1, description="Characters of the text of one document."
     )
-    max_documents_per_request: int = Field(
-        default=256, ge=1, description="Documents in one POST /index."
-    )
-    max_queries_per_request: int = Field(
-        default=32, ge=1, description="Queries in one POST /match."
-    )
-    max_embedding_inputs: int = Field(
-        default=2048, ge=1, description="Texts in one POST /v1/embeddings."
-    )
-    max_explained_matches: int = Field(
-        default=100, ge=1, description="Matches explained in one POST /match, of all its queries."
-    )
-    max_top_k: int = Field(default=1000, ge=1, description="Matches that a query may request.")
-    default_top_k: int = Field(
-        default=10, ge=1, description="Matches returned if the request does not say how many."
-    )
     reranker: Path | None = Field(
         default=None,
         description="The directory of a reranker; without one, `rerank` in POST /match is invalid.",
-    )
-    max_rerank_candidates: int = Field(
-        default=200, ge=1, description="Candidates of one query that may be reranked."
-    )
-    rerank_seconds: float = Field(
-        default=5.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Seconds that reranking a query may take if the request does not say; also the "
-        "most that a request may ask for.",
     )
     drain_seconds: float = Field(
         default=30.0,
@@ -244,14 +275,6 @@ class Settings(DeviceSettings, AccessSettings, StandingSettings):
         allow_inf_nan=False,
         description="Share of the 10 exact neighbours that a search must find: a new index "
         "generation must reach it, and nprobe is adapted to maintain it.",
-    )
-    recall_sample_share: float = Field(
-        default=0.01,
-        ge=0,
-        le=1,
-        allow_inf_nan=False,
-        description="Share of the vector searches that are repeated with exact search, in the "
-        "background, to measure their recall.",
     )
     alignment_budget_ms: float = Field(
         default=DEFAULT_ALIGNMENT.budget_seconds * 1000,
@@ -277,10 +300,57 @@ class Settings(DeviceSettings, AccessSettings, StandingSettings):
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
 
-    @model_validator(mode="after")
-    def _default_within_limit(self) -> "Settings":
-        if self.default_top_k > self.max_top_k:
-            raise ValueError(
-                f"default_top_k ({self.default_top_k}) is over max_top_k ({self.max_top_k})"
-            )
-        return self
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _host_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not _HOST_NAME.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} is no host name: give names or addresses without scheme and port"
+                )
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for address in value:
+            try:
+                ipaddress.ip_network(address)
+            except ValueError as error:
+                raise ValueError(f"{address!r} is no address and no network: {error}") from error
+        return value
+
+    @field_validator("webhook_hosts")
+    @classmethod
+    def _hosts_and_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for host in value:
+            try:
+                ipaddress.ip_network(host)
+            except ValueError as error:
+                if not _WEBHOOK_HOST.fullmatch(host):
+                    raise ValueError(
+                        f"{host!r} is no name, no address and no network: {error}"
+                    ) from error
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_environment(cls, given: Any) -> Any:
+        check_environment(os.environ)
+        return given
+
+
+def check_environment(names: Iterable[str]) -> None:
+    """Refuse `LONGMATCH_` variables that nothing reads: a typing error would change nothing.
+
+    Raises:
+        SettingsError: there is one; says what replaces it, or which name is the nearest.
+    """
+    known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
+    for name in sorted(name.upper() for name in names):
+        if not name.startswith(PREFIX) or name in known or _FOREIGN.fullmatch(name):
+            continue
+        if name in REMOVED_SETTINGS:
+            raise SettingsError(f"{name} is not a setting any more: {REMOVED_SETTINGS[name]}")
+        (nearest,) = get_close_matches(name, known, n=1, cutoff=0.0)
+        raise SettingsError(f"{name} is not a setting; the nearest name is {nearest}")

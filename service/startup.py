@@ -6,27 +6,34 @@ from contextlib import ExitStack
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import GoldenRun, OnnxEncoder, usable_cores
 from index.vectors.faiss.gpu import allow_gpu
-from service.collections.changes import close_collections, open_collections, stop_collections
-from service.collections.opening import close_collection
+from service.collections import (
+    close_collection,
+    close_collections,
+    open_collections,
+    stop_collections,
+)
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
-from service.files.reading import SentFiles
-from service.limits.admission import Admission
-from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter
-from service.limits.redis_client import RedisClient
+from service.files import SentFiles
+from service.limits import Admission, LocalRateLimiter, RateLimiter, RedisRateLimiter
 from service.metrics import Metrics, create_metrics
+from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
 from service.settings import Settings
 from service.threads import lower_priority
-from service.workers.block_cache import LruBlockCache
-from service.workers.encode_cache import EncodeCache, probe_vector_space
+from service.workers.block_cache import (
+    EncodeCache,
+    LruBlockCache,
+    RedisBlockCache,
+    probe_vector_space,
+)
 from service.workers.opening_encoder import OpeningEncoder, begin_opening
-from service.workers.redis_block_cache import RedisBlockCache
 from service.workers.rerank_pool import open_rerank_pool
 from service.workers.scheduler import EncodeScheduler
 
 READER_THREADS = 4
 MAX_SEARCH_THREADS = 4
+MAX_LISTENERS = 64  # clients that follow events: each holds a connection
 _EXPORTS_SHARE = 8  # exports that begin may take an eighth of the places of active requests
 
 
@@ -38,11 +45,6 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     Args:
         settings: of the service.
         opening: the encoder of these settings, if it is being opened.
-
-    Raises:
-        SettingsError: the queue could not hold the longest document, or the Redis URL is invalid.
-        EncoderError: the checkpoint, the execution provider or the golden batch fails.
-        IndexingError: the data directory is in use, damaged or of another checkpoint.
     """
     opening = opening or begin_opening(settings)
     checkpoint = opening.checkpoint
@@ -66,7 +68,7 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
             rate_limiter=_create_rate_limiter(settings.rate_limit_tokens_per_minute, redis),
             encode_cache=cache,
             exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),
-            listeners=Admission(settings.max_event_listeners, "listeners"),
+            listeners=Admission(MAX_LISTENERS, "listeners"),
             files=SentFiles(),
             exporter=ThreadPoolExecutor(1, "exporter", lower_priority),
             readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),
@@ -97,9 +99,9 @@ def close_engine(engine: Engine) -> None:
     engine.scheduler.close()
     if engine.reranking is not None:
         engine.reranking.close()
-    for one in collections:
-        one.jobs.close()
-        one.standing.close()
+    for collection in collections:
+        collection.jobs.close()
+        collection.standing.close()
     if engine.encode_cache is not None:
         engine.encode_cache.close()
     if engine.redis is not None:
@@ -110,15 +112,15 @@ def close_engine(engine: Engine) -> None:
     engine.searchers.shutdown()
     if engine.search_processes is not None:
         engine.search_processes.close()
-    for one in collections:
-        close_collection(one)
+    for collection in collections:
+        close_collection(collection)
 
 
 def search_threads(cores: int) -> int:
     """Return how many threads search: half as many as there are cores, up to `MAX_SEARCH_THREADS`.
 
     The event loop and the clients need the others. Most of a search holds the interpreter lock for
-    microseconds at a time: threads that wait for it beside each other cost more CPU time than they
+    microseconds at a time: threads that wait for it at the same time cost more CPU time than they
     save (measured: benchmarks/server/search.py, at 8 clients).
     """
     return max(1, min(MAX_SEARCH_THREADS, cores // 2))

@@ -82,15 +82,15 @@ def set_switch_interval() -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
 
 
-def begin_without_garbage() -> None:
-    """Look for no garbage cycles from now on: what a start makes, modules and models, stays."""
+def pause_garbage_collection() -> None:
+    """Look for no garbage cycles while the server starts: its modules and models stay."""
     gc.disable()
 
 
-def keep_what_began() -> None:
-    """Look for garbage again, but not among what was made before.
+def resume_garbage_collection() -> None:
+    """Look for garbage cycles again, but not among the objects that exist now.
 
-    The imports alone make 200,000 objects, which some collections beside searches would examine.
+    The imports alone make 200,000 objects, which some collections during searches would examine.
     """
     gc.freeze()
     gc.enable()

@@ -50,7 +50,7 @@ from benchmarks.server.load import latency_table
 from benchmarks.server.server import Server, sampled_memory, serving
 from encoder.checkpoint import DEFAULT_CHECKPOINT
 from encoder.onnx_encoder import usable_cores
-from service.workers.fair_queue import LONG_TOKENS
+from service.workers.queue import LONG_TOKENS
 
 TIMES_CAPACITY = 10
 TOKENS_PER_WORD = 1.4  # of the corpus, for the rate that is sent

@@ -18,48 +18,49 @@ from service.api import (
     compare,
     documents,
     embeddings,
+    feedback,
+    files,
     index,
     jobs,
     match,
     ops,
     page,
-    pairs,
-    similar,
+    standing,
 )
-from service.api.feedback import routes as feedback
-from service.api.files import routes as files
-from service.api.http.access import KeyMiddleware
+from service.api.http.access import (
+    LOOPBACK,
+    AllowedHosts,
+    CollectionMiddleware,
+    HostMiddleware,
+    KeyMiddleware,
+    is_loopback,
+)
 from service.api.http.admission import AdmissionMiddleware
-from service.api.http.bodies import BodyRuleMiddleware
-from service.api.http.collections import CollectionMiddleware
 from service.api.http.errors import install_error_handlers
-from service.api.http.hosts import LOOPBACK, AllowedHosts, HostMiddleware, is_loopback
 from service.api.http.middleware import BodyMiddleware, RequestMiddleware
-from service.api.openapi.document import DescribedFastAPI
-from service.api.openapi.router import Router
-from service.api.standing import events as standing_events
-from service.api.standing import queries as standing_queries
+from service.api.http.request import BodyRuleMiddleware
+from service.api.openapi import DescribedFastAPI, Router
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
-from service.keys.key_file import KeyRing
+from service.keys import KeyRing
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from service.telemetry.stages import TELEMETRY
+from service.telemetry import TELEMETRY
 
 # The first route that matches is used: routes for some requests of a path come first.
 ROUTERS = (
     match.router,
     files.router,
-    pairs.router,
+    match.pairs_router,
     feedback.router,
     compare.router,
     embeddings.router,
     index.bulk_router,
     index.router,
     jobs.router,
-    standing_events.router,
-    standing_queries.router,
-    similar.router,
+    standing.events_router,
+    standing.router,
+    match.similar_router,
     documents.family_router,
     documents.router,
     collections.router,
@@ -92,9 +93,6 @@ def create_app(
             and drained and closed when it ends.
         bound_to: the address that the server listens on, which decides the names under which it is
             reached.
-
-    Raises:
-        KeyFileError: the file of API keys cannot be read.
     """
     app = DescribedFastAPI(
         settings,
@@ -115,7 +113,7 @@ def create_app(
     install_error_handlers(app)
     # The one that is added last is around all others.
     app.add_middleware(BodyMiddleware)
-    app.add_middleware(AdmissionMiddleware, upload_seconds=settings.upload_seconds)
+    app.add_middleware(AdmissionMiddleware)
     app.add_middleware(
         BodyRuleMiddleware,
         max_body_bytes=settings.max_body_bytes,
@@ -136,7 +134,6 @@ def check_exposure(settings: Settings, bound_to: str) -> None:
     Raises:
         SettingsError: the address is not a loopback address, there are no API keys, and the
             settings do not allow that.
-        KeyFileError: the file of API keys cannot be read.
     """
     if settings.allow_anonymous or is_loopback(bound_to):
         return

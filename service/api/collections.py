@@ -1,35 +1,97 @@
 """GET /collections, and GET, PUT and DELETE /collections/{collection}."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Path, Request, Response
+from pydantic import BaseModel, Field
 
 from index.directory.collections import NAME_PATTERN
 from service.api.deps import OpenEngineDep
-from service.api.http.collections import bound_to
+from service.api.http.access import bound_to
 from service.api.http.problems import (
     COLLECTION_NOT_FOUND,
     INTERNAL_ERROR,
     INVALID_INPUT,
     NOT_READY,
     SHUTTING_DOWN,
-    STORAGE_FAILED,
-    STORAGE_FULL,
+    STORING,
     TOO_MANY_COLLECTIONS,
 )
-from service.api.openapi.responses import json_example, problem_responses
-from service.api.openapi.router import Router
+from service.api.openapi import Router, json_example, problem_responses
 from service.api.ops import VERSION
-from service.api.schemas.collections import (
-    CollectionResponse,
-    CollectionsResponse,
-    collection_body,
-    collection_response,
-)
-from service.collections.changes import create_collection, remove_collection
+from service.api.schemas.fields import nullable
+from service.api.schemas.ops import AdapterBody, CalibrationBody, adapter_body, calibration_body
+from service.collections import create_collection, remove_collection
 from service.engine import Collection, Engine, UnopenedCollection
 from service.errors import CollectionNotFoundError
 from service.threads import run_in
+
+
+class CollectionBody(BaseModel):
+    """A collection in the list of all."""
+
+    name: str
+    state: Literal["open", "unavailable"] = Field(
+        description="Requests to an `unavailable` collection are answered with 503."
+    )
+    detail: str | None = nullable("Why it is unavailable; null while it is open.")
+    documents: int | None = nullable("Documents in its index; null where it could not be opened.")
+    generation: int | None = nullable("Generation of its index.")
+    sequence: int | None = nullable(
+        "Number of the last change of its documents that the index holds."
+    )
+
+
+class CollectionResponse(CollectionBody):
+    """A collection."""
+
+    reading_share: float | None = nullable(
+        "Share of the sentence blocks of a document that the Transformer encodes."
+    )
+    adapter: AdapterBody | None = nullable("What was fitted to its corpus (`index --adapt`).")
+    calibration: CalibrationBody | None = nullable("Of its scores.")
+
+
+class CollectionsResponse(BaseModel):
+    """The collections that the client may see, the default one first, the others by name."""
+
+    collections: list[CollectionBody]
+
+
+def collection_body(member: Collection | UnopenedCollection) -> CollectionBody:
+    """Return the body of a collection in a list."""
+    if isinstance(member, UnopenedCollection):
+        return CollectionBody(
+            name=member.name,
+            state="unavailable",
+            detail=member.reason,
+            documents=None,
+            generation=None,
+            sequence=None,
+        )
+    damage = member.data.damage
+    return CollectionBody(
+        name=member.name,
+        state="open" if damage is None else "unavailable",
+        detail=damage,
+        documents=len(member.data.index),
+        generation=member.data.index.generation,
+        sequence=member.data.index.sequence,
+    )
+
+
+def collection_response(member: Collection | UnopenedCollection) -> CollectionResponse:
+    """Return the body of a collection."""
+    known = collection_body(member).model_dump()
+    if isinstance(member, UnopenedCollection):
+        return CollectionResponse(**known, reading_share=None, adapter=None, calibration=None)
+    return CollectionResponse(
+        **known,
+        reading_share=member.checkpoint.reading_share,
+        adapter=adapter_body(member.adapter, member.space.dimension),
+        calibration=calibration_body(member.calibrator),
+    )
+
 
 # As operations they do not count in the failure ratios.
 router = Router(prefix="/collections", tags=["operations"])
@@ -74,7 +136,7 @@ async def get_collections(request: Request, engine: OpenEngineDep) -> Collection
     bound = bound_to(request.scope)
     members = engine.collections.members()
     return CollectionsResponse(
-        collections=[collection_body(one) for one in members if bound in (None, one.name)]
+        collections=[collection_body(member) for member in members if bound in (None, member.name)]
     )
 
 
@@ -97,7 +159,7 @@ async def get_collection(
     responses={
         200: json_example(ANSWER, "It existed"),
         201: json_example({**ANSWER, "documents": 0, "sequence": 0}, "It was created"),
-        **problem_responses(*PROBLEMS, TOO_MANY_COLLECTIONS, STORAGE_FULL, STORAGE_FAILED),
+        **problem_responses(*PROBLEMS, TOO_MANY_COLLECTIONS, *STORING),
     },
 )
 async def put_collection(
@@ -119,7 +181,7 @@ async def put_collection(
     status_code=204,
     responses={
         204: {"description": "It is deleted"},
-        **problem_responses(*PROBLEMS, STORAGE_FULL, STORAGE_FAILED),
+        **problem_responses(*PROBLEMS, *STORING),
     },
 )
 async def delete_collection(name: CollectionName, request: Request, engine: OpenEngineDep) -> None:
@@ -140,7 +202,7 @@ def _choose(request: Request, name: str) -> None:
 
 def _state(engine: Engine, name: str) -> CollectionResponse:
     found: list[Collection | UnopenedCollection] = [
-        one for one in engine.collections.members() if one.name == name
+        member for member in engine.collections.members() if member.name == name
     ]
     if not found:
         raise CollectionNotFoundError(name)

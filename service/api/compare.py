@@ -6,24 +6,9 @@ from fastapi import Body, Header
 from fastapi.responses import HTMLResponse
 
 from service.api.deps import Admitted, CollectionDep
-from service.api.http.negotiation import choose_media_type
-from service.api.http.problems import (
-    BODY_TOO_LARGE,
-    DOCUMENT_DAMAGED,
-    DOCUMENT_NOT_FOUND,
-    ENCODING_FAILED,
-    INTERNAL_ERROR,
-    INVALID_INPUT,
-    MALFORMED_BODY,
-    NOT_ACCEPTABLE,
-    NOT_READY,
-    OVERLOADED,
-    REQUEST_TOO_LARGE,
-    SHUTTING_DOWN,
-    UNSUPPORTED_MEDIA_TYPE,
-)
-from service.api.openapi.responses import json_example, problem_responses
-from service.api.openapi.router import Router
+from service.api.http.problems import DOCUMENT_DAMAGED, DOCUMENT_NOT_FOUND, ENCODING, NOT_ACCEPTABLE
+from service.api.http.request import choose_media_type
+from service.api.openapi import Router, json_example, problem_responses, receipt_example
 from service.api.schemas.compare import CompareRequest, CompareResponse, compare_response
 from service.encode import EncodedText
 from service.matching.compare import Explanation, compare
@@ -80,13 +65,7 @@ EXPLANATION = {
     "section_scores_from": "block vectors",
     "attended_blocks": None,
 }
-RECEIPT = {
-    "tokens": 1204,
-    "tokens_read": 1204,
-    "blocks": 21,
-    "blocks_left_out": 0,
-    "tokens_encoded": 1204,
-}
+RECEIPT = receipt_example(1204, 21)
 ANSWER = {
     **EXPLANATION,
     "left": {"id": None, "title": "Ants, a draft", "receipt": RECEIPT},
@@ -109,14 +88,9 @@ GOOD["content"][HTML] = {
     dependencies=[Admitted],
     responses={
         200: GOOD,
-        **problem_responses(
-            MALFORMED_BODY, DOCUMENT_NOT_FOUND, NOT_ACCEPTABLE, BODY_TOO_LARGE, REQUEST_TOO_LARGE,
-            UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, DOCUMENT_DAMAGED,
-            ENCODING_FAILED, OVERLOADED,
-            NOT_READY, SHUTTING_DOWN,
-        ),
+        **problem_responses(*ENCODING, DOCUMENT_NOT_FOUND, DOCUMENT_DAMAGED, NOT_ACCEPTABLE),
     },
-)  # fmt: skip
+)
 async def post_compare(
     request: Annotated[CompareRequest, Body(openapi_examples=REQUESTS)],
     collection: CollectionDep,

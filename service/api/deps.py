@@ -1,22 +1,23 @@
-"""Dependencies of the routes, as annotated aliases.
+"""Dependencies of the routes as annotated aliases, and responses that are given once for a key.
 
-They depend on the request alone: FastAPI resolves each dependency anew in every request.
+Dependencies depend on the request alone: FastAPI resolves each one for every request.
 """
 
+import hashlib
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
+from fastapi.responses import Response
 
 from service.engine import Collection, Engine, unready_because
 from service.errors import NotReadyError
+from service.jobs.idempotency import StoredResponse, request_digest
+from service.threads import run_in
 
 
 async def get_open_engine(request: Request) -> Engine:
-    """Return the engine of the application.
-
-    Raises:
-        NotReadyError: the service is still starting.
-    """
+    """Return the engine of the application."""
     return _open_engine(request)
 
 
@@ -24,12 +25,7 @@ OpenEngineDep = Annotated[Engine, Depends(get_open_engine)]
 
 
 async def get_engine(request: Request) -> Engine:
-    """Return the engine if it is ready.
-
-    Raises:
-        NotReadyError: the service is still starting, an encoder thread has died, or no collection
-            can be served.
-    """
+    """Return the engine if it is ready."""
     return _ready_engine(request)
 
 
@@ -37,12 +33,7 @@ EngineDep = Annotated[Engine, Depends(get_engine)]
 
 
 async def get_open_collection(request: Request) -> Collection:
-    """Return the collection of a request, for what can be answered while it is not well.
-
-    Raises:
-        CollectionNotFoundError: there is none of its name.
-        NotReadyError: it could not be opened.
-    """
+    """Return the collection of a request, for what can be answered while it is not well."""
     return _open_collection(request, _open_engine(request))
 
 
@@ -65,11 +56,7 @@ CollectionDep = Annotated[Collection, Depends(get_collection)]
 
 
 async def admit(request: Request) -> None:
-    """Require a ready engine; `service.api.http.admission` admitted the request already.
-
-    Raises:
-        NotReadyError: the service is not ready.
-    """
+    """Require a ready engine; `service.api.http.admission` admitted the request already."""
     _ready_engine(request)
 
 
@@ -94,3 +81,45 @@ def _ready_engine(request: Request) -> Engine:
 def _open_collection(request: Request, engine: Engine) -> Collection:
     used: Collection | None = getattr(request.state, "used", None)  # stays open for the request
     return engine.collections.find(request.state.collection) if used is None else used
+
+
+REPLAYED = "Idempotency-Replayed"
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="A text of your own, unique to this request: 1 to 255 printable ASCII "
+        "characters without spaces. If the same request arrives again within 24 hours, it gets the "
+        "first response again and nothing is done.",
+        openapi_examples={"uuid": {"value": "8e03978e-40d5-43dd-bc93-6894a57f9324"}},
+    ),
+]
+
+
+async def respond_once(
+    collection: Collection, key: str, body: bytes, work: Callable[[], Awaitable[StoredResponse]]
+) -> Response:
+    """Do the work of a request, unless it was done before under this key.
+
+    Only a success is stored: after a failure nothing was done, and the request may be repeated.
+    """
+    store, threads = collection.jobs.idempotency, collection.jobs.threads
+    request = request_digest("json", hashlib.sha256(body).digest())
+    with store.in_progress(key):
+        stored = await run_in(threads, store.find, key, request)
+        if stored is not None:
+            return to_response(stored, replayed=True)
+        response = await work()
+        await run_in(threads, store.put, key, request, response)
+    return to_response(response, replayed=False)
+
+
+def to_response(stored: StoredResponse, *, replayed: bool) -> Response:
+    """Return the HTTP response of a stored one."""
+    headers = {"Location": stored.location} if stored.location else {}
+    if replayed:
+        headers[REPLAYED] = "true"
+    return Response(stored.body, stored.status, headers, media_type="application/json")

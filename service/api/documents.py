@@ -1,40 +1,114 @@
 """GET /documents, GET and DELETE /documents/{id}, GET /documents/{id}/family."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Header, Path, Query
 from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field, JsonValue
 from starlette.routing import Match
 from starlette.types import Scope
 
-from index.store.listing import BEFORE_ALL
+from index.near_duplicates.families import Member
+from index.store.listing import BEFORE_ALL, Page
 from service.api.deps import Admitted, CollectionDep
-from service.api.http.negotiation import JSON, NDJSON, choose_media_type
 from service.api.http.problems import (
+    ANSWERING,
     DOCUMENT_DAMAGED,
     DOCUMENT_NOT_FOUND,
-    INTERNAL_ERROR,
-    INVALID_INPUT,
     NOT_ACCEPTABLE,
-    NOT_READY,
-    OVERLOADED,
-    SHUTTING_DOWN,
-    STORAGE_FAILED,
-    STORAGE_FULL,
+    STORING,
 )
-from service.api.openapi.responses import json_example, problem_responses
-from service.api.openapi.router import Router
-from service.api.schemas.common import DocumentResponse, document_response
-from service.api.schemas.documents import (
-    DocumentsResponse,
-    FamilyResponse,
-    documents_response,
-    family_response,
+from service.api.http.request import JSON, NDJSON, choose_media_type
+from service.api.openapi import Router, json_example, problem_responses, receipt_example
+from service.api.schemas.common import (
+    DocumentResponse,
+    ReceiptBody,
+    document_response,
+    receipt_body,
 )
-from service.api.schemas.paging import DEFAULT_PAGE, Cursor, PageSize
-from service.documents import export_documents, family_of, find_family, list_documents
-from service.indexing import delete_document, find_document
+from service.api.schemas.fields import DEFAULT_PAGE, Cursor, PageSize, nullable, write_cursor
+from service.documents import (
+    delete_document,
+    export_documents,
+    family_of,
+    find_document,
+    find_family,
+)
+from service.threads import run_in
+
+
+class ListedBody(BaseModel):
+    """A stored document, without its text."""
+
+    id: str
+    title: str
+    metadata: dict[str, JsonValue]
+    receipt: ReceiptBody
+    indexed_at: str = Field(description="When its text was stored, ISO 8601 in UTC.")
+    family: int | None = nullable(
+        "Number of its family of copies and versions; null where it is in none."
+    )
+
+
+class DocumentsResponse(BaseModel):
+    """A page of the stored documents, in the order of their ids."""
+
+    documents: list[ListedBody]
+    damaged: list[str] = Field(
+        description="Ids of documents of this page that are damaged, and therefore left out."
+    )
+    next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
+
+
+class MemberBody(BaseModel):
+    """A document of a family."""
+
+    id: str
+    title: str
+    is_copy: bool = Field(
+        serialization_alias="copy",
+        description="Whether its text is identical to that of the requested document.",
+    )
+
+
+class FamilyResponse(BaseModel):
+    """A page of a family in the order of ids, including the requested document."""
+
+    family: int | None = nullable("Number of the family; null if the document has none.")
+    documents: list[MemberBody] = Field(description="Empty if it has none.")
+    next_cursor: str | None = nullable("The `cursor` of the next page; null on the last page.")
+
+
+def documents_response(page: Page) -> DocumentsResponse:
+    """Shape a page; one that is not full is the last."""
+    return DocumentsResponse(
+        documents=[
+            ListedBody(
+                id=document.id,
+                title=document.title,
+                metadata=dict(document.metadata),
+                receipt=receipt_body(document.receipt),
+                indexed_at=document.indexed_at,
+                family=document.family,
+            )
+            for document in page.documents
+        ],
+        damaged=list(page.damaged),
+        next_cursor=write_cursor(page.last) if page.full and page.last is not None else None,
+    )
+
+
+def family_response(number: int | None, members: Sequence[Member], limit: int) -> FamilyResponse:
+    """Return the response of GET /documents/{id}/family."""
+    return FamilyResponse(
+        family=number,
+        documents=[
+            MemberBody(id=member.id, title=member.title, is_copy=member.copy) for member in members
+        ],
+        next_cursor=write_cursor(members[-1].id) if len(members) == limit else None,
+    )
 
 
 class UnescapedRoute(APIRoute):
@@ -61,13 +135,7 @@ ANSWER = {
     "id": "articles/bees",
     "title": "Bees",
     "metadata": {"year": 2021},
-    "receipt": {
-        "tokens": 812,
-        "tokens_read": 812,
-        "blocks": 7,
-        "blocks_left_out": 0,
-        "tokens_encoded": 812,
-    },
+    "receipt": receipt_example(812, 7),
     "indexed_at": "2026-01-31T12:00:00+00:00",
 }
 PAGE = json_example(
@@ -96,10 +164,7 @@ FAMILY = {
     ],
     "next_cursor": None,
 }
-PROBLEMS = problem_responses(
-    DOCUMENT_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, DOCUMENT_DAMAGED, STORAGE_FULL,
-    STORAGE_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
-)  # fmt: skip
+PROBLEMS = problem_responses(*STORING, *ANSWERING, DOCUMENT_NOT_FOUND, DOCUMENT_DAMAGED)
 
 DocumentId = Annotated[
     str,
@@ -117,9 +182,7 @@ DocumentId = Annotated[
     response_model=DocumentsResponse,
     responses={
         200: PAGE,
-        **problem_responses(
-            NOT_ACCEPTABLE, INVALID_INPUT, INTERNAL_ERROR, OVERLOADED, NOT_READY, SHUTTING_DOWN
-        ),
+        **problem_responses(NOT_ACCEPTABLE, *ANSWERING),
     },
 )
 async def get_documents(
@@ -136,7 +199,8 @@ async def get_documents(
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
         lines = await export_documents(collection, cursor)
         return StreamingResponse(lines, media_type=NDJSON)
-    return documents_response(await list_documents(collection, cursor, limit))
+    pages = collection.data.store.pages
+    return documents_response(await run_in(collection.engine.readers, pages.listed, cursor, limit))
 
 
 @router.get(

@@ -1,39 +1,180 @@
 """POST /v1/embeddings, GET /v1/models and /v1/models/{model}: for clients of OpenAI's API."""
 
-from typing import Annotated, Any
+import base64
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from fastapi import Body, Path
 from fastapi.responses import Response
+from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema, field_validator
 
+from encoder.arrays import Float32
 from service.api.deps import Admitted, CollectionDep, OpenCollectionDep
-from service.api.http.negotiation import JSON
 from service.api.http.problems import (
-    BODY_TOO_LARGE,
-    ENCODING_FAILED,
+    ENCODING,
     INTERNAL_ERROR,
     INVALID_INPUT,
-    MALFORMED_BODY,
     MODEL_NOT_FOUND,
     NOT_READY,
-    OVERLOADED,
-    REQUEST_TOO_LARGE,
-    SHUTTING_DOWN,
-    UNSUPPORTED_MEDIA_TYPE,
 )
-from service.api.openapi.responses import json_example, problem_responses
-from service.api.openapi.router import Router
-from service.api.schemas.embeddings import (
-    OWNER,
-    EmbeddingsRequest,
-    EmbeddingsResponse,
-    ModelBody,
-    ModelsResponse,
-    embeddings_response,
-    model_body,
-)
-from service.embeddings import check_model, check_size
-from service.encode import encode_texts
+from service.api.http.request import JSON
+from service.api.openapi import Router, json_example, problem_responses, receipt_example
+from service.api.schemas.common import ReceiptBody, receipt_body
+from service.api.schemas.fields import BodyModel, Characters, optional_or_null, whole_characters
+from service.encode import EncodedText, RequestText, check_model, check_size, encode_texts
+from service.errors import FieldError, InvalidInputError
 from service.threads import run_in
+
+EncodingFormat = Literal["float", "base64"]
+
+OWNER = "longmatch"
+
+
+def _texts(value: object) -> object:
+    """Require a text or a list of texts; the characters are checked where each has a pointer."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list):
+        raise ValueError("must be a text or a list of texts")
+    if not texts:
+        raise ValueError("must have at least one text")
+    if any(isinstance(text, int | list) for text in texts):
+        raise ValueError("must be text: token ids are those of another tokenizer")
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("must be a text or a list of texts")
+    return value
+
+
+_TEXT = {"type": "string", "pattern": r"\S"}
+InputField = Annotated[
+    Any,
+    PlainValidator(_texts),
+    WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}),
+]
+
+
+class EmbeddingsRequest(BodyModel):
+    """Texts to encode. What OpenAI's API calls optional may also be null."""
+
+    input: InputField = Field(
+        description="A text, or a list of at most `max_embedding_inputs` (see /version); each a "
+        "whole document. Token ids are refused."
+    )
+    model: Characters = Field(description="Name of the checkpoint, or `longmatch`.")
+    encoding_format: EncodingFormat | None = optional_or_null(
+        "`float`, the default, or `base64`: of the vector as float32, little-endian."
+    )
+    dimensions: int | None = optional_or_null("Only the dimension of the vectors.")
+    user: str | None = optional_or_null("Ignored.")
+    strict: bool = Field(
+        default=False,
+        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
+        "whole, rather than read its beginning.",
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _not_null(cls, value: object) -> object:
+        """Let null pass, unlike `BodyModel`: clients send it for what is not given."""
+        return value
+
+    @property
+    def count(self) -> int:
+        """How many texts there are."""
+        return 1 if isinstance(self.input, str) else len(self.input)
+
+    def to_texts(self) -> list[RequestText]:
+        """Return the texts, each with the JSON pointer to it.
+
+        Raises:
+            InvalidInputError: a text is not characters.
+        """
+        if isinstance(self.input, str):
+            texts = [RequestText("#/input", self.input)]
+        else:
+            texts = [RequestText(f"#/input/{n}", text) for n, text in enumerate(self.input)]
+        if errors := [error for text in texts for error in _errors(text)]:
+            raise InvalidInputError(errors)
+        return texts
+
+
+def _errors(text: RequestText) -> list[FieldError]:
+    try:
+        whole_characters(text.text)
+    except ValueError as error:
+        return [FieldError(text.pointer, str(error))]
+    return []
+
+
+class EmbeddingBody(BaseModel):
+    """The document vector of one text."""
+
+    object: str = Field(default="embedding", description="Always `embedding`.")
+    index: int = Field(description="Position of the text in `input`.")
+    embedding: list[float] | str = Field(
+        description="The vector, of unit norm: numbers, or base64 of them."
+    )
+    receipt: ReceiptBody = Field(description="What was read of the text; not in OpenAI's API.")
+
+
+class UsageBody(BaseModel):
+    """How many tokens were read."""
+
+    prompt_tokens: int = Field(description="Of all texts: `tokens_read` of their receipts.")
+    total_tokens: int = Field(description="The same.")
+
+
+class EmbeddingsResponse(BaseModel):
+    """The document vectors of the texts, in their order."""
+
+    object: str = Field(default="list", description="Always `list`.")
+    data: list[EmbeddingBody]
+    model: str = Field(description="Name of the checkpoint.")
+    usage: UsageBody
+
+
+class ModelBody(BaseModel):
+    """The served checkpoint."""
+
+    id: str = Field(description="Its name.")
+    object: str = Field(default="model", description="Always `model`.")
+    created: int = Field(description="Always 0: a checkpoint does not say when it was made.")
+    owned_by: str
+
+
+class ModelsResponse(BaseModel):
+    """The served checkpoints: one."""
+
+    object: str = Field(default="list", description="Always `list`.")
+    data: list[ModelBody]
+
+
+def embeddings_response(
+    texts: Sequence[EncodedText], model: str, encoding: EncodingFormat | None
+) -> EmbeddingsResponse:
+    """Shape the answer to POST /v1/embeddings."""
+    tokens = sum(text.receipt.tokens_read for text in texts)
+    return EmbeddingsResponse(
+        data=[
+            EmbeddingBody(
+                index=index,
+                embedding=_base64(text.vector) if encoding == "base64" else text.vector.tolist(),
+                receipt=receipt_body(text.receipt),
+            )
+            for index, text in enumerate(texts)
+        ],
+        model=model,
+        usage=UsageBody(prompt_tokens=tokens, total_tokens=tokens),
+    )
+
+
+def model_body(name: str) -> ModelBody:
+    """Describe a checkpoint."""
+    return ModelBody(id=name, created=0, owned_by=OWNER)
+
+
+def _base64(vector: Float32) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
 
 router = Router(prefix="/v1")
 
@@ -58,13 +199,7 @@ ANSWER: dict[str, Any] = {
             "object": "embedding",
             "index": 0,
             "embedding": [0.0283, -0.0051, 0.0417],
-            "receipt": {
-                "tokens": 812,
-                "tokens_read": 812,
-                "blocks": 7,
-                "blocks_left_out": 0,
-                "tokens_encoded": 812,
-            },
+            "receipt": receipt_example(812, 7),
         }
     ],
     "model": "smith-minilm-l6",
@@ -81,13 +216,9 @@ MODEL = {"id": "smith-minilm-l6", "object": "model", "created": 0, "owned_by": O
     response_model=EmbeddingsResponse,
     responses={
         200: json_example(ANSWER, "The vectors, in the order of the texts"),
-        **problem_responses(
-            MALFORMED_BODY, MODEL_NOT_FOUND, BODY_TOO_LARGE, REQUEST_TOO_LARGE,
-            UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, ENCODING_FAILED, OVERLOADED,
-            NOT_READY, SHUTTING_DOWN,
-        ),
+        **problem_responses(*ENCODING, MODEL_NOT_FOUND),
     },
-)  # fmt: skip
+)
 async def post_embeddings(
     request: Annotated[EmbeddingsRequest, Body(openapi_examples=REQUESTS)],
     collection: CollectionDep,

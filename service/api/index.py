@@ -6,36 +6,23 @@ from typing import Annotated, Any
 from fastapi import Body, Request
 from fastapi.responses import Response
 
-from service.api.deps import Admitted, CollectionDep
+from service.api.deps import Admitted, CollectionDep, IdempotencyKey, respond_once, to_response
 from service.api.http.access import client_of, own_name
-from service.api.http.bodies import LinesRoute, request_body
-from service.api.http.idempotency import IdempotencyKey, respond_once, to_response
-from service.api.http.negotiation import NDJSON
 from service.api.http.problems import (
-    BODY_TOO_LARGE,
     COMPRESSION_RATIO,
     DOCUMENT_DAMAGED,
-    ENCODING_FAILED,
-    INTERNAL_ERROR,
-    INVALID_INPUT,
+    ENCODING,
     KEY_IN_USE,
     KEY_REUSED,
-    MALFORMED_BODY,
-    NOT_READY,
-    OVERLOADED,
-    REQUEST_TOO_LARGE,
-    SHUTTING_DOWN,
-    STORAGE_FAILED,
-    STORAGE_FULL,
-    UNSUPPORTED_MEDIA_TYPE,
+    STORING,
 )
-from service.api.openapi.responses import json_example, problem_responses
-from service.api.openapi.router import Router
+from service.api.http.request import NDJSON, LinesRoute, request_body
+from service.api.jobs import AcceptedBody, accepted_response
+from service.api.openapi import Router, json_example, problem_responses, receipt_example
 from service.api.schemas.common import IndexRequest, IndexResponse, index_response
-from service.api.schemas.jobs import AcceptedBody, accepted_response
 from service.bulk_upload import UploadHead, submit_upload
+from service.documents import index_documents
 from service.errors import UnsupportedMediaTypeError
-from service.indexing import index_documents
 from service.jobs.idempotency import StoredResponse
 
 INDEX_PATH = "/index"
@@ -60,13 +47,7 @@ ANSWER = {
     "documents": [
         {
             "id": "articles/bees",
-            "receipt": {
-                "tokens": 812,
-                "tokens_read": 812,
-                "blocks": 7,
-                "blocks_left_out": 0,
-                "tokens_encoded": 812,
-            },
+            "receipt": receipt_example(812, 7),
             "unchanged": False,
         }
     ],
@@ -124,15 +105,17 @@ router = Router(tags=["documents"])
         200: json_example(ANSWER, "All documents are durable, and the next match finds them"),
         202: ACCEPTED,
         **problem_responses(
-            MALFORMED_BODY, BODY_TOO_LARGE, COMPRESSION_RATIO, REQUEST_TOO_LARGE,
-            UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, KEY_IN_USE, KEY_REUSED, INTERNAL_ERROR,
-            DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED, ENCODING_FAILED,
-            OVERLOADED, NOT_READY, SHUTTING_DOWN,
+            *STORING,
+            *ENCODING,
+            COMPRESSION_RATIO,
+            KEY_IN_USE,
+            KEY_REUSED,
+            DOCUMENT_DAMAGED,
         ),
     },
     response_model=IndexResponse,
     openapi_extra={"requestBody": REQUEST_BODY},
-)  # fmt: skip
+)
 async def post_index(
     request: Annotated[IndexRequest, Body(openapi_examples=REQUESTS)],
     http: Request,
@@ -146,7 +129,7 @@ async def post_index(
     with 202 and indexed in the background, each line by itself: see /jobs.
     """
 
-    http.state.changed_ids = [one.id for one in request.documents]
+    http.state.changed_ids = [document.id for document in request.documents]
 
     async def work() -> IndexResponse:
         indexed = await index_documents(collection, request.to_documents(), strict=request.strict)

@@ -1,31 +1,28 @@
-"""POST /match."""
+"""POST /match, GET /documents/{id}/similar, and GET /pairs."""
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from fastapi import Body, Response
+from fastapi import Body, Query, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
 
+from index.search.records import AlignmentOptions, Bounds, SearchOptions
 from service.api.compare import EXPLANATION
 from service.api.deps import Admitted, CollectionDep
+from service.api.documents import PROBLEMS, DocumentId, UnescapedRoute
 from service.api.http.problems import (
-    BODY_TOO_LARGE,
+    ANSWERING,
     DOCUMENT_DAMAGED,
     DOCUMENT_NOT_FOUND,
-    ENCODING_FAILED,
-    INTERNAL_ERROR,
-    INVALID_INPUT,
-    MALFORMED_BODY,
-    NOT_READY,
-    OVERLOADED,
-    REQUEST_TOO_LARGE,
-    SHUTTING_DOWN,
-    UNSUPPORTED_MEDIA_TYPE,
+    ENCODING,
 )
-from service.api.openapi.responses import json_example, problem_responses
-from service.api.openapi.router import Router
-from service.api.schemas.match import MatchRequest
-from service.api.schemas.matches import MatchesResponse, MatchResponse, matches_json
-from service.matching.examples import match_examples
-from service.matching.match import match
+from service.api.http.request import NDJSON
+from service.api.openapi import Router, json_example, problem_responses, receipt_example
+from service.api.schemas.match import MatchesResponse, MatchRequest, MatchResponse, matches_json
+from service.matching.match import MatchOptions, match, match_examples
+from service.matching.pairs import export_pairs
+from service.matching.queries import StoredQuery
+from service.matching.retrieve import DEFAULT_TOP_K, MAX_TOP_K
 
 router = Router(tags=["match"])
 
@@ -88,35 +85,28 @@ REQUESTS = {
         "value": {"text": "A whole book. …", "strict": True},
     },
 }
+MATCH: dict[str, Any] = {
+    "id": "articles/bees",
+    "score": 0.61,
+    "title": "Bees",
+    "metadata": {"year": 2021},
+    "semantic_score": 0.67,
+    "vector_score": 0.83,
+    "alignment_score": 0.31,
+    "lexical_score": 0.55,
+    "terms": [{"term": "waggle", "weight": 0.41}, {"term": "mellifera", "weight": 0.23}],
+    "probability": 0.97,
+    "false_positive_rate": 0.0004,
+    "explanation": EXPLANATION,
+    "first_stage_score": None,
+    "family": None,
+    "collapsed": [],
+    "like_scores": [],
+    "unlike_scores": [],
+}
 ANSWER = {
-    "matches": [
-        {
-            "id": "articles/bees",
-            "score": 0.61,
-            "title": "Bees",
-            "metadata": {"year": 2021},
-            "semantic_score": 0.67,
-            "vector_score": 0.83,
-            "alignment_score": 0.31,
-            "lexical_score": 0.55,
-            "terms": [{"term": "waggle", "weight": 0.41}, {"term": "mellifera", "weight": 0.23}],
-            "probability": 0.97,
-            "false_positive_rate": 0.0004,
-            "explanation": EXPLANATION,
-            "first_stage_score": None,
-            "family": None,
-            "collapsed": [],
-            "like_scores": [],
-            "unlike_scores": [],
-        }
-    ],
-    "receipt": {
-        "tokens": 5140,
-        "tokens_read": 5140,
-        "blocks": 41,
-        "blocks_left_out": 0,
-        "tokens_encoded": 5140,
-    },
+    "matches": [MATCH],
+    "receipt": receipt_example(5140, 41),
     "scored_as": "hybrid",
     "calibration": "5f1c8ae20b7d+c03e77d1a964",
     "alignment": {"aligned": True, "candidates": 200, "scored": 50},
@@ -138,14 +128,9 @@ ANSWER = {
     response_model=MatchResponse | MatchesResponse,
     responses={
         200: json_example(ANSWER, "The matches, best first; for `queries`, a list of `results`"),
-        **problem_responses(
-            MALFORMED_BODY, DOCUMENT_NOT_FOUND, BODY_TOO_LARGE, REQUEST_TOO_LARGE,
-            UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, DOCUMENT_DAMAGED,
-            ENCODING_FAILED, OVERLOADED,
-            NOT_READY, SHUTTING_DOWN,
-        ),
+        **problem_responses(*ENCODING, DOCUMENT_NOT_FOUND, DOCUMENT_DAMAGED),
     },
-)  # fmt: skip
+)
 async def post_match(
     request: Annotated[MatchRequest, Body(openapi_examples=REQUESTS)], collection: CollectionDep
 ) -> Response:
@@ -169,3 +154,153 @@ async def post_match(
     several = request.queries is not None
     body = matches_json(found, name, calibration, several=several)
     return Response(body, media_type="application/json")
+
+
+similar_router = Router(
+    prefix="/documents", tags=["match"], dependencies=[Admitted], route_class=UnescapedRoute
+)
+
+SIMILAR: dict[str, Any] = {
+    **ANSWER,
+    "matches": [
+        {
+            **MATCH,
+            "score": MATCH["semantic_score"],
+            "lexical_score": None,
+            "terms": [],
+            "explanation": None,
+        }
+    ],
+    "timings": {"search": 0.4, "align": 4.8, "fetch": 0.3},
+}
+
+
+@similar_router.get(
+    "/{id:path}/similar",
+    summary="Find the documents that are nearest to a stored one",
+    response_model=MatchResponse,
+    responses={200: json_example(SIMILAR, "The matches, best first"), **PROBLEMS},
+)
+async def get_similar(
+    document_id: DocumentId,
+    collection: CollectionDep,
+    top_k: Annotated[
+        int | None,
+        Query(
+            ge=1,
+            description="How many; at most `max_top_k`, `default_top_k` when not given.",
+            openapi_examples={"some": {"value": 5}},
+        ),
+    ] = None,
+    min_score: Annotated[
+        float,
+        Query(
+            ge=-1,
+            le=1,
+            allow_inf_nan=False,
+            description="Give no document whose score is under this.",
+            openapi_examples={"some": {"value": 0.5}},
+        ),
+    ] = -1.0,
+) -> Response:
+    """Return the documents nearest to a stored one; nothing is encoded.
+
+    The same as POST /match with this id in semantic mode.
+    """
+    if top_k is not None and top_k > MAX_TOP_K:
+        refused = {"loc": ("query", "top_k"), "msg": f"must be from 1 to {MAX_TOP_K}"}
+        raise RequestValidationError([{**refused, "type": "le", "ctx": {"le": MAX_TOP_K}}])
+    search = SearchOptions(
+        top_k=top_k or DEFAULT_TOP_K,
+        mode="semantic",
+        bounds=Bounds(min_score=min_score),
+        alignment=AlignmentOptions(
+            budget_seconds=collection.engine.settings.alignment_budget_ms / 1000
+        ),
+    )
+    query = StoredQuery(None, document_id)
+    found = await match(collection, [query], MatchOptions(search=search))
+    name, calibration = collection.checkpoint.name, collection.calibrator.version
+    body = matches_json(found, name, calibration, several=False)
+    return Response(body, media_type="application/json")
+
+
+pairs_router = Router(tags=["match"], dependencies=[Admitted])
+
+LINE = (
+    '{"left": "articles/bees", "right": "articles/wasps", "left_title": "Bees", '
+    '"right_title": "Wasps", "score": 0.91, "probability": 0.97, "false_positive_rate": 0.0004}\n'
+)
+
+
+@pairs_router.get(
+    "/pairs",
+    summary="Find all pairs of similar documents",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "The pairs, one on each line",
+            "content": {
+                NDJSON: {"schema": {"type": "string"}, "examples": {"lines": {"value": LINE}}}
+            },
+        },
+        **problem_responses(*ANSWERING),
+    },
+)
+async def get_pairs(
+    collection: CollectionDep,
+    min_score: Annotated[
+        float | None,
+        Query(
+            ge=-1,
+            le=1,
+            allow_inf_nan=False,
+            description="Give no pair whose score is under this.",
+            openapi_examples={"some": {"value": 0.5}},
+        ),
+    ] = None,
+    min_probability: Annotated[
+        float | None,
+        Query(
+            ge=0,
+            le=1,
+            allow_inf_nan=False,
+            description="Give no pair under this probability; refused where the checkpoint has no "
+            "calibration.",
+            openapi_examples={"some": {"value": 0.9}},
+        ),
+    ] = None,
+    max_false_positive_rate: Annotated[
+        float | None,
+        Query(
+            ge=0,
+            le=1,
+            allow_inf_nan=False,
+            description="Give no pair whose score a larger share of random pairs of the corpus "
+            "reaches; refused where the data directory has not been calibrated.",
+            openapi_examples={"some": {"value": 0.001}},
+        ),
+    ] = None,
+    mode: Annotated[
+        Literal["semantic"],
+        Query(
+            description="Pairs are found by document vectors.",
+            openapi_examples={"only": {"value": "semantic"}},
+        ),
+    ] = "semantic",
+    collapse: Annotated[
+        Literal["families"] | None,
+        Query(
+            description="Compare one document of each family: the one stored first.",
+            openapi_examples={"one of each": {"value": "families"}},
+        ),
+    ] = None,
+) -> StreamingResponse:
+    """Return every pair of documents inside the bounds once, in the order they were stored.
+
+    At least one bound must be given. Scores are those of POST /match in semantic mode without
+    alignment. The pairs are found while they are read.
+    """
+    bounds = Bounds(min_score, min_probability, max_false_positive_rate)
+    lines = await export_pairs(collection, bounds, collapse=collapse is not None)
+    return StreamingResponse(lines, media_type=NDJSON)

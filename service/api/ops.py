@@ -17,8 +17,7 @@ from service.api.http.problems import (
     OVERLOADED,
     PROBLEM_TYPES,
 )
-from service.api.openapi.responses import json_example, problem_responses
-from service.api.openapi.router import Router
+from service.api.openapi import Router, json_example, problem_responses
 from service.api.schemas.ops import (
     LiveResponse,
     ProblemTypeResponse,
@@ -130,7 +129,10 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
     has ended for 30 seconds then, it is not ready.
     """
     degraded = degraded_parts(engine)
-    first = next((one for one in engine.collections.opened() if one.name == DEFAULT), None)
+    first = next(
+        (collection for collection in engine.collections.opened() if collection.name == DEFAULT),
+        None,
+    )
     return ReadyResponse(
         status="degraded" if degraded else "ready",
         documents=0 if first is None else len(first.data.index),

@@ -20,7 +20,7 @@ from index.store.schema import read_space
 from service.cli.checks import OptionError
 from service.cli.opening import Loaded
 from service.feedback.store import FEEDBACK_FILE, open_feedback
-from service.feedback.verdict import JudgedQuery as AskedQuery
+from service.feedback.store import JudgedQuery as AskedQuery
 from service.matching.queries import find_stored
 
 

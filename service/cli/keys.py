@@ -10,8 +10,7 @@ from index.directory.data_directory import KEY_FILE
 from service.cli.checks import OptionError, check_output_folder
 from service.cli.options import DEFAULT_DATA, DataOption, console
 from service.cli.progress import printable
-from service.keys.api_key import SCOPES, ApiKey, Scope, make_key
-from service.keys.key_file import change_keys, read_keys
+from service.keys import SCOPES, ApiKey, Scope, change_keys, make_key, read_keys
 
 keys = typer.Typer(
     help="Make, list and revoke API keys. A running server follows at once.", no_args_is_help=True

@@ -21,7 +21,7 @@ from index.store.filters import Filter
 from index.vectors.faiss.gpu import allow_gpu
 from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
-from service.configuration.device import DeviceSettings
+from service.settings import Settings
 
 _FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
 
@@ -60,7 +60,7 @@ def load(
 
     The directory has an adapter, perhaps, and a reading share, which is also that of a new one.
     """
-    devices = DeviceSettings()
+    devices = Settings()
     allow_gpu(devices.index_gpu)
     opened = with_reading(open_checkpoint(checkpoint, precision, providers), data, reading_share)
     encoder = OnnxEncoder(
@@ -96,7 +96,7 @@ def opened(
 
     To write documents it takes an encoder, or a space and the checkpoint that it is of.
     """
-    allow_gpu(DeviceSettings().index_gpu)
+    allow_gpu(Settings().index_gpu)
     if isinstance(space, OnnxEncoder):
         checkpoint = space.checkpoint
     alignment = None

@@ -21,7 +21,7 @@ from service.cli.options import (
     ThreadsOption,
 )
 from service.settings import Settings
-from service.threads import begin_without_garbage, set_switch_interval
+from service.threads import pause_garbage_collection, set_switch_interval
 from service.workers.opening_encoder import begin_opening
 
 HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
@@ -66,7 +66,7 @@ def begin(host: str, port: int, given: Mapping[str, Any]) -> None:
         given: settings that the caller sets; the others come from the environment.
     """
     settings = Settings(**given)
-    begin_without_garbage()
+    pause_garbage_collection()
     set_switch_interval()
     opening = begin_opening(settings)
     from service.process import serve_http  # takes as long as loading the graphs does

@@ -1,8 +1,9 @@
 """The feedback of a data directory: one verdict for each query and document, durable.
 
-A text that was asked with is stored once, compressed, whatever number of its matches is judged.
+The text of a query is stored once, compressed, whatever number of its matches is judged.
 """
 
+import hashlib
 import sqlite3
 import zlib
 from collections import Counter
@@ -18,8 +19,61 @@ from index.sqlite.connections import (
     utc_now,
 )
 from service.errors import FeedbackFullError, FeedbackNotFoundError
-from service.feedback.verdict import JudgedQuery, Verdict, verdict_id
 from service.metrics import CollectionMetrics
+
+MAX_GRADE = 3
+_ID_CHARACTERS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedQuery:
+    """The query of a verdict: a stored document, or a text.
+
+    Attributes:
+        document_id: of the stored document; None for a text.
+        text: None for a stored document, and where texts are not read.
+        title: of the text, if it has one.
+    """
+
+    document_id: str | None = None
+    text: str | None = None
+    title: str = ""
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256, by which two queries are the same; of a query with its text."""
+        digest = hashlib.sha256()
+        for part in (self.document_id, self.text, self.title):
+            encoded = b"" if part is None else part.encode()
+            digest.update(b"%d " % (-1 if part is None else len(encoded)) + encoded)
+        return digest.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One verdict; there is at most one of a query and a document.
+
+    Attributes:
+        id: made of the query and the document, so that it is the same when it is given again.
+        query: whose match it is about.
+        match_id: of the document that was the answer.
+        grade: from 0, not relevant, to `MAX_GRADE`.
+        created: ISO 8601 in UTC.
+        changed: when this grade was given, ISO 8601 in UTC.
+    """
+
+    id: str
+    query: JudgedQuery
+    match_id: str
+    grade: int
+    created: str
+    changed: str
+
+
+def verdict_id(query: bytes, match_id: str) -> str:
+    """Return the id of the verdict on a document as an answer to the query of this digest."""
+    return hashlib.sha256(query + match_id.encode()).hexdigest()[:_ID_CHARACTERS]
+
 
 FEEDBACK_FILE = "feedback.sqlite3"
 
@@ -60,6 +114,7 @@ FROM verdicts WHERE answer IN (SELECT value FROM json_each(:ids)) OR query IN
 _UNUSED = """
 DELETE FROM queries WHERE number = ? AND NOT EXISTS (SELECT 1 FROM verdicts WHERE query = number)"""
 _CHARACTERS_AT_A_TIME = 2**22
+MAX_QUERY_BYTES = 256 * 2**20  # compressed texts of the queries of one collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +122,7 @@ class FeedbackLimits:
     """How many verdicts there may be, and how many bytes the queries of them may take."""
 
     verdicts: int
-    query_bytes: int
+    query_bytes: int = MAX_QUERY_BYTES
 
 
 class FeedbackStore:
@@ -90,12 +145,7 @@ class FeedbackStore:
         self._connections.close()
 
     def put(self, query: JudgedQuery, match_id: str, grade: int, limits: FeedbackLimits) -> Verdict:
-        """Store a verdict, durably, instead of an earlier one of this query and document.
-
-        Raises:
-            FeedbackFullError: it would be more than the limits allow; nothing has changed.
-            StoreError: it could not be written; nothing has changed.
-        """
+        """Store a verdict, durably, instead of an earlier one of this query and document."""
         digest, now = query.digest, utc_now()
         name = verdict_id(digest, match_id)
         with self._connections.writing() as connection:
@@ -121,20 +171,13 @@ class FeedbackStore:
         return Verdict(name, query, match_id, grade, created, changed)
 
     def listed(self, after: str, limit: int) -> list[Verdict]:
-        """Return up to `limit` verdicts after an id, in the order of ids, without texts.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return up to `limit` verdicts after an id, in the order of ids, without texts."""
         return self._read(_LISTED, after, limit)
 
     def whole(self, after: str, characters: int) -> list[Verdict]:
         """Return the next verdicts after an id with their texts: at least one, if there is one.
 
         No more follow when their texts have so many characters together.
-
-        Raises:
-            StoreError: the file cannot be read, or a text in it is damaged.
         """
         found: list[Verdict] = []
         with self._connections.reading() as connection:
@@ -146,11 +189,7 @@ class FeedbackStore:
         return found
 
     def all(self) -> Iterator[Verdict]:
-        """Iterate over all verdicts with their texts, in the order of ids.
-
-        Raises:
-            StoreError: the file cannot be read, or a text in it is damaged.
-        """
+        """Iterate over all verdicts with their texts, in the order of ids."""
         after = ""
         while found := self.whole(after, _CHARACTERS_AT_A_TIME):
             yield from found
@@ -161,7 +200,6 @@ class FeedbackStore:
 
         Raises:
             FeedbackNotFoundError: there is none of this id.
-            StoreError: it could not be written.
         """
         with self._connections.writing() as connection:
             row = connection.execute(
@@ -173,11 +211,7 @@ class FeedbackStore:
         self.record()
 
     def forget(self, document_ids: Sequence[str]) -> None:
-        """Remove every verdict on documents, or on answers to them, durably.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        """Remove every verdict on documents, or on answers to them, durably."""
         given = {"ids": document_id_list(document_ids)}
         with self._connections.reading() as connection:
             if connection.execute(f"SELECT 1 {_OF_DOCUMENTS} LIMIT 1", given).fetchone() is None:
@@ -188,11 +222,7 @@ class FeedbackStore:
         self.record()
 
     def documents(self) -> list[str]:
-        """Return the ids of the documents that verdicts name, as queries or as answers.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the ids of the documents that verdicts name, as queries or as answers."""
         with self._connections.reading() as connection:
             rows = connection.execute(
                 "SELECT answer FROM verdicts "
@@ -201,21 +231,13 @@ class FeedbackStore:
             return [str(row[0]) for row in rows]
 
     def grades(self) -> Counter[int]:
-        """Return how many verdicts there are of each grade.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return how many verdicts there are of each grade."""
         with self._connections.reading() as connection:
             rows = connection.execute("SELECT grade, count(*) FROM verdicts GROUP BY grade")
             return Counter({int(grade): int(count) for grade, count in rows})
 
     def relevant_queries(self, *, compared: bool = False) -> int:
-        """Return how many queries have a relevant answer; if `compared`, and a less relevant one.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Count the queries with a relevant answer; if `compared`, and with a less relevant one."""
         with self._connections.reading() as connection:
             (found,) = connection.execute(
                 "SELECT count(*) FROM (SELECT 1 FROM verdicts GROUP BY query "
@@ -225,11 +247,7 @@ class FeedbackStore:
             return int(found)
 
     def record(self) -> None:
-        """Set the metric of verdicts, if there are metrics.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Set the metric of verdicts, if there are metrics."""
         if self._metrics is not None:
             grades = self.grades()
             self._metrics.feedback.labels("not_relevant").set(grades.pop(0, 0))
@@ -247,8 +265,7 @@ def open_feedback(
 
     Verdicts are counted in `metrics`, if there are any.
 
-    Raises:
-        StoreError: the file is missing, cannot be created, or is not one of feedback.
+    Where a full disk has no room for a new file, there is none and every write is refused.
     """
     opened = SQLiteConnections(data / FEEDBACK_FILE, read_only=read_only, kind=FEEDBACK)
     return FeedbackStore(opened, metrics)
@@ -260,7 +277,7 @@ def _query_number(
     """Return the number of the query of a new verdict, which is stored if it is not."""
     (verdicts,) = connection.execute("SELECT count(*) FROM verdicts").fetchone()
     if verdicts >= limits.verdicts:
-        raise FeedbackFullError("max_feedback", limits.verdicts)
+        raise FeedbackFullError(f"{limits.verdicts} verdicts (max_feedback)", limits.verdicts)
     found = connection.execute("SELECT number FROM queries WHERE digest = ?", (digest,)).fetchone()
     if found is not None:
         return int(found[0])
@@ -269,7 +286,7 @@ def _query_number(
     size = sum(map(len, parts))
     (taken,) = connection.execute("SELECT coalesce(sum(size), 0) FROM queries").fetchone()
     if taken + size > limits.query_bytes:
-        raise FeedbackFullError("max_feedback_bytes", limits.query_bytes)
+        raise FeedbackFullError(f"{limits.query_bytes} bytes of texts", limits.query_bytes)
     done = connection.execute(
         "INSERT INTO queries (digest, document, title, size, text) VALUES (?, ?, ?, ?, ?)",
         (digest, query.document_id, query.title, size, text),

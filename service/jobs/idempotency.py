@@ -17,6 +17,7 @@ from index.sqlite.connections import SQLiteConnections
 from service.errors import KeyInUseError, KeyReusedError
 
 RETENTION_SECONDS = 24 * 3600.0
+MAX_KEYS = 100_000  # of one collection: a request a second for a day
 _ALL = 2**31
 
 
@@ -57,15 +58,12 @@ class KeyedResponse:
 class IdempotencyStore:
     """The stored responses of one data directory."""
 
-    def __init__(self, connections: SQLiteConnections, max_keys: int) -> None:
+    def __init__(self, connections: SQLiteConnections, max_keys: int = MAX_KEYS) -> None:
         """Continue the clock of service where the last process stopped.
 
         Args:
             connections: to the tables.
             max_keys: number of responses to keep; the oldest above it are deleted early.
-
-        Raises:
-            StoreError: the tables could not be read.
         """
         self._connections = connections
         self._max_keys = max_keys
@@ -121,11 +119,7 @@ class IdempotencyStore:
         return KeyedResponse(key, request, response, self._seconds(), self._max_keys)
 
     def put(self, key: str, request: bytes, response: StoredResponse) -> None:
-        """Store a response, durably.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        """Store a response, durably."""
         with self._connections.writing() as connection:
             insert_response(connection, self.keyed(key, request, response))
 

@@ -21,10 +21,8 @@ from index.errors import StorageError, StoreError
 from index.sqlite.connections import SQLiteConnections
 from service.errors import ShuttingDownError, UnavailableError
 from service.jobs.idempotency import IdempotencyStore, KeyedResponse
-from service.jobs.job import EndState, Job, Upload
-from service.jobs.room import Place, UploadRoom
-from service.jobs.store import JobStore, open_tables
-from service.jobs.uploads import UploadFile, remove_others, verify_upload
+from service.jobs.store import EndState, Job, JobStore, Upload, open_tables
+from service.jobs.uploads import Place, UploadFile, UploadRoom, remove_others, verify_upload
 from service.metrics import CollectionMetrics
 from service.settings import Settings
 
@@ -41,14 +39,7 @@ RunJob = Callable[[Job], None]
 
 
 class Jobs:
-    """Receives uploads and runs them; `open_jobs` makes it.
-
-    Attributes:
-        store: the jobs and their progress.
-        idempotency: the responses stored for Idempotency-Key.
-        threads: that write files and tables.
-        metrics: where to count.
-    """
+    """Receives uploads and runs them; `open_jobs` makes it."""
 
     def __init__(
         self,
@@ -58,7 +49,7 @@ class Jobs:
         metrics: CollectionMetrics,
     ) -> None:
         self.store = JobStore(connections)
-        self.idempotency = IdempotencyStore(connections, settings.max_idempotency_keys)
+        self.idempotency = IdempotencyStore(connections)
         self.threads = ThreadPoolExecutor(_THREADS, "upload")
         self.metrics = metrics
         self._connections = connections
@@ -66,7 +57,11 @@ class Jobs:
         self._uploads = data / UPLOADS_DIRECTORY
         for state in get_args(EndState):  # so that each is exported as 0
             metrics.jobs_ended.labels(state)
-        self._room = UploadRoom(self._uploads, settings, self.store.unfinished)
+        self._room = UploadRoom(
+            self._uploads,
+            self.store.unfinished,
+            disk_reserve_bytes=settings.disk_reserve_bytes,
+        )
         self._verified: set[str] = set()
         self._turns: dict[str, int] = {}  # the number of each client's last turn
         self._turn_began = 0.0
@@ -89,9 +84,6 @@ class Jobs:
 
         Args:
             run: indexes a job from its position, and returns when it has ended or `stopping`.
-
-        Raises:
-            StoreError: the uploads cannot be read.
         """
         try:
             remove_others(self._uploads, [job.id for job in self.store.unfinished()])
@@ -119,7 +111,6 @@ class Jobs:
         """Give a place to an upload that is received while the block runs.
 
         Raises:
-            OverloadedError, StorageFullError: there is no room for it, see `UploadRoom`.
             ShuttingDownError: the service is closing.
         """
         if self.stopping:
@@ -128,36 +119,22 @@ class Jobs:
             yield place
 
     def begin_upload(self, place: Place, *, gzip: bool) -> UploadFile:
-        """Open the file of a new upload.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """Open the file of a new upload."""
         return UploadFile(
             self._uploads / f"{uuid.uuid4().hex}.ndjson",
             max_bytes=self._settings.max_upload_bytes,
             gzip=gzip,
-            max_ratio=self._settings.max_upload_ratio,
             take=place.take,
         )
 
     def add(self, upload: Upload, keyed: KeyedResponse | None, client: str = "") -> None:
-        """Create a job of a client for an upload, durably, and wake the runner.
-
-        Raises:
-            StoreError: it could not be stored; there is no such job.
-        """
+        """Create a job of a client for an upload, durably, and wake the runner."""
         self.store.add(upload, keyed, client)
         self._woken.set()
         self.record()
 
     def cancel(self, job_id: str) -> Job:
-        """Cancel a job.
-
-        Raises:
-            JobNotFoundError: no job has this id.
-            JobEndedError: it has ended already.
-        """
+        """Cancel a job."""
         job = self.store.cancel(job_id)
         self._ended(job, "cancelled")
         return job
@@ -168,11 +145,7 @@ class Jobs:
             self._ended(job, state)
 
     def verify(self, job: Job) -> bool:
-        """Return whether the upload of a job is what was received; read once in each process.
-
-        Raises:
-            StoreError: it exists and cannot be read.
-        """
+        """Return whether the upload of a job is what was received; read once in each process."""
         if job.id not in self._verified and verify_upload(self.path_of(job), job.digest):
             self._verified.add(job.id)
         return job.id in self._verified
@@ -181,7 +154,7 @@ class Jobs:
         """Return whether the running job is to let one of another client run."""
         if monotonic() - self._turn_began < _TURN_SECONDS:
             return False
-        return any(one.client != job.client for one in self.store.unfinished())
+        return any(other.client != job.client for other in self.store.unfinished())
 
     def path_of(self, job: Job) -> Path:
         """Return the path of the upload of a job."""
@@ -249,11 +222,7 @@ class Jobs:
 
 
 def open_jobs(data: Path, settings: Settings, metrics: CollectionMetrics) -> Jobs:
-    """Open the jobs of a data directory, which is open already; none runs before `start`.
-
-    Raises:
-        StoreError: their tables cannot be read.
-    """
+    """Open the jobs of a data directory, which is open already; none runs before `start`."""
     connections = open_tables(data / JOBS_FILE)
     try:
         return Jobs(connections, data, settings, metrics)

@@ -2,13 +2,125 @@
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Literal
 
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections, utc_now
 from service.errors import JobEndedError, JobNotFoundError
 from service.jobs.idempotency import KeyedResponse, insert_response
-from service.jobs.job import MAX_LISTED_ERRORS, EndState, Job, LineError, Step, Upload
+
+EndState = Literal["done", "cancelled", "failed"]
+JobState = Literal["waiting", "running"] | EndState
+
+MAX_LISTED_ERRORS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LineError:
+    """A line that is not a valid document, and why.
+
+    Attributes:
+        line: counted from 1.
+        pointer: JSON pointer into the line: "#/text"; "#" for the whole line.
+        detail: what is wrong, without the value.
+    """
+
+    line: int
+    pointer: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A received file of JSON Lines, on the disk.
+
+    Attributes:
+        id: of the job that it becomes.
+        size: bytes, decompressed.
+        lines: number of lines that are not blank.
+        digest: SHA-256 of the file.
+    """
+
+    id: str
+    size: int
+    lines: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job, as it is stored.
+
+    Attributes:
+        number: jobs of one client run in this order.
+        id: its name for clients.
+        state: waiting, running, or how it ended.
+        size: bytes of the upload, decompressed.
+        digest: SHA-256 of the upload.
+        client: who sent it: jobs of one run in their order, those of different ones in turns.
+        accepted: number of lines that are not blank.
+        position: bytes of the upload that have been processed.
+        line: lines that have been processed, including blank ones.
+        indexed: documents stored.
+        unchanged: how many of them had the same text before.
+        truncated: how many of them were not read whole.
+        failed: lines that are not valid documents.
+        detail: why it failed, or what it waits for.
+        created: ISO 8601 in UTC.
+        ended: ISO 8601 in UTC; None while it has not ended.
+    """
+
+    number: int
+    id: str
+    state: JobState
+    size: int
+    digest: bytes
+    client: str
+    accepted: int
+    position: int
+    line: int
+    indexed: int
+    unchanged: int
+    truncated: int
+    failed: int
+    detail: str | None
+    created: str
+    ended: str | None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is done, cancelled or failed."""
+        return self.state not in ("waiting", "running")
+
+    @property
+    def progress(self) -> float:
+        """Share of the bytes of the upload that have been processed."""
+        return round(self.position / self.size, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The outcome of one batch of an upload.
+
+    Attributes:
+        position: bytes of the upload that have been processed after it.
+        line: lines that have been processed after it.
+        indexed: documents stored by this step.
+        unchanged: as in `Job`, of this step.
+        truncated: as in `Job`, of this step.
+        failed: lines of this step that are not valid documents.
+        errors: the first of them.
+    """
+
+    position: int
+    line: int
+    indexed: int
+    unchanged: int
+    truncated: int
+    failed: int
+    errors: Sequence[LineError]
+
 
 SCHEMA_VERSION = 3
 APPLICATION_ID = 0x4C4D4A42
@@ -59,11 +171,7 @@ _JOBS = DatabaseFormat("jobs", APPLICATION_ID, SCHEMA_VERSION, SCHEMA)
 
 
 def open_tables(path: Path, *, read_only: bool = False) -> SQLiteConnections:
-    """Open the tables; create them if there is no file.
-
-    Raises:
-        StoreError: the file cannot be created or is not a database of jobs.
-    """
+    """Open the tables; create them if there is no file."""
     return SQLiteConnections(path, read_only=read_only, kind=_JOBS)
 
 
@@ -78,11 +186,7 @@ class JobStore:
         self._connections = connections
 
     def add(self, upload: Upload, keyed: KeyedResponse | None, client: str = "") -> Job:
-        """Store a new job of a client, together with the response to its request if that has a key.
-
-        Raises:
-            StoreError: it could not be written; the job does not exist.
-        """
+        """Store a new job of a client, with the response to its request if that has a key."""
         with self._connections.writing() as connection:
             connection.execute(
                 "INSERT INTO jobs (id, state, size, digest, client, accepted, created) "
@@ -99,11 +203,7 @@ class JobStore:
             return _find(connection, upload.id)
 
     def find(self, job_id: str) -> tuple[Job, list[LineError]]:
-        """Return a job and its first errors.
-
-        Raises:
-            JobNotFoundError: no job has this id.
-        """
+        """Return a job and its first errors."""
         with self._connections.reading() as connection:
             job = _find(connection, job_id)
             rows = connection.execute(
@@ -113,11 +213,7 @@ class JobStore:
             return job, [LineError(*row) for row in rows]
 
     def newest(self, limit: int, before: str | None) -> list[Job]:
-        """Return at most `limit` jobs, the newest first, older than the job `before`.
-
-        Raises:
-            JobNotFoundError: no job has the id `before`.
-        """
+        """Return at most `limit` jobs, the newest first, older than the job `before`."""
         with self._connections.reading() as connection:
             bound = 2**62 if before is None else _find(connection, before).number
             rows = connection.execute(
@@ -186,7 +282,6 @@ class JobStore:
         """Cancel a job; what it has stored stays.
 
         Raises:
-            JobNotFoundError: no job has this id.
             JobEndedError: it has ended already.
         """
         with self._connections.writing() as connection:

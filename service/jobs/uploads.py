@@ -1,11 +1,17 @@
-"""Uploads: written to the disk while they arrive, and read back in batches of documents."""
+"""Uploads: the room for them, written to the disk while they arrive, read back in batches.
+
+What has no room is refused before the work. No client takes all places, and uploads leave a reserve
+of the disk to the store.
+"""
 
 import hashlib
+import shutil
+import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -14,7 +20,7 @@ import numpy as np
 from encoder.atomic_files import replace_durably
 from index.corpus.json_lines import parse_document
 from index.document import Document
-from index.errors import CorpusError, DocumentError, StoreError
+from index.errors import CorpusError, DocumentError, StorageFullError, StoreError
 from index.sqlite.connections import storage_error
 from service.errors import (
     BodyTooLargeError,
@@ -22,12 +28,14 @@ from service.errors import (
     FieldError,
     InvalidInputError,
     MalformedUploadError,
+    OverloadedError,
 )
-from service.jobs.job import MAX_LISTED_ERRORS, LineError, Upload
+from service.jobs.store import MAX_LISTED_ERRORS, Job, LineError, Upload
 
 T = TypeVar("T")
 
 MAX_CHARACTERS = 262_144  # of a batch, unless a single document has more
+MAX_RATIO = 100.0  # of gzip: repeated text compresses ten times, a bomb a thousand times
 _MAX_LINES = 20_000  # of a batch, including blank ones and those that are no document
 _FREE_BYTES = 2**20  # of any upload, whatever its ratio
 _SKIP_BYTES = 2**20
@@ -83,9 +91,6 @@ def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) 
 
     Returns:
         A batch, which may contain only errors; None at the end of the file.
-
-    Raises:
-        OSError: the file cannot be read.
     """
     upload.seek(position)
     batch = Batch(position, line)
@@ -155,10 +160,10 @@ class UploadFile:
         *,
         max_bytes: int,
         gzip: bool,
-        max_ratio: float = inf,
+        max_ratio: float = MAX_RATIO,
         take: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Create a file beside `path`, which `finish` moves there.
+        """Create a file next to `path`, which `finish` moves there.
 
         Args:
             path: ID.ndjson of the job.
@@ -166,9 +171,6 @@ class UploadFile:
             gzip: whether it is compressed.
             max_ratio: how many times larger it may be decompressed.
             take: is called with the bytes that will be written; raises if there is no room.
-
-        Raises:
-            StoreError: the file cannot be written.
         """
         self._path = path
         self._partial = path.with_suffix(".partial")
@@ -195,9 +197,6 @@ class UploadFile:
         Raises:
             BodyTooLargeError: there are too many, compressed or decompressed.
             CompressionRatioError: they are too many for their compressed size.
-            MalformedUploadError: they are not gzip.
-            OverloadedError, StorageFullError: there is no room for them.
-            StoreError: they cannot be written.
         """
         self._received += len(chunk)
         if self._received > self._max_bytes:
@@ -217,9 +216,7 @@ class UploadFile:
         """Move the file to its path, durably.
 
         Raises:
-            MalformedUploadError: the gzip data is truncated.
             InvalidInputError: every line is blank.
-            StoreError: the file cannot be written.
         """
         if self._gunzip is not None:
             self._gunzip.check_end()
@@ -291,11 +288,7 @@ def verify_upload(path: Path, digest: bytes) -> bool:
 
 
 def remove_others(folder: Path, keep: Iterable[str]) -> None:
-    """Create the folder of uploads, or remove from it the files that belong to no job.
-
-    Raises:
-        StoreError: the folder cannot be written.
-    """
+    """Create the folder of uploads, or remove from it the files that belong to no job."""
     kept = {f"{job_id}.ndjson" for job_id in keep}
     try:
         folder.mkdir(exist_ok=True)
@@ -317,3 +310,105 @@ def _or_store_error(path: Path, call: Callable[[], T]) -> T:
             storage_error(Path(path.name), error)
             or StoreError(f"{path.name}: cannot be written: {error.strerror}")
         ) from error
+
+
+MAX_UPLOADS = 32  # of one collection, received, waiting or indexed: each holds a file open
+MAX_UPLOADS_OF_CLIENT = 16  # of them, of one API key or address
+MAX_WAITING_BYTES = 16 * 2**30  # of all of them, decompressed
+_RETRY_SECONDS = 10
+
+
+class Place:
+    """The place of one upload that is being received, and the bytes that it has taken."""
+
+    def __init__(self, room: "UploadRoom", client: str) -> None:
+        self._room = room
+        self.client = client
+        self.bytes = 0
+
+    def take(self, size: int) -> None:
+        """Take so many bytes more, before they are written."""
+        self._room.check_bytes(size)
+        self.bytes += size
+
+
+class UploadRoom:
+    """The room of one data directory. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        folder: Path,
+        unfinished: Callable[[], Sequence[Job]],
+        *,
+        disk_reserve_bytes: int,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
+    ) -> None:
+        """Begin with no upload that is being received.
+
+        Args:
+            folder: of the uploads.
+            unfinished: returns the jobs that have not ended.
+            disk_reserve_bytes: free bytes of the disk that uploads leave.
+            max_waiting_bytes: of all uploads that have not ended, decompressed.
+        """
+        self._folder = folder
+        self._unfinished = unfinished
+        self._reserve = disk_reserve_bytes
+        self._max_waiting_bytes = max_waiting_bytes
+        self._lock = threading.Lock()
+        self._places: list[Place] = []
+        self._waiting_bytes = 0
+
+    @contextmanager
+    def place(self, client: str, announced: int) -> Iterator[Place]:
+        """Give a place to an upload of a client while the block runs.
+
+        Args:
+            client: whose it is.
+            announced: bytes of its body; 0 if not known.
+
+        Raises:
+            OverloadedError: there are too many uploads, of all or of this client, or too many bytes
+                of them.
+        """
+        jobs = self._count()
+        with self._lock:
+            clients = [job.client for job in jobs] + [place.client for place in self._places]
+            if len(clients) >= MAX_UPLOADS:
+                raise OverloadedError(_RETRY_SECONDS, "jobs")
+            if clients.count(client) >= MAX_UPLOADS_OF_CLIENT:
+                raise OverloadedError(_RETRY_SECONDS, "client_jobs")
+            place = Place(self, client)
+            self._places.append(place)
+        try:
+            self.check_bytes(announced)
+            yield place
+        finally:
+            with suppress(StoreError):  # its bytes are those of a job now
+                self._count()
+            with self._lock:
+                self._places.remove(place)
+
+    def _count(self) -> Sequence[Job]:
+        jobs = self._unfinished()
+        with self._lock:
+            self._waiting_bytes = sum(job.size for job in jobs)
+        return jobs
+
+    def check_bytes(self, size: int) -> None:
+        """Check that there is room for so many bytes more.
+
+        Raises:
+            OverloadedError, StorageFullError: there is none, see `Place.take`.
+        """
+        with self._lock:
+            taken = self._waiting_bytes + sum(place.bytes for place in self._places)
+        if taken + size > self._max_waiting_bytes:
+            raise OverloadedError(_RETRY_SECONDS, "upload_bytes")
+        try:
+            free = shutil.disk_usage(self._folder.parent).free
+        except OSError:  # the write itself will tell
+            return
+        if free - size < self._reserve:
+            reason = f"it has {free} bytes free, and uploads leave {self._reserve}"
+            raise StorageFullError(self._folder.name, reason)

@@ -20,7 +20,7 @@ from service.matching.queries import (
     to_comparable,
 )
 from service.metrics import Stage
-from service.telemetry.stages import observe_stage
+from service.telemetry import observe_stage
 from service.threads import run_in
 
 
@@ -73,13 +73,7 @@ class Compared:
 async def compare(
     collection: Collection, left: Query, right: Query, *, passages: int, strict: bool = False
 ) -> Compared:
-    """Compare two texts of the request or stored documents.
-
-    Raises:
-        InvalidInputError: a text is refused; names the field.
-        DocumentNotFoundError: a stored document does not exist.
-        ServiceError: the other errors of `encode_texts`.
-    """
+    """Compare two texts of the request or stored documents."""
     started = time.perf_counter()
     texts = await add_blocks(
         collection, await read_queries(collection, [left, right], strict=strict)
@@ -99,9 +93,6 @@ async def explain(
 
     Returns:
         Explanations by document id.
-
-    Raises:
-        ServiceError: the errors of `encode_texts`, for such documents.
     """
     first = document_ids[: options.matches]
     readers = collection.engine.readers
@@ -137,8 +128,8 @@ def _shortened(
 ) -> Explanation:
     """Keep the largest passages, in the order of the left text, and the best pairs of blocks."""
     passages = comparison.passages
-    largest = sorted(passages, key=lambda one: one.left.start - one.left.end)[:limit]
-    kept = tuple(sorted(largest, key=lambda one: one.left))
+    largest = sorted(passages, key=lambda passage: passage.left.start - passage.left.end)[:limit]
+    kept = tuple(sorted(largest, key=lambda passage: passage.left))
     aligned = comparison.block_alignment
     if aligned is not None:
         aligned = replace(aligned, pairs=aligned.pairs[:limit])

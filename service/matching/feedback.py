@@ -1,68 +1,31 @@
 """Feedback on matches: verdicts of users, which are kept as long as the documents they are on."""
 
-import json
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 
 from index.errors import StoreError
+from service.documents import CHARACTERS_AT_A_TIME, export_lines
 from service.engine import Collection
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
-from service.feedback.store import FeedbackLimits
-from service.feedback.verdict import JudgedQuery, Verdict
+from service.feedback.store import FeedbackLimits, JudgedQuery, Verdict
 from service.threads import run_in
 
 _LOG = logging.getLogger(__name__)
-
-CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one text has more
 
 
 async def give_feedback(
     collection: Collection, query: JudgedQuery, match_id: str, grade: int
 ) -> Verdict:
-    """Store a verdict on a match; at return it is durable. It replaces an earlier one.
-
-    Raises:
-        DocumentNotFoundError: a document is not stored.
-        FeedbackFullError: there is as much feedback as the settings allow.
-        InvalidInputError: the text is empty or too long, or the match is the query itself.
-        StoreError: it could not be written; nothing has changed.
-    """
+    """Store a verdict on a match; at return it is durable. It replaces an earlier one."""
     _check(query, match_id, collection.engine.settings.max_text_characters)
     # The thread that deletes documents, too: none is deleted between the look and the write.
     return await run_in(collection.writer, _give, collection, query, match_id, grade)
 
 
-async def remove_feedback(collection: Collection, feedback_id: str) -> None:
-    """Remove a verdict.
-
-    Raises:
-        FeedbackNotFoundError: there is none of this id.
-        StoreError: it could not be written.
-    """
-    await run_in(collection.writer, collection.feedback.remove, feedback_id)
-
-
-async def list_feedback(collection: Collection, after: str, limit: int) -> list[Verdict]:
-    """Return up to `limit` verdicts after an id, in the order of ids, without texts.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
-    return await run_in(collection.engine.readers, collection.feedback.listed, after, limit)
-
-
 async def export_feedback(collection: Collection, after: str) -> AsyncIterator[bytes]:
-    """Return the verdicts after an id as JSON Lines, with the texts that were asked with.
-
-    The first part is read before this returns. A later failure truncates the lines.
-
-    Raises:
-        OverloadedError: too many other exports wait for their first part.
-        StoreError: the file cannot be read.
-    """
-    with collection.engine.exports.admit():
-        first, last = await run_in(collection.engine.exporter, _lines, collection, after)
-    return _all_lines(collection, first, last)
+    """Return the verdicts after an id as JSON Lines, with the texts of their queries."""
+    return await export_lines(collection.engine, partial(_next_fields, collection), after)
 
 
 def forget_unstored(collection: Collection) -> None:
@@ -75,7 +38,7 @@ def forget_unstored(collection: Collection) -> None:
     try:
         named = collection.feedback.documents()
         stored = collection.data.store.content_hashes(named)
-        lost = [one for one in named if one not in stored]
+        lost = [name for name in named if name not in stored]
         if lost:
             collection.feedback.forget(lost)
         collection.feedback.record()
@@ -102,34 +65,23 @@ def _give(collection: Collection, query: JudgedQuery, match_id: str, grade: int)
     for pointer, name in given.items():
         if name not in stored:
             raise DocumentNotFoundError(name, pointer)
-    settings = collection.engine.settings
-    limits = FeedbackLimits(settings.max_feedback, settings.max_feedback_bytes)
+    limits = FeedbackLimits(collection.engine.settings.max_feedback)
     return collection.feedback.put(query, match_id, grade, limits)
 
 
-async def _all_lines(
-    collection: Collection, lines: bytes, last: str | None
-) -> AsyncIterator[bytes]:
-    while last is not None:
-        yield lines
-        lines, last = await run_in(collection.engine.exporter, _lines, collection, last)
-
-
-def _lines(collection: Collection, after: str) -> tuple[bytes, str | None]:
-    """Return the next lines and the id of the last verdict in them; None after the last one."""
+def _next_fields(collection: Collection, after: str) -> tuple[list[dict[str, object]], str | None]:
     found = collection.feedback.whole(after, CHARACTERS_AT_A_TIME)
-    lines = [json.dumps(_fields(one), ensure_ascii=False) for one in found]
-    return "".join(f"{line}\n" for line in lines).encode(), found[-1].id if found else None
+    return [_fields(verdict) for verdict in found], found[-1].id if found else None
 
 
-def _fields(one: Verdict) -> dict[str, object]:
-    asked = one.query
-    query = {"text": asked.text, "title": asked.title} if asked.document_id is None else {}
+def _fields(verdict: Verdict) -> dict[str, object]:
+    judged = verdict.query
+    query = {"text": judged.text, "title": judged.title} if judged.document_id is None else {}
     return {
-        "id": one.id,
-        "query": query or {"id": asked.document_id},
-        "match": one.match_id,
-        "grade": one.grade,
-        "created": one.created,
-        "changed": one.changed,
+        "id": verdict.id,
+        "query": query or {"id": judged.document_id},
+        "match": verdict.match_id,
+        "grade": verdict.grade,
+        "created": verdict.created,
+        "changed": verdict.changed,
     }

@@ -1,4 +1,4 @@
-"""POST /match: a text or a stored document -> the documents that match it."""
+"""POST /match: a text, a stored document or examples -> the documents that match."""
 
 import time
 from collections.abc import Sequence
@@ -9,11 +9,20 @@ from index.search.records import Bounds, Mode, SearchOptions
 from service.encode import EncodedText
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
-from service.matching.compare import ExplainOptions, explain
+from service.matching.compare import ExplainOptions, Explanation, explain
 from service.matching.queries import Query, StoredQuery, read_queries
 from service.matching.rerank import RerankOptions, retrieve_and_rerank, validate_rerank
-from service.matching.retrieve import Matches, retrieve, retrieve_stored
+from service.matching.retrieve import (
+    MAX_TOP_K,
+    Matches,
+    retrieve,
+    retrieve_by_examples,
+    retrieve_stored,
+)
 from service.metrics import Stage
+
+MAX_QUERIES = 32  # of one request, and examples: they are encoded together
+MAX_EXPLAINED = 100  # matches of one request, of all its queries: each takes some milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +56,6 @@ async def match(
     Raises:
         InvalidInputError: a number is over its limit, a bound needs a calibration that does not
             exist, there is no reranker, or a text is refused.
-        DocumentNotFoundError: a stored document does not exist.
-        ServiceError: the other errors of `encode_texts`, or the reranker failed.
     """
     if errors := _validate(collection, queries, options):
         raise InvalidInputError(errors)
@@ -78,30 +85,25 @@ def _validate(
     collection: Collection, queries: Sequence[Query], options: MatchOptions
 ) -> list[FieldError]:
     search = options.search
-    errors = validate_search(collection, options, len(queries))
-    limit = collection.engine.settings.max_queries_per_request
-    if len(queries) > limit:
-        errors.append(FieldError("#/queries", f"has more than {limit} queries", limit))
+    errors = validate_search(options, len(queries))
+    if len(queries) > MAX_QUERIES:
+        detail = f"has more than {MAX_QUERIES} queries"
+        errors.append(FieldError("#/queries", detail, MAX_QUERIES))
     errors += validate_bounds(collection.calibrator, search.mode, search.bounds)
     if options.rerank is not None:
         errors += validate_rerank(collection, search, options.rerank)
     return errors
 
 
-def validate_search(
-    collection: Collection, options: MatchOptions, answers: int
-) -> list[FieldError]:
+def validate_search(options: MatchOptions, answers: int) -> list[FieldError]:
     """Return what is wrong with the numbers of matches and explanations of some answers."""
-    settings, search = collection.engine.settings, options.search
+    top_k, explained = options.search.top_k, options.explain
     errors = []
-    limit = settings.max_top_k
-    if not 1 <= search.top_k <= limit:
-        errors.append(FieldError("#/top_k", f"must be from 1 to {limit}", limit))
-    if options.explain is not None:
-        limit = settings.max_explained_matches
-        if min(options.explain.matches, search.top_k) * answers > limit:
-            detail = f"asks for more than {limit} explanations in one request"
-            errors.append(FieldError("#/explain", detail, limit))
+    if not 1 <= top_k <= MAX_TOP_K:
+        errors.append(FieldError("#/top_k", f"must be from 1 to {MAX_TOP_K}", MAX_TOP_K))
+    if explained is not None and min(explained.matches, top_k) * answers > MAX_EXPLAINED:
+        detail = f"asks for more than {MAX_EXPLAINED} explanations in one request"
+        errors.append(FieldError("#/explain", detail, MAX_EXPLAINED))
     return errors
 
 
@@ -125,5 +127,67 @@ async def _explain(
     """Explain the first matches of a query."""
     started = time.perf_counter()
     explanations = await explain(collection, text, [hit.id for hit in found.matches], options)
+    seconds: dict[Stage, float] = {**found.seconds, "explain": time.perf_counter() - started}
+    return replace(found, explanations=explanations, seconds=seconds)
+
+
+OF_ONE_DOCUMENT = ("rerank", "min_probability", "max_false_positive_rate")  # fields of the request
+
+
+async def match_examples(
+    collection: Collection, like: Sequence[Query], unlike: Sequence[Query], options: MatchOptions
+) -> Matches:
+    """Find the documents that match examples, and do not match others better.
+
+    Args:
+        collection: what to search, and with what.
+        like: at least one text or stored document; stored ones are left out of the matches.
+        unlike: others.
+        options: without reranking, and without bounds that need a calibration.
+
+    Raises:
+        InvalidInputError: a number is over its limit, an option is not possible, or a text is
+            refused.
+    """
+    if errors := _validate_examples(like, unlike, options):
+        raise InvalidInputError(errors)
+    texts = await read_queries(collection, [*like, *unlike], strict=options.strict)
+    liked, unliked = texts[: len(like)], texts[len(like) :]
+    found = await retrieve_by_examples(collection, liked, unliked, options.search)
+    if options.explain is None:
+        return found
+    return await _explain_by_nearest(collection, liked, found, options.explain)
+
+
+def _validate_examples(
+    like: Sequence[Query], unlike: Sequence[Query], options: MatchOptions
+) -> list[FieldError]:
+    bounds = options.search.bounds
+    errors = validate_search(options, 1)
+    if len(like) + len(unlike) > MAX_QUERIES:
+        detail = f"has, with unlike, more than {MAX_QUERIES} examples"
+        errors.append(FieldError("#/like", detail, MAX_QUERIES))
+    given = (options.rerank, bounds.min_probability, bounds.max_false_positive_rate)
+    detail = "is of one document, not of several examples"
+    errors += [
+        FieldError(f"#/{name}", detail)
+        for name, value in zip(OF_ONE_DOCUMENT, given, strict=True)
+        if value is not None
+    ]
+    return errors
+
+
+async def _explain_by_nearest(
+    collection: Collection, liked: Sequence[EncodedText], found: Matches, options: ExplainOptions
+) -> Matches:
+    """Explain the first matches, each by the example that it matches best."""
+    started = time.perf_counter()
+    explanations: dict[str, Explanation] = {}
+    first = found.matches[: options.matches]
+    for number, text in enumerate(liked):
+        scores = ((hit.id, hit.like_scores) for hit in first)
+        nearest = [name for name, each in scores if each.index(max(each)) == number]
+        if nearest:
+            explanations |= await explain(collection, text, nearest, options)
     seconds: dict[Stage, float] = {**found.seconds, "explain": time.perf_counter() - started}
     return replace(found, explanations=explanations, seconds=seconds)

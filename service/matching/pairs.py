@@ -20,14 +20,14 @@ def validate_pair_bounds(calibrator: ScoreCalibrator, bounds: Bounds) -> list[Fi
     if bounds == Bounds():
         return [FieldError("", NO_BOUND, parameter="min_score")]
     return [
-        FieldError("", one.detail, parameter=one.pointer.removeprefix("#/"))
-        for one in validate_bounds(calibrator, "semantic", bounds)
+        FieldError("", bound.detail, parameter=bound.pointer.removeprefix("#/"))
+        for bound in validate_bounds(calibrator, "semantic", bounds)
     ]
 
 
 def pair_lines(pairs: Sequence[Pair]) -> bytes:
     """Return pairs as JSON Lines."""
-    return "".join(f"{json.dumps(asdict(one), ensure_ascii=False)}\n" for one in pairs).encode()
+    return "".join(f"{json.dumps(asdict(pair), ensure_ascii=False)}\n" for pair in pairs).encode()
 
 
 async def export_pairs(
@@ -39,8 +39,6 @@ async def export_pairs(
 
     Raises:
         InvalidInputError: no bound is given, or one needs a calibration that does not exist.
-        OverloadedError: too many other exports wait for their first part.
-        StoreError: the store cannot be read.
     """
     errors = validate_pair_bounds(collection.calibrator, bounds)
     if errors:

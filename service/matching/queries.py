@@ -29,12 +29,7 @@ Query = RequestText | StoredQuery
 async def read_queries(
     collection: Collection, queries: Sequence[Query], *, strict: bool = False
 ) -> list[EncodedText]:
-    """Return the queries with their vectors, in order; only texts of the request are encoded.
-
-    Raises:
-        DocumentNotFoundError: a stored document does not exist.
-        ServiceError: the errors of `encode_texts`.
-    """
+    """Return the queries with their vectors, in order; only texts of the request are encoded."""
     stored = [query for query in queries if isinstance(query, StoredQuery)]
     texts = [query for query in queries if isinstance(query, RequestText)]
     readers, data = collection.engine.readers, collection.data
@@ -48,8 +43,6 @@ def find_all_stored(data: DataDirectory, queries: Sequence[StoredQuery]) -> list
 
     Raises:
         DocumentNotFoundError: one does not exist.
-        DamagedDocumentError: one is damaged.
-        StoreError: the store cannot be read.
     """
     found = find_stored(data, [query.document_id for query in queries])
     for query in queries:
@@ -64,10 +57,6 @@ def find_stored(
     """Return stored documents by their ids, without block vectors.
 
     Unknown ids are absent, as damaged documents are if they are to be skipped.
-
-    Raises:
-        DamagedDocumentError: a document is damaged, and not to be skipped.
-        StoreError: the store cannot be read.
     """
     documents = data.store.find(document_ids, skip_damaged=skip_damaged)
     vector_ids = [document.vector_id for document in documents.values()]
@@ -92,22 +81,14 @@ def stored_text(stored: StoredDocument, vector: Float32) -> EncodedText:
 
 
 def add_stored_blocks(data: DataDirectory, texts: Sequence[EncodedText]) -> list[EncodedText]:
-    """Return texts with their stored block vectors, where they have none yet and those are sound.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Return texts with their stored block vectors where they have none; skip damaged ones."""
     missing = [text.vector_id for text in texts if text.blocks is None]
     stored = data.store.block_vectors(missing, skip_damaged=True) if missing else {}
     return [replace(text, blocks=text.blocks or stored.get(text.vector_id)) for text in texts]
 
 
 async def add_blocks(collection: Collection, texts: Sequence[EncodedText]) -> list[EncodedText]:
-    """Return texts with their block vectors: read from the store or, if missing there, encoded.
-
-    Raises:
-        ServiceError: the errors of `encode_texts`.
-    """
+    """Return texts with their block vectors: read from the store or, if missing there, encoded."""
     texts = await run_in(collection.engine.readers, add_stored_blocks, collection.data, texts)
     missing = [RequestText("#", text.text) for text in texts if text.blocks is None]
     encoded = iter(await encode_texts(collection, missing, strict=False))

@@ -13,9 +13,12 @@ from index.search.records import NO_BOUNDS, Hit, Mode, SearchOptions
 from service.encode import EncodedText
 from service.engine import Collection
 from service.errors import FieldError
-from service.matching.retrieve import Matches, retrieve
+from service.matching.retrieve import MAX_TOP_K, Matches, retrieve
 from service.threads import run_in
 from service.workers.rerank_pool import RerankPool, RerankReceipt
+
+MAX_CANDIDATES = 200  # of one query: a pair takes tens of milliseconds
+RERANK_SECONDS = 5.0  # for one query; a request may give less
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,11 @@ class RerankOptions:
 
     Attributes:
         candidates: number of documents, the first ones of the search.
-        seconds: time limit for one query; None for that of the settings.
+        seconds: time limit for one query.
     """
 
     candidates: int
-    seconds: float | None = None
+    seconds: float = RERANK_SECONDS
 
 
 async def retrieve_and_rerank(
@@ -50,17 +53,16 @@ async def retrieve_and_rerank(
 
     Raises:
         ValueError: there is no reranker; see `validate_rerank`.
-        ServiceError: the reranker failed.
     """
     if collection.engine.reranking is None:
         raise ValueError("there is no reranker")
-    top_k = max(search.top_k, min(options.candidates, collection.engine.settings.max_top_k))
+    top_k = max(search.top_k, min(options.candidates, MAX_TOP_K))
     found = await retrieve(collection, queries, replace(search, top_k=top_k, bounds=NO_BOUNDS))
     reranked = [
         await _rerank(collection, collection.engine.reranking, query, matches, options)
         for query, matches in zip(queries, found, strict=True)
     ]
-    return [replace(one, matches=_cut(one.matches, search)) for one in reranked]
+    return [replace(answer, matches=_cut(answer.matches, search)) for answer in reranked]
 
 
 async def _rerank(
@@ -74,9 +76,8 @@ async def _rerank(
     first = found.matches[: options.candidates]
     texts = await run_in(collection.engine.readers, _texts, collection.data, first)
     first = tuple(hit for hit in first if hit.id in texts)  # others were deleted since
-    seconds = options.seconds or collection.engine.settings.rerank_seconds
     text = text_below(query.title, query.text)
-    scored = await pool.score(text, [texts[hit.id] for hit in first], seconds)
+    scored = await pool.score(text, [texts[hit.id] for hit in first], options.seconds)
     fitted = probability_map_of(collection, found.scored_as)
     matches = found.matches
     if complete := len(scored.logits) == len(first):
@@ -133,14 +134,15 @@ def validate_rerank(
     collection: Collection, search: SearchOptions, options: RerankOptions
 ) -> list[FieldError]:
     """Return the fields of a request that reranking cannot satisfy."""
-    settings, bounds = collection.engine.settings, search.bounds
+    bounds = search.bounds
     if collection.engine.reranking is None:
         return [FieldError("#/rerank", "this service was started without a reranker")]
     errors = []
-    if not 1 <= options.candidates <= (limit := settings.max_rerank_candidates):
-        errors.append(FieldError("#/rerank/candidates", f"must be from 1 to {limit}", limit))
-    if options.seconds is not None and not 0 < options.seconds <= settings.rerank_seconds:
-        limit = round(1000 * settings.rerank_seconds)
+    if not 1 <= options.candidates <= MAX_CANDIDATES:
+        detail = f"must be from 1 to {MAX_CANDIDATES}"
+        errors.append(FieldError("#/rerank/candidates", detail, MAX_CANDIDATES))
+    if not 0 < options.seconds <= RERANK_SECONDS:
+        limit = round(1000 * RERANK_SECONDS)
         errors.append(FieldError("#/rerank/budget_ms", f"must be above 0, up to {limit}", limit))
     if bounds.max_false_positive_rate is not None:
         detail = "is not known of scores that were reranked"
@@ -154,7 +156,7 @@ def validate_rerank(
 def _texts(data: DataDirectory, hits: Sequence[Hit]) -> Mapping[str, str]:
     """Return the texts of documents by their ids, without those deleted since, or damaged."""
     found = data.store.find([hit.id for hit in hits], skip_damaged=True)
-    return {name: one.document.titled_text for name, one in found.items()}
+    return {name: stored.document.titled_text for name, stored in found.items()}
 
 
 def _cut(hits: Sequence[Hit], search: SearchOptions) -> tuple[Hit, ...]:

@@ -20,10 +20,13 @@ from service.engine import Collection
 from service.matching.compare import Explanation
 from service.matching.queries import StoredQuery, stored_text
 from service.metrics import Stage
-from service.searchers.task import Outcome, Task, perform
-from service.telemetry.stages import observe_stage
+from service.searchers.protocol import Outcome, Task, perform
+from service.telemetry import observe_stage
 from service.threads import run_in
 from service.workers.rerank_pool import RerankReceipt
+
+MAX_TOP_K = 1000  # matches of one query: their titles and metadata are held in memory
+DEFAULT_TOP_K = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,7 @@ class Matches:
 async def retrieve(
     collection: Collection, queries: Sequence[EncodedText], options: SearchOptions
 ) -> list[Matches]:
-    """Find the documents that match each query, best first.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Find the documents that match each query, best first."""
     searchers = collection.engine.searchers
     return [await run_in(searchers, _search, collection, query, options) for query in queries]
 
@@ -75,11 +74,6 @@ async def retrieve_stored(
 
     Returns:
         The document, without block vectors, and its matches.
-
-    Raises:
-        DocumentNotFoundError: it does not exist.
-        DamagedDocumentError: it is damaged.
-        StoreError: the store cannot be read.
     """
     return await run_in(collection.engine.searchers, _search_stored, collection, query, options)
 
@@ -90,11 +84,7 @@ async def retrieve_by_examples(
     unlike: Sequence[EncodedText],
     options: SearchOptions,
 ) -> Matches:
-    """Find the documents that match all of some texts, and none of others better, best first.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Find the documents that match all of some texts, and none of others better, best first."""
     searchers = collection.engine.searchers
     return await run_in(searchers, _search_by_examples, collection, like, unlike, options)
 
@@ -124,9 +114,9 @@ def _search_by_examples(
 ) -> Matches:
     examples = Examples(tuple(map(_to_query, like)), tuple(map(_to_query, unlike)))
     texts = [*like, *unlike]
-    receipt = Receipt(*map(sum, zip(*(astuple(one.receipt) for one in texts), strict=True)))
-    stages = {stage for one in texts for stage in one.seconds}
-    encoding = {one: max(text.seconds.get(one, 0.0) for text in texts) for one in stages}
+    receipt = Receipt(*map(sum, zip(*(astuple(text.receipt) for text in texts), strict=True)))
+    stages = {stage for text in texts for stage in text.seconds}
+    encoding = {stage: max(text.seconds.get(stage, 0.0) for text in texts) for stage in stages}
     return _to_matches(_perform(collection, Task(examples, options)), receipt, encoding)
 
 
@@ -136,12 +126,7 @@ def _to_query(text: EncodedText) -> EncodedQuery:
 
 
 def _perform(collection: Collection, task: Task) -> Outcome:
-    """Search in a process, or in this thread where there is none that can; count the stages.
-
-    Raises:
-        DocumentNotFoundError: the stored document does not exist.
-        StoreError: the store cannot be read.
-    """
+    """Search in a process, or in this thread where there is none that can; count the stages."""
     processes, served = collection.engine.search_processes, collection.served
     outcome = None if processes is None else processes.search(served, task)
     if outcome is None:

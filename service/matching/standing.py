@@ -1,4 +1,4 @@
-"""Standing queries: made of a text or a stored document, and compared with new documents.
+"""Standing queries: made, changed, compared with new documents; and who follows their events.
 
 A new document gets the score that POST /match gives it: it is searched for in the same way, among
 the new documents alone.
@@ -7,7 +7,7 @@ the new documents alone.
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,12 +20,94 @@ from index.search.records import AlignmentOptions, Bounds, EncodedQuery, Mode, S
 from index.search.search import search
 from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Collection
-from service.errors import EncodingFailedError, FieldError, InvalidInputError
+from service.errors import (
+    EncodingFailedError,
+    FieldError,
+    InvalidInputError,
+    StandingQueryNotFoundError,
+)
 from service.matching.match import validate_bounds
 from service.matching.queries import StoredQuery, find_stored, read_queries
-from service.standing.query import Found, Interest, QueryText, Scan, StandingQuery, Webhook
+from service.standing.store import Event, Found, Interest, QueryText, Scan, StandingQuery, Webhook
 from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
 from service.threads import run_in
+
+HEARTBEAT_SECONDS = 15.0
+_POLL_SECONDS = 0.2
+_EVENTS_AT_A_TIME = 100
+
+
+async def find_query(collection: Collection, query_id: str) -> StandingQuery:
+    """Return a standing query."""
+    standing = collection.standing
+    return await run_in(collection.jobs.threads, standing.queries.find, query_id)
+
+
+async def list_events(
+    collection: Collection, query_id: str | None, after: int, limit: int
+) -> list[Event]:
+    """Return the first events after a number, of a query or of all."""
+    query = None if query_id is None else await find_query(collection, query_id)
+    return await _events(collection, query, after, limit)
+
+
+async def follow_events(
+    collection: Collection, query_id: str | None, after: int
+) -> AsyncIterator[list[Event]]:
+    """Return the events after a number, of a query or of all, and then those to come.
+
+    It ends when the query or the collection is removed, or the service stops. Between the events,
+    and at first, come empty lists, so that who is gone is noticed.
+    """
+    query = None if query_id is None else await find_query(collection, query_id)
+    listening = _follow(collection, query, after)
+    await anext(listening)  # takes its place, or raises
+    return listening
+
+
+async def _follow(
+    collection: Collection, query: StandingQuery | None, after: int
+) -> AsyncIterator[list[Event]]:
+    with collection.engine.listeners.admit():
+        yield []  # to `follow_events`
+        yield []  # to the client: the head of the response is sent with it
+        sent = -1
+        while await _exists(collection, query):
+            waited = 0.0
+            while collection.standing.last_event == sent and waited < HEARTBEAT_SECONDS:
+                await asyncio.sleep(_POLL_SECONDS)
+                waited += _POLL_SECONDS
+                if _is_over(collection):
+                    return
+            last = collection.standing.last_event
+            if sent == last:
+                yield []
+            while events := await _events(collection, query, after, _EVENTS_AT_A_TIME):
+                after = events[-1].number
+                yield events
+            sent = last
+
+
+async def _exists(collection: Collection, query: StandingQuery | None) -> bool:
+    if query is not None:
+        try:
+            await find_query(collection, query.id)
+        except StandingQueryNotFoundError:
+            return False
+    return not _is_over(collection)
+
+
+def _is_over(collection: Collection) -> bool:
+    engine = collection.engine
+    return engine.listeners.closing or not engine.collections.has(collection)
+
+
+async def _events(
+    collection: Collection, query: StandingQuery | None, after: int, limit: int
+) -> list[Event]:
+    threads = collection.jobs.threads
+    return await run_in(threads, collection.standing.events.after, after, limit, query)
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,11 +140,7 @@ async def create_standing_query(
         strict: refuse a text that is too long rather than leave a part of it out.
 
     Raises:
-        DocumentNotFoundError: the stored document does not exist.
         InvalidInputError: a bound needs a calibration that does not exist, or a text is refused.
-        TooManyStandingQueriesError: there is no room for another one.
-        ServiceError: the other errors of `encode_texts`.
-        StoreError: it could not be stored.
     """
     standing, threads = collection.standing, collection.jobs.threads
     errors = validate_bounds(collection.calibrator, interest.mode, interest.bounds)
@@ -99,9 +177,7 @@ async def change_standing_query(
         change: returns what it is to be; without a bound it gets the default.
 
     Raises:
-        StandingQueryNotFoundError: there is none of this id.
         InvalidInputError: a bound needs a calibration that does not exist, or a webhook is refused.
-        StoreError: it could not be stored.
     """
 
     def checked(before: StandingQuery) -> StandingQuery:
@@ -151,10 +227,6 @@ def scan_new_documents(collection: Collection) -> bool:
 
     Called in the thread of `StandingQueries`. Each query has a place of its own in the order of the
     documents: one that cannot be compared now keeps it, and catches up.
-
-    Raises:
-        ServiceError: the encoder does not work.
-        StoreError: documents or queries could not be read or written.
     """
     standing, data = collection.standing, collection.data
     if data.store.lexical.building:  # a hybrid search would leave the words out
@@ -203,10 +275,12 @@ def _find(
     collection: Collection, query: StandingQuery, ids: Int64, vectors: Float32
 ) -> tuple[Found, ...] | None:
     """Return which of some documents a query matches; None if it or its document cannot be read."""
-    asked, interest = _encoded(collection, query), query.interest
-    if asked is None:
+    encoded, interest = _encoded(collection, query), query.interest
+    if encoded is None:
         return None
-    if interest.mode == "semantic" and not _may_match(collection, interest, vectors @ asked.vector):
+    if interest.mode == "semantic" and not _may_match(
+        collection, interest, vectors @ encoded.vector
+    ):
         return ()
     aligns = collection.engine.settings.alignment_budget_ms > 0
     options = SearchOptions(
@@ -218,7 +292,7 @@ def _find(
     )
     answer = search(
         collection.data,
-        asked,
+        encoded,
         options,
         fusion=collection.fusion,
         calibrator=collection.calibrator,

@@ -1,1 +1,1 @@
-"""Search processes: children of the server that search beside it, each with an interpreter."""
+"""Search processes: children of the server that search, each with an interpreter of its own."""

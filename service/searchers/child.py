@@ -23,8 +23,8 @@ from service.searchers.protocol import (
     Opening,
     Reply,
     Search,
+    perform,
 )
-from service.searchers.task import perform
 from service.threads import cap_malloc_threshold, lower_priority
 
 # The server logs damage itself when it hears of it.
@@ -89,16 +89,16 @@ class Searcher:
         problem = None if message.opening is None else self._open(message.opening)
         opened = self._opened.get(message.number)
         if opened is None:
-            return Reply(left=problem or "it is not open")
+            return Reply(refusal=problem or "it is not open")
         try:
             if not follow_vectors(opened.data, message.position):
-                return Reply(left="the index of the server cannot be read")
+                return Reply(refusal="the index of the server cannot be read")
             if message.task.options.mode != "semantic" and not follow_words(
                 opened.data, message.position, message.frequencies
             ):
-                return Reply(asks=True)
+                return Reply(needs_frequencies=True)
         except IndexingError as error:  # the server need not read what it has in memory
-            return Reply(left=str(error))
+            return Reply(refusal=str(error))
         outcome, failure = None, None
         try:
             scoring = opened.opening
@@ -128,14 +128,10 @@ class _Notes(logging.Handler):
 
 
 def main(descriptor: int) -> None:
-    """Answer the messages of the server until its end is closed.
-
-    Args:
-        descriptor: of the socket.
-    """
+    """Answer the messages of the server until its end is closed."""
     # The server decides when this process ends, also where a signal reaches all processes.
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     cap_malloc_threshold()
     lower_priority()
     PARALLEL_STEPS.disable()
@@ -150,7 +146,7 @@ def main(descriptor: int) -> None:
                 reply = searcher.answer(message)
             except Exception:  # the server does the search itself, and starts another process
                 logging.getLogger(__name__).critical("%s", traceback.format_exc())
-                channel.send(Reply(left="it failed", notes=notes.take()))
+                channel.send(Reply(refusal="it failed", notes=notes.take()))
                 sys.stderr.flush()
                 os._exit(1)
             channel.send(replace(reply, notes=notes.take()))

@@ -1,54 +1,302 @@
-"""The search processes of a server, and what of a search the server does itself.
+"""The search processes of a server: started, called, and started again when they have ended.
 
 A thread of the server hands a search to a process that has nothing to do, and waits for it without
 the interpreter lock. Where no process can do it, as they are starting, have ended or cannot read
 the data directory, the thread searches itself.
 """
 
+import json
 import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from index.directory.data_directory import DataDirectory
 from index.directory.follower import frequencies_of, writer_state
+from index.search.calibrator import ScoreCalibrator
+from index.search.fusion import LinearFusion
 from index.search.records import EncodedQuery, Examples
 from index.vectors.vector_index import NO_VECTOR, Precision
 from service.metrics import Metrics
-from service.searchers.process import SearchProcess, ServedDirectory
-from service.searchers.protocol import Opening, Reply, Search
-from service.searchers.task import Outcome, Task
+from service.searchers.protocol import (
+    Begin,
+    Channel,
+    Close,
+    Message,
+    Note,
+    Opening,
+    Outcome,
+    Reply,
+    Search,
+    Task,
+)
+
+SEARCH_SECONDS = 10.0  # of a search; a process that takes longer is ended
+OPENING_SECONDS = 600.0  # of the start, which may have to build what others find in files
+FIRST_DELAY, LAST_DELAY = 0.5, 30.0  # seconds before an ended process is started again
+UNABLE_SECONDS = 5.0  # before it is tried again with a data directory that it could not search
+_STEADY_SECONDS = 60.0  # a process that lived so long was not ended by its start
+_CLOSING_SECONDS = 5.0
+
+_CHILD = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "from service.searchers.child import main; main(int(sys.argv[1]))"
+)
+# Processes search in parallel; a second thread in each would only wait for the others.
+_ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServedDirectory:
+    """An open data directory of the server, in which processes search.
+
+    Attributes:
+        number: what processes know it by; another one if it is opened again.
+        data: the data directory.
+        fusion: joins its scores of vectors and words.
+        calibrator: turns scores into probabilities.
+    """
+
+    number: int
+    data: DataDirectory
+    fusion: LinearFusion
+    calibrator: ScoreCalibrator
+
+    def same_as(self, other: "ServedDirectory | None") -> bool:
+        """Return whether the parts are those of another one."""
+        return (
+            other is not None
+            and self.data is other.data
+            and self.fusion is other.fusion
+            and self.calibrator is other.calibrator
+        )
+
+
+class SearchProcess:
+    """A search process and the thread that keeps it running.
+
+    Attributes:
+        lock: held by the thread that asks.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        directories: Callable[[], list[tuple[ServedDirectory, Opening]]],
+        metrics: Metrics,
+    ) -> None:
+        """Prepare it, for `start`.
+
+        Args:
+            number: of the process, for the log.
+            directories: returns what it opens at its start, with how.
+            metrics: where its starts and ends are counted.
+        """
+        self.lock = threading.Lock()
+        self._number = number
+        self._directories = directories
+        self._metrics = metrics
+        self._known: dict[int, ServedDirectory] = {}  # open in the process, by number
+        self._unable: dict[int, float] = {}  # and those that it cannot search, until when
+        self._channel: Channel | None = None  # None while it is not ready
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+        self._keeper = threading.Thread(
+            target=self._keep, name=f"search process {number}", daemon=True
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether it answers messages."""
+        return self._channel is not None
+
+    def start(self) -> None:
+        """Start the process, without waiting for it."""
+        self._keeper.start()
+
+    def knows(self, served: ServedDirectory) -> bool:
+        """Return whether it has a data directory open, with the same scores."""
+        return served.same_as(self._known.get(served.number))
+
+    def can_search(self, number: int) -> bool:
+        """Return whether it has not left a search of a data directory to the server of late."""
+        return self._unable.get(number, 0.0) <= time.monotonic()
+
+    def call(self, message: Message) -> Reply | None:
+        """Send a message and wait for the reply; `lock` is held.
+
+        Returns:
+            The reply; None if the process has ended, or is ended as it takes too long.
+        """
+        channel = self._channel
+        if channel is None:
+            return None
+        try:
+            channel.send(message, SEARCH_SECONDS)
+            reply: Reply = channel.receive(SEARCH_SECONDS)
+        except (EOFError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                _log.warning(
+                    "search process %d has not answered for %.0f s", self._number, SEARCH_SECONDS
+                )
+            self._channel = None
+            self._kill()
+            return None
+        _log_notes(reply.notes)
+        return reply
+
+    def note_opened(self, served: ServedDirectory) -> None:
+        """Remember that it has a data directory open; `lock` is held."""
+        self._known[served.number] = served
+
+    def note_unable(self, number: int) -> None:
+        """Remember that it cannot open or follow a data directory now; `lock` is held."""
+        self._known.pop(number, None)
+        self._unable[number] = time.monotonic() + UNABLE_SECONDS
+
+    def close_directory(self, number: int) -> None:
+        """Let it close a data directory, if it has it open."""
+        with self.lock:
+            self._unable.pop(number, None)
+            self._known.pop(number, None)
+            self.call(Close(number))
+
+    def stop(self) -> None:
+        """Let the process end, once it has answered, and start no other."""
+        self._stopping.set()
+        with self.lock:
+            if self._channel is None:
+                self._kill()
+            else:
+                self._channel.close()
+                self._channel = None
+
+    def join(self) -> None:
+        """Wait for the end of the process, which is ended if that takes too long."""
+        if self._keeper.ident is None:
+            return
+        self._keeper.join(_CLOSING_SECONDS)
+        while self._keeper.is_alive():
+            self._kill()
+            self._keeper.join(_CLOSING_SECONDS)
+
+    def _keep(self) -> None:
+        delay = FIRST_DELAY
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            ended = self._run()
+            if self._stopping.is_set():
+                return
+            delay = FIRST_DELAY if time.monotonic() - began > _STEADY_SECONDS else delay
+            self._metrics.search_process_ends.inc()
+            _log.error(
+                "search process %d %s; threads search instead, and it is started again in %.1f s",
+                *(self._number, ended, delay),
+            )
+            self._stopping.wait(delay)
+            delay = min(2 * delay, LAST_DELAY)
+
+    def _run(self) -> str:
+        """Run one process to its end; return how it ended."""
+        try:
+            process, channel = _spawn()
+        except OSError as error:
+            return f"cannot be started: {error}"
+        self._process = process
+        self._begin(channel)
+        status = process.wait()
+        with self.lock:
+            self._channel = None
+            channel.close()
+        ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        return f"(pid {process.pid}) {ended}"
+
+    def _begin(self, channel: Channel) -> None:
+        """Let the process open the data directories; then it is ready."""
+        directories = self._directories()
+        openings = tuple(opening for _, opening in directories)
+        try:
+            if self._stopping.is_set():
+                raise EOFError
+            channel.send(Begin(openings), OPENING_SECONDS)
+            reply: Reply = channel.receive(OPENING_SECONDS)
+        except (EOFError, OSError):
+            self._kill()
+            return
+        _log_notes(reply.notes)
+        with self.lock:
+            self._known = {served.number: served for served, _ in directories}
+            self._unable = {}
+            if self._stopping.is_set():
+                self._kill()
+            else:
+                self._channel = channel
+            for number in self._known.keys() - {served.number for served, _ in self._directories()}:
+                self.call(Close(number))  # withdrawn meanwhile
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+
+
+def _spawn() -> "tuple[subprocess.Popen[bytes], Channel]":
+    """Start a process, and return it with the channel to it.
+
+    It is in a session of its own: Ctrl-C in a terminal is for the server, with which it ends.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        process = subprocess.Popen(  # noqa: S603 - our own code with our own interpreter
+            [sys.executable, "-P", "-c", _CHILD, str(theirs.fileno()), json.dumps(sys.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+            env=os.environ | _ENVIRONMENT,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return process, Channel(ours)
+
+
+def _log_notes(notes: tuple[Note, ...]) -> None:
+    for note in notes:
+        logging.getLogger(note.logger).log(note.level, "%s", note.message)
 
 
 class SearchProcesses:
     """The search processes. Safe to use from many threads."""
 
     def __init__(self, number: int, precision: Precision | None, metrics: Metrics) -> None:
-        """Start none yet.
-
-        Args:
-            number: of processes.
-            precision: of the indexes, as of `open_data_directory`.
-            metrics: where processes and searches are counted.
-        """
+        """Start none yet."""
         self._precision = precision
         self._metrics = metrics
         self._served: dict[int, ServedDirectory] = {}
-        self._left: dict[int, str] = {}  # why searches were left, what was logged last
+        self._refusals: dict[int, str] = {}  # the last reason that was logged
         self._processes = [
-            SearchProcess(one, self._directories, metrics) for one in range(1, number + 1)
+            SearchProcess(process, self._directories, metrics) for process in range(1, number + 1)
         ]
         metrics.search_processes.set_function(self.ready)
 
     def start(self) -> None:
         """Start the processes, without waiting: until they are ready, threads search."""
-        for one in self._processes:
-            one.start()
+        for process in self._processes:
+            process.start()
 
     def ready(self) -> int:
-        """Return how many processes can be asked."""
-        return sum(one.ready for one in self._processes)
+        """Return how many processes are ready."""
+        return sum(process.ready for process in self._processes)
 
     def add(self, served: ServedDirectory) -> None:
         """Let processes search a data directory from now on."""
@@ -57,24 +305,21 @@ class SearchProcesses:
     def forget(self, number: int) -> None:
         """Let processes close a data directory, which is closed or removed after that."""
         self._served.pop(number, None)
-        self._left.pop(number, None)
-        for one in self._processes:
-            one.close_directory(number)
+        self._refusals.pop(number, None)
+        for process in self._processes:
+            process.close_directory(number)
 
     def search(self, served: ServedDirectory, task: Task) -> Outcome | None:
         """Let a process search.
 
         Returns:
             What it found; None if no process can do it.
-
-        Raises:
-            DocumentNotFoundError, LexicalIndexNotReadyError, StoreError: as `perform`.
         """
         reply, seconds = None, 0.0
         if not served.data.store.lexical.building or task.options.mode == "semantic":
             task, seconds = _with_terms(served.data, task)
-            reply = self._ask(served, task)
-        if reply is None or reply.left is not None:
+            reply = self._call(served, task)
+        if reply is None or reply.refusal is not None:
             self._metrics.search_process_left.inc()
             return None
         for vector_id, part in reply.damaged:
@@ -85,45 +330,47 @@ class SearchProcesses:
 
     def close(self) -> None:
         """End the processes; no thread may search any more."""
-        for one in self._processes:
-            one.stop()
-        for one in self._processes:
-            one.join()
+        for process in self._processes:
+            process.stop()
+        for process in self._processes:
+            process.join()
 
-    def _ask(self, served: ServedDirectory, task: Task) -> Reply | None:
-        for one in self._processes:
-            if not one.ready or not one.can_search(served.number):
+    def _call(self, served: ServedDirectory, task: Task) -> Reply | None:
+        for process in self._processes:
+            if not process.ready or not process.can_search(served.number):
                 continue
-            if one.lock.acquire(blocking=False):
+            if process.lock.acquire(blocking=False):
                 try:
-                    return self._ask_one(one, served, task)
+                    return self._call_process(process, served, task)
                 finally:
-                    one.lock.release()
+                    process.lock.release()
         return None
 
-    def _ask_one(self, process: SearchProcess, served: ServedDirectory, task: Task) -> Reply | None:
+    def _call_process(
+        self, process: SearchProcess, served: ServedDirectory, task: Task
+    ) -> Reply | None:
         opening = None if process.knows(served) else self._opening(served)
         message = Search(served.number, writer_state(served.data), task, opening)
-        reply = process.ask(message)
-        if reply is not None and reply.asks:
+        reply = process.call(message)
+        if reply is not None and reply.needs_frequencies:
             frequencies = frequencies_of(served.data)
-            reply = process.ask(replace(message, frequencies=frequencies))
-        if reply is not None and reply.left is None:
+            reply = process.call(replace(message, frequencies=frequencies))
+        if reply is not None and reply.refusal is None:
             process.note_opened(served)
         elif reply is not None:
             process.note_unable(served.number)
-            self._log_left(served, str(reply.left))
+            self._log_refusal(served, str(reply.refusal))
         return reply
 
-    def _log_left(self, served: ServedDirectory, reason: str) -> None:
+    def _log_refusal(self, served: ServedDirectory, reason: str) -> None:
         """Log why a process cannot search a data directory, once."""
-        if self._left.get(served.number) != reason:
-            self._left[served.number] = reason
+        if self._refusals.get(served.number) != reason:
+            self._refusals[served.number] = reason
             path = served.data.path
             _log.warning("%s: threads search instead of a search process: %s", path, reason)
 
     def _directories(self) -> list[tuple[ServedDirectory, Opening]]:
-        return [(one, self._opening(one)) for one in list(self._served.values())]
+        return [(directory, self._opening(directory)) for directory in list(self._served.values())]
 
     def _opening(self, served: ServedDirectory) -> Opening:
         store = served.data.store
@@ -142,9 +389,6 @@ def _with_terms(data: DataDirectory, task: Task) -> tuple[Task, float]:
     """Return a task whose texts are replaced by their terms, and the seconds that took.
 
     The server knows the titles of all documents, which are terms; and a long text need not travel.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     if task.options.mode == "semantic" or isinstance(task.query, str):
         return task, 0.0

@@ -1,27 +1,110 @@
-"""What the server and a search process say to each other, over a pair of sockets.
+"""A search as it is handed over, and what the server and a search process say to each other.
 
-Only a process that the server itself has started has the other end, so both may trust what they
-read: objects travel as pickles.
+Messages travel over a pair of sockets. Only a process that the server itself has started has the
+other end, so both may trust what they read: objects travel as pickles.
 """
 
 import copyreg
 import pickle
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from io import BytesIO
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from encoder.arrays import Float32
+from index.directory.data_directory import DataDirectory
 from index.directory.follower import WriterState
+from index.id_set import IdSet
 from index.lexical.frequencies import Frequencies
 from index.lexical.scoring import TermWeight
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
-from index.search.records import Hit
+from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions
+from index.search.search import search, select_documents, selects
+from index.store.records import StoredDocument
 from index.vectors.vector_index import Precision
-from service.searchers.task import Outcome, Task
+from service.errors import DocumentNotFoundError
+from service.metrics import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to search for, and how.
+
+    Attributes:
+        query: a text, examples, or the id of a stored document.
+        options: how.
+        pointer: JSON pointer to the id in the body of the request, for the error.
+    """
+
+    query: EncodedQuery | Examples | str
+    options: SearchOptions
+    pointer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """A stored document and its vector Float32[dimension]."""
+
+    document: StoredDocument
+    vector: Float32
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found.
+
+    Attributes:
+        answer: the hits.
+        seconds: time of each stage, that of the filter included.
+        stored: the document of the id that was given; none without an id.
+    """
+
+    answer: SearchAnswer
+    seconds: Mapping[Stage, float]
+    stored: tuple[FoundDocument, ...] = ()
+
+
+def perform(
+    data: DataDirectory, task: Task, *, fusion: LinearFusion, calibrator: ScoreCalibrator
+) -> Outcome:
+    """Search.
+
+    Args:
+        data: where to search.
+        task: what for.
+        fusion: how hybrid mode combines the scores of vectors and words.
+        calibrator: turns scores into probabilities.
+    """
+    query, stored = task.query, tuple[FoundDocument, ...]()
+    if isinstance(query, str):
+        found = _read_stored(data, query, task.pointer)
+        stored, text = (found,), found.document.document
+        query = EncodedQuery(
+            text.text, found.vector, text.title, vector_id=found.document.vector_id
+        )
+    among: IdSet | None = None
+    seconds: dict[Stage, float] = {}
+    if selects(task.options):
+        started = time.perf_counter()
+        among = select_documents(data, task.options)
+        seconds["filter"] = time.perf_counter() - started
+    answer = search(data, query, task.options, fusion=fusion, calibrator=calibrator, among=among)
+    return Outcome(answer, seconds | dict(answer.seconds.items()), stored)
+
+
+def _read_stored(data: DataDirectory, document_id: str, pointer: str | None) -> FoundDocument:
+    stored = data.store.find([document_id]).get(document_id)
+    if stored is not None:
+        _, vectors = data.store.vectors([stored.vector_id])
+        if len(vectors):  # else it was removed in between
+            return FoundDocument(stored, vectors[0])
+    raise DocumentNotFoundError(document_id, pointer)
+
 
 _LENGTH_BYTES = 8
 _CHUNK = 2**20
@@ -66,7 +149,7 @@ class Search:
         position: what the search must see.
         task: what to do.
         opening: of a data directory that the process does not know.
-        frequencies: of the server, if the process has asked for them.
+        frequencies: of the server, if the process needs them.
     """
 
     number: int
@@ -122,8 +205,8 @@ class Reply:
     Attributes:
         outcome: of a search; None for other messages, and after a failure.
         failure: the error that the search ended with.
-        left: why the search was not done, and is left to the server.
-        asks: whether the search has to be sent again with the frequencies of the server.
+        refusal: why the search was not done; the server does it.
+        needs_frequencies: whether the search has to be sent again with those of the server.
         damaged: vector ids of documents that were found to be damaged since the last reply, and
             in what part.
         notes: for the log.
@@ -131,23 +214,23 @@ class Reply:
 
     outcome: Outcome | None = None
     failure: Failure | None = None
-    left: str | None = None
-    asks: bool = False
+    refusal: str | None = None
+    needs_frequencies: bool = False
     damaged: tuple[tuple[int, str], ...] = ()
     notes: tuple[Note, ...] = ()
 
 
-def _term(one: TermWeight) -> tuple[type, tuple[Any, ...]]:
-    return TermWeight, (one.term, one.weight)
+def _term(term_weight: TermWeight) -> tuple[type, tuple[Any, ...]]:
+    return TermWeight, (term_weight.term, term_weight.weight)
 
 
-def _hit(one: Hit) -> tuple[type, tuple[Any, ...]]:
-    return Hit, _HIT_FIELDS(one)
+def _hit(hit: Hit) -> tuple[type, tuple[Any, ...]]:
+    return Hit, _HIT_FIELDS(hit)
 
 
 # A hundred of these are in an answer, and what dataclasses do by default takes the server as long
 # as the rest of a request.
-_HIT_FIELDS = attrgetter(*(one.name for one in fields(Hit)))
+_HIT_FIELDS = attrgetter(*(field.name for field in fields(Hit)))
 _REDUCERS: dict[type, Callable[[Any], Any]] = {
     **copyreg.dispatch_table,
     TermWeight: _term,
@@ -166,27 +249,18 @@ def _pickled(message: object) -> memoryview:
 class Channel:
     """One end of the pair. One thread at a time uses it."""
 
-    def __init__(self, own: socket.socket) -> None:
+    def __init__(self, end: socket.socket) -> None:
         """Take over a socket."""
-        self._socket = own
+        self._socket = end
 
     def send(self, message: object, seconds: float | None = None) -> None:
-        """Send an object.
-
-        Raises:
-            OSError: the other side is gone, or does not read for so many seconds.
-        """
+        """Send an object."""
         data = _pickled(message)
         self._socket.settimeout(seconds)
         self._socket.sendall(b"".join((len(data).to_bytes(_LENGTH_BYTES, "big"), data)))
 
     def receive(self, seconds: float | None = None) -> Any:
-        """Wait for an object.
-
-        Raises:
-            EOFError: the other side is gone.
-            OSError: so, too, or nothing came for so many seconds.
-        """
+        """Wait for an object."""
         self._socket.settimeout(seconds)
         size = int.from_bytes(self._read(_LENGTH_BYTES), "big")
         return pickle.loads(self._read(size))  # noqa: S301 - our own process wrote it

@@ -16,10 +16,14 @@ from index.sqlite.connections import SQLiteConnections
 from service.errors import UnavailableError
 from service.metrics import CollectionMetrics
 from service.settings import Settings
-from service.standing.events import EventStore
-from service.standing.query import Scan, StandingQuery
-from service.standing.store import QueryStore
-from service.standing.tables import STANDING_FILE, open_standing_tables
+from service.standing.store import (
+    STANDING_FILE,
+    EventStore,
+    QueryStore,
+    Scan,
+    StandingQuery,
+    open_standing_tables,
+)
 from service.standing.webhooks import Webhooks
 from service.threads import lower_priority
 
@@ -44,15 +48,10 @@ class StandingQueries:
     def __init__(
         self, connections: SQLiteConnections, settings: Settings, metrics: CollectionMetrics
     ) -> None:
-        self.queries = QueryStore(
-            connections,
-            max_queries=settings.max_standing_queries,
-            max_bytes=settings.max_standing_query_bytes,
-            max_events=settings.max_standing_events,
-        )
+        self.queries = QueryStore(connections, max_queries=settings.max_standing_queries)
         self.events = EventStore(connections)
         self.last_event = self.events.last
-        self.webhooks = Webhooks(self.events, settings, metrics)
+        self.webhooks = Webhooks(self.events, settings.webhook_hosts, metrics)
         self._connections = connections
         self._metrics = metrics
         self._scan: ScanSome | None = None
@@ -85,9 +84,6 @@ class StandingQueries:
             scan: compares some new documents; returns whether there may be more.
             space: fingerprint of the vectors of the store.
             last: the last vector id that the store gave.
-
-        Raises:
-            StoreError: the tables cannot be read or written.
         """
         self._scan = scan
         try:
@@ -113,19 +109,14 @@ class StandingQueries:
                 self._thread.start()
 
     def stored(self) -> None:
-        """Say that documents were stored; does nothing where nobody asked for them."""
+        """Say that documents were stored; does nothing without standing queries."""
         if self._thread is not None:
             self.wake()
 
     def change(
         self, query_id: str, change: Callable[[StandingQuery], StandingQuery]
     ) -> StandingQuery:
-        """Change a query, as `QueryStore.change`; what waited for it begins at once.
-
-        Raises:
-            StandingQueryNotFoundError: there is none of this id.
-            StoreError: it could not be written.
-        """
+        """Change a query, as `QueryStore.change`; what waited for it begins at once."""
         changed = self.queries.change(query_id, change)
         self.wake()
         self.webhooks.wake()
@@ -133,22 +124,12 @@ class StandingQueries:
         return changed
 
     def remove(self, query_id: str) -> None:
-        """Remove a query and its events.
-
-        Raises:
-            StandingQueryNotFoundError: there is none of this id.
-            StoreError: it could not be removed.
-        """
+        """Remove a query and its events."""
         self.queries.remove(query_id)
         self.count()
 
     def resume(self, query_id: str) -> None:
-        """Let the webhook of a query be tried again at once.
-
-        Raises:
-            StandingQueryNotFoundError: there is none of this id.
-            StoreError: it could not be written.
-        """
+        """Let the webhook of a query be tried again at once."""
         self.events.resume(query_id)
         self.webhooks.wake()
         self.count()
@@ -160,11 +141,7 @@ class StandingQueries:
             self._metrics.standing_queries.labels(state).set(number)
 
     def record(self, scans: list[Scan]) -> None:
-        """Store what comparisons found, durably, and tell those who listen.
-
-        Raises:
-            StoreError: it could not be written; the documents are compared again.
-        """
+        """Store what comparisons found, durably, and tell those who listen."""
         events = self.queries.advance(scans)
         if events:
             self._metrics.standing_events.inc(events)
@@ -208,11 +185,7 @@ class StandingQueries:
 
 
 def open_standing(data: Path, settings: Settings, metrics: CollectionMetrics) -> StandingQueries:
-    """Open the standing queries of a data directory, which is open already.
-
-    Raises:
-        StoreError: their tables cannot be read.
-    """
+    """Open the standing queries of a data directory, which is open already."""
     connections = open_standing_tables(data / STANDING_FILE)
     try:
         return StandingQueries(connections, settings, metrics)

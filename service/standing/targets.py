@@ -86,11 +86,11 @@ class AllowedTargets:
         """Read names, addresses and networks."""
         self._names: set[str] = set()
         self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
-        for one in allowed:
+        for host in allowed:
             try:
-                self._networks.append(ipaddress.ip_network(one))
+                self._networks.append(ipaddress.ip_network(host))
             except ValueError:
-                self._names.add(one.lower())
+                self._names.add(host.lower())
 
     def check(self, target: Target) -> None:
         """Refuse what can be refused without resolving a name.
@@ -110,12 +110,11 @@ class AllowedTargets:
 
         Raises:
             TargetRefusedError: there is none.
-            OSError: the name does not resolve.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
-        kept = [one for one in addresses if self._permits(target, _address_of(one))]
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        kept = [address for address in addresses if self._permits(target, _address_of(address))]
         if not kept:
             raise TargetRefusedError(_refusal(target))
         return kept
@@ -126,7 +125,7 @@ class AllowedTargets:
         if address is None:
             return False
         embedded = _embedded(address)
-        named = (any(one in network for network in self._networks) for one in embedded)
+        named = (any(part in network for network in self._networks) for part in embedded)
         return all(named) or (target.secure and all(map(_is_public, embedded)))
 
 
@@ -146,13 +145,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Connect to the first address that answers.
-
-        Raises:
-            TargetRefusedError: there is none that may be reached.
-            OSError: the name does not resolve.
-            httpcore2.ConnectError, httpcore2.ConnectTimeout: none answers.
-        """
+        """Connect to the first address that answers."""
         addresses: Sequence[str] = await self._allowed.resolve(self._target)
         for address in addresses[:-1]:
             with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
@@ -191,7 +184,7 @@ def _embedded(address: Address) -> list[Address]:
     inner = [address.sixtofour, *(address.teredo or ())]
     if address in _NAT64:
         inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [address, *(one for one in inner if one is not None)]
+    return [address, *(part for part in inner if part is not None)]
 
 
 def _is_public(address: Address) -> bool:

@@ -1,27 +1,31 @@
 """The thread that delivers events to webhooks: those of one query one by one, in their order.
 
 What was received is recorded after the answer: a process that is killed in between delivers an
-event again, under the same `webhook-id`. Nothing of an answer is read but its head.
+event again, under the same `webhook-id`. Nothing of an answer is read but its head. Messages are
+signed as Standard Webhooks says (https://www.standardwebhooks.com).
 """
 
 import asyncio
+import base64
+import hmac
 import json
 import logging
 import random
+import re
+import secrets
 import ssl
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 
 import httpcore2
 
 from index.errors import StoreError
 from service.metrics import CollectionMetrics
-from service.settings import Settings
-from service.standing.events import EventStore
-from service.standing.query import Delivery, Event, StandingQuery
-from service.standing.signature import signed_headers
+from service.standing.store import Delivery, Event, EventStore, StandingQuery
 from service.standing.targets import (
     AllowedTargets,
     CheckedBackend,
@@ -29,7 +33,56 @@ from service.standing.targets import (
     parse_target,
 )
 
+WHSEC = "whsec_"
+_SECRET_BYTES = 32
+_GROUP = "[A-Za-z0-9+/]"
+SECRET_FORM = (  # 24 to 64 bytes
+    rf"^{WHSEC}({_GROUP}{{4}}){{8,20}}"
+    rf"({_GROUP}{{4}}({_GROUP}{{2}}==)?|{_GROUP}{{2}}==|{_GROUP}{{3}}=)?$"
+)
+
+
+def make_secret() -> str:
+    """Return a new random secret."""
+    return WHSEC + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+
+
+def check_secret(secret: str) -> None:
+    """Check a secret that a client chose.
+
+    Raises:
+        ValueError: it is not `whsec_` and the Base64 of 24 to 64 bytes.
+    """
+    if not re.fullmatch(SECRET_FORM, secret):
+        raise ValueError(f"must be {WHSEC} and the Base64 of 24 to 64 bytes")
+
+
+def signed_headers(secret: str, message_id: str, body: bytes, now: float) -> dict[str, str]:
+    """Return the headers of a message: its id, its time, and the signature of both and the body.
+
+    Args:
+        secret: that the receiver knows, too.
+        message_id: the same when a message is sent again.
+        body: of the message.
+        now: seconds since the epoch.
+    """
+    sent = str(int(now))
+    content = b".".join((message_id.encode(), sent.encode(), body))
+    signature = base64.b64encode(hmac.digest(_key(secret), content, sha256)).decode()
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": sent,
+        "webhook-signature": f"v1,{signature}",
+    }
+
+
+def _key(secret: str) -> bytes:
+    return base64.b64decode(secret.removeprefix(WHSEC), validate=True)
+
+
 EVENT_TYPE = "document.matched"
+ANSWER_SECONDS = 10.0  # a receiver stores a message and works on it later
+ATTEMPTS = 24  # over about 14 hours: a night without an operator
 _AT_A_TIME = 8  # queries whose events are being delivered
 _EVENTS_A_TURN = 100  # of one query, before another one that waits
 _FIRST_SECONDS, _MOST_SECONDS = 5.0, 3600.0  # between attempts
@@ -51,13 +104,22 @@ class _FailedError(Exception):
 
 
 class Webhooks:
-    """Delivers the events of a data directory, in a thread that runs once there are some."""
+    """Delivers the events of a data directory, in a thread that runs once there are some.
 
-    def __init__(self, events: EventStore, settings: Settings, metrics: CollectionMetrics) -> None:
+    Attributes:
+        answer_seconds: in which a receiver must have answered.
+        attempts: to deliver an event, before the webhook has failed.
+    """
+
+    def __init__(
+        self, events: EventStore, hosts: Sequence[str], metrics: CollectionMetrics
+    ) -> None:
+        """Deliver nothing before `wake`; `hosts` are those of the setting `webhook_hosts`."""
+        self.answer_seconds = ANSWER_SECONDS
+        self.attempts = ATTEMPTS
         self._events = events
-        self._settings = settings
         self._metrics = metrics
-        self._allowed = AllowedTargets(settings.webhook_hosts)
+        self._allowed = AllowedTargets(hosts)
         self._tls: ssl.SSLContext | None = None
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -67,11 +129,7 @@ class Webhooks:
         self._running: dict[int, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
-        """Say that there may be something to deliver.
-
-        Raises:
-            StoreError: the tables cannot be read.
-        """
+        """Say that there may be something to deliver."""
         with self._starting:
             if self._stopping:
                 return
@@ -165,7 +223,7 @@ class Webhooks:
         self, query: StandingQuery, delivery: Delivery, error: _FailedError
     ) -> Delivery:
         attempts = delivery.attempts + 1
-        failed = error.final or attempts >= self._settings.webhook_attempts
+        failed = error.final or attempts >= self.attempts
         self._metrics.webhook_deliveries.labels("failed" if failed else "retried").inc()
         if failed:
             _LOG.warning("the webhook of the standing query %s failed: %s", query.id, error)
@@ -184,7 +242,7 @@ class Webhooks:
             _FailedError: it was not received.
         """
         try:
-            async with asyncio.timeout(self._settings.webhook_seconds):
+            async with asyncio.timeout(self.answer_seconds):
                 status = await self._post(query, event)
         except TimeoutError as error:
             raise _FailedError("there was no answer in time") from error

@@ -69,7 +69,7 @@ class MatrixPicture:
         columns: the right ones.
         cells: row by row.
         named: whether labels have names; otherwise they are numbers only.
-        margin: of the labels beside and above the cells.
+        margin: of the labels to the left of and above the cells.
         overhang: of the labels above the cells, at the right.
         tooltips: whether each cell has a title in the page.
     """

@@ -24,7 +24,7 @@ from service.web.pictures import HEIGHT, SHADES, draw_matrix, draw_ribbons
 
 _FOLDER = Path(__file__).parent
 _EXCERPT = 90  # characters of a passage that the list shows
-_BLOCK_EXCERPT = 160  # characters of a block beside the one that it is aligned with
+_BLOCK_EXCERPT = 160  # characters of a block and of the one that it is aligned with
 _PAIRS = 10
 
 

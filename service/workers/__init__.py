@@ -1,1 +1,1 @@
-"""What computes beside the event loop: scheduler, fair queue, block cache, rerank pool."""
+"""What computes outside the event loop: scheduler, fair queue, block cache, rerank pool."""

@@ -1,4 +1,4 @@
-"""The encoder of a server, opened and verified in a thread, beside what else a start has to do."""
+"""The encoder of a server, opened and verified in a thread while the rest of a start goes on."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,36 +27,20 @@ class WarmEncoder:
 
 @dataclass(frozen=True, slots=True)
 class OpeningEncoder:
-    """An encoder that is being opened.
-
-    Attributes:
-        checkpoint: of the encoder.
-        thread: which opens it.
-        opened: what it returns.
-    """
+    """An encoder that is being opened."""
 
     checkpoint: Checkpoint
     thread: ThreadPoolExecutor
     opened: Future[WarmEncoder]
 
     def finish(self) -> WarmEncoder:
-        """Wait for the encoder, and for the end of the thread.
-
-        Raises:
-            CheckpointError: a graph is missing or changed.
-            ProviderError: none of the requested providers can be used.
-            ParityError: on this machine the graphs do not compute what the model computes.
-        """
+        """Wait for the encoder, and for the end of the thread."""
         with self.thread:
             return self.opened.result()
 
 
 def begin_opening(settings: Settings) -> OpeningEncoder:
-    """Read the checkpoint of the settings, and begin to open its encoder in a thread.
-
-    Raises:
-        CheckpointError: a file is missing, changed or invalid.
-    """
+    """Read the checkpoint of the settings, and begin to open its encoder in a thread."""
     checkpoint = load_checkpoint(find_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT))
     thread = ThreadPoolExecutor(1, "opens the encoder")
     return OpeningEncoder(checkpoint, thread, thread.submit(_open_encoder, settings, checkpoint))

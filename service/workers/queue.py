@@ -1,18 +1,306 @@
 """The queue of the scheduler: what is admitted, which sentence block is next, what is too late.
 
 It computes nothing and knows no encoder. One lock guards all of it.
+
+There are three traffic classes: short requests, long requests and background work. Classes with
+work share the encoder in proportion to their weights, however many requests each holds: a page does
+not wait for a library of books, and a book makes progress however many pages arrive (fair queueing
+by virtual time: Demers, Keshav, Shenker, "Analysis and simulation of a fair queueing algorithm",
+1989).
+Within a class, the next request is the one with the smallest sum of its own tokens and the tokens
+that the class had served when it arrived. Small requests go before large ones, and no request is
+overtaken for longer than its own tokens take.
 """
 
+import asyncio
+import heapq
 import math
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Literal, Protocol, TypeVar
 
 from encoder.arrays import Float32
+from encoder.document_reading import DocumentReading
 from service.errors import OverloadedError, RejectionReason, RequestTooLargeError, ServiceError
-from service.workers.fair_queue import WEIGHTS, FairQueue, TrafficClass, traffic_class_of
-from service.workers.work import Block, EncodeTask, Reservation
+
+TrafficClass = Literal["short", "long", "background"]
+
+# Requests of more tokens are long: a paper is long, a page or a news article is not.
+LONG_TOKENS = 4096
+# Shares of the encoder when all classes have work; most tokens arrive in long requests.
+WEIGHTS: dict[TrafficClass, int] = {"short": 15, "long": 45, "background": 1}
+_COST: dict[TrafficClass, int] = {
+    name: max(WEIGHTS.values()) // weight for name, weight in WEIGHTS.items()
+}
+
+
+def traffic_class_of(tokens: int) -> TrafficClass:
+    """Return the traffic class of a request with this many tokens."""
+    return "long" if tokens > LONG_TOKENS else "short"
+
+
+class Schedulable(Protocol):
+    """A request with work.
+
+    Attributes:
+        traffic_class: the class whose share it uses.
+        tokens: of all its work.
+        entry: number of its entry in the queue; 0 while it is not queued.
+        rank: its place in the order of its class, set when it is queued.
+    """
+
+    traffic_class: TrafficClass
+    tokens: int
+    entry: int
+    rank: int
+
+    def next_tokens(self) -> int:
+        """Return the tokens of its next piece of work."""
+
+
+T = TypeVar("T", bound=Schedulable)
+
+
+@dataclass(slots=True)
+class _ClassQueue(Generic[T]):
+    """The requests of one traffic class."""
+
+    cost: int
+    spent: int = 0  # virtual time of the class: tokens served × cost
+    served: int = 0  # tokens
+    heap: list[tuple[int, int, T]] = field(default_factory=list)
+
+    def head(self) -> tuple[int, int, T] | None:
+        """Return the entry of the next request, after discarding entries of removed requests."""
+        while self.heap and self.heap[0][1] != self.heap[0][2].entry:
+            heapq.heappop(self.heap)
+        return self.heap[0] if self.heap else None
+
+
+class FairQueue(Generic[T]):
+    """The requests that have work, in fair order. Not thread-safe: its owner holds a lock."""
+
+    def __init__(self) -> None:
+        self._classes: dict[TrafficClass, _ClassQueue[T]] = {
+            name: _ClassQueue(cost) for name, cost in _COST.items()
+        }
+        self._entries = 0
+
+    def add(self, request: T) -> None:
+        """Queue a request. A class that was idle gets no credit for that time, and owes nothing."""
+        queue = self._classes[request.traffic_class]
+        request.rank = queue.served + request.tokens
+        self.resume(request)
+
+    def resume(self, request: T) -> None:
+        """Queue a request again, at the place it had: its work was waiting for other work of it."""
+        queue = self._classes[request.traffic_class]
+        if queue.head() is None:
+            busy = [other.spent for other in self._classes.values() if other.head() is not None]
+            if not busy:  # the queue was empty: no class owes anything for the time before
+                for other in self._classes.values():
+                    other.spent = 0
+            queue.spent = max(queue.spent, min(busy, default=0))
+        self._entries += 1
+        request.entry = self._entries
+        heapq.heappush(queue.heap, (request.rank, self._entries, request))
+
+    def remove(self, request: T) -> None:
+        """Remove a request; its heap entry is discarded when it reaches the top."""
+        request.entry = 0
+
+    def next(self) -> T | None:
+        """Return the request to serve next, without serving it."""
+        first = self._next_class()
+        head = None if first is None else first.head()
+        return None if head is None else head[2]
+
+    def serve(self, tokens: int, *, has_more: bool) -> None:
+        """Charge the request that `next` returns for one piece of work.
+
+        Args:
+            tokens: of the piece of work.
+            has_more: whether the request has more work; otherwise it leaves the queue.
+
+        Raises:
+            ValueError: the queue is empty.
+        """
+        first = self._next_class()
+        if first is None:
+            raise ValueError("the queue is empty")
+        first.served += tokens
+        first.spent += max(1, tokens) * first.cost
+        if not has_more:
+            heapq.heappop(first.heap)[2].entry = 0
+
+    def _next_class(self) -> _ClassQueue[T] | None:
+        """Return the class whose next piece of work would finish first in virtual time."""
+        best: tuple[int, _ClassQueue[T]] | None = None
+        for class_ in self._classes.values():
+            head = class_.head()
+            if head is not None:
+                end = class_.spent + max(1, head[2].next_tokens()) * class_.cost
+                if best is None or end < best[0]:
+                    best = (end, class_)
+        return None if best is None else best[1]
+
+
+Adapt = Callable[[Float32, Sequence[Sequence[int]]], Float32]  # vector, sentence blocks -> vector
+
+DOCUMENT_ONLY = -1  # the row of a document whose block vectors are all known
+
+
+class ReservationOwner(Protocol):
+    """The queue that a reservation belongs to."""
+
+    def resize(self, reservation: "Reservation", tokens: int) -> None:
+        """See `Reservation.resize`."""
+
+    def stall(self, reservation: "Reservation", stalled: bool) -> None:
+        """See `Reservation.stall`."""
+
+    def release(self, reservation: "Reservation") -> None:
+        """End a reservation."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeResult:
+    """One encoded document, and where the time went, in seconds.
+
+    Attributes:
+        vector: Float32[dimension], unit norm.
+        block_vectors: Float32[S, H], unit norm.
+        queue_seconds: from submission until its first block was taken.
+        encode_seconds: from then until it was done.
+    """
+
+    vector: Float32
+    block_vectors: Float32
+    queue_seconds: float
+    encode_seconds: float
+
+
+@dataclass(slots=True, eq=False)
+class EncodeTask:
+    """A document to encode.
+
+    Attributes:
+        blocks: token ids of its sentence blocks to encode, without special tokens.
+        vectors: Float32[S, H], filled in block by block.
+        waiter: future of the result.
+        submitted: when it was queued, by `time.perf_counter`.
+        known: rows of `vectors` that were filled from the cache.
+        reading: of a recurrent encoder: the document, of which every step reads the next block.
+        passes: how often each block is read; 1 but for a recurrent encoder.
+        counted: all its sentence blocks, whose words are counted; empty where all are encoded.
+        adapt: fits the vector to the corpus of its collection; None where there is no adapter.
+        pending: the other rows, as often as they are read.
+        started: when its first block was taken, by `time.perf_counter`.
+        taken: number of pending rows that were taken.
+        done: number of pending rows that were encoded.
+    """
+
+    blocks: Sequence[Sequence[int]]
+    vectors: Float32
+    waiter: asyncio.Future[EncodeResult]
+    submitted: float
+    known: Collection[int] = ()
+    reading: DocumentReading | None = None
+    passes: int = 1
+    counted: Sequence[Sequence[int]] = ()
+    adapt: Adapt | None = None
+    pending: list[int] = field(init=False)
+    started: float = 0.0
+    taken: int = 0
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        rows = [row for row in range(len(self.blocks)) if row not in self.known]
+        self.pending = rows * self.passes
+
+    @property
+    def pending_tokens(self) -> int:
+        """Tokens to encode."""
+        return sum(len(self.blocks[row]) for row in self.pending)
+
+    @property
+    def next_row(self) -> int:
+        """The row to take next."""
+        return self.pending[self.taken] if self.pending else DOCUMENT_ONLY
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """The tokens that one request has reserved in the queue; leaving its `with` block ends it.
+
+    Attributes:
+        queue: where they are reserved.
+        tokens: reserved and not encoded yet; always 0 for background work, which its caller bounds
+            and which takes no room from requests.
+        traffic_class: the class whose share of the encoder it uses.
+        deadline: by `time.monotonic`; nothing is computed for it after that.
+        stalled: its body does not arrive: other requests do not count it as work ahead of them.
+        released: it has ended.
+        entry: number of its entry in the fair queue; 0 while it has none.
+        rank: its place in the order of its class.
+        waiting: documents with a block that has not been taken.
+        unanswered: documents without a result.
+    """
+
+    queue: ReservationOwner
+    tokens: int
+    traffic_class: TrafficClass = "short"
+    deadline: float = math.inf
+    stalled: bool = False
+    released: bool = False
+    entry: int = 0
+    rank: int = 0
+    waiting: deque[EncodeTask] = field(default_factory=deque)
+    unanswered: set[EncodeTask] = field(default_factory=set)
+
+    def resize(self, tokens: int) -> None:
+        """Replace the estimated number of tokens by the actual one."""
+        self.queue.resize(self, tokens)
+
+    def stall(self, stalled: bool) -> None:
+        """Set whether the request is stalled because its body does not arrive.
+
+        It keeps its tokens: they stand for memory.
+        """
+        self.queue.stall(self, stalled)
+
+    def next_tokens(self) -> int:
+        """Return the tokens of the block to take next."""
+        return len(Block(self, self.waiting[0], self.waiting[0].next_row).tokens)
+
+    def __enter__(self) -> "Reservation":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.queue.release(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One sentence block that a worker has taken, or a document whose blocks are all known."""
+
+    reservation: Reservation
+    task: EncodeTask
+    row: int
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """Token ids, without special tokens."""
+        return () if self.row == DOCUMENT_ONLY else self.task.blocks[self.row]
+
+    @property
+    def cost(self) -> int:
+        """Tokens that it counts for: those of all readings of a block are its tokens."""
+        return len(self.tokens) // self.task.passes
+
 
 _RATE_DECAY = 0.95  # weight of earlier measurements after one more call
 _REJECTION_WEIGHT = 0.05  # weight of the newest request in the share of rejected ones
@@ -83,10 +371,6 @@ class BlockQueue:
             tokens: of the request; a single request, however large, is admitted to an empty queue.
             background: yield to requests, and take no room from them.
             deadline: by `time.monotonic`.
-
-        Raises:
-            OverloadedError: there is no room, or too much work is ahead; never in the background.
-            ServiceError: the queue is closed.
         """
         tokens = 0 if background else min(tokens, self.max_tokens)
         traffic_class: TrafficClass = "background" if background else traffic_class_of(tokens)
@@ -120,11 +404,7 @@ class BlockQueue:
                 self._ahead[reservation.traffic_class] += sign * reservation.tokens
 
     def submit(self, reservation: Reservation, tasks: Sequence[EncodeTask]) -> None:
-        """Queue the documents of a request.
-
-        Raises:
-            ServiceError: the queue is closed.
-        """
+        """Queue the documents of a request."""
         with self._changed:
             self._check_room(0)
             is_new = bool(tasks) and not reservation.waiting
@@ -151,10 +431,6 @@ class BlockQueue:
 
     def store_vectors(self, blocks: Sequence[Block], vectors: Float32) -> list[Block]:
         """Store the block vectors of one call.
-
-        Args:
-            blocks: that were encoded.
-            vectors: Float32[len(blocks), H].
 
         Returns:
             The blocks that completed their document.
@@ -237,8 +513,8 @@ class BlockQueue:
         """Return how long the queued work of a class occupies its share of the encoder."""
         if not self._rate:
             return 0.0
-        sharing = [one for one in _FOREGROUND if one == traffic_class or self._ahead[one]]
-        share = WEIGHTS[traffic_class] / sum(WEIGHTS[one] for one in sharing)
+        sharing = [name for name in _FOREGROUND if name == traffic_class or self._ahead[name]]
+        share = WEIGHTS[traffic_class] / sum(WEIGHTS[name] for name in sharing)
         return self._ahead[traffic_class] / (self._rate * share)
 
     @staticmethod

@@ -19,7 +19,7 @@ from encoder.reranker.sentence_ranking import SentenceGraphText
 from service.errors import EncodingFailedError
 from service.metrics import Metrics
 from service.settings import Settings
-from service.telemetry.stages import observe_stage
+from service.telemetry import observe_stage
 from service.threads import lower_priority, run_in
 
 _LOG = logging.getLogger(__name__)
@@ -72,17 +72,8 @@ class RerankPool:
     async def score(self, query: str, texts: Sequence[str], seconds: float) -> RerankScores:
         """Score texts together with a query until the time is up.
 
-        Args:
-            query: the text to match.
-            texts: of the candidates, best first.
-            seconds: from now on.
-
         Returns:
             The logits of those that were scored, in their order: of all, if there was time.
-
-        Raises:
-            EncodingFailedError: the reranker failed.
-            ShuttingDownError: the service is closing.
         """
         logits: dict[int, float] = {}
         todo = iter(enumerate(texts))
@@ -118,12 +109,7 @@ class RerankPool:
 
 
 def open_rerank_pool(settings: Settings, metrics: Metrics) -> RerankPool | None:
-    """Open the reranker of the settings; return None if there is none.
-
-    Raises:
-        CheckpointError: it is missing, damaged or not a reranker.
-        ParityError: its graph does not reproduce the golden scores on this machine.
-    """
+    """Open the reranker of the settings; return None if there is none."""
     if settings.reranker is None:
         return None
     reranker = open_reranker(settings.reranker)
@@ -133,7 +119,7 @@ def open_rerank_pool(settings: Settings, metrics: Metrics) -> RerankPool | None:
 
 async def _all_or_none(work: Sequence[Coroutine[None, None, None]]) -> None:
     """Wait for all; if one fails or the time is up, the others are cancelled."""
-    tasks = [asyncio.ensure_future(one) for one in work]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
     try:
         await asyncio.gather(*tasks)
     finally:

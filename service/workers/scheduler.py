@@ -1,7 +1,7 @@
 """The encoder threads, and one bounded queue of work in front of them, counted in tokens.
 
 The unit of work is the sentence block. Worker threads take blocks in fair order
-(`service.workers.fair_queue`), so that a book does not hold up a page; the worker that encodes the
+(`service.workers.queue`), so that a book does not hold up a page; the worker that encodes the
 last block of a document also encodes the document and delivers the result. Blocks whose vectors are
 cached are not encoded again, and nothing is computed for a request whose deadline has passed.
 
@@ -14,8 +14,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 
 import numpy as np
@@ -32,12 +33,12 @@ from service.errors import (
 )
 from service.metrics import Metrics
 from service.threads import lower_priority
-from service.workers.encode_cache import EncodeCache
-from service.workers.queue import BlockQueue
-from service.workers.work import (
+from service.workers.block_cache import EncodeCache
+from service.workers.queue import (
     DOCUMENT_ONLY,
     Adapt,
     Block,
+    BlockQueue,
     EncodeResult,
     EncodeTask,
     Reservation,
@@ -116,10 +117,6 @@ class EncodeScheduler:
             tokens: of the request, estimated.
             background: no client waits for it.
             deadline: by `time.monotonic`; nothing is computed after that.
-
-        Raises:
-            OverloadedError: there is no room, or too much work is ahead.
-            UnavailableError: the scheduler is closing or broken.
         """
         return self._queue.reserve(tokens, background=background, deadline=deadline)
 
@@ -138,9 +135,6 @@ class EncodeScheduler:
                 all corpora share those that are cached.
 
         Raises:
-            DeadlinePassedError: the deadline passed before the first block was taken.
-            EncodingFailedError: the encoder failed.
-            UnavailableError: the scheduler is closing or broken.
             ValueError: a document has no sentence block.
         """
         if not all(document.to_encode for document in documents):
@@ -164,14 +158,14 @@ class EncodeScheduler:
             return [self._begin(document, loop.create_future(), adapt) for document in documents]
         width = self._encoder.checkpoint.block_dimension
         blocks = [document.to_encode for document in documents]
-        vectors = [np.empty((len(one), width), dtype=np.float32) for one in blocks]
+        vectors = [np.empty((len(block), width), dtype=np.float32) for block in blocks]
         known = [frozenset[int]()] * len(blocks)
         if self._cache is not None:
             known = await self._cache.get(blocks, vectors)
         submitted = time.perf_counter()
         return [
             EncodeTask(
-                one,
+                encoded_blocks,
                 rows,
                 loop.create_future(),
                 submitted,
@@ -179,7 +173,9 @@ class EncodeScheduler:
                 counted=document.blocks,
                 adapt=adapt,
             )
-            for document, one, rows, cached in zip(documents, blocks, vectors, known, strict=True)
+            for document, encoded_blocks, rows, cached in zip(
+                documents, blocks, vectors, known, strict=True
+            )
         ]
 
     def _begin(
@@ -244,7 +240,7 @@ class EncodeScheduler:
             tasks = [block.task for block in last]
             try:
                 counted = [task.counted or task.blocks for task in tasks]
-                found = self._encoder.encode_documents(counted, [one.vectors for one in tasks])
+                found = self._encoder.encode_documents(counted, [task.vectors for task in tasks])
                 vectors = list(found)
             except Exception as error:  # one of them may be the cause: each is tried by itself
                 _LOG.warning("a packed call of the document level failed", exc_info=error)
@@ -321,3 +317,36 @@ def _settle(waiter: asyncio.Future[EncodeResult], outcome: EncodeResult | Servic
         waiter.set_result(outcome)
     else:
         waiter.set_exception(outcome)
+
+
+_CURRENT: ContextVar[Reservation | None] = ContextVar("reservation", default=None)
+
+
+@contextmanager
+def use_reservation(reservation: Reservation) -> Iterator[None]:
+    """Make a reservation the current one inside the block."""
+    token = _CURRENT.set(reservation)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+@contextmanager
+def current_reservation(
+    scheduler: EncodeScheduler, tokens: int, *, background: bool = False
+) -> Iterator[Reservation]:
+    """Yield the reservation of the current request, or a new one outside of any request.
+
+    Args:
+        scheduler: where to reserve.
+        tokens: of a new reservation, estimated.
+        background: no client waits for the work; always a new reservation.
+    """
+    current = None if background else _CURRENT.get()
+    # What a request started may continue after it, when its reservation has ended.
+    if current is not None and not current.released:
+        yield current
+        return
+    with scheduler.reserve(tokens, background=background) as reservation:
+        yield reservation

@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Frame, Page, ViewportSize
 
-from service.web.search_page import page as page_html
+from service.api.page import page as page_html
 from tests.tools.browser import PageLog, announced, complaints_of_axe, wait_until
 from tests.tools.process_fixtures import Server
 from tests.tools.search_page_fixtures import BEES, KEEPER, find, notice

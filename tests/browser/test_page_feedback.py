@@ -7,8 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from index.directory.data_directory import KEY_FILE
-from service.keys.api_key import Scope, make_key
-from service.keys.key_file import change_keys
+from service.keys import Scope, change_keys, make_key
 from tests.tools.browser import complaints_of_axe
 from tests.tools.process_fixtures import Server, serving
 from tests.tools.search_page_fixtures import DOCUMENTS, HOSTILE_TITLE, KEEPER, find

@@ -7,8 +7,7 @@ import pytest
 from playwright.sync_api import Page
 
 from index.directory.data_directory import KEY_FILE
-from service.keys.api_key import make_key, split_token
-from service.keys.key_file import change_keys
+from service.keys import change_keys, make_key, split_token
 from tests.tools.process_fixtures import Server, serving
 from tests.tools.search_page_fixtures import BEES, DOCUMENTS, find, notice, titles
 

@@ -27,8 +27,7 @@ from longmatch import (
 )
 
 from index.directory.data_directory import KEY_FILE
-from service.keys.api_key import Scope, make_key
-from service.keys.key_file import change_keys
+from service.keys import Scope, change_keys, make_key
 from tests.clients.conftest import DOCUMENTS, TEXTS
 from tests.tools.process_fixtures import Server, serving
 

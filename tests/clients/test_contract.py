@@ -22,21 +22,9 @@ from longmatch import standing as standing_queries
 from pydantic import BaseModel
 
 from index.lexical.scoring import TermWeight
+from service.api import collections, documents, embeddings, feedback, files, jobs, standing
 from service.api.app import create_app
-from service.api.feedback import schemas as feedback_schemas
-from service.api.files import routes as files
-from service.api.schemas import collections as collection_schemas
-from service.api.schemas import (
-    common,
-    compare,
-    documents,
-    embeddings,
-    jobs,
-    match,
-    matches,
-    ops,
-    standing,
-)
+from service.api.schemas import common, compare, match, ops
 from service.settings import Settings
 
 PACKAGE = Path(longmatch.__file__).parent
@@ -52,10 +40,10 @@ ANSWERS: dict[type, type[BaseModel]] = {
     results.Explanation: compare.ComparisonBody,
     results.ReadSide: compare.ReadBody,
     results.Comparison: compare.CompareResponse,
-    results.Match: matches.MatchBody,
-    results.Alignment: matches.AlignedBody,
-    results.Reranking: matches.RerankedBody,
-    results.Matches: matches.MatchResponse,
+    results.Match: match.MatchBody,
+    results.Alignment: match.AlignedBody,
+    results.Reranking: match.RerankedBody,
+    results.Matches: match.MatchResponse,
     results.Indexed: common.IndexedBody,
     results.IndexResult: common.IndexResponse,
     results.StoredDocument: common.DocumentResponse,
@@ -66,12 +54,12 @@ ANSWERS: dict[type, type[BaseModel]] = {
     status.Checkpoint: ops.CheckpointBody,
     status.Adapter: ops.AdapterBody,
     status.Version: ops.VersionResponse,
-    status.CollectionSummary: collection_schemas.CollectionBody,
-    status.CollectionState: collection_schemas.CollectionResponse,
+    status.CollectionSummary: collections.CollectionBody,
+    status.CollectionState: collections.CollectionResponse,
     status.ProblemType: ops.ProblemTypeResponse,
     status.FileText: files.FileTextResponse,
-    results.FeedbackQuery: feedback_schemas.AskedBody,
-    results.Feedback: feedback_schemas.FeedbackBody,
+    results.FeedbackQuery: feedback.AskedBody,
+    results.Feedback: feedback.FeedbackBody,
     results.Member: documents.MemberBody,
     status.WebhookState: standing.WebhookResponse,
     status.StandingQuery: standing.StandingQueryResponse,

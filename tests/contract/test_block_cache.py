@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from service.limits.redis_client import RedisClient
 from service.metrics import create_metrics
-from service.workers.block_cache import KEY_BYTES, BlockCache, LruBlockCache
-from service.workers.redis_block_cache import RedisBlockCache
+from service.redis_client import RedisClient
+from service.workers.block_cache import KEY_BYTES, BlockCache, LruBlockCache, RedisBlockCache
 
 WIDTH = 8
 

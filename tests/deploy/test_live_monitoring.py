@@ -30,6 +30,8 @@ import index.vectors.lists as lists
 lists.ONE_LIST_BELOW = 100
 lists.nprobe_bounds = lambda nlist: (1, 1)
 lists.default_nprobe = lambda nlist: 1
+from service.maintenance import RecallMonitor
+RecallMonitor.__init__.__defaults__ = (1.0,)
 from service.cli.main import main
 main()
 """
@@ -69,7 +71,6 @@ def watched(
         "redis_url": redis.url,
         "reranker": reranker,
         "maintenance_seconds": 1,
-        "recall_sample_share": 1,
     }
     command = COMMAND if program is None else [sys.executable, "-c", program]
     with serving(folder, folder / "data", checkpoint, command, **given | settings) as server:
@@ -189,7 +190,7 @@ def test_a_server_that_is_gone(parts: tuple[Path, Path, Path, RedisServer]) -> N
 @pytest.mark.slow
 def test_searches_that_find_too_little(parts: tuple[Path, Path, Path, RedisServer]) -> None:
     # A lower target: the service would not begin to use such a generation.
-    few = {"target_recall": 0.3, "max_documents_per_request": 600}
+    few = {"target_recall": 0.3}
     with (
         watched(*parts, ONE_LIST_VISITED, **few) as (server, prometheus),
         loaded(server, rate=10, documents=600),

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,14 @@ from tests.tools.waiting import TIMEOUT_S, wait_until
 
 MIB = 2**20
 CLOSE = "Connection: close"
+# `longmatch` that disconnects clients who take nothing for some seconds.
+HURRIED = """
+from functools import partial
+import service.process as process
+process.SendLimits = partial(process.SendLimits, seconds=3.0, bytes_per_second=16384.0)
+from service.cli.main import main
+main()
+"""
 
 
 def connect(server: Any, receive_bytes: int = 0) -> socket.socket:
@@ -95,8 +104,9 @@ def fill(server: Any, megabytes: int) -> None:
 def test_exports_that_nobody_reads_take_no_memory_and_end(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    limits = {"max_active_requests": 8, "download_seconds": 3, "find_families": False}
-    with serve(tmp_path / "data", tiny_checkpoint, **limits) as server:
+    limits = {"max_active_requests": 8, "find_families": False}
+    command = [sys.executable, "-c", HURRIED]
+    with serve(tmp_path / "data", tiny_checkpoint, command=command, **limits) as server:
         fill(server, megabytes=8)
         with connect(server) as client:  # whose memory does not count
             client.sendall(head("GET", "/documents", "Accept: application/x-ndjson", CLOSE))

@@ -11,8 +11,7 @@ import openai
 import pytest
 
 from index.directory.data_directory import KEY_FILE
-from service.keys.api_key import make_key
-from service.keys.key_file import change_keys
+from service.keys import change_keys, make_key
 from tests.tools.process_fixtures import run, serving
 from tests.tools.waiting import TIMEOUT_S
 

@@ -4,22 +4,32 @@ import http.client
 import json
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.startup import MAX_LISTENERS
 from tests.tools.tiers import Tier
 from tests.tools.waiting import TIMEOUT_S, wait_until
 from tests.tools.webhook_receiver import Receiver, status
 
 QUERY = {"text": "Bees live in hives. Each hive has a queen.", "min_score": -1}
 PATH = "/standing-queries"
+# `longmatch` that disconnects clients who take nothing for some seconds.
+HURRIED = """
+from functools import partial
+import service.process as process
+process.SendLimits = partial(process.SendLimits, seconds=0.2, bytes_per_second=1e9)
+from service.cli.main import main
+main()
+"""
 
 
 def make(server: Any, **body: Any) -> str:
@@ -116,14 +126,18 @@ def test_a_stream_ends_with_what_it_is_of(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     """Nothing waits for it: neither who removes a collection nor who stops the server."""
-    settings = {"drain_seconds": 1000, "max_event_listeners": 2}
-    with serve(tmp_path / "data", tiny_checkpoint, **settings) as server:
+    with (
+        serve(tmp_path / "data", tiny_checkpoint, drain_seconds=1000) as server,
+        ExitStack() as others,
+    ):
         assert server.request("PUT", "/collections/papers")[0] == 201
         with (
             listening(server, "/collections/papers/standing-queries/events") as removed,
             listening(server, f"{PATH}/events") as stopped,
         ):
             assert (removed.response.status, stopped.response.status) == (200, 200)
+            for _ in range(MAX_LISTENERS - 2):
+                others.enter_context(listening(server, f"{PATH}/events"))
             with listening(server, f"{PATH}/events") as refused:
                 assert refused.response.status == 503
                 assert json.loads(refused.response.read())["type"] == "/problems/overloaded"
@@ -139,8 +153,8 @@ def test_a_stream_ends_with_what_it_is_of(
 def test_who_left_gives_the_place_back(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    with serve(tmp_path / "data", tiny_checkpoint, max_event_listeners=1) as server:
-        for _ in range(3):
+    with serve(tmp_path / "data", tiny_checkpoint) as server:
+        for _ in range(2 * MAX_LISTENERS):
             wait_until(lambda: can_listen(server))
         assert server.request("HEAD", f"{PATH}/events")[0] == 200
 
@@ -148,8 +162,8 @@ def test_who_left_gives_the_place_back(
 def test_who_does_not_read_is_disconnected(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    settings = {"download_seconds": 0.2, "download_bytes_per_second": 1e9}
-    with serve(tmp_path / "data", tiny_checkpoint, **settings) as server:
+    command = [sys.executable, "-c", HURRIED]
+    with serve(tmp_path / "data", tiny_checkpoint, command=command) as server:
         made = [make(server, text="Bees.", mode="semantic") for _ in range(20)]
         names = [str(number) for number in range(250)]
         put(server, *names, title="T" * 1_000)

@@ -113,7 +113,7 @@ def test_an_upload_that_was_damaged_on_the_disk_is_not_indexed(
 def test_a_service_that_stops_goes_on_at_its_next_start(
     empty: Any, make_settings: Callable[..., Any]
 ) -> None:
-    first = open_engine(make_settings(max_documents_per_request=1, threads=1))
+    first = open_engine(make_settings(threads=1))
     client = type(empty)(create_app(first.settings, first))
     location = upload(client, *(f"Ants dig {n}." for n in range(300)))
     begun = job_when(client, location, lambda job: job["indexed"] > 0)

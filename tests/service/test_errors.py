@@ -36,16 +36,6 @@ def test_no_mapping_is_left_of_an_error_that_is_gone() -> None:
     assert set(PROBLEM_OF) == {kind for module in MODULES for kind in errors_of(module)}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_the_tree_at_the_top_of_the_file_is_whole(module: ModuleType) -> None:
-    listed = [
-        line.split("* ")[1].split()[0]
-        for line in (module.__doc__ or "").splitlines()
-        if line.lstrip().startswith("* ")
-    ]
-    assert sorted(listed) == sorted(kind.__name__ for kind in errors_of(module))
-
-
 def test_problem_types_are_described_and_are_errors() -> None:
     for name, kind in PROBLEM_TYPES.items():
         assert kind.uri == f"/problems/{name}"

@@ -10,18 +10,14 @@ import pytest
 
 from index.document import Document
 from index.search.records import SearchOptions
-from service import indexing
+from service import documents as indexing
+from service.documents import IndexedDocuments, find_document, index_documents
 from service.encode import RequestText
 from service.engine import Engine
 from service.errors import (
-    DocumentNotFoundError,
     EncodingFailedError,
-    InvalidInputError,
-    RequestTooLargeError,
 )
-from service.indexing import IndexedDocuments, delete_document, find_document, index_documents
 from service.matching.match import MatchOptions, match
-from service.matching.queries import StoredQuery
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
 from tests.tools.service_fixtures import with_parts
@@ -56,17 +52,6 @@ def failing(engine: Engine, stepped_encoder: Any) -> Iterator[Engine]:
     scheduler.close()
 
 
-def test_what_is_indexed_is_found_by_the_next_match(engine: Engine) -> None:
-    answer = put(engine, Document("a", "Ants dig."), Document("b", "Bees fly.", "Bees", {"n": 1}))
-    assert [(one.id, one.unchanged) for one in answer.documents] == [("a", False), ("b", False)]
-    assert best(engine, "Bees fly.")[0] == "b"
-    assert len(engine.default.data.index) == len(engine.default.data.store) == 2
-    stored = asyncio.run(find_document(engine.default, "b"))
-    assert (stored.document.title, stored.document.metadata) == ("Bees", {"n": 1})
-    assert stored.receipt == answer.documents[1].receipt
-    assert stored.receipt == engine.tokenizer("Bees fly.").receipt
-
-
 def test_an_unchanged_text_is_not_encoded_again(engine: Engine) -> None:
     first = put(engine, Document("a", "Ants dig. " * 30))
     before = encoded_blocks(engine)
@@ -92,21 +77,11 @@ def test_some_unchanged_and_some_new_come_back_in_order(engine: Engine) -> None:
     answer = put(
         engine, *(Document(n, t) for n, t in [("a", "A."), ("b", "Bees fly."), ("c", "C.")])
     )
-    assert [(one.id, one.unchanged) for one in answer.documents] == [
+    assert [(document.id, document.unchanged) for document in answer.documents] == [
         ("a", False),
         ("b", True),
         ("c", False),
     ]
-
-
-def test_nothing_is_stored_when_one_text_is_refused(engine: Engine) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        put(engine, Document("a", "Good."), Document("b", "\x00"), Document("c", "\u200b"))
-    assert [error.pointer for error in caught.value.errors] == [
-        "#/documents/1/text",
-        "#/documents/2/text",
-    ]
-    assert len(engine.default.data.store) == len(engine.default.data.index) == 0
 
 
 def test_nothing_is_stored_when_one_text_fails_to_encode(failing: Engine) -> None:
@@ -116,58 +91,7 @@ def test_nothing_is_stored_when_one_text_fails_to_encode(failing: Engine) -> Non
     assert failing.scheduler.queued_tokens == 0
 
 
-def test_strict_stores_nothing_of_a_text_that_is_too_long(engine: Engine) -> None:
-    long = "Ants carry leaves to the colony. " * 300
-    with pytest.raises(InvalidInputError) as caught:
-        put(engine, Document("a", "Short."), Document("b", long), strict=True)
-    (error,) = caught.value.errors
-    assert error.pointer == "#/documents/1/text"
-    assert error.tokens == engine.tokenizer(long).receipt.tokens
-    assert len(engine.default.data.store) == 0
-    assert put(engine, Document("b", long)).documents[0].receipt.blocks_left_out > 0
-
-
-def test_more_tokens_than_the_queue_holds_are_refused_with_the_limit(engine: Engine) -> None:
-    long = "Ants carry leaves to the colony. " * 300
-    with pytest.raises(RequestTooLargeError) as caught:
-        put(engine, *(Document(str(number), long) for number in range(9)))
-    assert caught.value.limit == 4096
-    assert caught.value.tokens > 4096
-    assert len(engine.default.data.store) == 0
-    put(engine, *(Document(str(number), long) for number in range(3)))
-
-
-def test_an_id_twice_is_refused_by_place(engine: Engine) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        put(engine, Document("a", "One."), Document("b", "Two."), Document("a", "Three."))
-    (error,) = caught.value.errors
-    assert error.pointer == "#/documents/2/id"
-
-
-def test_too_many_documents_are_refused(engine: Engine) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        put(engine, *(Document(str(number), "A.") for number in range(257)))
-    (error,) = caught.value.errors
-    assert (error.pointer, error.limit) == ("#/documents", 256)
-
-
-def test_a_deleted_document_is_gone_for_good(engine: Engine) -> None:
-    put(engine, Document("a", "Ants dig."), Document("b", "Bees fly."))
-    asyncio.run(delete_document(engine.default, "a"))
-    assert best(engine, "Ants dig.")[0] == "b"
-    for work in (
-        delete_document(engine.default, "a"),
-        find_document(engine.default, "a"),
-        match(
-            engine.default, [StoredQuery("#/id", "a")], MatchOptions(search=SearchOptions(top_k=1))
-        ),
-    ):
-        with pytest.raises(DocumentNotFoundError, match="'a'"):
-            asyncio.run(work)
-    assert len(engine.default.data.index) == 1
-
-
-def test_a_client_that_leaves_during_the_write_does_not_leave_the_index_behind(
+def test_leaving_during_a_write_updates_the_index(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing, go_on, write = threading.Event(), threading.Event(), indexing._put
@@ -227,7 +151,7 @@ class ChangingStore:
         return hashes
 
 
-def test_a_text_that_another_request_replaces_meanwhile_gets_its_own_vector(
+def test_a_text_replaced_meanwhile_gets_the_right_vector(
     engine: Engine,
 ) -> None:
     put(engine, Document("a", "Ants dig."))

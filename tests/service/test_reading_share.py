@@ -19,7 +19,7 @@ SUBJECTS = {
 }
 LONG = {
     name: " ".join(
-        f"In {number} the {one} had {other}." for number in range(8) for one, other in subject
+        f"In {number} the {item} had {other}." for number in range(8) for item, other in subject
     )
     for name, subject in SUBJECTS.items()
 }
@@ -57,7 +57,7 @@ def test_a_document_matches_itself(selective: Client) -> None:
     assert best["alignment_score"] == pytest.approx(1.0, abs=1e-3)
 
 
-def test_explanations_have_the_places_of_the_blocks_that_were_encoded(selective: Client) -> None:
+def test_explanations_have_the_places_of_encoded_blocks(selective: Client) -> None:
     asked = {"text": LONG["law"], "explain": {"matches": 1}}
     best = selective.post("/match", json=asked).json()["matches"][0]
     explained = best["explanation"]
@@ -68,7 +68,7 @@ def test_explanations_have_the_places_of_the_blocks_that_were_encoded(selective:
         assert pair["left"]["text"] == pair["right"]["text"]
         start, end = pair["left"]["start"], pair["left"]["end"]
         assert LONG["law"][start:end] == pair["left"]["text"]
-    spans = {(one["left"]["start"], one["left"]["end"]) for one in pairs}
+    spans = {(item["left"]["start"], item["left"]["end"]) for item in pairs}
     assert sum(end - start for start, end in spans) < 0.7 * len(LONG["law"])
 
 

@@ -15,10 +15,10 @@ from encoder.errors import CheckpointError, ProviderError
 from index.document import Document
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError
 from index.search.records import SearchOptions
+from service.documents import index_documents
 from service.encode import RequestText
 from service.engine import Engine, is_ready, unready_because
 from service.errors import SettingsError, ShuttingDownError
-from service.indexing import index_documents
 from service.matching.match import MatchOptions, match
 from service.settings import Settings
 from service.startup import close_engine, open_engine, search_threads
@@ -82,7 +82,7 @@ def test_what_was_stored_is_there_after_a_restart(make_settings: MakeSettings) -
         "longmatch_index_documents", {"collection": "default"}
     )
     close_engine(second)
-    assert [one.id for one in found.matches] == ["a"]
+    assert [hit.id for hit in found.matches] == ["a"]
     assert documents == 2
 
 

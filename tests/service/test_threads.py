@@ -27,12 +27,12 @@ def test_numpy_multiplies_in_the_calling_thread() -> None:
 
 GARBAGE = """
 import gc
-from service.threads import begin_without_garbage, keep_what_began
+from service.threads import pause_garbage_collection, resume_garbage_collection
 
-begin_without_garbage()
+pause_garbage_collection()
 assert not gc.isenabled()
 made = [[]]
-keep_what_began()
+resume_garbage_collection()
 assert gc.isenabled()
 assert gc.get_freeze_count() > 0
 assert not any(one is made for one in gc.get_objects())

@@ -13,8 +13,7 @@ import pytest
 from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
 from index.search.fusion import CorpusFusion, LinearFusion, write_corpus_fusion
-from service.feedback.store import FeedbackLimits, open_feedback
-from service.feedback.verdict import JudgedQuery
+from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
 from tests.tools.command import run_main
 
 CopyTopics = Callable[..., Path]

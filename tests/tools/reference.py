@@ -14,7 +14,7 @@ import typer
 from typer.cli import get_docs_for_click
 
 from service.api.app import create_app
-from service.api.http.paths import COLLECTIONS
+from service.api.http.request import COLLECTIONS
 from service.cli.main import make_app
 from service.settings import Settings
 

@@ -19,7 +19,6 @@ from service.api.app import create_app
 from service.engine import Collections, Engine
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from tests.tools.waiting import TIMEOUT_S
 
 MakeSettings = Callable[..., Settings]
 
@@ -62,7 +61,7 @@ class SteppedEncoder:
 
     def wait_for_call(self) -> None:
         """Wait until one more call has begun."""
-        assert self.begun.acquire(timeout=TIMEOUT_S)
+        assert self.begun.acquire(timeout=120)
 
     def encode_blocks(self, blocks: Sequence[tuple[int, ...]]) -> Float32:
         self.calls.append([tuple(block) for block in blocks])

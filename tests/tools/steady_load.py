@@ -8,6 +8,7 @@ import urllib.request
 from itertools import product
 from typing import Any
 
+from service.documents import MAX_DOCUMENTS
 from tests.tools.process_fixtures import Server
 from tests.tools.waiting import TIMEOUT_S
 
@@ -37,8 +38,9 @@ class SteadyLoad:
         self._chosen = random.Random(1)
         self._count = documents
         stored = [self._document(number) for number in range(documents)]
-        status, answer = server.request("POST", "/index", {"documents": stored})
-        assert (status, answer["indexed"]) == (200, documents)
+        for start in range(0, documents, MAX_DOCUMENTS):
+            some = {"documents": stored[start : start + MAX_DOCUMENTS]}
+            assert server.request("POST", "/index", some)[0] == 200
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()

@@ -1,13 +1,21 @@
-"""Access: which scope a request needs, and whether its API key has it.
+"""Access: under which names the service is reached, who may do what, and with which collection.
 
 Where the data directory has no file of keys, nobody needs one. Probes need none in any case: an
 orchestrator has none, and they say nothing of the documents.
+
+By DNS rebinding, a page makes a browser send requests to an address of its choice, under the name
+of its own site. The name is in the Host header, so requests under unknown names are refused.
+
+The paths of one collection are those of the default one behind a prefix. As below a mount, the
+prefix becomes the `root_path`: routes, and what counts and limits requests by them, see the rest.
 """
 
+import ipaddress
 import json
 import logging
 import logging.handlers
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,12 +23,18 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.http.paths import COLLECTIONS, first_segment, split_path
-from service.errors import KeyBoundError, KeyRequiredError, ScopeMissingError
-from service.keys import api_key
-from service.keys.api_key import ApiKey
-from service.keys.key_file import KeyRing
-from service.limits.rate_limit import client_name
+from service import keys
+from service.api.http.request import COLLECTION_PARTS, COLLECTIONS, first_segment, split_path
+from service.engine import DEFAULT, Engine
+from service.errors import (
+    CollectionNotFoundError,
+    HostNotAllowedError,
+    KeyBoundError,
+    KeyRequiredError,
+    ScopeMissingError,
+)
+from service.keys import ApiKey, KeyRing
+from service.limits import client_name
 from service.settings import Settings
 
 _LOG = logging.getLogger(__name__)
@@ -38,13 +52,13 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _OF_OTHERS = frozenset({"jobs", "feedback"})  # tell what others sent: reading them takes write, too
 
 
-def needed_scope(method: str, path: str, settings: Settings) -> api_key.Scope | None:
+def needed_scope(method: str, path: str, settings: Settings) -> keys.Scope | None:
     """Return the scope that a request needs where keys are in use; None if it needs no key."""
     _, path = split_path(path)
     first = first_segment(path)
-    if first in _PROBES or (first == "metrics" and settings.open_metrics):
+    if first in _PROBES or (first == "metrics" and settings.open_information):
         return None
-    if first in _DESCRIPTIONS and settings.open_docs:
+    if first in _DESCRIPTIONS and settings.open_information:
         return None
     if first == COLLECTIONS and method == "DELETE":
         return "admin"
@@ -97,7 +111,7 @@ class KeyMiddleware:
             send = self._audit.following(scope, send)
         await self._app(scope, receive, send)
 
-    def _authenticate(self, scope: Scope, needed: api_key.Scope) -> ApiKey:
+    def _authenticate(self, scope: Scope, needed: keys.Scope) -> ApiKey:
         kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
         key = self._ring.find(token.strip()) if kind.lower() == "bearer" else None
         if key is None:
@@ -122,7 +136,7 @@ class AuditLog:
     """Who changed what: a JSON line for each request that may change documents, without texts."""
 
     def __init__(self, path: Path) -> None:
-        """Write to a file, which is begun anew at a size; some former ones are kept."""
+        """Write to a file, which is started again at a size; some former ones are kept."""
         self._handler = _AuditHandler(
             path,
             maxBytes=_AUDIT_BYTES,
@@ -163,3 +177,110 @@ def _entry(scope: Scope, status: int) -> dict[str, Any]:
         "ids": scope["state"].get("changed_ids", []),
         "status": status,
     }
+
+
+ANY = "*"
+LOOPBACK = "127.0.0.1"
+_LOCAL = "localhost"
+
+
+class AllowedHosts:
+    """The names and addresses under which a service that listens on one address is known."""
+
+    def __init__(self, bound_to: str, names: Iterable[str] = ()) -> None:
+        """Allow what is safe by itself, and names.
+
+        On a loopback address: loopback addresses and `localhost`. On any other: every address and
+        every name without a dot, which no site on the internet has, and `bound_to` itself.
+
+        Args:
+            bound_to: the address or name that the service listens on.
+            names: other names; `*.example.com` stands for all names below example.com, `*` for all.
+        """
+        self._local_only = is_loopback(bound_to)
+        given = {name.lower() for name in names}
+        self._any = ANY in given
+        self._names = {_LOCAL, bound_to.lower(), *given}
+        self._parents = tuple(name[1:] for name in given if name.startswith("*."))
+
+    def __contains__(self, header: str) -> bool:
+        """Return whether requests with this Host header are answered; without one, they are."""
+        host = host_of(header)
+        if self._any or not header or host in self._names or host.endswith(self._parents):
+            return True
+        if self._local_only:
+            return is_loopback(host)
+        return _address(host) is not None or (bool(host) and "." not in host)
+
+
+class HostMiddleware:
+    """Refuses requests under a name that is not the service's."""
+
+    def __init__(self, app: ASGIApp, allowed: AllowedHosts) -> None:
+        self._app = app
+        self._allowed = allowed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] == "http" and Headers(scope=scope).get("host", "") not in self._allowed:
+            raise HostNotAllowedError
+        await self._app(scope, receive, send)
+
+
+def host_of(header: str) -> str:
+    """Return the name or address in a Host header, in lower case, without port and brackets."""
+    host = header.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address is that of the machine itself."""
+    address = _address(host)
+    return host.lower() == _LOCAL if address is None else address.is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+class CollectionMiddleware:
+    """Finds the collection of a request, and keeps it open until the response has ended.
+
+    Refuses what names a collection that does not exist, cannot be used, or is not that of the API
+    key, before a byte of the body is read.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        named, path = split_path(scope["path"])
+        bound = bound_to(scope)
+        if named is not None:
+            if bound not in (None, named):
+                raise CollectionNotFoundError(named)
+            # In place: the middleware around this one reads the route from the same scope.
+            scope["root_path"] = scope.get("root_path", "") + scope["path"].removesuffix(path)
+        name = scope["state"]["collection"] = named or bound or DEFAULT
+        engine: Engine | None = scope["app"].state.engine
+        if engine is None or first_segment(path) not in COLLECTION_PARTS:
+            await self._app(scope, receive, send)
+            return
+        with engine.collections.use(name) as used:
+            scope["state"]["used"] = used
+            await self._app(scope, receive, send)
+
+
+def bound_to(scope: Scope) -> str | None:
+    """Return the one collection that the API key of a request may see; None if it sees all."""
+    key = key_of(scope)
+    return None if key is None else key.collection

@@ -2,7 +2,8 @@
 
 It has to be fast when the service is not: a request for which there is no room is rejected by its
 Content-Length. An admitted request has a place and a reservation in the queue from its first byte
-until its response starts, so that bodies still on their way count, too.
+until its response starts, so that bodies still on their way count, too. It also costs its client
+tokens of the rate limit, which are spent as its body grows.
 """
 
 import asyncio
@@ -16,20 +17,86 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.http.access import client_of
-from service.api.http.bodies import BodyKind, RequestBody, request_body
-from service.api.http.charge import Charge, tokens_of
-from service.api.http.paths import first_segment, split_path
+from service.api.http.request import BodyKind, RequestBody, first_segment, request_body, split_path
 from service.engine import Engine
 from service.errors import (
     DeadlinePassedError,
     FieldError,
     InvalidInputError,
+    RateLimitedError,
     UploadTooSlowError,
 )
-from service.workers.reservation import use_reservation
-from service.workers.work import Reservation
+from service.limits import WINDOW_SECONDS, RateLimiter, RateLimitStatus
+from service.workers.queue import Reservation
+from service.workers.scheduler import use_reservation
 
-_BYTES_PER_SECOND = 64 * 1024  # a body that arrives at this rate is never too slow
+BYTES_PER_TOKEN = 4  # of English in JSON; the actual tokens are counted when the body is read
+_SLICE_TOKENS = 4096  # a growing body is charged in slices: each may be a call of Redis
+
+
+def rate_limit_headers(status: RateLimitStatus) -> dict[str, str]:
+    """Return the headers that tell a client how many tokens it has left, and for how long."""
+    return {
+        "RateLimit-Policy": f'"tokens";q={status.limit};w={WINDOW_SECONDS}',
+        "RateLimit": f'"tokens";r={status.remaining};t={status.reset_seconds}',
+    }
+
+
+def tokens_of(size: int) -> int:
+    """Return the estimated tokens of a body of so many bytes."""
+    return size // BYTES_PER_TOKEN + 1
+
+
+class Charge:
+    """The tokens that one request has spent.
+
+    A request costs the estimated tokens of its body, however the body is sent: announced, in
+    chunks, or compressed, where the decompressed bytes count.
+    """
+
+    def __init__(self, limiter: RateLimiter | None, client: str) -> None:
+        """Spend nothing yet.
+
+        Args:
+            limiter: of the service; without one, nothing is charged.
+            client: the name of the client, by `client_name`.
+        """
+        self._limiter = limiter
+        self._client = client
+        self._spent = 0
+        self._status: RateLimitStatus | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The rate limit headers of the response; none without a rate limit."""
+        return rate_limit_headers(self._status) if self._status else {}
+
+    async def cover(self, size: int, *, complete: bool = False) -> None:
+        """Spend what a body of so many bytes costs and what has not been spent.
+
+        Args:
+            size: of the body so far, in bytes.
+            complete: there is no more of it: spend the last tokens, however few.
+
+        Raises:
+            RateLimitedError: the client has too few tokens.
+        """
+        tokens = tokens_of(size)
+        more = tokens - self._spent
+        if self._limiter is None or more <= 0 or not (complete or more >= _SLICE_TOKENS):
+            return
+        spend, spent = self._limiter.spend, self._spent
+        status = await asyncio.to_thread(spend, self._client, more, spent)
+        self._status = status
+        if not status.admitted:
+            raise RateLimitedError(status.limit, status.retry_after, self.headers)
+        self._spent = tokens
+
+
+# A body may take these seconds, and one more for each 64 KiB: slow mobile networks are faster, and
+# a client that sends on purpose slowly holds its place for no longer.
+UPLOAD_SECONDS = 10.0
+_BYTES_PER_SECOND = 64 * 1024
 _STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other requests
 TIMEOUT_HEADER = "X-Request-Timeout-Ms"
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
@@ -50,7 +117,7 @@ def estimate_tokens(length: int, max_queue_tokens: int) -> int:
     Args:
         length: of the body, in bytes.
         max_queue_tokens: tokens that the queue holds; the estimate is at most half of them, so that
-            a large body finds room beside small ones.
+            a large body finds room among small ones.
     """
     return min(tokens_of(length), max_queue_tokens // 2)
 
@@ -85,13 +152,7 @@ class TimedBody:
         self.received = 0
 
     async def receive(self) -> Message:
-        """Receive the next part of the body, or the message after it.
-
-        Raises:
-            UploadTooSlowError: it did not arrive in time.
-            OverloadedError: the body has become longer than there is room for.
-            RateLimitedError: the client has too few tokens for it.
-        """
+        """Receive the next part of the body, or the message after it."""
         if self._complete:
             return await self._receive()
         started = time.monotonic()
@@ -130,7 +191,7 @@ class TimedBody:
 class AdmissionMiddleware:
     """Admits requests by their cost in tokens, and cancels those whose deadline passes."""
 
-    def __init__(self, app: ASGIApp, upload_seconds: float) -> None:
+    def __init__(self, app: ASGIApp, upload_seconds: float = UPLOAD_SECONDS) -> None:
         self._app = app
         self._upload_seconds = upload_seconds
 

@@ -1,4 +1,7 @@
-"""Every error of the API as one shape: application/problem+json (RFC 9457)."""
+"""Every error of the API as one shape: application/problem+json (RFC 9457).
+
+Below /v1 a problem has one more member, `error`, of the shape that clients of OpenAI's API read.
+"""
 
 import logging
 import sqlite3
@@ -25,7 +28,6 @@ from index.errors import (
     StorageError,
 )
 from index.sqlite.connections import storage_error
-from service.api.http.openai_errors import openai_member
 from service.api.http.problems import (
     DOCUMENT_DAMAGED,
     INTERNAL_ERROR,
@@ -38,6 +40,7 @@ from service.api.http.problems import (
     STORAGE_FULL,
     ProblemType,
 )
+from service.api.http.request import split_path
 from service.errors import (
     BodyTooLargeError,
     CompressionRatioError,
@@ -105,13 +108,7 @@ def problem_response(scope: Scope, error: Exception) -> JSONResponse:
 
 
 def problem_content(problem: Problem, instance: str, request_id: str) -> dict[str, Any]:
-    """Return the JSON of a problem.
-
-    Args:
-        problem: to describe.
-        instance: path of the request, percent-encoded.
-        request_id: as in the log.
-    """
+    """Return the JSON of a problem."""
     content = {
         "type": problem.kind.uri,
         "title": problem.kind.title,
@@ -286,3 +283,38 @@ def _causes(error: BaseException | None) -> Iterator[str]:
         is_safe = isinstance(error, OSError | sqlite3.Error | IndexingError)
         yield f"{type(error).__qualname__}: {error}" if is_safe else type(error).__qualname__
         error = error.__cause__
+
+
+_OPENAI_PREFIX = "/v1/"
+_OPENAI_KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_SERVER_ERRORS = 500
+
+
+def openai_member(instance: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the member `error` that a problem has for its path; empty outside of /v1."""
+    _, path = split_path(instance)
+    if not path.startswith(_OPENAI_PREFIX):
+        return {}
+    status, errors = content["status"], content.get("errors", [])
+    server = "server_error" if status >= _SERVER_ERRORS else "invalid_request_error"
+    return {
+        "error": {
+            "message": _message(content["detail"], errors),
+            "type": _OPENAI_KINDS.get(status, server),
+            "param": (errors and _path_of(errors[0])) or None,
+            "code": content["type"].rpartition("/")[2].replace("-", "_"),
+        }
+    }
+
+
+def _message(detail: str, errors: Sequence[Mapping[str, Any]]) -> str:
+    return f"{detail} ({'; '.join(map(_sentence, errors))})" if errors else detail
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    return f"{_path_of(error)} {error['detail']}".strip()
+
+
+def _path_of(error: Mapping[str, Any]) -> str:
+    """Return the place of an error as a path: `input.3` for `#/input/3`, "" for the whole body."""
+    return str(error.get("parameter") or error["pointer"][2:].replace("/", "."))

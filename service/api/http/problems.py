@@ -66,7 +66,7 @@ STANDING_QUERY_NOT_FOUND = ProblemType(
 TOO_MANY_STANDING_QUERIES = ProblemType(
     "too-many-standing-queries", 409, "There are too many standing queries",
     "The collection has as many standing queries as the setting `max_standing_queries` allows, or "
-    "their texts have as many bytes as `max_standing_query_bytes`. Nothing was made.",
+    "their texts have 256 MiB. Nothing was made.",
 )  # fmt: skip
 COLLECTION_NOT_FOUND = ProblemType(
     "collection-not-found", 404, "No collection has this name",
@@ -82,9 +82,8 @@ FEEDBACK_NOT_FOUND = ProblemType(
 )  # fmt: skip
 FEEDBACK_FULL = ProblemType(
     "feedback-full", 409, "There is too much feedback",
-    "There are as many verdicts as the setting `max_feedback` allows, or the texts that were asked "
-    "with take as many bytes as `max_feedback_bytes`. Nothing was stored; a verdict that exists "
-    "can still be changed.",
+    "There are as many verdicts as the setting `max_feedback` allows, or the texts of their "
+    "queries take 256 MiB. Nothing was stored; a verdict that exists can still be changed.",
 )  # fmt: skip
 METHOD_NOT_ALLOWED = ProblemType(
     "method-not-allowed", 405, "The method is not allowed here",
@@ -111,7 +110,7 @@ KEY_REUSED = ProblemType(
 )  # fmt: skip
 UPLOAD_TOO_SLOW = ProblemType(
     "upload-too-slow", 408, "The body did not arrive in time",
-    "A body may take as many seconds as the setting `upload_seconds`, plus one for each 64 KiB.",
+    "A body may take 10 seconds, plus one for each 64 KiB.",
 )  # fmt: skip
 BODY_TOO_LARGE = ProblemType(
     "body-too-large", 413, "The body is too large",
@@ -120,8 +119,8 @@ BODY_TOO_LARGE = ProblemType(
 )  # fmt: skip
 COMPRESSION_RATIO = ProblemType(
     "compression-ratio", 413, "The body decompresses to too many times its size",
-    "A gzip body may be as many times larger decompressed as the setting `max_upload_ratio`, which "
-    "no ordinary text is. Nothing was kept.",
+    "A gzip body may be 100 times larger decompressed, which no ordinary text is. Nothing was "
+    "kept.",
 )  # fmt: skip
 REQUEST_TOO_LARGE = ProblemType(
     "request-too-large", 413, "The request has too many tokens",
@@ -193,21 +192,14 @@ SHUTTING_DOWN = ProblemType(
 )  # fmt: skip
 
 PROBLEM_TYPES = {
-    problem.name: problem
-    for problem in (
-        MALFORMED_REQUEST, MALFORMED_BODY, NO_SUCH_ROUTE, DOCUMENT_NOT_FOUND, METHOD_NOT_ALLOWED,
-        MODEL_NOT_FOUND, JOB_NOT_FOUND, JOB_ENDED, KEY_IN_USE, KEY_REUSED,
-        NOT_ACCEPTABLE, BODY_TOO_LARGE,
-        COMPRESSION_RATIO, REQUEST_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR,
-        DOCUMENT_DAMAGED, STORAGE_FULL, STORAGE_FAILED,
-        COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS,
-        STANDING_QUERY_NOT_FOUND, TOO_MANY_STANDING_QUERIES,
-        FEEDBACK_NOT_FOUND, FEEDBACK_FULL,
-        ENCODING_FAILED, OVERLOADED, NOT_READY, SHUTTING_DOWN,
-        UPLOAD_TOO_SLOW, RATE_LIMITED, DEADLINE_PASSED, HOST_NOT_ALLOWED,
-        KEY_REQUIRED, SCOPE_MISSING,
-    )
-}  # fmt: skip
+    problem.name: problem for problem in vars().copy().values() if isinstance(problem, ProblemType)
+}
+
+# What most routes may answer: those that read, that take JSON and encode, that write to the disk.
+ANSWERING = (INVALID_INPUT, INTERNAL_ERROR, OVERLOADED, NOT_READY, SHUTTING_DOWN)
+TAKING_JSON = (MALFORMED_BODY, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, *ANSWERING)
+ENCODING = (*TAKING_JSON, REQUEST_TOO_LARGE, ENCODING_FAILED)
+STORING = (STORAGE_FULL, STORAGE_FAILED)
 
 # What admission may answer to every request on a path that is not open.
 ADMISSION_PROBLEMS = (

@@ -9,17 +9,17 @@ from encoder.blocks import Receipt
 from index.document import MAX_METADATA_BYTES, MAX_METADATA_LEVELS, Document
 from index.errors import DocumentError
 from index.store.records import StoredDocument
-from service.api.schemas.fields import Body, Characters, DocumentId, Metadata, Title, optional
+from service.api.schemas.fields import BodyModel, Characters, DocumentId, Metadata, Title, optional
+from service.documents import IndexedDocuments
 from service.encode import RequestText
 from service.errors import FieldError, InvalidInputError
-from service.indexing import IndexedDocuments
 from service.matching.queries import Query, StoredQuery
 from service.metrics import Stage
 
-_RECEIPT_FIELDS = tuple(one.name for one in fields(Receipt))
+_RECEIPT_FIELDS = tuple(field.name for field in fields(Receipt))
 
 
-class DocumentBody(Body):
+class DocumentBody(BodyModel):
     """A document to store."""
 
     id: DocumentId = Field(
@@ -38,7 +38,7 @@ class DocumentBody(Body):
     )
 
 
-class IndexRequest(Body):
+class IndexRequest(BodyModel):
     """Documents to insert or replace, all or none of them."""
 
     documents: list[DocumentBody] = Field(

@@ -25,7 +25,7 @@ from service.api.schemas.common import (
     to_query,
 )
 from service.api.schemas.fields import (
-    Body,
+    BodyModel,
     Characters,
     DocumentId,
     Title,
@@ -150,7 +150,7 @@ def comparison_body(explanation: Explanation) -> ComparisonBody:
         passages=[_passage(passage, *texts) for passage in comparison.passages],
         passages_left_out=explanation.passages_left_out,
         alignment_score=None if aligned is None else aligned.score,
-        aligned_blocks=None if aligned is None else [_pair(one, *texts) for one in aligned.pairs],
+        aligned_blocks=None if aligned is None else [_pair(pair, *texts) for pair in aligned.pairs],
         left_sections=[_section(section) for section in comparison.left_sections],
         right_sections=[_section(section) for section in comparison.right_sections],
         section_scores=[
@@ -207,7 +207,7 @@ def _section(section: Section) -> SectionBody:
 DEFAULT_PASSAGES = 100
 
 
-class SideBody(Body):
+class SideBody(BodyModel):
     """One of two texts: exactly one of `text` and `id`."""
 
     model_config = exclusive("text", "id", title_of="text")
@@ -225,7 +225,7 @@ class SideBody(Body):
         return self
 
 
-class CompareRequest(Body):
+class CompareRequest(BodyModel):
     """Two texts to compare."""
 
     left: SideBody

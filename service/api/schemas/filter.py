@@ -30,7 +30,7 @@ from index.store.filters import (
     pointer,
 )
 from service.api.schemas.common import exactly_one
-from service.api.schemas.fields import Body, WholeText, optional, whole_characters
+from service.api.schemas.fields import BodyModel, WholeText, optional, whole_characters
 
 MAX_DEPTH = 8
 MAX_CONDITIONS = 64
@@ -130,7 +130,7 @@ def _describe_filter(schema: dict[str, Any]) -> None:
     ]
 
 
-class RangeBody(Body):
+class RangeBody(BodyModel):
     """The bounds of a range, both numbers or both strings; strings compare by code point."""
 
     model_config = ConfigDict(json_schema_extra=_describe_range)
@@ -160,7 +160,7 @@ def _bound(inclusive: Scalar | None, exclusive: Scalar | None) -> Bound | None:
     return None if exclusive is None else Bound(exclusive, inclusive=False)
 
 
-class FilterBody(Body):
+class FilterBody(BodyModel):
     """One condition on a `field`, or conditions combined by `and`, `or`, `not`.
 
     A field that is missing or null, or whose value has another type, satisfies no `equal`, `in` or
@@ -233,7 +233,7 @@ def _within_limits(value: object) -> object:
             raise _over("is nested more than {max_length} levels deep", MAX_DEPTH)
         conditions += 1
         values += len(part["in"]) if isinstance(part.get("in"), list) else 1
-        todo += [(one, depth + 1) for one in _parts(part)]
+        todo += [(child, depth + 1) for child in _parts(part)]
         if conditions > MAX_CONDITIONS:
             raise _over("has more than {max_length} conditions", MAX_CONDITIONS)
         if values > MAX_VALUES:
@@ -243,7 +243,7 @@ def _within_limits(value: object) -> object:
 
 def _parts(part: dict[Any, Any]) -> list[object]:
     lists = [part[name] for name in ("and", "or") if isinstance(part.get(name), list)]
-    found = [one for some in lists for one in some[: MAX_CONDITIONS + 1]]
+    found = [child for children in lists for child in children[: MAX_CONDITIONS + 1]]
     return [*found, part["not"]] if "not" in part else found
 
 

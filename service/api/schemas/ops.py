@@ -1,6 +1,6 @@
 """Responses of the operational routes."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -9,7 +9,16 @@ from encoder.calibration import FittedMap
 from index.search.calibrator import ScoreCalibrator, served_kinds
 from index.search.corpus_calibration import NullDistribution
 from service.api.schemas.fields import nullable
+from service.documents import MAX_DOCUMENTS
+from service.encode import MAX_INPUTS
 from service.engine import Collection, installed_version
+from service.feedback.store import MAX_QUERY_BYTES
+from service.jobs.uploads import MAX_RATIO, MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT, MAX_WAITING_BYTES
+from service.matching.match import MAX_EXPLAINED, MAX_QUERIES
+from service.matching.rerank import MAX_CANDIDATES, RERANK_SECONDS
+from service.matching.retrieve import DEFAULT_TOP_K, MAX_TOP_K
+from service.settings import Settings
+from service.standing.store import MAX_BYTES, MAX_EVENTS
 
 
 class LiveResponse(BaseModel):
@@ -56,7 +65,7 @@ class AdapterBody(BaseModel):
 
 
 class LimitsBody(BaseModel):
-    """The limits of a request, all of them settings."""
+    """The limits of a request: settings, and constants of this version."""
 
     max_queue_tokens: int
     max_queue_seconds: float
@@ -150,8 +159,31 @@ def version_response(collection: Collection) -> VersionResponse:
         provider=engine.encoder.provider,
         reranker=None if engine.reranking is None else engine.reranking.reranker.name,
         calibration=calibration_body(collection.calibrator),
-        limits=LimitsBody.model_validate(engine.settings, from_attributes=True),
+        limits=limits_body(engine.settings),
     )
+
+
+def limits_body(settings: Settings) -> LimitsBody:
+    """Return the limits of a service with these settings."""
+    constants: dict[str, Any] = {
+        "max_unfinished_jobs": MAX_UPLOADS,
+        "max_unfinished_jobs_per_client": MAX_UPLOADS_OF_CLIENT,
+        "max_upload_ratio": MAX_RATIO,
+        "max_waiting_upload_bytes": MAX_WAITING_BYTES,
+        "max_feedback_bytes": MAX_QUERY_BYTES,
+        "max_documents_per_request": MAX_DOCUMENTS,
+        "max_queries_per_request": MAX_QUERIES,
+        "max_embedding_inputs": MAX_INPUTS,
+        "max_explained_matches": MAX_EXPLAINED,
+        "max_standing_query_bytes": MAX_BYTES,
+        "max_standing_events": MAX_EVENTS,
+        "max_top_k": MAX_TOP_K,
+        "default_top_k": DEFAULT_TOP_K,
+        "max_rerank_candidates": MAX_CANDIDATES,
+        "rerank_seconds": RERANK_SECONDS,
+    }
+    chosen = settings.model_dump(include=LimitsBody.model_fields.keys() - constants)
+    return LimitsBody(**constants, **chosen)
 
 
 def adapter_body(opened: OpenAdapter | None, dimension: int) -> AdapterBody:

@@ -20,7 +20,7 @@ def client(make_client: Callable[..., Any], tiny_colde: Path) -> Any:
     return client
 
 
-def test_stored_documents_and_texts_are_compared_by_their_section_vectors(client: Any) -> None:
+def test_comparisons_use_section_vectors(client: Any) -> None:
     body = {"left": {"id": "headed"}, "right": {"text": PLAIN}, "passages": 5}
     answer = client.post("/compare", json=body)
     assert answer.status_code == 200, answer.text

@@ -1,7 +1,6 @@
 """POST /compare, and `explain` in POST /match, as a client sees them."""
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -182,9 +181,9 @@ def test_limits_of_an_explanation(stored: Any) -> None:
     for mode in ("semantic", "lexical", "hybrid"):
         matches = stored.post("/match", json={**question, "mode": mode}).json()["matches"]
         explanations = [match["explanation"] for match in matches]
-        assert [one is not None for one in explanations] == [True, True] + [False] * (
-            len(explanations) - 2
-        )
+        assert [explanation is not None for explanation in explanations] == [True, True] + [
+            False
+        ] * (len(explanations) - 2)
         assert explanations[0]["passages"] == []
         assert explanations[0]["passages_left_out"] >= 1
     many = {"queries": [{"id": "d1"}] * 11, "explain": True}
@@ -198,7 +197,7 @@ def test_limits_of_an_explanation(stored: Any) -> None:
     ]
 
 
-def test_a_document_without_block_vectors_is_encoded_to_be_explained(stored: Any) -> None:
+def test_a_document_without_block_vectors_is_encoded(stored: Any) -> None:
     with closing(sqlite3.connect(stored.app.state.engine.default.data.store.path)) as store, store:
         store.execute("DELETE FROM block_vectors WHERE vector_id = 2")
     before = blocks_encoded(stored)
@@ -267,35 +266,3 @@ def test_another_media_type_is_refused(library: Any, accept: str) -> None:
     assert response.status_code == 406
     assert response.json()["type"] == "/problems/not-acceptable"
     assert "application/json or text/html" in response.json()["detail"]
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "relations"),
-    [
-        ("Ants dig.", "Ants dig.", {"identical"}),
-        ("Ants dig.", "Bees fly.", {"unrelated", "same topic"}),
-        (
-            "Ants dig deep nests in summer.",
-            "Μυρμήγκια σκάβουν φωλιές.",
-            {"unrelated", "same topic"},
-        ),
-        (LONG * 3, LONG[160:420], {"near-copy"}),
-    ],
-)
-def test_texts_of_every_kind_are_compared(
-    library: Any, left: str, right: str, relations: set[str]
-) -> None:
-    body = {"left": {"text": left}, "right": {"text": right}}
-    answer = library.post("/compare", json=body).json()
-    assert answer["relation"] in relations
-
-
-def test_a_new_document_is_explained_at_once(make_client: Callable[..., Any]) -> None:
-    client = make_client()
-    document = {"id": "a", "text": LONG}
-    client.post("/index", json={"documents": [document]})
-    client.post("/index", json={"documents": [{**document, "title": "New"}]})
-    before = blocks_encoded(client)
-    answer = client.post("/compare", json={"left": {"id": "a"}, "right": {"id": "a"}}).json()
-    assert answer["right"]["title"] == "New"
-    assert blocks_encoded(client) == before

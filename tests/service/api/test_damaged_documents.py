@@ -32,7 +32,7 @@ def damage(client: Any, statement: str) -> None:
 def found(client: Any, body: dict[str, Any]) -> set[str]:
     response = client.post("/match", json=body)
     assert response.status_code == 200, response.text
-    return {one["id"] for one in response.json()["matches"]}
+    return {hit["id"] for hit in response.json()["matches"]}
 
 
 def says_damaged(response: Any) -> None:
@@ -54,9 +54,9 @@ def test_everything_else_is_answered(
     listed = filled.get("/documents?limit=2").json()
     assert len(listed["documents"]) + len(listed["damaged"]) == 2
     lines = filled.get("/documents", headers={"accept": "application/x-ndjson"}).text.splitlines()
-    exported = {one["id"]: one for one in map(json.loads, lines)}
+    exported = {item["id"]: item for item in map(json.loads, lines)}
     assert exported.keys() == {*OTHERS, "bees"}
-    assert all(exported[one]["text"] for one in OTHERS)
+    assert all(exported[other]["text"] for other in OTHERS)
     if part in ("text", "another text", "title", "metadata"):
         assert exported["bees"] == {"id": "bees", "damaged": True}
         says_damaged(filled.get("/documents/bees"))
@@ -119,7 +119,7 @@ def test_where_its_words_are_damaged_writes_name_it(
     assert "document 'bees' is damaged in its words: run longmatch doctor --repair" in caplog.text
 
 
-def test_the_next_document_takes_the_place_of_one_whose_vector_is_damaged(
+def test_a_damaged_vector_leaves_its_place_to_the_next(
     filled: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in an index that holds rounded vectors, which knows nothing of the damage."""
@@ -129,11 +129,11 @@ def test_the_next_document_takes_the_place_of_one_whose_vector_is_damaged(
     damage(filled, DAMAGES["vector"])
     for mode in ("hybrid", "semantic"):
         response = filled.post("/match", json={"text": BEES, "top_k": 3, "mode": mode})
-        assert {one["id"] for one in response.json()["matches"]} == OTHERS
+        assert {hit["id"] for hit in response.json()["matches"]} == OTHERS
 
 
 @pytest.mark.parametrize("signature", ["x'00'", "'text'", "7"])
-def test_a_damaged_signature_keeps_nothing_from_being_stored_or_deleted(
+def test_a_damaged_signature_blocks_no_write_or_delete(
     filled: Any, signature: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     long = " ".join(f"{BEES} Number {number}." for number in range(9))

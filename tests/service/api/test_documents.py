@@ -87,10 +87,3 @@ def test_a_query_parameter_that_is_wrong_is_named(filled: Any) -> None:
     assert response.status_code == 422
     (error,) = response.json()["errors"]
     assert error["parameter"] == "text"
-
-
-def test_other_methods_are_not_allowed(filled: Any) -> None:
-    response = filled.request("PUT", "/documents/bees", json={})
-    assert response.status_code == 405
-    assert response.json()["type"] == "/problems/method-not-allowed"
-    assert set(response.headers["allow"].split(", ")) == {"DELETE", "GET", "HEAD"}

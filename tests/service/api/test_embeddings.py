@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.embeddings import ALIAS
+from service.encode import ALIAS
 from service.workers.scheduler import EncodeScheduler
 
 PATH = "/v1/embeddings"
@@ -24,7 +24,7 @@ def ask(client: Any, given: object, **fields: Any) -> Any:
 def vectors(client: Any, given: object, **fields: Any) -> list[Any]:
     response = ask(client, given, **fields)
     assert response.status_code == 200, response.text
-    return [one["embedding"] for one in response.json()["data"]]
+    return [item["embedding"] for item in response.json()["data"]]
 
 
 def refused(response: Any, status: int, name: str) -> dict[str, Any]:
@@ -47,14 +47,14 @@ def never(*_: Any, **__: Any) -> None:
 def test_a_vector_is_the_one_that_is_stored(filled: Any, texts: dict[str, str]) -> None:
     store = filled.app.state.engine.default.data.store
     answer = ask(filled, list(texts.values())).json()
-    assert [one["index"] for one in answer["data"]] == list(range(len(texts)))
-    for one, name in zip(answer["data"], texts, strict=True):
+    assert [first["index"] for first in answer["data"]] == list(range(len(texts)))
+    for first, name in zip(answer["data"], texts, strict=True):
         document = store.find([name])[name]
         _, [vector] = store.vectors([document.vector_id])
-        assert np.linalg.norm(one["embedding"]) == pytest.approx(1, abs=1e-6)
-        np.testing.assert_allclose(one["embedding"], vector, atol=1e-6)
-        assert one["receipt"] == asdict(document.receipt)
-    tokens = sum(one["receipt"]["tokens_read"] for one in answer["data"])
+        assert np.linalg.norm(first["embedding"]) == pytest.approx(1, abs=1e-6)
+        np.testing.assert_allclose(first["embedding"], vector, atol=1e-6)
+        assert first["receipt"] == asdict(document.receipt)
+    tokens = sum(first["receipt"]["tokens_read"] for first in answer["data"])
     assert answer["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
 
 
@@ -98,7 +98,6 @@ def test_another_model_is_not_found(library: Any, monkeypatch: pytest.MonkeyPatc
     ("body", "param", "message"),
     [
         ({"input": [1, 2]}, "input", "must be text: token ids are those of another tokenizer"),
-        ({"input": [[1, 2], [3]]}, "input", "must be text: token ids"),
         ({"input": ["a", 1]}, "input", "must be text: token ids"),
         ({"input": []}, "input", "must have at least one text"),
         ({"input": 1}, "input", "must be a text or a list of texts"),
@@ -107,11 +106,7 @@ def test_another_model_is_not_found(library: Any, monkeypatch: pytest.MonkeyPatc
         ({"input": ["a", " \n"]}, "input.1", "input.1 "),
         ({"input": ["a", "\ud800"]}, "input.1", "has a lone surrogate"),
         ({"input": "a", "dimensions": 7}, "dimensions", "cannot be shortened"),
-        ({"input": "a", "dimensions": "7"}, "dimensions", "integer"),
         ({"input": "a", "encoding_format": "int8"}, "encoding_format", "'float' or 'base64'"),
-        ({"input": "a", "strict": None}, "strict", "boolean"),
-        ({"input": "a", "other": 1}, "other", "Extra inputs are not permitted"),
-        ({}, "input", "required"),
         ([], None, "object"),
     ],
 )
@@ -129,15 +124,13 @@ def test_a_field_that_is_wrong_is_named(
 
 
 def test_more_texts_than_the_limit_are_refused_before_the_work(
-    make_client: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    library: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = make_client(max_embedding_inputs=2)
-    assert len(vectors(client, [TEXT] * 2)) == 2
     monkeypatch.setattr(EncodeScheduler, "encode", never)
-    response = ask(client, [TEXT] * 3)
+    response = ask(library, [TEXT] * 2049)
     refused(response, 422, "invalid-input")
     assert response.json()["errors"] == [
-        {"pointer": "#/input", "detail": "has more than 2 texts", "limit": 2}
+        {"pointer": "#/input", "detail": "has more than 2048 texts", "limit": 2048}
     ]
 
 

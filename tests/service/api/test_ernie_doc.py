@@ -47,10 +47,3 @@ def test_stored_vectors_are_those_of_the_whole_document(
     stored = engine.default.data.store.find(["tax law"])["tax law"].vector_id
     (vectors,) = engine.default.data.store.vectors([stored])[1]
     assert np.abs(vectors - encoder.encode([read]).document_vectors[0]).max() < 1e-3
-
-
-def test_an_empty_text_is_refused_and_a_single_token_is_not(client: Any) -> None:
-    assert client.post("/match", json={"text": " \n "}).status_code == 422
-    answer = client.post("/match", json={"text": "sea", "top_k": 1})
-    assert answer.status_code == 200
-    assert answer.json()["receipt"]["tokens_read"] == 1

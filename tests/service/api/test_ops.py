@@ -90,13 +90,6 @@ def test_readiness_notices_that_no_place_is_free(
         assert client.get("/readyz").json()["degraded"] == []
 
 
-def test_load_makes_it_neither_dead_nor_unready(client: Any, engine: Engine) -> None:
-    with engine.scheduler.reserve(4096):
-        assert client.get("/livez").status_code == 200
-        assert client.get("/readyz").status_code == 200
-        assert metric(client, "longmatch_queue_tokens") == 4096
-
-
 def test_the_application_opens_and_closes_its_own_engine(make_settings: Any, client: Any) -> None:
     app = create_app(make_settings(data=make_settings().data.with_name("own")))
     client = type(client)(app)
@@ -165,12 +158,6 @@ def test_what_was_done_is_measured(filled: Any) -> None:
     assert metric(filled, 'longmatch_request_duration_seconds_count{route="/match"}') == 1
     filled.delete("/documents/bees")
     assert metric(filled, 'longmatch_index_documents{collection="default"}') == 3
-
-
-def test_metrics_are_in_the_text_format(client: Any) -> None:
-    response = client.get("/metrics")
-    assert response.headers["content-type"].startswith("text/plain; version=")
-    assert "# TYPE longmatch_requests_total counter" in response.text
 
 
 def test_version_says_what_runs_and_what_it_accepts(client: Any, engine: Engine) -> None:

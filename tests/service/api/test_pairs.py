@@ -25,7 +25,7 @@ def test_every_pair_has_the_score_of_match(
     monkeypatch.setattr(index.search.pairs, "TILE", tile)
     pairs = pairs_of(library)
     assert len(pairs) == len(texts) * (len(texts) - 1) // 2
-    found = {frozenset((one["left"], one["right"])): one for one in pairs}
+    found = {frozenset((item["left"], item["right"])): item for item in pairs}
     assert len(found) == len(pairs)
     for name in texts:
         asked = {"id": name, "mode": "semantic", "align": False, "top_k": 50}
@@ -41,9 +41,9 @@ def test_every_pair_has_the_score_of_match(
 
 def test_a_bound_leaves_the_other_pairs_out(library: Any) -> None:
     everything = pairs_of(library)
-    scores = sorted(one["score"] for one in everything)
+    scores = sorted(item["score"] for item in everything)
     least = (scores[1] + scores[2]) / 2
-    kept = [one for one in everything if one["score"] >= least]
+    kept = [item for item in everything if item["score"] >= least]
     assert pairs_of(library, f"/pairs?min_score={least}") == kept
     assert pairs_of(library, f"/collections/default/pairs?min_score={least}") == kept
 
@@ -61,15 +61,15 @@ def test_calibrated_bounds_and_measures_are_those_of_match(
 ) -> None:
     filled.app.state.engine = with_parts(filled.app.state.engine, calibrator=calibrator)
     every = pairs_of(filled)
-    limit = sorted(one["score"] for one in every)[2]
-    (least,) = (one[measure] for one in every if one["score"] == limit)
+    limit = sorted(query["score"] for query in every)[2]
+    (least,) = (query[measure] for query in every if query["score"] == limit)
     kept = pairs_of(filled, f"/pairs?{bound}={least!r}")
-    assert kept == [one for one in every if one["score"] >= limit]
+    assert kept == [query for query in every if query["score"] >= limit]
     assert 0 < len(kept) < len(every)
     for pair in kept:
         asked = {"id": pair["left"], "mode": "semantic", "align": False}
         matches = filled.post("/match", json=asked).json()["matches"]
-        (match,) = (one for one in matches if one["id"] == pair["right"])
+        (match,) = (hit for hit in matches if hit["id"] == pair["right"])
         assert pair["probability"] == pytest.approx(match["probability"], abs=1e-4)
         rate = pytest.approx(match["false_positive_rate"], abs=1e-4)
         assert pair["false_positive_rate"] == rate
@@ -82,7 +82,7 @@ def test_few_documents_and_copies(client: Any) -> None:
     copies = [{"id": name, "text": "Ants find paths."} for name in "bc"]
     client.post("/index", json={"documents": copies})
     found = pairs_of(client)
-    assert [(one["left"], one["right"]) for one in found] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert [(item["left"], item["right"]) for item in found] == [("a", "b"), ("a", "c"), ("b", "c")]
     assert pairs_of(client, "/pairs?min_score=-1&collapse=families") == []
 
 

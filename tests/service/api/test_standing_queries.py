@@ -8,6 +8,16 @@ from typing import Any
 
 import pytest
 
+from index.search.records import Bounds
+from service.errors import TooManyStandingQueriesError
+from service.standing.store import (
+    EventStore,
+    Found,
+    Interest,
+    QueryStore,
+    Scan,
+    open_standing_tables,
+)
 from tests.tools.calibrations import MODES, calibrated
 from tests.tools.service_fixtures import fill
 from tests.tools.waiting import wait_until
@@ -53,14 +63,14 @@ def test_a_new_document_has_the_score_of_match(filled: Any, mode: str, of: str) 
     asked = {"id": "bees"} if of == "document" else {"text": QUERY["text"], "title": "Bees"}
     made = make(filled, **asked, mode=mode, min_score=-1)
     put(filled, NEW, title="New")
-    found = {one["document"]: one for one in events(filled, made["id"])}
+    found = {event["document"]: event for event in events(filled, made["id"])}
     body = {**asked, "mode": mode, "top_k": 50}
     matches = filled.post("/match", json=body).json()["matches"]
-    expected = {one["id"]: one for one in matches if one["id"] in NEW}
+    expected = {hit["id"]: hit for hit in matches if hit["id"] in NEW}
     assert found.keys() == expected.keys() != set()
-    for name, one in found.items():
-        assert one["score"] == pytest.approx(expected[name]["score"], abs=1e-5)
-        assert (one["query"], one["title"], one["scored_as"]) == (made["id"], "New", mode)
+    for name, first in found.items():
+        assert first["score"] == pytest.approx(expected[name]["score"], abs=1e-5)
+        assert (first["query"], first["title"], first["scored_as"]) == (made["id"], "New", mode)
 
 
 @pytest.fixture
@@ -82,18 +92,18 @@ def test_only_what_is_inside_the_bound_is_an_event(
     put(client, NEW)
     match = {"text": QUERY["text"], "mode": mode, "top_k": 50}
     first = client.post("/match", json=match).json()["matches"]
-    best = next(one for one in first if one["id"] in NEW)
+    best = next(entry for entry in first if entry["id"] in NEW)
     made = make(client, text=QUERY["text"], mode=mode, **{bound: best[measure]})
     assert made[bound] == best[measure]
     put(client, {f"{name} again": f"{text} It is new." for name, text in NEW.items()})
     again = client.post("/match", json={**match, bound: best[measure]}).json()["matches"]
-    expected = {one["id"]: one for one in again if one["id"].endswith(" again")}
-    found = {one["document"]: one for one in events(client, made["id"])}
+    expected = {item["id"]: item for item in again if item["id"].endswith(" again")}
+    found = {event["document"]: event for event in events(client, made["id"])}
     assert found.keys() == expected.keys()
     assert len(found) < len(NEW)
-    for name, one in found.items():
+    for name, entry in found.items():
         for value in ("score", "probability", "false_positive_rate"):
-            assert one[value] == pytest.approx(expected[name][value], abs=1e-5)
+            assert entry[value] == pytest.approx(expected[name][value], abs=1e-5)
 
 
 def test_without_a_bound_the_calibration_chooses_one(calibrated_client: Any) -> None:
@@ -114,7 +124,7 @@ def test_events_are_of_new_texts_only_and_each_once(filled: Any) -> None:
     settled(filled)  # what is replaced before it was compared is no event
     put(filled, {"a": "Ants find paths."}, title="A title")
     put(filled, {"a": "Ants find short paths."})
-    assert [(one["document"], one["title"]) for one in events(filled, made["id"])] == [
+    assert [(event["document"], event["title"]) for event in events(filled, made["id"])] == [
         ("a", ""),
         ("a", ""),
     ]
@@ -137,10 +147,10 @@ def test_a_filter_decides_by_the_metadata(filled: Any) -> None:
     put(filled, {"old": "Bees."}, metadata={"year": 2025})
     put(filled, {"new": "Bees fly."}, metadata={"year": 2026})
     put(filled, {"other": "Bees sting."}, metadata={"year": 2026, "x": 1})
-    assert [one["document"] for one in events(filled, made["id"])] == ["new"]
+    assert [event["document"] for event in events(filled, made["id"])] == ["new"]
 
 
-def test_a_document_is_compared_as_it_is_then_and_never_with_itself(filled: Any) -> None:
+def test_a_document_is_compared_as_of_now_not_with_itself(filled: Any) -> None:
     made = make(filled, id="bees", min_score=-1, mode="semantic")
     put(filled, {"bees": "Rivers carve valleys over thousands of years."})
     settled(filled)
@@ -153,7 +163,7 @@ def test_a_document_is_compared_as_it_is_then_and_never_with_itself(filled: Any)
     detail = filled.get(f"/standing-queries/{made['id']}").json()["detail"]
     assert detail == "its document was deleted"
     put(filled, {"bees": "Rivers carve valleys."})
-    assert [one["document"] for one in events(filled, made["id"])] == ["copy", "while it is away"]
+    assert [item["document"] for item in events(filled, made["id"])] == ["copy", "while it is away"]
     assert filled.get(f"/standing-queries/{made['id']}").json()["detail"] is None
 
 
@@ -171,7 +181,7 @@ def test_queries_are_listed_in_pages_and_removed(client: Any) -> None:
         gone = client.request(method, f"{path}{below}")
         assert gone.status_code == 404
         assert gone.json()["type"] == "/problems/standing-query-not-found"
-    assert {one["query"] for one in events(client)} == {made[0]["id"], made[2]["id"]}
+    assert {event["query"] for event in events(client)} == {made[0]["id"], made[2]["id"]}
 
 
 def test_events_come_in_pages(client: Any) -> None:
@@ -179,38 +189,46 @@ def test_events_come_in_pages(client: Any) -> None:
     put(client, {str(number): f"Bee number {number}." for number in range(3)})
     every = events(client)
     assert len(every) == 6
-    assert [one["number"] for one in every] == sorted({one["number"] for one in every})
+    assert [query["number"] for query in every] == sorted({query["number"] for query in every})
     first = client.get("/standing-queries/events?limit=4").json()
     assert first == {"events": every[:4], "last": every[3]["number"]}
     assert events(client, parameters=f"?after={first['last']}") == every[4:]
-    own = [one for one in every if one["query"] == made[1]["id"]]
+    own = [query for query in every if query["query"] == made[1]["id"]]
     assert events(client, made[1]["id"]) == own
     assert events(client, made[1]["id"], f"?after={own[0]['number']}") == own[1:]
     end = client.get("/standing-queries/events?after=999").json()
     assert end == {"events": [], "last": 999}
 
 
-def test_only_the_last_events_of_a_query_are_kept(make_client: Callable[..., Any]) -> None:
-    client = make_client(max_standing_events=2)
-    made = [make(client, **QUERY) for _ in range(2)]
-    for number in range(3):
-        put(client, {str(number): f"Bee number {number}."})
-        settled(client)
-    for one in made:
-        assert [event["document"] for event in events(client, one["id"])] == ["1", "2"]
+def test_only_the_last_events_of_a_query_are_kept(tmp_path: Path) -> None:
+    with closing(open_standing_tables(tmp_path / "standing.sqlite3")) as tables:
+        store, events = QueryStore(tables, max_queries=2, max_events=2), EventStore(tables)
+        interest = Interest(document_id="a", mode="semantic", bounds=Bounds(min_score=0.0))
+        queries = [store.add(interest, None, None, 0) for _ in range(2)]
+        for number in range(3):
+            found = Found(str(number), "", 0.5, "semantic", None, None)
+            scans = [Scan(store.find(query.id), number + 1, (found,)) for query in queries]
+            assert store.advance(scans) == 2
+        for query in queries:
+            kept = events.after(0, 10, query)
+            assert [event.found.document_id for event in kept] == ["1", "2"]
 
 
-def test_there_are_limits(make_client: Callable[..., Any]) -> None:
-    client = make_client(max_standing_queries=2, max_standing_query_bytes=100)
+def test_no_more_queries_than_the_limit(make_client: Callable[..., Any]) -> None:
+    client = make_client(max_standing_queries=1)
     make(client, **QUERY)
-    body = {"text": "Bees live. " * 6, "min_score": 0}
-    for refusal in ("max_standing_query_bytes is 100", "max_standing_queries is 2"):
-        refused = client.post("/standing-queries", json=body)
-        assert refused.status_code == 409
-        assert refused.json()["type"] == "/problems/too-many-standing-queries"
-        assert refusal in refused.json()["detail"]
-        if refusal.endswith("100"):
-            make(client, text="Bees.", min_score=0)
+    refused = client.post("/standing-queries", json=QUERY)
+    assert refused.status_code == 409
+    assert refused.json()["type"] == "/problems/too-many-standing-queries"
+    assert "the limit is 1 queries (max_standing_queries)" in refused.json()["detail"]
+
+
+def test_no_more_bytes_of_texts_than_the_limit(tmp_path: Path) -> None:
+    with closing(open_standing_tables(tmp_path / "standing.sqlite3")) as tables:
+        store = QueryStore(tables, max_queries=2, max_bytes=100)
+        store.check_room(100)
+        with pytest.raises(TooManyStandingQueriesError, match="the limit is 100 bytes of texts"):
+            store.check_room(101)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +273,7 @@ def test_a_query_that_cannot_be_read_keeps_no_other_one_waiting(client: Any) -> 
         connection.execute("UPDATE queries SET vector = 'damaged' WHERE id = ?", (broken["id"],))
         connection.commit()
     put(client, {"a": "Bees."})
-    assert [one["document"] for one in events(client, sound["id"])] == ["a"]
+    assert [event["document"] for event in events(client, sound["id"])] == ["a"]
     detail = client.get(f"/standing-queries/{broken['id']}").json()["detail"]
     assert detail == "it cannot be read: make it again"
 

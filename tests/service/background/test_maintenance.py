@@ -20,11 +20,10 @@ from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.task_state import REJECTED_RETRAINING
 from index.store.records import EncodedDocument
 from index.vectors.lists import ONE_LIST_BELOW, read_rejected_retraining
-from service.background.maintenance import PUBLISH_FROM, Maintenance
+from service.maintenance import PUBLISH_FROM, Maintenance
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from tests.tools.waiting import wait_until
 
 DIMENSION = 48  # so many that random vectors have neighbours in every list
 BLOCKS = MIN_SAMPLE // MIN_DOCUMENTS  # of a document: so many that a space can be fitted
@@ -54,8 +53,8 @@ def make(data: DataDirectory, metrics: Metrics) -> Iterator[Make]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for item in made:
+        item.close()
 
 
 def put(data: DataDirectory, first: int, count: int, text: str = "") -> None:
@@ -64,7 +63,7 @@ def put(data: DataDirectory, first: int, count: int, text: str = "") -> None:
     receipt = Receipt(1, 1, 1, 0, 1)
     documents = [Document(f"d{first + n}", f"d{first + n} {text}") for n in range(count)]
     pairs = zip(documents, vectors, strict=True)
-    data.index.apply(data.store.put([EncodedDocument(one, row, receipt) for one, row in pairs]))
+    data.index.apply(data.store.put([EncodedDocument(item, row, receipt) for item, row in pairs]))
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -185,7 +184,10 @@ def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Met
     before = set(threading.enumerate())
     maintenance = make(maintenance_seconds=0.01)
     maintenance.start()
-    wait_until(lambda: data.index.nlist != 1)
+    deadline = time.monotonic() + 120
+    while data.index.nlist == 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     (thread,) = set(threading.enumerate()) - before
     if sys.platform == "linux":  # elsewhere a thread has the priority of its process
         own = os.getpriority(os.PRIO_PROCESS, os.getpid())

@@ -27,8 +27,7 @@ from index.search.fusion import (
 )
 from index.store.schema import read_space
 from service.cli import tune as command
-from service.feedback.store import open_feedback
-from service.feedback.verdict import JudgedQuery
+from service.feedback.store import JudgedQuery, open_feedback
 from service.startup import close_engine, open_engine
 from tests.tools.command import Run
 from tests.tools.judged_corpus import BLIND, LIMITS, TOPICS, CopyTopics, judge, text, use

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from index.directory.data_directory import KEY_FILE
-from service.keys.key_file import KeyRing
+from service.keys import KeyRing
 from tests.tools.command import Run
 
 

@@ -23,7 +23,6 @@ from service.jobs.runner import UPLOADS_DIRECTORY
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 from tests.tools.service_fixtures import Client
-from tests.tools.waiting import wait_until
 
 MakeSettings = Callable[..., Settings]
 LINES = {"content-type": "application/x-ndjson"}
@@ -69,15 +68,15 @@ def own_threads() -> Counter[str]:
     """Count the threads that work for one collection, by their names without numbers."""
     shared = ("encode", "reader", "exporter", "block-cache", "collections")
     shared += ("asyncio", "MainThread", "execnet")  # of Python and the tests
-    running = [one.name.partition("_")[0] for one in threading.enumerate()]
+    running = [thread.name.partition("_")[0] for thread in threading.enumerate()]
     return Counter(name for name in running if not name.startswith(shared))
 
 
 def names(client: Client) -> list[str]:
-    return [one["name"] for one in client.get("/collections").json()["collections"]]
+    return [collection["name"] for collection in client.get("/collections").json()["collections"]]
 
 
-def test_a_collection_is_created_once_and_is_there_after_a_restart(servers: Servers) -> None:
+def test_a_collection_is_created_once_and_outlives_a_restart(servers: Servers) -> None:
     client = servers.start()
     assert [client.request("PUT", PAPERS).status_code for _ in range(2)] == [201, 200]
     put(client, PAPERS, "a")
@@ -93,11 +92,11 @@ def test_of_many_who_create_it_at_once_one_does(servers: Servers, data: Path) ->
     client = servers.start()
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: client.request("PUT", PAPERS), range(4)))
-    assert sorted(one.status_code for one in answers) == [200, 200, 200, 201]
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 201]
     assert [path.name for path in (data / COLLECTIONS_DIRECTORY).iterdir()] == ["papers"]
 
 
-def test_use_beside_changes_is_answered_or_refused(servers: Servers) -> None:
+def test_use_during_changes_is_answered_or_refused(servers: Servers) -> None:
     client = servers.start()
     ended = threading.Event()
     statuses: Counter[int] = Counter()
@@ -118,8 +117,8 @@ def test_use_beside_changes_is_answered_or_refused(servers: Servers) -> None:
                 assert client.delete(PAPERS).status_code == 204
         finally:
             ended.set()
-        for one in users:
-            one.result(30)
+        for user in users:
+            user.result(30)
     assert set(statuses) == {200, 404}
 
 
@@ -216,13 +215,13 @@ def damage(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["papers", "default"])
-def test_a_damaged_collection_does_not_keep_the_other_from_serving(
+def test_a_damaged_collection_leaves_the_others_serving(
     servers: Servers, data: Path, name: str
 ) -> None:
     client = servers.start()
     client.request("PUT", PAPERS)
-    for one in ("papers", "default"):
-        put(client, f"/collections/{one}", "a")
+    for item in ("papers", "default"):
+        put(client, f"/collections/{item}", "a")
     servers.stop()
     damage(collection_path(data, name))
     client = servers.start()
@@ -237,7 +236,10 @@ def test_a_damaged_collection_does_not_keep_the_other_from_serving(
     metrics = client.get("/metrics").text
     assert f'longmatch_collection_ready{{collection="{name}"}} 0.0' in metrics
     assert f'longmatch_collection_ready{{collection="{other}"}} 1.0' in metrics
-    states = {one["name"]: one["state"] for one in client.get("/collections").json()["collections"]}
+    states = {
+        collection["name"]: collection["state"]
+        for collection in client.get("/collections").json()["collections"]
+    }
     assert states == {name: "unavailable", other: "open"}
     assert client.request("PUT", f"/collections/{name}").status_code == 503
     if name == "papers":
@@ -274,13 +276,16 @@ def test_damage_that_is_found_later_stops_one_collection(servers: Servers, data:
     store = collection_path(data, "papers") / STORE_FILE
     store.write_bytes(store.read_bytes().replace(b"A text on kept", b"A text on left"))
     client = servers.start()
-    wait_until(lambda: client.get("/readyz").json()["degraded"] == ["collection papers"])
+    deadline = time.monotonic() + 120
+    while client.get("/readyz").json()["degraded"] != ["collection papers"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     assert client.get(f"{PAPERS}/documents/kept").status_code == 503
     assert client.get(PAPERS).json()["state"] == "unavailable"
     assert client.get("/documents/kept").status_code == 200
 
 
-def test_one_that_is_in_use_at_the_start_is_opened_when_it_is_free(
+def test_a_collection_in_use_is_opened_when_it_is_free(
     servers: Servers, data: Path, make_settings: MakeSettings
 ) -> None:
     servers.start().request("PUT", PAPERS)
@@ -294,7 +299,7 @@ def test_one_that_is_in_use_at_the_start_is_opened_when_it_is_free(
     assert client.get(f"{PAPERS}/documents").status_code == 200
 
 
-def test_one_that_was_filled_beside_the_server_is_opened(
+def test_a_collection_filled_by_a_command_is_opened(
     servers: Servers, data: Path, make_settings: MakeSettings
 ) -> None:
     client = servers.start()
@@ -306,9 +311,7 @@ def test_one_that_was_filled_beside_the_server_is_opened(
     assert client.get("/collections/laws/documents/a").status_code == 200
 
 
-def test_what_a_kill_left_is_removed_and_other_folders_are_ignored(
-    servers: Servers, data: Path
-) -> None:
+def test_remains_of_a_kill_are_removed(servers: Servers, data: Path) -> None:
     servers.start().request("PUT", PAPERS)
     servers.stop()
     folder = data / COLLECTIONS_DIRECTORY
@@ -329,7 +332,7 @@ def test_closing_leaves_no_thread_and_no_open_store(make_settings: MakeSettings)
         put(client, f"/collections/{name}", "x")
     close_engine(engine)
     assert not is_ready(engine)
-    left = {one.name for one in set(threading.enumerate()) - before}
+    left = {thread.name for thread in set(threading.enumerate()) - before}
     assert not {name for name in left if not name.startswith("asyncio")}
     assert client.request("PUT", "/collections/c").status_code == 503
     for name in ("a", "b"):

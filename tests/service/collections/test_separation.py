@@ -41,7 +41,7 @@ def put(client: Client, prefix: str, name: str, text: str) -> None:
 
 
 def ids(found: Any) -> list[str]:
-    return [one["id"] for one in found["matches"]]
+    return [hit["id"] for hit in found["matches"]]
 
 
 def test_a_document_is_found_in_its_collection_alone(two: Client) -> None:
@@ -58,19 +58,22 @@ def test_a_document_is_found_in_its_collection_alone(two: Client) -> None:
     assert two.get("/collections/default/documents/tax%20law").status_code == 404
 
 
-def test_a_document_is_listed_exported_and_counted_in_its_collection_alone(two: Client) -> None:
+def test_a_document_is_listed_in_its_collection_alone(two: Client) -> None:
     export = {"accept": "application/x-ndjson"}
     listed = {}
     for prefix in ("", "/collections/papers"):
         page = two.get(f"{prefix}/documents").json()["documents"]
         lines = two.get(f"{prefix}/documents", headers=export).text.splitlines()
-        assert [one["id"] for one in page] == [json.loads(line)["id"] for line in lines]
-        listed[prefix] = [(one["id"], one["metadata"]["of"]) for one in page]
+        assert [item["id"] for item in page] == [json.loads(line)["id"] for line in lines]
+        listed[prefix] = [(item["id"], item["metadata"]["of"]) for item in page]
     of_papers = [(name, "/collections/papers") for name in ("ants", "tax law")]
     assert listed == {"": [("ants", "")], "/collections/papers": of_papers}
-    states = {one["name"]: one for one in two.get("/collections").json()["collections"]}
-    assert {name: one["documents"] for name, one in states.items()} == {"default": 1, "papers": 2}
-    assert {name: one["sequence"] for name, one in states.items()} == {"default": 1, "papers": 2}
+    states = {
+        collection["name"]: collection
+        for collection in two.get("/collections").json()["collections"]
+    }
+    assert {name: item["documents"] for name, item in states.items()} == {"default": 1, "papers": 2}
+    assert {name: item["sequence"] for name, item in states.items()} == {"default": 1, "papers": 2}
     assert two.get("/readyz").json()["documents"] == 1
     metrics = two.get("/metrics").text
     assert 'longmatch_index_documents{collection="default"} 1.0' in metrics
@@ -84,7 +87,7 @@ def test_the_same_text_in_two_collections_is_no_family(two: Client) -> None:
         assert two.get(f"{prefix}/documents/long/family").json()["documents"] == []
     put(two, "/collections/papers", "copy", text)
     family = two.get("/collections/papers/documents/long/family").json()["documents"]
-    assert [one["id"] for one in family] == ["copy", "long"]
+    assert [item["id"] for item in family] == ["copy", "long"]
     assert two.get("/documents/long/family").json()["documents"] == []
 
 
@@ -140,7 +143,7 @@ def test_concurrent_use_mixes_nothing_up(two: Client) -> None:
                     two.delete(f"{prefix}/documents/{name}")
                 case 1:
                     found = two.post(f"{prefix}/match", json={"text": TEXTS["ants"]}).json()
-                    assert {one["metadata"]["of"] for one in found["matches"]} <= {prefix}
+                    assert {hit["metadata"]["of"] for hit in found["matches"]} <= {prefix}
                 case _:
                     put(two, prefix, name, f"{TEXTS['ants']} It was written {prefix or 'first'}.")
 
@@ -149,8 +152,8 @@ def test_concurrent_use_mixes_nothing_up(two: Client) -> None:
     for prefix in prefixes:
         listed = two.get(f"{prefix}/documents?limit=100").json()["documents"]
         found = two.post(f"{prefix}/match", json={"text": TEXTS["ants"], "top_k": 50}).json()
-        assert {one["metadata"]["of"] for one in listed} == {prefix}
-        assert set(ids(found)) == {one["id"] for one in listed}
+        assert {entry["metadata"]["of"] for entry in listed} == {prefix}
+        assert set(ids(found)) == {entry["id"] for entry in listed}
 
 
 def test_an_adapter_belongs_to_its_collection(

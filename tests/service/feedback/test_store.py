@@ -10,8 +10,13 @@ import pytest
 
 from index.errors import StoreError
 from service.errors import FeedbackFullError, FeedbackNotFoundError
-from service.feedback.store import FEEDBACK_FILE, FeedbackLimits, FeedbackStore, open_feedback
-from service.feedback.verdict import JudgedQuery
+from service.feedback.store import (
+    FEEDBACK_FILE,
+    FeedbackLimits,
+    FeedbackStore,
+    JudgedQuery,
+    open_feedback,
+)
 
 LIMITS = FeedbackLimits(1_000, 10**6)
 LONG = JudgedQuery(text="A long question about rivers. " * 1_000, title="Rivers")
@@ -35,17 +40,17 @@ def test_a_text_is_stored_once_and_goes_with_its_last_verdict(
     given = [store.put(LONG, f"d{number}", 1, LIMITS) for number in range(20)]
     assert len(queries(tmp_path)) == 1
     assert queries(tmp_path)[0] < 1_000  # compressed
-    assert list(store.all()) == sorted(given, key=lambda one: one.id)
-    for one in given:
+    assert list(store.all()) == sorted(given, key=lambda item: item.id)
+    for name in given:
         assert len(queries(tmp_path)) == 1
-        store.remove(one.id)
+        store.remove(name.id)
     assert queries(tmp_path) == []
     with pytest.raises(FeedbackNotFoundError):
         store.remove(given[0].id)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("query", "other"),
     [
         (JudgedQuery(text="a"), JudgedQuery(document_id="a")),
         (JudgedQuery(text="a", title="b"), JudgedQuery(text="ab")),
@@ -55,11 +60,11 @@ def test_a_text_is_stored_once_and_goes_with_its_last_verdict(
     ],
 )
 def test_different_queries_are_different(
-    store: FeedbackStore, one: JudgedQuery, other: JudgedQuery
+    store: FeedbackStore, query: JudgedQuery, other: JudgedQuery
 ) -> None:
-    first, second = (store.put(query, "d", 1, LIMITS) for query in (one, other))
+    first, second = (store.put(query, "d", 1, LIMITS) for query in (query, other))
     assert first.id != second.id
-    assert {found.query for found in store.all()} == {one, other}
+    assert {found.query for found in store.all()} == {query, other}
 
 
 def test_the_parts_of_an_export_are_bounded_and_whole(store: FeedbackStore) -> None:
@@ -71,8 +76,8 @@ def test_the_parts_of_an_export_are_bounded_and_whole(store: FeedbackStore) -> N
         parts += part
         after = part[-1].id
     assert parts == list(store.all())
-    assert [one.id for one in store.listed("", 5)] == [one.id for one in parts[:5]]
-    assert {one.query.text for one in store.listed("", 50)} == {None}
+    assert [entry.id for entry in store.listed("", 5)] == [item.id for item in parts[:5]]
+    assert {entry.query.text for entry in store.listed("", 50)} == {None}
     assert store.grades() == {0: 3, 1: 3, 2: 3, 3: 3}
     assert store.relevant_queries() == 9
 
@@ -101,19 +106,17 @@ def test_the_limits_hold_for_writers_at_once(store: FeedbackStore) -> None:
             except FeedbackFullError as error:
                 refused.append(error)
 
-    senders = [threading.Thread(target=write, args=(one,)) for one in range(6)]
-    for one in senders:
-        one.start()
-    for one in senders:
-        one.join()
+    senders = [threading.Thread(target=write, args=(element,)) for element in range(6)]
+    for item in senders:
+        item.start()
+    for entry in senders:
+        entry.join()
     assert len(list(store.all())) == 25
     assert len(refused) == 35
 
 
-def test_a_query_that_takes_too_much_is_refused_and_leaves_nothing(
-    store: FeedbackStore, tmp_path: Path
-) -> None:
-    with pytest.raises(FeedbackFullError, match="max_feedback_bytes allows, 10"):
+def test_a_query_that_is_too_large_leaves_nothing(store: FeedbackStore, tmp_path: Path) -> None:
+    with pytest.raises(FeedbackFullError, match="10 bytes of texts"):
         store.put(LONG, "d", 1, FeedbackLimits(10, 10))
     assert queries(tmp_path) == []
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from index.errors import StoreError
-from service.jobs.job import Job, Upload
 from service.jobs.runner import Jobs, open_jobs
-from service.jobs.store import JobStore
+from service.jobs.store import Job, JobStore, Upload
 from service.metrics import create_metrics
 from service.settings import Settings
 
@@ -60,7 +59,7 @@ def add(jobs: Jobs, client: str = "") -> str:
     return job_id
 
 
-def test_jobs_run_in_the_order_in_which_they_were_stored_before_the_start_or_after_it(
+def test_jobs_run_in_the_order_in_which_they_were_stored(
     make_jobs: Callable[[], Jobs],
 ) -> None:
     earlier = make_jobs()
@@ -74,7 +73,7 @@ def test_jobs_run_in_the_order_in_which_they_were_stored_before_the_start_or_aft
     assert runner.ran == ids
 
 
-def test_a_job_that_was_running_when_the_process_died_runs_again_first(
+def test_a_job_interrupted_by_a_kill_runs_again_first(
     make_jobs: Callable[[], Jobs],
 ) -> None:
     dead = make_jobs()
@@ -102,7 +101,7 @@ def test_a_new_job_wakes_the_runner(
         runner.wait(1)
 
 
-def test_a_job_that_cannot_go_on_is_tried_again_before_those_behind_it(
+def test_a_paused_job_is_tried_again_before_later_ones(
     make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.jobs.runner._RETRY_SECONDS", 0.01)
@@ -125,7 +124,7 @@ def test_a_cancelled_job_is_passed_over(make_jobs: Callable[[], Jobs]) -> None:
     assert runner.ran == [first, third]
 
 
-def test_tables_that_cannot_be_written_for_a_while_are_waited_for(
+def test_the_runner_waits_for_tables_that_cannot_be_written(
     make_jobs: Callable[[], Jobs],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -177,7 +176,7 @@ class Turns:
         self.ended.release()
 
 
-def test_jobs_of_different_clients_run_in_turns_and_those_of_one_in_order(
+def test_clients_take_turns_and_keep_their_own_order(
     make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.jobs.runner._TURN_SECONDS", 0.0)
@@ -189,7 +188,7 @@ def test_jobs_of_different_clients_run_in_turns_and_those_of_one_in_order(
     for _ in range(4):
         assert runner.ended.acquire(timeout=120)
     assert runner.ran[:3] == [large, small, other]
-    assert [one for one in runner.ran if one in (large, later)] == [large] * 4 + [later]
+    assert [item for item in runner.ran if item in (large, later)] == [large] * 4 + [later]
     assert runner.ran.index(small) < runner.ran.index(other) < len(runner.ran) - 3
 
 

@@ -11,8 +11,16 @@ import pytest
 
 from index.directory.data_directory import KEY_FILE
 from service.errors import KeyFileError
-from service.keys.api_key import SCOPES, ApiKey, Scope, make_key, split_token
-from service.keys.key_file import KeyRing, change_keys, read_keys
+from service.keys import (
+    SCOPES,
+    ApiKey,
+    KeyRing,
+    Scope,
+    change_keys,
+    make_key,
+    read_keys,
+    split_token,
+)
 
 READ: frozenset[Scope] = frozenset(["read"])
 
@@ -67,12 +75,12 @@ def test_no_other_token_is_accepted(path: Path, change: object) -> None:
 def test_secrets_are_compared_in_constant_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token, compared = add(path), []
     monkeypatch.setattr(
-        "service.keys.api_key.hmac.compare_digest", lambda *given: bool(compared.append(given))
+        "service.keys.hmac.compare_digest", lambda *given: bool(compared.append(given))
     )
     assert KeyRing(path).find(token) is None  # nothing else says that it is right
-    ((one, other),) = compared
-    assert one == other
-    assert len(one) == 64
+    ((first, other),) = compared
+    assert first == other
+    assert len(first) == 64
 
 
 def test_a_secret_is_not_kept(path: Path) -> None:
@@ -102,7 +110,7 @@ def test_a_revoked_and_an_expired_key_are_not_found(path: Path) -> None:
     later = add(path, expires=datetime.now(UTC) + timedelta(days=1))
     assert ring.find(revoked) is not None
     revoke(path, revoked)
-    found = [ring.find(one) is not None for one in (kept, revoked, expired, later)]
+    found = [ring.find(item) is not None for item in (kept, revoked, expired, later)]
     assert found == [True, False, False, True]
 
 
@@ -157,7 +165,7 @@ def test_a_damaged_file_is_refused(path: Path, content: str) -> None:
 )
 def test_scopes(scopes: list[Scope], allowed: list[Scope]) -> None:
     key, _ = make_key("someone", frozenset(scopes), None)
-    assert [one for one in SCOPES if key.allows(one)] == allowed
+    assert [scope for scope in SCOPES if key.allows(scope)] == allowed
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a" * 65, "a\nb", "a\x1b[31m"])

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from service.errors import OverloadedError, ShuttingDownError
-from service.limits.admission import Admission
+from service.limits import Admission
 
 
 def test_no_more_than_the_limit_are_in_and_leaving_makes_room() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.limits.rate_limit import LocalRateLimiter, RateLimiter, RedisRateLimiter, client_name
-from service.limits.redis_client import RedisClient
+from service.limits import LocalRateLimiter, RateLimiter, RedisRateLimiter, client_name
 from service.metrics import create_metrics
+from service.redis_client import RedisClient
 
 MakeLimiter = Callable[[int], RateLimiter]
 
@@ -52,7 +52,7 @@ def test_clients_do_not_pay_for_one_another(make_limiter: MakeLimiter) -> None:
     assert limiter.spend("b", 100).admitted
 
 
-def test_a_request_of_more_than_a_minute_is_admitted_once_and_owed(
+def test_a_request_of_more_than_a_minute_is_admitted_once(
     make_limiter: MakeLimiter,
 ) -> None:
     limiter = make_limiter(100)
@@ -80,7 +80,7 @@ def test_threads_spend_no_token_twice(make_limiter: MakeLimiter) -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.integers(1, 300)), max_size=40))
-def test_over_any_time_no_more_than_the_bucket_and_what_filled_it(
+def test_over_any_time_no_more_than_bucket_and_refill(
     requests: list[tuple[float, int]],
 ) -> None:
     now = 0.0
@@ -101,8 +101,8 @@ def test_over_any_time_no_more_than_the_bucket_and_what_filled_it(
 
 def test_servers_share_what_redis_counts(redis_server: Any) -> None:
     clients = [RedisClient(redis_server.url, create_metrics()) for _ in range(2)]
-    one, other = (RedisRateLimiter(redis, 100) for redis in clients)
-    assert one.spend("a", 60).admitted
+    first, other = (RedisRateLimiter(redis, 100) for redis in clients)
+    assert first.spend("a", 60).admitted
     assert not other.spend("a", 60).admitted
     for redis in clients:
         redis.close()
@@ -121,14 +121,6 @@ def test_a_planted_value_counts_as_missing(redis_server: Any, planted: str) -> N
     redis.close()
 
 
-def test_a_planted_list_counts_as_missing(redis_server: Any) -> None:
-    redis = RedisClient(redis_server.url, create_metrics())
-    redis_server.client.lpush("longmatch:rate:a", "x")
-    assert RedisRateLimiter(redis, 100).spend("a", 60).remaining == 40
-    assert redis.available
-    redis.close()
-
-
 def test_without_redis_each_counts_for_itself(redis_server: Any) -> None:
     redis = RedisClient(redis_server.url, create_metrics())
     limiter = RedisRateLimiter(redis, 100)
@@ -139,14 +131,14 @@ def test_without_redis_each_counts_for_itself(redis_server: Any) -> None:
     redis.close()
 
 
-def test_a_client_is_its_address_and_a_network_of_ipv6_is_one_client() -> None:
+def test_a_client_is_an_address_or_an_ipv6_network() -> None:
     assert client_name("10.0.0.1") == client_name("::ffff:10.0.0.1") == "address:10.0.0.1"
     assert client_name("2001:db8::1") == client_name("2001:db8::ffff:2") != client_name("::1")
     assert client_name("2001:db8:0:1::1") != client_name("2001:db8::1")
     assert client_name("") == "address:"
 
 
-def test_a_request_that_spends_in_parts_is_admitted_as_one_that_spends_at_once(
+def test_spending_in_parts_is_admitted_as_spending_at_once(
     make_limiter: MakeLimiter,
 ) -> None:
     limiter = make_limiter(100)

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from service.errors import SettingsError
-from service.limits.redis_client import RedisClient
 from service.metrics import create_metrics
-from tests.tools.waiting import wait_until
+from service.redis_client import RedisClient
 
 
 @pytest.fixture
@@ -21,7 +20,10 @@ def redis(redis_server: Any) -> Iterator[RedisClient]:
 
 
 def wait_until_available_is(available: bool, redis: RedisClient) -> None:
-    wait_until(lambda: redis.available is available, f"does not become {available}")
+    deadline = time.monotonic() + 120
+    while redis.available is not available:
+        assert time.monotonic() < deadline, f"does not become {available}"
+        time.sleep(0.02)
 
 
 FAILURES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None]]] = {
@@ -40,9 +42,9 @@ def test_a_failure_costs_one_time_out_and_it_recovers(
     assert redis.call(lambda client: client.set("a", 1)) is True
     fail(redis_server)
     started = time.monotonic()
-    calls = [redis.call(lambda client: client.set("a", 2)) for _ in range(50)]
-    assert time.monotonic() - started < 1
-    assert calls == [None] * 50
+    calls = [redis.call(lambda client: client.set("a", 2)) for _ in range(500)]
+    assert time.monotonic() - started < 20
+    assert calls == [None] * 500
     assert not redis.available
     repair(redis_server)
     wait_until_available_is(True, redis)
@@ -52,13 +54,6 @@ def test_a_failure_costs_one_time_out_and_it_recovers(
 def test_a_failure_is_noticed_without_a_call(redis: RedisClient, redis_server: Any) -> None:
     redis_server.fill()
     wait_until_available_is(False, redis)
-
-
-def test_a_flushed_redis_stays_available(redis: RedisClient, redis_server: Any) -> None:
-    redis.call(lambda client: client.set("a", 1))
-    redis_server.flush()
-    assert redis.call(lambda client: client.exists("a")) == 0
-    assert redis.available
 
 
 def test_a_redis_that_is_down_at_the_start_is_used_later(redis_server: Any) -> None:

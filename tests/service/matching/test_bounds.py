@@ -75,8 +75,8 @@ def test_bounds_keep_the_best(
     bound = every[1][measure]
     some = client.post("/match", json={"id": "ants", field: bound}).json()["matches"]
     assert [match["id"] for match in some] == [match["id"] for match in every[:2]]
-    one = client.post("/match", json={"id": "ants", field: bound, "top_k": 1}).json()["matches"]
-    assert one == every[:1]
+    first = client.post("/match", json={"id": "ants", field: bound, "top_k": 1}).json()["matches"]
+    assert first == every[:1]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ TEXTS = {
 
 @pytest.fixture
 def holding(make_client: Any) -> Any:
-    client = make_client(max_queries_per_request=4, max_explained_matches=10)
+    client = make_client()
     documents = [{"id": name, "text": text} for name, text in TEXTS.items()]
     assert client.post("/index", json={"documents": documents}).status_code == 200
     return client
@@ -29,15 +29,15 @@ def ask(client: Any, **body: Any) -> Any:
 
 def test_stored_documents_and_texts_are_examples(holding: Any) -> None:
     found = ask(holding, like=[{"id": "ants"}, {"text": TEXTS["bees"]}], unlike=[{"id": "court"}])
-    names = [one["id"] for one in found["matches"]]
+    names = [item["id"] for item in found["matches"]]
     assert set(names) == {"bees", "both", "judge"}
     assert names[-1] == "judge"
     first = found["matches"][0]
     assert (len(first["like_scores"]), len(first["unlike_scores"])) == (2, 1)
     assert first["score"] <= max(first["like_scores"])
     assert (first["probability"], first["false_positive_rate"]) == (None, None)
-    one = ask(holding, id="ants")["receipt"]
-    assert found["receipt"]["tokens"] > 2 * one["tokens"]
+    item = ask(holding, id="ants")["receipt"]
+    assert found["receipt"]["tokens"] > 2 * item["tokens"]
 
 
 def test_only_texts_are_encoded_and_all_of_them_together(holding: Any) -> None:
@@ -47,15 +47,15 @@ def test_only_texts_are_encoded_and_all_of_them_together(holding: Any) -> None:
     assert texts["timings"]["encode"] > 0
 
 
-def test_a_match_is_explained_by_the_example_that_it_is_nearest_to(holding: Any) -> None:
+def test_a_match_is_explained_by_its_nearest_example(holding: Any) -> None:
     like = [{"text": TEXTS["court"]}, {"text": TEXTS["bees"]}]
     found = ask(holding, like=like, explain={"matches": 5, "passages": 1})
-    explained = {one["id"]: one["explanation"] for one in found["matches"]}
+    explained = {item["id"]: item["explanation"] for item in found["matches"]}
     assert None not in explained.values()
     assert explained["bees"]["relation"] == explained["court"]["relation"] == "identical"
-    for one in found["matches"]:
-        nearest = like[one["like_scores"].index(max(one["like_scores"]))]["text"]
-        for passage in one["explanation"]["passages"]:
+    for hit in found["matches"]:
+        nearest = like[hit["like_scores"].index(max(hit["like_scores"]))]["text"]
+        for passage in hit["explanation"]["passages"]:
             assert passage["left"]["text"] in nearest
 
 
@@ -69,18 +69,18 @@ def test_a_match_is_explained_by_the_example_that_it_is_nearest_to(holding: Any)
         ({"like": [{}]}, "#/like/0"),
         ({"like": [{"id": "ants", "title": "Ants"}]}, "#/like/0"),
         ({"like": [{"id": "ants"}], "title": "Ants"}, "#"),
-        ({"like": [{"id": "ants"}] * 3, "unlike": [{"id": "bees"}] * 2}, "#/like"),
+        ({"like": [{"id": "ants"}] * 20, "unlike": [{"id": "bees"}] * 13}, "#/like"),
         ({"like": [{"id": "ants"}], "min_probability": 0.5}, "#/min_probability"),
         ({"like": [{"id": "ants"}], "max_false_positive_rate": 0.5}, "#/max_false_positive_rate"),
         ({"like": [{"id": "ants"}], "rerank": 5}, "#/rerank"),
-        ({"like": [{"id": "ants"}], "explain": {"matches": 99}, "top_k": 99}, "#/explain"),
+        ({"like": [{"id": "ants"}], "explain": {"matches": 101}, "top_k": 101}, "#/explain"),
         ({"like": [{"text": "Ants."}, {"text": " "}]}, "#/like/1/text"),
     ],
 )
 def test_what_is_refused(holding: Any, body: dict[str, Any], field: str) -> None:
     response = holding.post("/match", json=body)
     assert response.status_code == 422
-    assert field in {one["pointer"] for one in response.json()["errors"]}, response.text
+    assert field in {error["pointer"] for error in response.json()["errors"]}, response.text
 
 
 def test_a_missing_example_is_named(holding: Any) -> None:

@@ -13,7 +13,7 @@ from tests.tools.command import Run
 from tests.tools.paragraphs import text_of
 
 MODES = ("semantic", "lexical", "hybrid")
-FEWER = [*(pytest.param(one, marks=pytest.mark.slow) for one in MODES[:2]), "hybrid"]
+FEWER = [*(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[:2]), "hybrid"]
 NUMBER = 48
 EVEN = {"field": "even", "equal": True}
 SMALL = {"field": "number", "range": {"lt": 20}}
@@ -63,8 +63,8 @@ def by_http(holding: Any, query: Path) -> Match:
         response = holding.post("/match", json={"text": query.read_text(), **asked})
         assert response.status_code == 200, response.text
         return [
-            {name: value for name, value in one.items() if name not in HTTP_ONLY}
-            for one in response.json()["matches"]
+            {name: value for name, value in hit.items() if name not in HTTP_ONLY}
+            for hit in response.json()["matches"]
         ]
 
     return match
@@ -115,14 +115,14 @@ def approximately(matches: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             name: pytest.approx(value, abs=1e-6) if name in scores and value is not None else value
-            for name, value in one.items()
+            for name, value in hit.items()
         }
-        for one in matches
+        for hit in matches
     ]
 
 
 def ids(matches: list[dict[str, Any]]) -> list[str]:
-    return [one["id"] for one in matches]
+    return [hit["id"] for hit in matches]
 
 
 def test_both_find_the_same(by_http: Match, by_command: Match) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import service.searchers.process
+import service.searchers.pool
 from index.progress import SilentProgress
 from service.engine import Engine
 from service.searchers.pool import SearchProcesses
@@ -146,7 +146,7 @@ def test_every_acknowledged_write_is_seen(served: Any) -> None:
     answer = check_same(served, QUERIES["id"])
     assert answer["matches"][0]["id"] == "new"
     naming = {"text": "It is said of Brand New that it came.", "mode": "lexical"}
-    assert [one["id"] for one in check_same(served, naming)["matches"]] == ["new"]
+    assert [hit["id"] for hit in check_same(served, naming)["matches"]] == ["new"]
 
     some = {"field": "number", "range": {"gte": 1000}}
     assert len(check_same(served, {**QUERIES["id"], "filter": some})["matches"]) == 1
@@ -157,7 +157,7 @@ def test_every_acknowledged_write_is_seen(served: Any) -> None:
 
     assert served.delete("/documents/new").status_code in (200, 204)
     found = check_same(served, {**QUERIES["id"], "top_k": 48})["matches"]
-    assert "new" not in [one["id"] for one in found]
+    assert "new" not in [item["id"] for item in found]
     check_all(served)
 
 
@@ -186,7 +186,7 @@ def test_the_scores_of_the_collection_are_used(served: Any) -> None:
         changed = check_same(served, QUERIES["id"])["matches"]
     finally:
         served.app.state.engine = engine
-    assert [one["score"] for one in changed] != [one["score"] for one in before]
+    assert [item["score"] for item in changed] != [item["score"] for item in before]
     assert check_same(served, QUERIES["id"])["matches"] == before
 
 
@@ -194,12 +194,12 @@ def test_collections_come_and_go(served: Any) -> None:
     for number in (1, 2):  # the second has the same name, and other documents
         assert served.request("PUT", "/collections/other").status_code in (200, 201)
         path = "/collections/other"
-        documents = [{"id": f"{number}-{one}", "text": text_of([one])} for one in range(3)]
+        documents = [{"id": f"{number}-{item}", "text": text_of([item])} for item in range(3)]
         response = served.post(f"{path}/index", json={"documents": documents})
         assert response.status_code == 200, response.text
         left = counted(served, "search_process_left_total")
         found = served.post(f"{path}/match", json={"id": f"{number}-0"}).json()["matches"]
-        assert {one["id"] for one in found} == {f"{number}-1", f"{number}-2"}
+        assert {item["id"] for item in found} == {f"{number}-1", f"{number}-2"}
         assert counted(served, "search_process_left_total") == left
         assert served.delete(path).status_code in (200, 204)
     check_same(served, QUERIES["id"])
@@ -230,7 +230,7 @@ def test_a_process_that_hangs_is_replaced(
     served: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     check_same(served, QUERIES["id"])
-    monkeypatch.setattr(service.searchers.process, "SEARCH_SECONDS", 0.5)
+    monkeypatch.setattr(service.searchers.pool, "SEARCH_SECONDS", 0.5)
     pid = pid_of(served)
     os.kill(pid, signal.SIGSTOP)
     response = served.post("/match", json=QUERIES["id"])
@@ -252,7 +252,7 @@ def test_damage_that_a_process_finds_is_known_to_the_server(
         connection.execute("UPDATE documents SET title = 'changed' WHERE id IN ('d3', 'd5')")
     with caplog.at_level(logging.ERROR):
         found = by_process(client, {"id": "d4", "mode": "semantic", "top_k": 12})["matches"]
-    assert {"d3", "d5"}.isdisjoint(one["id"] for one in found)
+    assert {"d3", "d5"}.isdisjoint(item["id"] for item in found)
     assert len(store.damage) == 2
     assert caplog.text.count("is damaged in its") == 2
     ours, theirs = by_process(client, {"id": "d3"}, 500), by_thread(client, {"id": "d3"}, 500)
@@ -271,15 +271,15 @@ def searching(client: Any, *document_ids: str) -> Iterator[list[str]]:
             if response.status_code != 200:
                 failures.append(response.text)
 
-    threads = [threading.Thread(target=search, args=[one]) for one in document_ids]
-    for one in threads:
-        one.start()
+    threads = [threading.Thread(target=search, args=[entry]) for entry in document_ids]
+    for thread in threads:
+        thread.start()
     try:
         yield failures
     finally:
         ended.set()
-        for one in threads:
-            one.join()
+        for item in threads:
+            item.join()
 
 
 @pytest.mark.slow
@@ -302,7 +302,7 @@ def test_writes_are_seen_while_many_search(make_client: Callable[..., Any]) -> N
             mine = {"field": "number", "equal": 5_000 + number}
             query = {"id": f"d{number}", "filter": mine, "mode": MODES[number % 3]}
             found = client.post("/match", json=query).json()["matches"]
-            assert [one["id"] for one in found] == [name]
+            assert [item["id"] for item in found] == [name]
             if number % 2:
                 assert client.delete(f"/documents/{name}").status_code == 204
                 assert not client.post("/match", json=query).json()["matches"]
@@ -319,9 +319,9 @@ def check_close(client: Any, body: dict[str, Any]) -> None:
     """Check scores only, but for rounding: the segments of words differ, so copies may change
     places.
     """
-    scores = [one["score"] for one in by_thread(client, body)["matches"]]
+    scores = [hit["score"] for hit in by_thread(client, body)["matches"]]
     for _ in range(4):
-        found = [one["score"] for one in client.post("/match", json=body).json()["matches"]]
+        found = [hit["score"] for hit in client.post("/match", json=body).json()["matches"]]
         assert found == pytest.approx(scores, abs=1e-6)
 
 
@@ -329,7 +329,7 @@ def check_close(client: Any, body: dict[str, Any]) -> None:
 def test_a_directory_that_cannot_be_read_is_searched_by_threads(
     make_client: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    monkeypatch.setattr(service.searchers.process, "UNABLE_SECONDS", 0.5)
+    monkeypatch.setattr(service.searchers.pool, "UNABLE_SECONDS", 0.5)
     client = make_client(max_queue_tokens=100_000, search_processes=1)
     put(client, *(document(number) for number in range(6)))
     check_same(client, QUERIES["id"])

@@ -36,7 +36,7 @@ def test_another_bound_counts_from_then_on(client: Any) -> None:
     changed = change(client, made["id"], min_score=0.999)
     assert changed == {**made, "min_score": 0.999}
     put(client, {"b": "The costs of the appeal were allowed.", "c": TEXT})
-    assert [one["document"] for one in events(client, made["id"])] == ["a", "c"]
+    assert [event["document"] for event in events(client, made["id"])] == ["a", "c"]
     assert client.get(f"/standing-queries/{made['id']}").json() == changed
 
 
@@ -53,14 +53,14 @@ def test_a_pause_leaves_nothing_out_and_delivers_nothing(make_client: MakeClient
         )
         assert dict(states) == {"all": "2.0", "waiting": "0.0", "failed": "0.0", "paused": "1.0"}
         put(client, {"a": "Bees fly."})
-        assert [one["document"] for one in events(client, other["id"])] == ["a"]
+        assert [event["document"] for event in events(client, other["id"])] == ["a"]
         assert events(client, made["id"]) == []
         change(client, made["id"], min_score=-0.9)
         assert client.get(f"/standing-queries/{made['id']}").json()["paused"] is True
         assert change(client, made["id"], paused=False)["paused"] is False
         (message,) = receiver.take(1)
         assert message.document == "a"
-        assert [one["document"] for one in events(client, made["id"])] == ["a"]
+        assert [event["document"] for event in events(client, made["id"])] == ["a"]
 
 
 def test_what_a_pause_keeps_from_a_webhook_is_delivered_after_it(make_client: MakeClient) -> None:
@@ -111,8 +111,12 @@ def test_another_webhook_goes_on_where_the_former_one_failed(make_client: MakeCl
         changed = change(client, made["id"], webhook={"url": url})
         assert changed["webhook"]["secret"] not in (None, secret)
         put(client, {"d": "Bees hum."})
-        assert [one.document for one in next_one.take(1)] == ["a", "b", "d"]  # c was found without
-        assert [one["document"] for one in events(client, made["id"])] == ["a", "b", "c", "d"]
+        assert [item.document for item in next_one.take(1)] == [
+            "a",
+            "b",
+            "d",
+        ]  # c was found without
+        assert [event["document"] for event in events(client, made["id"])] == ["a", "b", "c", "d"]
 
 
 def test_a_webhook_that_was_replaced_is_sent_nothing_more(make_client: MakeClient) -> None:
@@ -131,8 +135,8 @@ def test_a_webhook_that_was_replaced_is_sent_nothing_more(make_client: MakeClien
         made = make(client, text=TEXT, min_score=-1, webhook={"url": url})
         ids["query"] = made["id"]
         put(client, {"a": "Bees fly.", "b": "Bees sting.", "c": "Bees hum."})
-        found = [one.document for one in later.take(3)]
-        assert found == [one["document"] for one in events(client, made["id"])]
+        found = [item.document for item in later.take(3)]
+        assert found == [event["document"] for event in events(client, made["id"])]
         assert len(former.messages) == 1
 
 
@@ -173,7 +177,7 @@ def test_only_the_owner_may_read_the_file_with_the_secrets(make_client: MakeClie
     data = client.app.state.engine.settings.data
     files = sorted(data.glob("standing.sqlite3*"))
     assert len(files) > 1
-    assert {stat.S_IMODE(one.stat().st_mode) for one in files} == {0o600}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     with closing(sqlite3.connect(files[0])) as connection:
         (secret,) = connection.execute("SELECT secret FROM queries").fetchone()
     assert secret == made["webhook"]["secret"]

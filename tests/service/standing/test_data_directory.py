@@ -66,14 +66,14 @@ def test_with_another_checkpoint_texts_are_encoded_again(
         made = [make(client, text=TEXT, mode=mode) for mode in ("semantic", "hybrid")]
         made.append(make(client, id="bees"))
         put(client, "before")
-        for one in made:
-            events(client, one, 1)
+        for item in made:
+            events(client, item, 1)
     assert longmatch("reencode", data, "--checkpoint", tiny_terms).status == 0
     with serving(make_settings, checkpoint=tiny_terms) as client:
         put(client, "after", f"{NEW} It is new.")
-        for one, mode in zip(made, ("semantic", "hybrid", "hybrid"), strict=True):
-            event = events(client, one, 2)[-1]
-            asked = {"id": "bees"} if one == made[2] else {"text": TEXT}
+        for first, mode in zip(made, ("semantic", "hybrid", "hybrid"), strict=True):
+            event = events(client, first, 2)[-1]
+            asked = {"id": "bees"} if first == made[2] else {"text": TEXT}
             body = {**asked, "mode": mode, "top_k": 50}
             matches = client.post("/match", json=body).json()["matches"]
             (match,) = (match for match in matches if match["id"] == "after")
@@ -97,7 +97,7 @@ def test_a_backup_has_them(
         assert events(client, made, 2)[:1] == known
 
 
-def test_a_store_that_is_older_than_the_queries_gets_all_that_is_new(
+def test_queries_follow_a_store_restored_from_a_backup(
     make_settings: Callable[..., Any], tmp_path: Path
 ) -> None:
     """Somebody put an older store in place: vector ids begin again where they were."""
@@ -111,7 +111,7 @@ def test_a_store_that_is_older_than_the_queries_gets_all_that_is_new(
         connection.commit()
     with serving(make_settings) as client:
         put(client, "b")
-        assert [one["document"] for one in events(client, made, 2)] == ["a", "b"]
+        assert [event["document"] for event in events(client, made, 2)] == ["a", "b"]
 
 
 def test_a_document_that_is_damaged_holds_only_its_own_query(
@@ -128,4 +128,4 @@ def test_a_document_that_is_damaged_holds_only_its_own_query(
         events(client, other, 1)
         assert events(client, held, 0) == []
         put(client, "bees", TEXT)
-        assert {one["document"] for one in events(client, held, 1)} == {"a"}
+        assert {event["document"] for event in events(client, held, 1)} == {"a"}

@@ -21,7 +21,9 @@ PUBLIC = ["93.184.215.14", "8.8.8.8", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", 
 
 def resolve(patch: pytest.MonkeyPatch, url: str, addresses: list[str], *allowed: str) -> list[str]:
     async def getaddrinfo(*_: Any, **__: Any) -> list[Any]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, 443)) for one in addresses]
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)) for address in addresses
+        ]
 
     async def run() -> list[str]:
         patch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)

@@ -82,7 +82,7 @@ def test_nothing_is_lost_added_or_moved(text: str, passages: Passages, places: l
     assert found == [visible(text[s.start : s.end]).replace("\r", "") for s, _ in passages]
 
 
-def test_passages_that_cross_are_cut_where_the_other_begins_or_ends() -> None:
+def test_crossing_passages_are_cut_at_the_ends_of_the_other() -> None:
     marked = mark_text(
         TEXT,
         "left",
@@ -126,7 +126,7 @@ def test_a_line_end_is_one_where_a_passage_divides_it() -> None:
     assert shown(marked) == "a\nb"
 
 
-def test_the_work_grows_with_the_passages_and_not_with_their_square() -> None:
+def test_the_work_is_linear_in_the_passages() -> None:
     text, passages = "x" * 20_000, [(Span(n, 20_000 - n), "verbatim") for n in range(3000)]
     started = time.process_time()
     marked = mark_text(text, "left", passages, [])

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from bs4 import BeautifulSoup
 
+from service.api.page import FILES, page, page_headers
 from service.web.report import content_security_policy
-from service.web.search_page import FILES, page, page_headers
 
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(FILES.iterdir())}
 
@@ -25,9 +25,7 @@ def test_the_root_is_the_page_with_its_policy(library: Any) -> None:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_file_is_served_as_what_it_is_and_asked_for_again_when_it_changes(
-    library: Any, name: str
-) -> None:
+def test_a_file_is_served_with_type_and_revalidated(library: Any, name: str) -> None:
     response = library.get(f"/static/{name}")
     assert response.status_code == 200
     kinds = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg"}
@@ -38,7 +36,7 @@ def test_a_file_is_served_as_what_it_is_and_asked_for_again_when_it_changes(
     assert again.status_code == 304
 
 
-def test_the_policy_lets_in_files_of_this_server_and_the_comparison_alone() -> None:
+def test_the_policy_allows_only_this_server_and_comparison() -> None:
     policy = directives()
     assert policy["default-src"] == ["'none'"]
     assert [policy[name] for name in ("base-uri", "form-action", "frame-ancestors")] == [
@@ -53,10 +51,10 @@ def test_the_policy_lets_in_files_of_this_server_and_the_comparison_alone() -> N
     assert "http" not in str(policy)
 
 
-def test_the_page_has_no_script_style_or_listener_of_its_own_in_it() -> None:
+def test_the_page_has_no_inline_script_style_or_listener() -> None:
     soup = BeautifulSoup(page(), "html.parser")
-    assert [one["src"] for one in soup.find_all("script")] == ["static/app.js"]
-    assert not any(one.string for one in soup.find_all("script"))
+    assert [entry["src"] for entry in soup.find_all("script")] == ["static/app.js"]
+    assert not any(entry.string for entry in soup.find_all("script"))
     assert not soup.find_all("style")
     for element in soup.find_all(True):
         assert not [name for name in element.attrs if name == "style" or name.startswith("on")]
@@ -78,10 +76,10 @@ def test_ids_are_unique_and_what_names_one_finds_it() -> None:
     assert used <= set(ids)
 
 
-def test_no_file_names_another_host_or_parses_markup_into_the_page() -> None:
+def test_no_file_names_another_host_or_parses_markup() -> None:
     for name, text in TEXTS.items():
         addresses = re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"']*", text)
-        assert [one for one in addresses if "www.w3.org" not in one] == [], name
+        assert [address for address in addresses if "www.w3.org" not in address] == [], name
         for unsafe in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
             assert unsafe not in text, name
 

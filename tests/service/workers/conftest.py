@@ -8,8 +8,8 @@ import pytest
 
 from encoder.blocks import SentenceBlocks
 from service.metrics import create_metrics
+from service.workers.queue import EncodeResult
 from service.workers.scheduler import EncodeScheduler
-from service.workers.work import EncodeResult
 
 T = TypeVar("T")
 Make = Callable[..., SentenceBlocks]

@@ -78,7 +78,7 @@ def test_without_a_cache_everything_is_encoded(make_client: Any) -> None:
     assert counted(engine, "encoded_blocks_total") == 2 * blocks
 
 
-def test_without_a_free_thread_vectors_are_returned_but_not_cached(
+def test_without_a_free_thread_vectors_are_not_cached(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine: Engine = client.app.state.engine
@@ -113,12 +113,12 @@ def test_another_precision_has_vectors_of_its_own(
 def test_a_server_finds_what_another_computed(
     make_client: Any, redis_server: Any, tmp_path: Any
 ) -> None:
-    one = make_client(redis_url=redis_server.url)
-    put(one, "a", " ".join(SENTENCES))
+    item = make_client(redis_url=redis_server.url)
+    put(item, "a", " ".join(SENTENCES))
     wait_until_cached(
-        one.app.state.engine, int(counted(one.app.state.engine, "encoded_blocks_total"))
+        item.app.state.engine, int(counted(item.app.state.engine, "encoded_blocks_total"))
     )
     other = make_client(redis_url=redis_server.url, data=tmp_path / "other")
     put(other, "a", " ".join(SENTENCES))
     assert counted(other.app.state.engine, "encoded_blocks_total") == 0
-    assert stored(one.app.state.engine, "a") == stored(other.app.state.engine, "a")
+    assert stored(item.app.state.engine, "a") == stored(other.app.state.engine, "a")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.workers.fair_queue import LONG_TOKENS, FairQueue, TrafficClass, traffic_class_of
+from service.workers.queue import LONG_TOKENS, FairQueue, TrafficClass, traffic_class_of
 
 
 @dataclass(eq=False)
@@ -74,14 +74,14 @@ def test_requests_of_more_than_a_few_pages_are_long() -> None:
 
 
 def test_a_book_gets_three_quarters_however_many_pages_come() -> None:
-    encoder, one = Encoder(), book()
-    encoder.add(one)
+    encoder, first = Encoder(), book()
+    encoder.add(first)
     pages = []
-    while not one.ended_at:
+    while not first.ended_at:
         pages.append(page())
         encoder.add(pages[-1])
         encoder.run(100)  # three times what the encoder can do keeps coming
-    assert one.ended_at <= 1.38 * 126 * 240
+    assert first.ended_at <= 1.38 * 126 * 240
 
 
 def test_a_page_is_quick_however_many_books_there_are() -> None:
@@ -89,14 +89,14 @@ def test_a_page_is_quick_however_many_books_there_are() -> None:
     encoder.add(*(book() for _ in range(50)))
     encoder.run(10_000)
     for _ in range(20):
-        one = page()
-        encoder.add(one)
-        while not one.ended_at:
+        item = page()
+        encoder.add(item)
+        while not item.ended_at:
             encoder.step()
-        assert one.ended_at - one.came_at <= 4 * 300 + 4 * 126
+        assert item.ended_at - item.came_at <= 4 * 300 + 4 * 126
 
 
-def test_large_requests_of_a_class_are_overtaken_only_for_a_while() -> None:
+def test_large_requests_are_overtaken_only_for_a_while() -> None:
     encoder, large = Encoder(), Request([100] * 40)
     encoder.add(large)
     while not large.ended_at:
@@ -105,9 +105,9 @@ def test_large_requests_of_a_class_are_overtaken_only_for_a_while() -> None:
     assert large.ended_at <= 2 * 4_000 + 600
 
 
-def test_a_class_does_not_make_up_for_the_time_when_it_had_no_work() -> None:
-    encoder, one, other = Encoder(), book(), Request([100] * 400)
-    encoder.add(one)
+def test_an_idle_class_gets_no_credit() -> None:
+    encoder, first, other = Encoder(), book(), Request([100] * 400)
+    encoder.add(first)
     encoder.run(20_000)
     encoder.add(other)
     encoder.run(6_000)
@@ -118,9 +118,9 @@ def test_a_class_that_leaves_and_comes_back_keeps_what_it_spent() -> None:
     encoder, rival = Encoder(), book()
     encoder.add(rival)
     for _ in range(100):  # a client that sends its next page when it has its answer
-        one = Request([100])
-        encoder.add(one)
-        while not one.ended_at:
+        item = Request([100])
+        encoder.add(item)
+        while not item.ended_at:
             encoder.step()
     assert rival.served == pytest.approx(encoder.done * 3 / 4, rel=0.03)
 
@@ -130,22 +130,22 @@ def test_after_an_idle_time_no_class_owes_for_earlier_work() -> None:
     encoder.add(Request([100] * 100, "long"))
     encoder.run(10_000)  # alone, and to its end
     encoder.add(Request([100] * 400))
-    one = Request([100], "long")
-    encoder.add(one)
-    while not one.ended_at:
+    item = Request([100], "long")
+    encoder.add(item)
+    while not item.ended_at:
         encoder.step()
-    assert one.ended_at - one.came_at <= 300
+    assert item.ended_at - item.came_at <= 300
 
 
 def test_the_background_gets_a_sixteenth_and_all_idle_time() -> None:
     encoder, later = Encoder(), Request([10] * 10_000, "background")
-    one = Request([10] * 1_600)
-    encoder.add(later, one)
+    item = Request([10] * 1_600)
+    encoder.add(later, item)
     encoder.run(16_000)
     assert later.served == pytest.approx(1_000, abs=20)
     encoder.run(1_000)
     encoder.run(20_000)
-    assert one.ended_at
+    assert item.ended_at
     assert later.served > 20_000
 
 
@@ -160,7 +160,7 @@ def test_the_background_gets_a_sixteenth_and_all_idle_time() -> None:
         max_size=30,
     )
 )
-def test_all_work_is_done_and_classes_that_have_work_get_their_share(
+def test_busy_classes_get_their_share_and_all_is_done(
     arrivals: list[tuple[TrafficClass, list[int], int]],
 ) -> None:
     encoder = Encoder()

@@ -13,10 +13,9 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from service.errors import DeadlinePassedError
 from service.metrics import create_metrics
-from service.workers.block_cache import LruBlockCache
-from service.workers.encode_cache import EncodeCache
+from service.workers.block_cache import EncodeCache, LruBlockCache
+from service.workers.queue import EncodeResult
 from service.workers.scheduler import EncodeScheduler
-from service.workers.work import EncodeResult
 
 BOUND = 100_000
 PAGE = "The river runs to the sea. "
@@ -42,7 +41,7 @@ def documents(encoder: OnnxEncoder) -> list[SentenceBlocks]:
 
 
 async def encode(scheduler: EncodeScheduler, *some: SentenceBlocks) -> list[EncodeResult]:
-    with scheduler.reserve(sum(one.receipt.tokens for one in some)) as reservation:
+    with scheduler.reserve(sum(item.receipt.tokens for item in some)) as reservation:
         return await scheduler.encode(some, reservation)
 
 
@@ -58,10 +57,10 @@ def test_vectors_are_those_of_the_encoder(
     found = asyncio.run(run())
     expected = encoder.encode(documents)
     for results in (found[: len(documents)], found[len(documents) :]):
-        vectors = np.stack([one.vector for one in results])
+        vectors = np.stack([first.vector for first in results])
         assert np.abs(vectors - expected.document_vectors).max() < 1e-6
-        for one, blocks in zip(results, expected.block_vectors, strict=True):
-            assert np.array_equal(one.block_vectors, blocks)
+        for first, blocks in zip(results, expected.block_vectors, strict=True):
+            assert np.array_equal(first.block_vectors, blocks)
     assert scheduler.queued_tokens == 0
 
 

@@ -14,10 +14,10 @@ from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
-from service.errors import OverloadedError, ShuttingDownError
+from service.errors import ShuttingDownError
 from service.metrics import create_metrics
-from service.workers.scheduler import EncodeScheduler
-from service.workers.work import EncodeResult
+from service.workers.queue import EncodeResult
+from service.workers.scheduler import EncodeScheduler, current_reservation, use_reservation
 from tests.service.workers.conftest import BOUND, Make, begun, encode, settle, start, within_time
 
 
@@ -32,7 +32,7 @@ def test_vectors_are_those_of_the_encoder(
     async def all_at_once() -> list[list[EncodeResult]]:
         return await asyncio.gather(*(encode(scheduler, document) for document in documents))
 
-    got = np.stack([one.vector for (one,) in within_time(all_at_once())])
+    got = np.stack([item.vector for (item,) in within_time(all_at_once())])
     assert np.allclose(got, encoder.encode(documents).document_vectors, atol=1e-6)
     assert scheduler.queued_tokens == 0
 
@@ -59,54 +59,12 @@ def test_every_block_reaches_its_place(
         )
 
     first, *rest = within_time(all_at_once())
-    got = [one.vector.tolist() for one in [*first, *(one for (one,) in rest)]]
+    got = [item.vector.tolist() for item in [*first, *(item for (item,) in rest)]]
     assert got == [encoder.expected(document) for document in documents]
     assert sum(len(call) for call in encoder.calls) == sum(len(d.blocks) for d in documents)
 
 
-def test_overload_refuses_at_once_and_computes_nothing_for_it(
-    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
-) -> None:
-    encoder = stepped_encoder(opened=False)
-    scheduler = schedule(encoder, max_queue_tokens=10)
-
-    async def run() -> None:
-        running = start(scheduler, make_document([1] * 8))
-        await begun(encoder)
-        with pytest.raises(OverloadedError) as caught:
-            await encode(scheduler, make_document([2] * 3))
-        assert caught.value.retry_after >= 1
-        encoder.let()
-        await running
-        await encode(scheduler, make_document([2] * 3))
-
-    within_time(run())
-    assert encoder.calls == [[(1,) * 8], [(2,) * 3]]
-
-
-def test_a_page_behind_a_book_is_done_before_the_book(
-    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
-) -> None:
-    encoder = stepped_encoder(opened=False)
-    scheduler = schedule(encoder)
-    book, page = make_document(*([1] for _ in range(500))), make_document([2], [2])
-
-    async def run() -> None:
-        reading = start(scheduler, book)
-        await begun(encoder)
-        quick = start(scheduler, page)
-        await settle()
-        encoder.let(5)
-        await quick
-        assert not reading.done()
-        encoder.let()
-        await reading
-
-    within_time(run())
-    assert [call[0][0] for call in encoder.calls[:5]] == [1, 2, 2, 1, 1]
-
-
-def test_a_client_that_left_costs_no_more_and_frees_its_tokens_at_once(
+def test_a_client_that_left_frees_its_tokens_at_once(
     schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
 ) -> None:
     encoder = stepped_encoder(opened=False)
@@ -175,17 +133,7 @@ def test_closing_leaves_no_caller_waiting(
     assert scheduler.queued_tokens == 0
 
 
-def test_closing_twice_is_closing_once(
-    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any
-) -> None:
-    scheduler = schedule(stepped_encoder(threads=3))
-    assert scheduler.alive
-    scheduler.close()
-    scheduler.close()
-    assert not scheduler.alive
-
-
-def test_a_document_without_blocks_is_refused_rather_than_waited_for(
+def test_a_document_without_blocks_is_refused(
     schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
 ) -> None:
     scheduler = schedule(stepped_encoder())
@@ -214,7 +162,7 @@ def test_what_is_computed_is_counted(stepped_encoder: Any, make_document: Make) 
         assert value("longmatch_stage_duration_seconds_count", {"stage": stage}) == 2
 
 
-def test_the_measured_rate_is_of_all_that_the_threads_do_for_their_tokens(
+def test_the_measured_rate_includes_all_work_of_the_threads(
     schedule: Callable[..., EncodeScheduler],
     stepped_encoder: Any,
     make_document: Make,
@@ -232,3 +180,17 @@ def test_the_measured_rate_is_of_all_that_the_threads_do_for_their_tokens(
     for _ in range(10):
         within_time(encode(scheduler, make_document([1] * 10)))
     assert 0 < scheduler._queue.rate <= 2 * 10 / 0.05
+
+
+def test_a_reservation_that_ended_is_not_used_again(
+    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any
+) -> None:
+    scheduler = schedule(stepped_encoder())
+    with (
+        scheduler.reserve(1) as reservation,
+        use_reservation(reservation),
+        current_reservation(scheduler, 5) as current,
+    ):
+        assert current is reservation
+    with use_reservation(reservation), current_reservation(scheduler, 5) as current:
+        assert (current is reservation, current.tokens) == (False, 5)

@@ -11,7 +11,7 @@ from service.workers.scheduler import EncodeScheduler
 from tests.service.workers.conftest import Make, begun, encode, settle, start, within_time
 
 
-def test_a_failure_reaches_every_waiter_of_the_call_and_the_next_works(
+def test_a_failure_reaches_every_waiter_of_the_call(
     schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
 ) -> None:
     encoder = stepped_encoder(batch_tokens=1000, opened=False)
@@ -72,7 +72,7 @@ def test_a_document_that_fails_in_a_packed_call_fails_no_other(
         first = start(scheduler, make_document([1]))
         await begun(encoder)  # while it is encoded, the others gather for one packed call
         request = start(scheduler, make_document([encoder.fails_document]))
-        bystanders = [start(scheduler, one) for one in others]
+        bystanders = [start(scheduler, other) for other in others]
         await asyncio.sleep(0)
         encoder.let()
         await first

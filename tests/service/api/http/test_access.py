@@ -10,10 +10,9 @@ import pytest
 from index.directory.data_directory import KEY_FILE
 from service.api.app import check_exposure
 from service.api.http.access import AUDIT_FILE, needed_scope
-from service.api.http.paths import COLLECTION_PARTS
+from service.api.http.request import COLLECTION_PARTS
 from service.errors import SettingsError
-from service.keys.api_key import SCOPES, Scope, make_key, split_token
-from service.keys.key_file import change_keys
+from service.keys import SCOPES, Scope, change_keys, make_key, split_token
 
 DOCUMENT = {"id": "ants", "text": "Ants find short paths to their food."}
 READS = [
@@ -42,7 +41,7 @@ PROBES = ["/livez", "/readyz"]
 
 @pytest.fixture
 def client(make_client: Callable[..., Any]) -> Any:
-    made = make_client(open_metrics=False, open_docs=False, rate_limit_tokens_per_minute=60_000)
+    made = make_client(open_information=False, rate_limit_tokens_per_minute=60_000)
     assert made.post("/index", json={"documents": [DOCUMENT]}).status_code == 200
     return made
 
@@ -185,9 +184,7 @@ def test_the_rate_of_a_key_is_its_own(client: Any, keys: Path) -> None:
     ],
 )
 def test_scopes_of_paths(make_settings: Any, path: str, method: str, expected: object) -> None:
-    assert (
-        needed_scope(method, path, make_settings(open_metrics=False, open_docs=False)) == expected
-    )
+    assert needed_scope(method, path, make_settings(open_information=False)) == expected
 
 
 def test_metrics_and_documentation_may_be_open(make_client: Any) -> None:
@@ -215,7 +212,7 @@ def test_changes_are_logged_without_texts(client: Any, keys: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "search.example"])
-def test_an_open_service_does_not_listen_where_others_can_reach_it(
+def test_an_open_service_listens_on_loopback_only(
     make_settings: Any, tmp_path: Path, host: str
 ) -> None:
     settings = make_settings()
@@ -242,6 +239,6 @@ def test_a_stored_response_is_for_its_key_alone(client: Any, keys: Path) -> None
     for token in (first, first, second):
         headers = {"authorization": f"Bearer {token}", "idempotency-key": "k1"}
         answers.append(client.post("/index", json={"documents": [DOCUMENT]}, headers=headers))
-    replayed = ["idempotency-replayed" in one.headers for one in answers]
-    assert [one.status_code for one in answers] == [200, 200, 200]
+    replayed = ["idempotency-replayed" in answer.headers for answer in answers]
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
     assert replayed == [False, True, False]

@@ -9,9 +9,8 @@ import pytest
 
 from index.directory.data_directory import KEY_FILE
 from service.api.http.access import AUDIT_FILE
-from service.api.http.paths import COLLECTION_PARTS
-from service.keys.api_key import SCOPES, Scope, make_key
-from service.keys.key_file import change_keys
+from service.api.http.request import COLLECTION_PARTS
+from service.keys import SCOPES, Scope, change_keys, make_key
 from tests.tools.service_fixtures import Client
 
 NAMES = ("papers", "laws")
@@ -19,7 +18,7 @@ NAMES = ("papers", "laws")
 
 @pytest.fixture
 def client(make_client: Callable[..., Client]) -> Client:
-    made = make_client(open_metrics=False)
+    made = make_client(open_information=False)
     for name in NAMES:
         assert made.request("PUT", f"/collections/{name}").status_code == 201
     for name in (*NAMES, "default"):
@@ -53,16 +52,14 @@ def bare(answer: Any) -> dict[str, Any]:
 def test_paths_without_a_prefix_are_those_of_its_collection(ask: Callable[..., Any]) -> None:
     for name in (*NAMES, "default"):
         listed = ask("GET", "/documents", to=name).json()["documents"]
-        assert [one["id"] for one in listed] == [f"of {name}"]
+        assert [entry["id"] for entry in listed] == [f"of {name}"]
         found = ask("POST", "/match", {"text": "A text on laws."}, to=name).json()["matches"]
-        assert [one["id"] for one in found] == [f"of {name}"]
+        assert [item["id"] for item in found] == [f"of {name}"]
         same = ask("GET", f"/collections/{name}/documents", to=name).json()["documents"]
         assert same == listed
 
 
-def test_every_route_of_another_collection_is_as_if_there_were_none(
-    client: Client, ask: Callable[..., Any]
-) -> None:
+def test_routes_of_another_collection_do_not_exist(client: Client, ask: Callable[..., Any]) -> None:
     ids = {"{id:path}": "of laws", "{id}": "x"}
     asked = 0
     for route in client.app.router.routes:
@@ -82,7 +79,7 @@ def test_every_route_of_another_collection_is_as_if_there_were_none(
                 asked += 1
     assert asked >= 2 * 11
     for method in ("GET", "PUT", "DELETE"):
-        refused, missing = (ask(method, f"/collections/{one}") for one in ("laws", "nowhere"))
+        refused, missing = (ask(method, f"/collections/{item}") for item in ("laws", "nowhere"))
         assert refused.status_code == missing.status_code == 404
         assert bare(refused) == bare(missing)
     assert ask("GET", "/collections/laws/documents", to="laws").status_code == 200
@@ -95,7 +92,7 @@ def test_it_lists_its_own_collection_and_an_unbound_key_all(ask: Callable[..., A
         (None, ["default", "laws", "papers"]),
     ):
         listed = ask("GET", "/collections", to=key).json()["collections"]
-        assert [one["name"] for one in listed] == expected
+        assert [entry["name"] for entry in listed] == expected
     for name in (*NAMES, "default"):
         assert ask("GET", f"/collections/{name}/documents", to=None).status_code == 200
     assert ask("GET", "/documents", to=None).json()["documents"][0]["id"] == "of default"
@@ -112,7 +109,7 @@ def test_metrics_are_of_all_and_so_not_for_it(ask: Callable[..., Any]) -> None:
     assert ask("GET", "/metrics", to=None).status_code == 200
 
 
-def test_a_key_of_a_collection_that_is_not_there_sees_nothing_until_it_is(
+def test_a_key_of_a_missing_collection_sees_nothing(
     ask: Callable[..., Any],
 ) -> None:
     for path in ("/documents", "/version", "/collections/none/documents", "/collections/none"):
@@ -143,7 +140,7 @@ def test_changes_are_logged_with_their_collection(client: Client, ask: Callable[
     ask("POST", "/collections/laws/index", {"documents": [{"id": "a", "text": "Ants."}]}, to=None)
     ask("DELETE", "/collections/laws", to=None)
     lines = [json.loads(line) for line in file.read_text().splitlines()[before:]]
-    assert [(one["collection"], one["path"], one["status"]) for one in lines] == [
+    assert [(line["collection"], line["path"], line["status"]) for line in lines] == [
         ("papers", "/index", 200),
         ("laws", "/collections/laws/index", 200),
         ("laws", "/collections/laws", 204),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from service.api.app import create_app
-from service.api.http.hosts import AllowedHosts
+from service.api.http.access import AllowedHosts
 
 LOOPBACK = ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:80", "127.1.2.3", "[::1]:8000"]
 ADDRESSES = ["10.0.0.7:8000", "[fd00::7]", "[fd00::7]:8000", "8.8.8.8"]
@@ -22,7 +22,7 @@ def test_on_a_loopback_address_only_this_machine_is_known(bound_to: str) -> None
 
 
 @pytest.mark.parametrize("bound_to", ["0.0.0.0", "::", "10.0.0.7", "search.corp.example"])
-def test_on_another_address_every_name_is_known_that_no_site_can_have(bound_to: str) -> None:
+def test_on_other_addresses_names_that_no_site_has_are_known(bound_to: str) -> None:
     allowed = AllowedHosts(bound_to)
     assert all(host in allowed for host in [*LOOPBACK, *ADDRESSES, *PLAIN])
     assert not any(host in allowed for host in [*FOREIGN, *SENSELESS])

@@ -9,6 +9,7 @@ import socket
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,13 @@ from starlette.routing import Route
 
 from index.directory.data_directory import KEY_FILE
 from service.api.app import check_exposure
-from service.api.http.hosts import AllowedHosts
+from service.api.http.access import AllowedHosts
 from service.api.schemas.common import DocumentBody
-from service.api.schemas.standing import _webhook_response
+from service.api.standing import _webhook_response
 from service.errors import SettingsError
-from service.jobs.room import UploadRoom
-from service.keys.api_key import ApiKey, Scope, make_key
-from service.keys.key_file import KeyRing, change_keys
-from service.limits.rate_limit import LocalRateLimiter, client_name, rate_limit_status
+from service.jobs.uploads import MAX_UPLOADS_OF_CLIENT
+from service.keys import ApiKey, KeyRing, Scope, change_keys, make_key
+from service.limits import LocalRateLimiter, client_name, rate_limit_status
 from service.settings import Settings
 from service.standing.targets import AllowedTargets
 from tests.tools.redis_server import RedisServer
@@ -101,11 +101,13 @@ def delete_with_a_key_for_reading(make_client: MakeClient) -> bool:
 
 
 def take_every_place_for_uploads(make_client: MakeClient) -> bool:
-    """Begin an upload while another one of the same client is received, and places are left."""
-    client = make_client(max_unfinished_jobs=3, max_unfinished_jobs_per_client=1)
+    """Begin an upload while others of the same client are received, and places are left."""
+    client = make_client()
     jobs = client.app.state.engine.default.jobs
     headers = {"content-type": "application/x-ndjson"}
-    with jobs.receiving(client_name("127.0.0.1"), 0):
+    with ExitStack() as received:
+        for _ in range(MAX_UPLOADS_OF_CLIENT):
+            received.enter_context(jobs.receiving(client_name("127.0.0.1"), 0))
         answer = client.post("/index", content=json.dumps(SECRET), headers=headers)
     return answer.status_code == ACCEPTED
 
@@ -124,12 +126,13 @@ def reach_into_the_network(make_client: MakeClient) -> bool:
         if not client.post("/standing-queries", json=query).is_success:
             return False
         client.post("/index", json={"documents": [SECRET]})
-        return [one.document for one in receiver.take(1)] == [SECRET["id"]]
+        return [item.document for item in receiver.take(1)] == [SECRET["id"]]
 
 
 def reach_into_the_network_by_a_name(make_client: MakeClient) -> bool:
     """The same by a name, which is known to be inside only when it is resolved."""
-    client = make_client(webhook_attempts=1)
+    client = make_client()
+    client.app.state.engine.default.standing.webhooks.attempts = 1
     with Receiver() as receiver:
         webhook = {"url": f"https://localhost:{receiver.port}/"}
         query = {"text": "A plan.", "min_score": -1, "webhook": webhook}
@@ -151,16 +154,16 @@ def listen_to_everybody(_: MakeClient) -> bool:
 GUARDS: dict[str, tuple[Attack, TakeOut]] = {
     "API1 broken object level authorization": (
         read_an_object_of_others,
-        lambda patch: patch.setattr("service.api.http.collections.bound_to", lambda scope: None),
+        lambda patch: patch.setattr("service.api.http.access.bound_to", lambda scope: None),
     ),
     "API2 broken authentication": (
         come_with_a_forged_key,
-        lambda patch: patch.setattr("service.keys.key_file.has_secret", lambda *_: True),
+        lambda patch: patch.setattr("service.keys.has_secret", lambda *_: True),
     ),
     "API3 broken object property level authorization: reading": (
         read_the_secret_of_a_webhook,
         lambda patch: patch.setattr(
-            "service.api.schemas.standing._webhook_response",
+            "service.api.standing._webhook_response",
             lambda query, **_: _webhook_response(query, with_secret=True),
         ),
     ),
@@ -182,7 +185,7 @@ GUARDS: dict[str, tuple[Attack, TakeOut]] = {
     ),
     "API6 unrestricted access to sensitive business flows": (
         take_every_place_for_uploads,
-        lambda patch: patch.setattr(UploadRoom, "_has_its_share", lambda *_: False),
+        lambda patch: patch.setattr("service.jobs.uploads.MAX_UPLOADS_OF_CLIENT", 1000),
     ),
     "API7 server side request forgery: addresses": (
         reach_into_the_network,
@@ -272,5 +275,5 @@ def test_api10_unsafe_consumption_of_apis(
     """What Redis answers is examined before it is used."""
     assert not plant_a_vector(partial(make_client, data=tmp_path / "guarded"), redis_server)
     redis_server.flush()
-    monkeypatch.setattr("service.workers.redis_block_cache._LARGEST", np.inf)
+    monkeypatch.setattr("service.workers.block_cache._LARGEST", np.inf)
     assert plant_a_vector(partial(make_client, data=tmp_path / "open"), redis_server)

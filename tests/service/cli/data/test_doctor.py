@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
-from service.feedback.store import FEEDBACK_FILE, FeedbackLimits, open_feedback
-from service.feedback.verdict import JudgedQuery
+from service.feedback.store import FEEDBACK_FILE, FeedbackLimits, JudgedQuery, open_feedback
 from service.jobs.store import JobStore, open_tables
 from service.jobs.uploads import UploadFile
-from service.standing.tables import open_standing_tables
+from service.standing.store import open_standing_tables
 from tests.service.cli.data.conftest import matches, query, vars_of
 from tests.tools.command import Run
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from index.directory.collections import collection_path
-from service.feedback.store import FeedbackLimits, open_feedback
-from service.feedback.verdict import JudgedQuery
+from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
 from tests.service.cli.data.conftest import matches
 from tests.tools.command import Run
 

@@ -1,7 +1,15 @@
-"""Logs: a line for each event, text or JSON, with the id of its request, never with its text."""
+"""What a running service reports on its requests: logs, and the stages of traces.
+
+A log has a line for each event, text or JSON, with the id of its request, never with its text. Each
+stage of a request is measured, and is a span of the trace of its request. Traces are those of
+OpenTelemetry. FastAPI begins one for each request and exports it where the extra `otel` is
+installed and OTEL_EXPORTER_OTLP_ENDPOINT is set; without them nothing is recorded.
+"""
 
 import json
 import logging
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,13 +18,15 @@ from typing import Any
 
 from opentelemetry import trace
 
+from index.optional_dependencies import require_extra
+from service.metrics import Metrics, Stage
 from service.settings import LogFormat, LogLevel
 
 # Of the request that this context works for.
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-# What a record may have beside its message, by `extra`.
+# What a record may have in addition to its message, by `extra`.
 _FIELDS = ("route", "method", "code", "milliseconds")
 
 
@@ -61,3 +71,30 @@ def configured_logs(level: LogLevel, form: LogFormat) -> Iterator[None]:
     finally:
         root.removeHandler(handler)
         root.setLevel(before)
+
+
+# How FastAPI reports: metrics and logs are our own, and its logs of errors would have messages.
+TELEMETRY = {"auto_configure": True, "metrics": False, "logs": False}
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_TRACER = trace.get_tracer("longmatch")
+
+
+def observe_stage(metrics: Metrics, stage: Stage, seconds: float) -> None:
+    """Count the time of a stage that ends now, and add its span to the trace of the request."""
+    metrics.stage_duration.labels(stage).observe(seconds)
+    add_span(stage, seconds)
+
+
+def add_span(stage: Stage, seconds: float) -> None:
+    """Add the span of a stage that ends now, where the request of this context is traced."""
+    if not trace.get_current_span().is_recording():
+        return
+    ended = time.time_ns()
+    _TRACER.start_span(stage, start_time=ended - round(seconds * 1e9)).end(ended)
+
+
+def require_exporter() -> None:
+    """Check that traces can be exported if the environment asks for it."""
+    endpoints = [name for name in _ENDPOINTS if os.environ.get(name)]
+    if endpoints:
+        require_extra("otel", f"exporting traces ({endpoints[0]})")

@@ -1,26 +1,123 @@
-"""The file of API keys, `keys.json` in the data directory. It has hashes, not secrets.
+"""API keys: who may read, write and administer; and `keys.json` in the data directory.
 
-A server reads it again when it changes, so a key that is made or revoked by the command line counts
-from the next request. A data directory without the file needs no keys; with it, also with an
+    lm_4f9d02c1_Jr0n...       prefix, id, secret
+
+The secret is 256 random bits, so a fast hash protects it as well as a slow one. The id is not
+secret: it finds the key, and is what logs and lists show. The file has hashes, not secrets.
+
+A server reads the file again when it changes, so a key that is made or revoked by the command line
+counts from the next request. A data directory without the file needs no keys; with it, also with an
 empty one, every request needs one.
 """
 
+import hashlib
+import hmac
 import json
 import logging
 import os
+import re
+import secrets
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from filelock import FileLock, Timeout
 
 from encoder.atomic_files import replace_durably
 from index.directory.collections import is_collection_name
 from service.errors import KeyFileError
-from service.keys.api_key import SCOPES, ApiKey, has_secret, split_token
+
+Scope = Literal["read", "write", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+MAX_NAME = 64  # characters
+
+_SECRET_BYTES = 32
+_TOKEN = re.compile(r"lm_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as it is kept.
+
+    Attributes:
+        id: 8 hexadecimal digits.
+        name: whose it is.
+        scopes: what it may do; `admin` includes the others, `write` does not include `read`.
+        sha256: of its secret, in hex.
+        created: ISO 8601 in UTC.
+        expires: ISO 8601 in UTC, from when it is invalid; None for never.
+        collection: the only one that it sees; None if it sees all.
+    """
+
+    id: str
+    name: str
+    scopes: frozenset[Scope]
+    sha256: str
+    created: str
+    expires: str | None = None
+    collection: str | None = None
+
+    def allows(self, scope: Scope) -> bool:
+        """Return whether it may do what takes this scope."""
+        return scope in self.scopes or "admin" in self.scopes
+
+    def expired(self, now: datetime) -> bool:
+        """Return whether it is invalid at this moment."""
+        return self.expires is not None and datetime.fromisoformat(self.expires) <= now
+
+
+def make_key(
+    name: str,
+    scopes: frozenset[Scope],
+    expires: datetime | None,
+    collection: str | None = None,
+) -> tuple[ApiKey, str]:
+    """Make a key, which sees all collections or this one.
+
+    Returns:
+        The key, and its token, which is not kept anywhere.
+
+    Raises:
+        ValueError: no name, one that is too long or cannot be printed, or no scope.
+    """
+    if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
+        raise ValueError(f"a name has 1 to {MAX_NAME} printable characters")
+    if not scopes:
+        raise ValueError(f"a key needs one or more of {', '.join(SCOPES)}")
+    key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(_SECRET_BYTES)
+    key = ApiKey(
+        key_id,
+        name,
+        scopes,
+        _hash(secret),
+        _format(datetime.now(UTC)),
+        None if expires is None else _format(expires),
+        collection,
+    )
+    return key, f"lm_{key_id}_{secret}"
+
+
+def split_token(token: str) -> tuple[str, str] | None:
+    """Return the id and the secret of a token; None for what cannot be one."""
+    found = _TOKEN.fullmatch(token)
+    return None if found is None else (found[1], found[2])
+
+
+def has_secret(key: ApiKey, secret: str) -> bool:
+    """Compare a secret with that of a key, in a time that does not depend on either."""
+    return hmac.compare_digest(_hash(secret), key.sha256)
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _format(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
+
 
 FORMAT = 1
 MAX_KEYS = 10_000
@@ -46,7 +143,7 @@ def read_keys(path: Path) -> dict[str, ApiKey] | None:
         fields = json.loads(content)
         if fields["format"] != FORMAT:
             raise ValueError(f"has format {fields['format']!r}, not {FORMAT}")
-        keys = [_key(one) for one in fields["keys"]]
+        keys = [_key(key) for key in fields["keys"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise KeyFileError(f"{path}: is no file of keys: {error}") from error
     return {key.id: key for key in keys}
@@ -79,11 +176,7 @@ class KeyRing:
     """The keys that a server accepts. Safe to use from many threads."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file.
-
-        Raises:
-            KeyFileError: it cannot be read.
-        """
+        """Read the file."""
         self._path = path
         self._lock = threading.Lock()
         self._state = _state(path)

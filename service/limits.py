@@ -1,21 +1,97 @@
-"""How many tokens a client may use: a token bucket that refills steadily.
+"""How much work is accepted: active requests at a time, and tokens of each client.
 
-The generic cell rate algorithm (ITU-T I.371): one number is stored for each client, the time at
-which its bucket will be full. A bucket holds the tokens of one minute. A request of more tokens is
-admitted once the bucket is full, and the client then owes the rest. A request whose size is known
-only at its end spends its tokens in parts, and is admitted as if it had spent them at once.
+The tokens of a client are a bucket that refills steadily, by the generic cell rate algorithm
+(ITU-T I.371): one number is stored for each client, the time at which its bucket will be full. A
+bucket holds the tokens of one minute. A request of more tokens is admitted once the bucket is full,
+and the client then owes the rest. A request whose size is known only at its end spends its tokens
+in parts, and is admitted as if it had spent them at once.
 """
 
+import asyncio
 import ipaddress
 import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from service.limits.redis_client import RedisClient
+from service.errors import OverloadedError, RejectionReason, ShuttingDownError
+from service.redis_client import RedisClient
+
+_RETRY_SECONDS = 1
+_POLL_SECONDS = 0.02
+
+
+class Admission:
+    """Counts active requests and rejects those over the limit.
+
+    It bounds everything that is not counted in tokens: bodies held in memory, calls that wait for a
+    thread. Use it from the event loop only.
+    """
+
+    def __init__(self, max_requests: int, reason: RejectionReason = "active_requests") -> None:
+        """Count none yet.
+
+        Args:
+            max_requests: that may be active at a time.
+            reason: why others are rejected, for the metrics.
+        """
+        self.max_requests = max_requests
+        self._reason: RejectionReason = reason
+        self.active = 0
+        self._full_since: float | None = None
+        self._closing = False
+
+    @property
+    def full_seconds(self) -> float:
+        """Seconds since all places were taken and none became free; 0 while one is free."""
+        return 0.0 if self._full_since is None else time.monotonic() - self._full_since
+
+    @property
+    def closing(self) -> bool:
+        """Whether no request is admitted any more, and those that never end are to end."""
+        return self._closing
+
+    def close(self) -> None:
+        """Reject new requests."""
+        self._closing = True
+
+    @contextmanager
+    def admit(self) -> Iterator[None]:
+        """Count one request as active while the block runs.
+
+        Raises:
+            OverloadedError: the limit is reached.
+            ShuttingDownError: `close` or `drain` was called.
+        """
+        if self._closing:
+            raise ShuttingDownError
+        if self.active >= self.max_requests:
+            raise OverloadedError(_RETRY_SECONDS, self._reason)
+        self.active += 1
+        if self.active == self.max_requests:
+            self._full_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self.active -= 1
+            self._full_since = None
+
+    async def drain(self, seconds: float) -> bool:
+        """Reject new requests and wait up to `seconds` until no request is active.
+
+        Returns:
+            Whether all of them ended in time.
+        """
+        self.close()
+        deadline = time.monotonic() + seconds
+        while self.active and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_SECONDS)
+        return not self.active
+
 
 WINDOW_SECONDS = 60
 
@@ -40,14 +116,7 @@ class RateLimitStatus:
 
 
 def rate_limit_status(limit: int, tokens: int, admitted: bool, owed: float) -> RateLimitStatus:
-    """Return the status after one request.
-
-    Args:
-        limit: tokens a minute.
-        tokens: of the request.
-        admitted: whether they were spent.
-        owed: seconds until the bucket is full.
-    """
+    """Return the status after one request."""
     token = WINDOW_SECONDS / limit
     wait = owed + min(tokens, limit) * token - WINDOW_SECONDS
     return RateLimitStatus(

@@ -1,15 +1,15 @@
-"""What the OpenAPI document says beyond what FastAPI derives from the routes."""
+"""The router of all routes, and what the OpenAPI document says beyond what they declare."""
 
 from copy import deepcopy
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 
 from index.directory.collections import NAME_PATTERN
 from service.api.http.admission import MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
 from service.api.http.errors import PROBLEM_JSON
-from service.api.http.paths import COLLECTION_PARTS, COLLECTIONS, first_segment, split_path
 from service.api.http.problems import (
     ADMISSION_PROBLEMS,
     COLLECTION_NOT_FOUND,
@@ -19,9 +19,114 @@ from service.api.http.problems import (
     SCOPE_MISSING,
     ProblemType,
 )
-from service.api.openapi.limits import describe_limits
-from service.api.openapi.responses import PROBLEM_SCHEMA, problem_responses
+from service.api.http.request import COLLECTION_PARTS, COLLECTIONS, first_segment, split_path
+from service.api.schemas.ops import limits_body
 from service.settings import Settings
+
+
+def _name(route: APIRoute) -> str:
+    return route.name
+
+
+class Router(APIRouter):
+    """A router whose operations have the names of their functions.
+
+    The application takes its routes as they are. `FastAPI.include_router` would make each of them
+    again at the first request, for a fifth of a second, and look for the route of a request twice.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        """Take the options of `APIRouter`."""
+        super().__init__(generate_unique_id_function=_name, **options)
+
+
+PROBLEM_SCHEMA = "Problem"
+_REFERENCE = {"$ref": f"#/components/schemas/{PROBLEM_SCHEMA}"}
+
+
+def problem_responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
+    """Describe the problems of a route by status, each with an example."""
+    responses: dict[int | str, dict[str, Any]] = {}
+    for kind in kinds:
+        response = responses.setdefault(
+            kind.status,
+            {
+                "description": kind.title,
+                "content": {PROBLEM_JSON: {"schema": _REFERENCE, "examples": {}}},
+            },
+        )
+        response["content"][PROBLEM_JSON]["examples"][kind.name] = {
+            "summary": kind.title,
+            "value": _example(kind),
+        }
+    return responses
+
+
+def receipt_example(tokens: int, blocks: int) -> dict[str, int]:
+    """Return the example of a receipt for a document that was read whole."""
+    return {
+        "tokens": tokens,
+        "tokens_read": tokens,
+        "blocks": blocks,
+        "blocks_left_out": 0,
+        "tokens_encoded": tokens,
+    }
+
+
+def json_example(value: object, description: str) -> dict[str, Any]:
+    """Describe a successful response with an example."""
+    return {
+        "description": description,
+        "content": {"application/json": {"examples": {"answer": {"value": value}}}},
+    }
+
+
+def _example(kind: ProblemType) -> dict[str, Any]:
+    return {
+        "type": kind.uri,
+        "title": kind.title,
+        "status": kind.status,
+        "detail": kind.description,
+        "instance": "/match",
+        "request_id": "5f0c7a2e9d6b4f7f8f0e3a1b2c3d4e5f",
+    }
+
+
+# (schema, field, keyword of JSON Schema, limit)
+_FIELDS = (
+    ("DocumentBody", "text", "maxLength", "max_text_characters"),
+    ("IndexRequest", "documents", "maxItems", "max_documents_per_request"),
+    ("MatchRequest", "text", "maxLength", "max_text_characters"),
+    ("MatchRequest", "queries", "maxItems", "max_queries_per_request"),
+    ("MatchRequest", "top_k", "maximum", "max_top_k"),
+    ("QueryBody", "text", "maxLength", "max_text_characters"),
+    ("RerankBody", "candidates", "maximum", "max_rerank_candidates"),
+    ("SideBody", "text", "maxLength", "max_text_characters"),
+    ("StandingQueryRequest", "text", "maxLength", "max_text_characters"),
+)
+_TOP_K = "top_k"  # of every GET that has it
+
+
+def describe_limits(document: dict[str, Any], settings: Settings) -> None:
+    """Add the limits of the settings to the fields and parameters that they bound.
+
+    Limits of several fields together (`max_explained_matches`) cannot be said by a schema.
+    """
+    schemas, limits = document["components"]["schemas"], limits_body(settings)
+    for schema, field, keyword, name in _FIELDS:
+        schemas[schema]["properties"][field][keyword] = getattr(limits, name)
+    _, texts = schemas["EmbeddingsRequest"]["properties"]["input"]["anyOf"]
+    texts["maxItems"] = limits.max_embedding_inputs
+    milliseconds = limits.rerank_seconds * 1000
+    schemas["RerankBody"]["properties"]["budget_ms"]["maximum"] = milliseconds
+    number, _ = schemas["MatchRequest"]["properties"]["rerank"]["anyOf"]
+    number["maximum"] = limits.max_rerank_candidates
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter["name"] == _TOP_K:
+                    parameter["schema"]["maximum"] = limits.max_top_k
+
 
 # The Swagger UI that is served supports no later version, so the schemas keep to 3.0.
 OPENAPI_VERSION = "3.0.3"

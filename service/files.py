@@ -9,7 +9,7 @@ from index.corpus.file_reader import FileReader, ReadingLimits
 from index.corpus.formats.content import FileText
 from index.errors import CorpusError
 from service.errors import FieldError, InvalidInputError
-from service.limits.admission import Admission
+from service.limits import Admission
 from service.threads import lower_priority, run_in
 
 # The media types that are read, and the suffix by which `index.corpus` knows each.
@@ -45,16 +45,9 @@ class SentFiles:
     async def read(self, content: bytes, kind: str, max_characters: int) -> FileText:
         """Read a file; its title is "" where it has none.
 
-        Args:
-            content: of the file.
-            kind: a media type of `FILE_TYPES`.
-            max_characters: of the text.
-
         Raises:
             InvalidInputError: it is damaged, encrypted, without text or longer than that, or takes
                 more time or memory than the limits.
-            OverloadedError: too many other files are waiting.
-            ShuttingDownError: `close` was called.
         """
         with self._places.admit():
             try:

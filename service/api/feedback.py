@@ -1,45 +1,103 @@
 """POST and GET /feedback, DELETE /feedback/{id}."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Body, Header, Path, Request
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
 
 from index.store.listing import BEFORE_ALL
 from service.api.deps import Admitted, CollectionDep
-from service.api.feedback.schemas import (
-    FeedbackBody,
-    FeedbackPage,
-    FeedbackRequest,
-    feedback_body,
-    feedback_page,
-)
-from service.api.http.negotiation import JSON, NDJSON, choose_media_type
 from service.api.http.problems import (
-    BODY_TOO_LARGE,
+    ANSWERING,
     DOCUMENT_NOT_FOUND,
     FEEDBACK_FULL,
     FEEDBACK_NOT_FOUND,
-    INTERNAL_ERROR,
-    INVALID_INPUT,
-    MALFORMED_BODY,
     NOT_ACCEPTABLE,
-    NOT_READY,
-    OVERLOADED,
-    SHUTTING_DOWN,
-    STORAGE_FAILED,
-    STORAGE_FULL,
-    UNSUPPORTED_MEDIA_TYPE,
+    STORING,
+    TAKING_JSON,
 )
-from service.api.openapi.responses import json_example, problem_responses
-from service.api.openapi.router import Router
-from service.api.schemas.paging import DEFAULT_PAGE, Cursor, PageSize
+from service.api.http.request import JSON, NDJSON, choose_media_type
+from service.api.openapi import Router, json_example, problem_responses
+from service.api.schemas.fields import (
+    DEFAULT_PAGE,
+    BodyModel,
+    Cursor,
+    DocumentId,
+    PageSize,
+    nullable,
+    write_cursor,
+)
+from service.api.schemas.match import QueryBody
+from service.feedback.store import MAX_GRADE, JudgedQuery, Verdict
 from service.matching.feedback import (
     export_feedback,
     give_feedback,
-    list_feedback,
-    remove_feedback,
 )
+from service.threads import run_in
+
+
+class FeedbackRequest(BodyModel):
+    """A verdict on one match of one query."""
+
+    query: QueryBody = Field(
+        description="What was asked, as in POST /match: a text, or the id of a stored document."
+    )
+    match: DocumentId = Field(description="Id of the stored document that was the answer.")
+    grade: Annotated[int, Field(ge=0, le=MAX_GRADE)] = Field(
+        description="0: not relevant; 1: relevant; 2 and 3: more so, as judgements have them."
+    )
+
+    def to_query(self) -> JudgedQuery:
+        """Return the query."""
+        return JudgedQuery(self.query.id, self.query.text, self.query.title or "")
+
+
+class AskedBody(BaseModel):
+    """The query, without its text."""
+
+    id: str | None = nullable("Id of the stored document; null for a text.")
+    title: str = Field(description="Title of the text; empty for a stored document.")
+
+
+class FeedbackBody(BaseModel):
+    """A verdict that is kept."""
+
+    id: str = Field(description="Of the verdict: the same for the same query and match.")
+    query: AskedBody
+    match: str
+    grade: int
+    created: str = Field(description="When the first verdict was given, ISO 8601 in UTC.")
+    changed: str = Field(description="When this grade was given, ISO 8601 in UTC.")
+
+
+class FeedbackPage(BaseModel):
+    """A page of the feedback, in the order of ids."""
+
+    feedback: list[FeedbackBody]
+    next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
+
+
+def feedback_body(verdict: Verdict) -> FeedbackBody:
+    """Shape a verdict."""
+    return FeedbackBody(
+        id=verdict.id,
+        query=AskedBody(id=verdict.query.document_id, title=verdict.query.title),
+        match=verdict.match_id,
+        grade=verdict.grade,
+        created=verdict.created,
+        changed=verdict.changed,
+    )
+
+
+def feedback_page(verdicts: Sequence[Verdict], limit: int) -> FeedbackPage:
+    """Shape a page; one that is not full is the last."""
+    return FeedbackPage(
+        feedback=[feedback_body(verdict) for verdict in verdicts],
+        next_cursor=write_cursor(verdicts[-1].id) if len(verdicts) == limit else None,
+    )
+
 
 router = Router(prefix="/feedback", tags=["feedback"], dependencies=[Admitted])
 
@@ -76,8 +134,7 @@ LINE = (
     '"changed": "2026-01-31T12:00:00+00:00"}\n'
 )
 PAGE["content"][NDJSON] = {"schema": {"type": "string"}, "examples": {"lines": {"value": LINE}}}
-PROBLEMS = (INVALID_INPUT, INTERNAL_ERROR, OVERLOADED, NOT_READY, SHUTTING_DOWN)
-WRITING = (*PROBLEMS, STORAGE_FULL, STORAGE_FAILED)
+WRITING = (*ANSWERING, *STORING)
 
 FeedbackId = Annotated[
     str,
@@ -95,12 +152,9 @@ FeedbackId = Annotated[
     summary="Say whether a match is relevant",
     responses={
         200: json_example(ANSWER, "It is durable"),
-        **problem_responses(
-            MALFORMED_BODY, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, DOCUMENT_NOT_FOUND,
-            FEEDBACK_FULL, *WRITING,
-        ),
+        **problem_responses(DOCUMENT_NOT_FOUND, FEEDBACK_FULL, *TAKING_JSON, *STORING),
     },
-)  # fmt: skip
+)
 async def post_feedback(
     request: Annotated[FeedbackRequest, Body(openapi_examples=REQUESTS)],
     http: Request,
@@ -120,7 +174,7 @@ async def post_feedback(
     "",
     summary="List the feedback, or export it",
     response_model=FeedbackPage,
-    responses={200: PAGE, **problem_responses(NOT_ACCEPTABLE, *PROBLEMS)},
+    responses={200: PAGE, **problem_responses(NOT_ACCEPTABLE, *ANSWERING)},
 )
 async def get_feedback(
     collection: CollectionDep,
@@ -135,7 +189,8 @@ async def get_feedback(
     if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
         lines = await export_feedback(collection, cursor)
         return StreamingResponse(lines, media_type=NDJSON)
-    return feedback_page(await list_feedback(collection, cursor, limit), limit)
+    verdicts = await run_in(collection.engine.readers, collection.feedback.listed, cursor, limit)
+    return feedback_page(verdicts, limit)
 
 
 @router.delete(
@@ -151,5 +206,5 @@ async def delete_feedback(
     feedback_id: FeedbackId, http: Request, collection: CollectionDep
 ) -> None:
     """Delete one verdict."""
-    await remove_feedback(collection, feedback_id)
+    await run_in(collection.writer, collection.feedback.remove, feedback_id)
     http.state.changed_ids = [feedback_id]

@@ -6,20 +6,10 @@ from fastapi import Request
 from pydantic import BaseModel, Field
 
 from service.api.deps import Admitted, EngineDep
-from service.api.http.bodies import FileRoute
-from service.api.http.negotiation import media_type
-from service.api.http.problems import (
-    BODY_TOO_LARGE,
-    INTERNAL_ERROR,
-    INVALID_INPUT,
-    NOT_READY,
-    OVERLOADED,
-    SHUTTING_DOWN,
-    UNSUPPORTED_MEDIA_TYPE,
-)
-from service.api.openapi.responses import json_example, problem_responses
-from service.api.openapi.router import Router
-from service.files.reading import FILE_TYPES
+from service.api.http.problems import ANSWERING, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
+from service.api.http.request import FileRoute, media_type
+from service.api.openapi import Router, json_example, problem_responses
+from service.files import FILE_TYPES
 
 router = Router(tags=["match"], route_class=FileRoute)
 
@@ -50,13 +40,10 @@ class FileTextResponse(BaseModel):
     dependencies=[Admitted],
     responses={
         200: json_example(ANSWER, "The text, which POST /match and POST /index take"),
-        **problem_responses(
-            BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_INPUT, INTERNAL_ERROR, OVERLOADED,
-            NOT_READY, SHUTTING_DOWN,
-        ),
+        **problem_responses(BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, *ANSWERING),
     },
     openapi_extra={"requestBody": REQUEST_BODY},
-)  # fmt: skip
+)
 async def post_text(request: Request, engine: EngineDep) -> FileTextResponse:
     """Return title and text of a PDF, a DOCX, an EPUB, or a text file, HTML included.
 

@@ -1,12 +1,18 @@
-"""The collections of a service: opened at its start, created and removed while it runs."""
+"""The collections of a service: opened at its start, created and removed while it runs, closed."""
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from encoder.adapter import vector_space
+from encoder.adapter import open_adaptation, vector_space
 from encoder.alignment.space import open_space
-from encoder.checkpoint import WHOLE, with_reading_share
+from encoder.block_selection import open_document_tokenizer
+from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
 from encoder.errors import EncoderError
+from encoder.tokenizer import BlockTokenizer
+from index.adapt import read_corpus_adapter
 from index.directory.collections import (
     check_collection,
     collection_names,
@@ -17,9 +23,15 @@ from index.directory.collections import (
 from index.directory.collections import (
     remove_collection as remove_folder,
 )
-from index.directory.data_directory import open_data_directory
-from index.errors import DataDirectoryInUseError, IndexingError, StoreError
-from service.collections.opening import close_collection, open_collection, stop_collection
+from index.directory.data_directory import open_data_directory, with_share_of
+from index.errors import (
+    DataDirectoryInUseError,
+    IndexingError,
+    StoreError,
+)
+from index.search.calibrator import open_calibrator
+from index.search.fusion import fusion_of
+from service.bulk_upload import run_job
 from service.engine import DEFAULT, Collection, Engine, UnopenedCollection
 from service.errors import (
     FieldError,
@@ -27,6 +39,109 @@ from service.errors import (
     SettingsError,
     TooManyCollectionsError,
 )
+from service.feedback.store import open_feedback
+from service.jobs.runner import open_jobs
+from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
+from service.matching.feedback import forget_unstored
+from service.matching.standing import scan_new_documents
+from service.standing.runner import open_standing
+
+
+def open_collection(engine: Engine, name: str, path: Path) -> Collection:
+    """Open a data directory and start the threads of its collection.
+
+    Jobs that an earlier process left unfinished continue.
+
+    Args:
+        engine: whose encoder and settings are used.
+        name: of the collection.
+        path: of its data directory, which is created if it is missing.
+    """
+    settings = engine.settings
+    checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share)
+    fitted = read_corpus_adapter(path, checkpoint)
+    space = vector_space(checkpoint, fitted)
+    with ExitStack() as opened:
+        data = open_data_directory(
+            path,
+            fingerprint=space.fingerprint,
+            dimension=space.dimension,
+            find_families=settings.find_families,
+            alignment=open_space(checkpoint),
+            index_precision=settings.index_precision,
+            in_background=True,
+        )
+        opened.callback(data.close)
+        metrics = engine.metrics.of(name)
+        feedback = open_feedback(path, metrics)
+        opened.callback(feedback.close)
+        jobs = open_jobs(path, settings, metrics)
+        opened.callback(jobs.close)
+        standing = open_standing(path, settings, metrics)
+        opened.callback(standing.close)
+        collection = Collection(
+            name=name,
+            engine=engine,
+            checkpoint=checkpoint,
+            tokenizer=_tokenizer(engine, checkpoint),
+            adapter=None if fitted is None else open_adaptation(checkpoint, fitted),
+            space=space,
+            data=data,
+            fusion=fusion_of(path, checkpoint, fitted),
+            calibrator=open_calibrator(checkpoint, path, fitted),
+            feedback=feedback,
+            jobs=jobs,
+            standing=standing,
+            writer=ThreadPoolExecutor(1, "writer"),
+            metrics=metrics,
+            recall_monitor=RecallMonitor(data.index, metrics, settings.target_recall),
+            maintenance=Maintenance(data, metrics, settings),
+        )
+        record_index_metrics(data.index, metrics)
+        forget_unstored(collection)
+        opened.callback(collection.recall_monitor.close)
+        collection.recall_monitor.start()
+        opened.callback(collection.maintenance.close)
+        collection.maintenance.start()
+        standing.start(
+            partial(scan_new_documents, collection),
+            space.fingerprint,
+            data.store.log.last_vector_id,
+        )
+        jobs.start(partial(run_job, collection))
+        if engine.search_processes is not None:
+            engine.search_processes.add(collection.served)
+        opened.pop_all()
+    return collection
+
+
+def stop_collection(collection: Collection) -> None:
+    """Ask the background work of a collection to end, without waiting for it."""
+    collection.maintenance.stop()  # a running training gives up while the rest closes
+    collection.jobs.stop()
+    collection.standing.stop()
+
+
+def close_collection(collection: Collection) -> None:
+    """Let its writes finish and close its data; what still reads it gets an error."""
+    stop_collection(collection)
+    collection.jobs.close()
+    collection.standing.close()
+    collection.writer.shutdown()
+    collection.recall_monitor.close()
+    collection.maintenance.close()
+    collection.feedback.close()
+    if collection.engine.search_processes is not None:
+        collection.engine.search_processes.forget(collection.number)
+    collection.data.close()
+
+
+def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> BlockTokenizer:
+    """Return the tokenizer of the engine, or one that selects blocks."""
+    if checkpoint.reading_share == engine.checkpoint.reading_share:
+        return engine.tokenizer
+    return open_document_tokenizer(checkpoint)
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,9 +152,6 @@ def open_collections(engine: Engine) -> None:
     One that cannot be opened does not keep the others from being served.
 
     Raises:
-        DataDirectoryInUseError: another process has the data directory open.
-        EncoderError, IndexingError: the default collection cannot be opened, and there is no other
-            one that can.
         SettingsError: there are more than the settings allow.
     """
     settings = engine.settings
@@ -75,15 +187,15 @@ def stop_collections(engine: Engine) -> list[Collection]:
     """
     engine.changer.shutdown(cancel_futures=True)
     opened = engine.collections.opened()
-    for one in opened:
-        stop_collection(one)
+    for collection in opened:
+        stop_collection(collection)
     return opened
 
 
 def close_collections(engine: Engine) -> None:
     """Let the writes of all collections finish and close their data."""
-    for one in stop_collections(engine):
-        close_collection(one)
+    for collection in stop_collections(engine):
+        close_collection(collection)
 
 
 def create_collection(engine: Engine, name: str) -> bool:
@@ -91,20 +203,14 @@ def create_collection(engine: Engine, name: str) -> bool:
 
     Called in the thread `engine.changer`.
 
-    Args:
-        engine: that serves it.
-        name: of the collection, which is valid.
-
     Returns:
         Whether it is new.
 
     Raises:
-        NotReadyError: it exists and cannot be opened.
-        StoreError: it could not be created.
         TooManyCollectionsError: there are as many as the settings allow.
     """
     collections, settings = engine.collections, engine.settings
-    members = {one.name: one for one in collections.members()}
+    members = {member.name: member for member in collections.members()}
     if isinstance(members.get(name), Collection):
         return False
     if name not in members and len(members.keys() - {DEFAULT}) >= settings.max_collections:
@@ -124,9 +230,7 @@ def remove_collection(engine: Engine, name: str) -> None:
     drain time of the settings.
 
     Raises:
-        CollectionNotFoundError: there is none of this name.
         InvalidInputError: it is the default collection.
-        StoreError: its folder could not be removed.
     """
     if name == DEFAULT:
         detail = "the default collection cannot be removed"

@@ -1,10 +1,11 @@
-"""Whether a request may have a body, and which: decided by its route and its head alone.
+"""What is known of a request by its head: its path, its media types, and the body it may have.
 
-This is the only place that decides it. What is refused here is refused before admission and before
-a byte of the body is read. A body that the route does not take is never read: the server drops its
-bytes, and closes a connection that goes on sending them.
+This is the only place that decides whether a body is read. What is refused here is refused before
+admission and before a byte of the body is read. A body that the route does not take is never read:
+the server drops its bytes, and closes a connection that goes on sending them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
@@ -15,9 +16,86 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api.http.negotiation import NDJSON, media_type
-from service.errors import BodyTooLargeError, UnsupportedMediaTypeError
-from service.files.reading import FILE_TYPES
+from service.errors import BodyTooLargeError, NotAcceptableError, UnsupportedMediaTypeError
+from service.files import FILE_TYPES
+
+COLLECTIONS = "collections"
+# First segments of the paths of one collection, which follow its prefix.
+COLLECTION_PARTS = {
+    *("match", "compare", "index", "documents", "pairs", "feedback", "jobs", "standing-queries"),
+    "v1",
+}
+
+
+def first_segment(path: str) -> str:
+    """Return the first segment of a path: "match" of "/match"."""
+    return path.split("/", 2)[1] if path.startswith("/") else path
+
+
+def split_path(path: str) -> tuple[str | None, str]:
+    """Return the collection that a path is below, if it is, and the path in it.
+
+    "/collections/papers/match" is "/match" of "papers"; "/collections/papers" is a path of its own.
+    """
+    parts = path.split("/", 4)  # "", "collections", the name, the first segment below, the rest
+    below = 3
+    if len(parts) <= below or parts[1] != COLLECTIONS or parts[below] not in COLLECTION_PARTS:
+        return None, path
+    return parts[2], "/" + "/".join(parts[below:])
+
+
+JSON, NDJSON = "application/json", "application/x-ndjson"
+
+
+def media_type(headers: Headers) -> str:
+    """Return the media type of a body, in lower case and without parameters; "" if not given."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def choose_media_type(accept: str | None, offered: Sequence[str]) -> str:
+    """Return the offered media type that the client prefers; of equals, the first offered.
+
+    Args:
+        accept: the Accept header; None or "" accepts anything.
+        offered: media types without parameters.
+
+    Raises:
+        NotAcceptableError: the client accepts none of them.
+    """
+    ranges = [_range(part) for part in (accept or "*/*").split(",") if part.strip()]
+    qualities = {kind: _quality(kind, ranges) for kind in offered}
+    best = max(offered, key=lambda kind: qualities[kind])
+    if qualities[best] <= 0:
+        raise NotAcceptableError(offered)
+    return best
+
+
+def _range(part: str) -> tuple[str, float]:
+    kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+    quality = 1.0
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            quality = _number(value)
+    return kind, quality
+
+
+def _number(text: str) -> float:
+    try:
+        return min(1.0, max(0.0, float(text)))
+    except ValueError:
+        return 0.0
+
+
+def _quality(kind: str, ranges: Sequence[tuple[str, float]]) -> float:
+    """Return the weight that the most specific range gives to a media type."""
+    general = f"{kind.partition('/')[0]}/*"
+    for media_range in (kind, general, "*/*"):
+        weights = [quality for name, quality in ranges if name == media_range]
+        if weights:
+            return max(weights)
+    return 0.0
+
 
 _LENGTH_DIGITS = 19  # of a Content-Length; with more it is over any limit
 
@@ -87,7 +165,6 @@ class BodyRuleMiddleware:
         """Return the body that a request may have.
 
         Raises:
-            HTTPException: there is no such route (404), or not for this method (405).
             UnsupportedMediaTypeError: its route does not take this type.
             BodyTooLargeError: its Content-Length is over the limit.
         """

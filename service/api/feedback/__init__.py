@@ -1,1 +1,0 @@
-"""The routes of feedback, and what they take and answer."""

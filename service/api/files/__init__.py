@@ -1,1 +1,0 @@
-"""POST /text: the text of a file."""

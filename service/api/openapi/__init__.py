@@ -1,1 +1,0 @@
-"""The OpenAPI document: what it says beyond what FastAPI derives from the routes."""

@@ -1,1 +1,0 @@
-"""The routes of standing queries and of their events."""

@@ -1,1 +1,0 @@
-"""Threads that maintain the index while the service runs."""

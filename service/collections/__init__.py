@@ -1,1 +1,0 @@
-"""Opening, creating and removing collections."""

@@ -1,1 +1,0 @@
-"""Files that clients send, to be read as text."""

@@ -1,1 +1,0 @@
-"""API keys: who may read, write and administer."""

@@ -1,1 +1,0 @@
-"""How much work is accepted: admission, rate limits, and the Redis client."""

@@ -1,1 +1,0 @@
-"""What a running service reports on its requests: logs, and the stages of traces."""
