@@ -116,6 +116,8 @@ def test_a_server_starts_on_a_full_disk_and_reads(
         disk.free()
         status, answer = server.request("POST", "/index", documents("third"))
         assert status == 200, answer
+        stored = server.request("GET", "/documents")[1]["documents"]
+        assert [document["id"] for document in stored] == ["first", "second", "third"]
         assert server.request("DELETE", "/documents/third")[0] == 204
         standing = {"text": RIVER, "min_score": 0}
         assert server.request("POST", "/standing-queries", standing)[0] == 201

@@ -57,6 +57,13 @@ def test_few_wait_and_are_found_at_once_wherever_they_are() -> None:
     assert (index.search(new, 5, nprobe=1, among=without).ids < STORED).all()
 
 
+def test_all_that_wait_are_among_the_neighbours() -> None:
+    index, new = train_faiss_index(unit_vectors(STORED, seed=1), LISTS), unit_vectors(9, seed=2)
+    add(index, new, together=3, first=0)
+    assert pending(index) == 9
+    assert np.sort(index.search(new, 9).ids, axis=1).tolist() == [list(range(9))] * 9
+
+
 def test_many_are_assigned_at_once() -> None:
     index = filled()
     index.change(np.arange(STORED, STORED + PENDING), unit_vectors(PENDING, seed=2))
