@@ -53,7 +53,7 @@ def snapshot(
     check_new_path(output)
     opened = open_checkpoint(checkpoint)
     manifest = write_backup(data, output, opened)
-    size = sum(one.size for one in manifest.files.values())
+    size = sum(file.size for file in manifest.files.values())
     console.print(
         printable(
             f"{output}: {_held(manifest)}, {len(manifest.files)} files, {size} bytes; "
@@ -98,7 +98,7 @@ def doctor(
         of_data, *of_files = _examine(data, opened, sampling, milvus, database)
         findings = (*of_data, *chain(*of_files))
         _print_findings(findings)
-        if repair and any(one.remedy.repairable for one in findings):
+        if repair and any(finding.remedy.repairable for finding in findings):
             for mend, found in zip(_REPAIRS, of_files, strict=True):
                 mend(data, found)
             if database is None:
@@ -109,7 +109,7 @@ def doctor(
             findings = tuple(chain(*_examine(data, opened, sampling, milvus, database)))
             console.print("after the repair:")
             _print_findings(findings)
-    if any(one.remedy.repairable for one in findings):
+    if any(finding.remedy.repairable for finding in findings):
         console.print("use --repair to repair what can be repaired")
     if not findings:
         console.print(printable(f"{data}: no problems found"))
