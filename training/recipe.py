@@ -390,12 +390,12 @@ class TrainingRecipe(RecipeTable):
     @property
     def learns_from_classes(self) -> bool:
         """Whether an objective takes the class of a document as its label."""
-        return any(one.parameters.get("groups") == CLASSES for one in self.objectives)
+        return any(objective.parameters.get("groups") == CLASSES for objective in self.objectives)
 
     @property
     def distils(self) -> bool:
         """Whether it learns the block vectors of its start."""
-        return any(one.kind == DISTIL_BLOCKS for one in self.objectives)
+        return any(objective.kind == DISTIL_BLOCKS for objective in self.objectives)
 
 
 def read_training_recipe(path: Path) -> TrainingRecipe:
@@ -414,14 +414,14 @@ SELF_SUPERVISED = frozenset({"wp", "sp", "wp+sp", "reorder", DISTIL_BLOCKS})
 
 def pretrains(recipe: TrainingRecipe) -> bool:
     """Say whether a recipe learns nothing but what texts say of themselves."""
-    return all(one.kind in SELF_SUPERVISED for one in recipe.objectives)
+    return all(objective.kind in SELF_SUPERVISED for objective in recipe.objectives)
 
 
 def reads_tokens_only(recipe: TrainingRecipe) -> bool:
     """Say whether a step reads all that it needs as tokens, so that no block vector is stored."""
     if recipe.distils:
         return False  # block vectors are what it learns
-    words_alone = {one.kind for one in recipe.objectives} == {"wp"}
+    words_alone = {objective.kind for objective in recipe.objectives} == {"wp"}
     return words_alone or recipe.max_blocks <= recipe.sentence_level.blocks
 
 

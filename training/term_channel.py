@@ -185,10 +185,11 @@ def _with_channel(
     return with_term_channel(config, sizes)
 
 
-def _same(one: TermChannel, other: TermChannel) -> bool:
-    return (one.width, one.vocabulary.rows) == (other.width, other.vocabulary.rows) and bool(
-        np.array_equal(one.table.vectors, other.table.vectors)
-    )
+def _same(channel: TermChannel, other: TermChannel) -> bool:
+    return (channel.width, channel.vocabulary.rows) == (
+        other.width,
+        other.vocabulary.rows,
+    ) and bool(np.array_equal(channel.table.vectors, other.table.vectors))
 
 
 def _count(vocabulary: TermVocabulary, archive: BlockArchive, rows: Int64) -> list[Terms]:

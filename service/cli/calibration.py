@@ -139,7 +139,9 @@ def fit_calibration(
 
 def _words(corpus: Path, ids: Sequence[str]) -> TermRows:
     documents = read_documents(corpus, ids)
-    return rows_of_texts([one.text for one in documents], [one.title for one in documents])
+    return rows_of_texts(
+        [document.text for document in documents], [document.title for document in documents]
+    )
 
 
 def _modes_of(kinds: Sequence[str], corpora: Sequence[Path]) -> dict[str, Mode]:
@@ -298,7 +300,10 @@ def measure_calibration(
 
 
 def _thresholds(kinds: Mapping[str, NullDistribution]) -> dict[str, list[dict[str, Any]]]:
-    return {kind: [asdict(one) for one in measured.thresholds] for kind, measured in kinds.items()}
+    return {
+        kind: [asdict(threshold) for threshold in measured.thresholds]
+        for kind, measured in kinds.items()
+    }
 
 
 def _print_thresholds(kinds: Mapping[str, NullDistribution]) -> None:

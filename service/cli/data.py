@@ -37,7 +37,7 @@ def snapshot(
     check_new_path(output)
     opened = open_checkpoint(checkpoint)
     manifest = write_backup(data, output, opened)
-    size = sum(one.size for one in manifest.files.values())
+    size = sum(file.size for file in manifest.files.values())
     console.print(
         printable(
             f"{output}: {_held(manifest)}, {len(manifest.files)} files, {size} bytes; "
@@ -87,7 +87,7 @@ def doctor(
             findings = (*examine(data, opened, sampling), *examine_service_files(data))
             console.print("after the repair:")
             _print_findings(findings)
-    if any(one.remedy.repairable for one in findings):
+    if any(finding.remedy.repairable for finding in findings):
         console.print("use --repair to repair what can be repaired")
     if not findings:
         console.print(printable(f"{data}: no problems found"))

@@ -59,7 +59,7 @@ def keys_of_texts(
     """Return the keys that queries with these texts have in `read_judged`."""
     with closing(open_feedback(data, read_only=True)) as feedback:
         keys = Keys.of(store, feedback.documents())
-    return {keys.of_text(one) for one in content_hashes}
+    return {keys.of_text(content_hash) for content_hash in content_hashes}
 
 
 def open_store(data: Path) -> SQLiteDocumentStore:
@@ -147,11 +147,11 @@ def passages(
     data: DataDirectory, judged: Sequence[JudgedQuery], progress: Progress
 ) -> list[Document]:
     """Return documents whose texts are passages of stored ones, first of those without feedback."""
-    named = {name for one in judged for name in (one.document_id, *one.grades)}
+    named = {name for query in judged for name in (query.document_id, *query.grades)}
     ids = data.store.changes_since(0).added.tolist()
     chosen = random.Random(0).sample(ids, min(len(ids), 4 * OTHERS))  # noqa: S311  no secret
     summaries = data.store.get(chosen, skip_damaged=True).values()
-    names = sorted((one.id for one in summaries), key=lambda name: name in named)[:OTHERS]
+    names = sorted((summary.id for summary in summaries), key=lambda name: name in named)[:OTHERS]
     progress.started("reading other documents", len(names))
     found = []
     for name in names:
@@ -186,10 +186,10 @@ def described(what: str, found: Mapping[str, Any]) -> str:
     )
 
 
-def _query(loaded: Loaded, data: DataDirectory, one: JudgedQuery) -> EncodedQuery | None:
-    if one.document_id is None:
-        return _encoded(loaded, one.text, one.title)
-    stored = find_stored(data, [one.document_id], skip_damaged=True).get(one.document_id)
+def _query(loaded: Loaded, data: DataDirectory, query: JudgedQuery) -> EncodedQuery | None:
+    if query.document_id is None:
+        return _encoded(loaded, query.text, query.title)
+    stored = find_stored(data, [query.document_id], skip_damaged=True).get(query.document_id)
     if stored is None:
         return None
     return EncodedQuery(stored.text, stored.vector, stored.title, None, stored.vector_id)

@@ -142,7 +142,7 @@ def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, An
     with _opened(trial.data, served.encoder) as old, _opened(made.content, new.encoder) as fresh:
         sides = ((served, old), (new, fresh))
         texts = passages(old, trial.judged, progress)
-        held_out = _of_both([asked(*one, trial.held_out, progress) for one in sides])
+        held_out = _of_both([asked(*side, trial.held_out, progress) for side in sides])
         known = _of_both([look_for(one, texts, progress) for one, _ in sides])
         if len(held_out[0]) < MIN_TESTED or not known[0]:
             raise OptionError(
@@ -233,11 +233,11 @@ def _of_both(
     return [a for a, _ in both], [b for _, b in both]
 
 
-def _named(loaded: Loaded, one: Candidate) -> dict[str, Any]:
+def _named(loaded: Loaded, candidate: Candidate) -> dict[str, Any]:
     return {
         "checkpoint": loaded.checkpoint.name,
         "fingerprint": loaded.encoder.fingerprint,
-        "rule": asdict(one.rule),
+        "rule": asdict(candidate.rule),
     }
 
 

@@ -70,7 +70,7 @@ def tune(
     present = fusion_of(data, loaded.checkpoint, loaded.encoder.adapter)
     with opened(data, loaded.encoder, read_only=True) as directory:
         judged = read_judged(data, directory.store)
-        parts = _divide(data, [one for one in judged if one.compares])
+        parts = _divide(data, [query for query in judged if query.compares])
         with show_progress(console) as progress:
             fitted, held_out = (
                 [one for one in asked(loaded, directory, part, progress) if one is not None]

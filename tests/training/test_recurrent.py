@@ -46,7 +46,7 @@ def reader(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> 
     directory = tmp_path_factory.mktemp("archive")
     documents = [tokenizer(text) for text in TEXTS]
     key = archive_key(checkpoint, precision="fp32", tokens_only=True)
-    nothing = [np.empty((len(one.blocks), 0), np.float32) for one in documents]
+    nothing = [np.empty((len(document.blocks), 0), np.float32) for document in documents]
     BlockArchiveWriter(directory, key).append(documents, nothing)
     return Reader([read_block_archive(directory, key)], checkpoint, 8, trained_blocks=8)
 

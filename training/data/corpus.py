@@ -149,7 +149,7 @@ def read_training_data(
             for one in data
             for name, h, part in zip(one.encoded.ids, one.encoded.hashes, one.parts, strict=True)
         )
-    if sum(one.found.documents["train"] for one in data) < 2:
+    if sum(corpus.found.documents["train"] for corpus in data) < 2:
         raise CorpusError("training takes at least two documents in the training part")
     return tuple(map(_with_classes, data)) if classes else data
 
@@ -157,15 +157,15 @@ def read_training_data(
 def data_fingerprint(data: Sequence[TrainingCorpus]) -> str:
     """Return the SHA-256, in hex, of all that training reads: a resumed run must see the same."""
     digest = hashlib.sha256()
-    for one in data:
-        digest.update("\n".join([*one.encoded.ids, *one.encoded.hashes, ""]).encode())
-        for array in (one.parts, one.link_ends, one.links, one.classes):
+    for corpus in data:
+        digest.update("\n".join([*corpus.encoded.ids, *corpus.encoded.hashes, ""]).encode())
+        for array in (corpus.parts, corpus.link_ends, corpus.links, corpus.classes):
             digest.update(array.tobytes())
-        for pairs in (one.pairs, one.valid_pairs):
+        for pairs in (corpus.pairs, corpus.valid_pairs):
             digest.update(pairs.sources.tobytes() + pairs.targets.tobytes())
             digest.update(pairs.labels.tobytes())
         digest.update(
-            repr(sorted((q, sorted(d.items())) for q, d in one.judgements.items())).encode()
+            repr(sorted((q, sorted(d.items())) for q, d in corpus.judgements.items())).encode()
         )
     return digest.hexdigest()
 

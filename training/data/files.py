@@ -167,9 +167,9 @@ def check_classes(files: Sequence[CorpusFiles]) -> None:
         CorpusError: none has; or as `read_classes`.
     """
     found = 0
-    for one in files:
-        classes = read_classes(one.corpus)
-        splits = read_splits(one.splits) if one.splits else dict.fromkeys(classes, PARTS[0])
+    for file in files:
+        classes = read_classes(file.corpus)
+        splits = read_splits(file.splits) if file.splits else dict.fromkeys(classes, PARTS[0])
         trained = [label for name, label in classes.items() if splits.get(name) == PARTS[0]]
         if sum(count > 1 for count in Counter(trained).values()) > 1:
             return

@@ -264,7 +264,7 @@ def check_held_out(corpora: Sequence[CorpusFiles]) -> None:
     Raises:
         CorpusError: every corpus has splits, and none names a document of the validation part.
     """
-    splits = [one.splits for one in corpora]
+    splits = [corpus.splits for corpus in corpora]
     if all(path and PARTS[VALID] not in read_splits(path).values() for path in splits):
         raise CorpusError(
             f"{splits[0]}: no document is in {PARTS[VALID]!r}: pretraining stops by the loss of "

@@ -106,7 +106,7 @@ def make_pair_table(pairs: Iterable[LabelledPair]) -> LabelledPairDataset:
         known.append((pair.label, pair.group, pair.score))
     return LabelledPairDataset(
         tokens=np.concatenate([np.empty(0, dtype=np.uint32), *tokens]),
-        ends=np.cumsum([len(one) for one in tokens], dtype=np.int64),
+        ends=np.cumsum([len(token) for token in tokens], dtype=np.int64),
         firsts=np.array(firsts, dtype=np.int64),
         labels=np.array([label for label, _, _ in known], dtype=np.float32),
         groups=np.array([group for _, group, _ in known], dtype=np.int64),

@@ -547,7 +547,7 @@ def class_members(corpus: TrainingCorpus) -> list[Int64]:
     rows = corpus.rows(TRAIN)
     classes = corpus.classes[rows]
     members = [rows[classes == label] for label in np.unique(classes[classes >= 0])]
-    shared = [one for one in members if len(one) > 1]
+    shared = [group for group in members if len(group) > 1]
     return shared if len(shared) > 1 else []
 
 
@@ -573,7 +573,7 @@ def sample_classes(
         parts: sections of a document; 1 leaves documents whole.
         per_class: documents of a class at a time; fewer where the class has no more.
     """
-    counts = [sum(map(len, one)) for one in members]
+    counts = [sum(map(len, group)) for group in members]
     source = choose_source(sources, counts, "classes", random)
     of_source = next(of for one, of in zip(sources, members, strict=True) if one is source)
     groups = _class_groups(of_source, per_class, random)
@@ -680,7 +680,7 @@ def find_sources(
 
 def needs_neighbours(objectives: "Sequence[ObjectiveRecipe]") -> bool:
     """Say whether the batches of some objective are made of lexical neighbours."""
-    return any(one.kind in _OF_WORDS for one in objectives)
+    return any(objective.kind in _OF_WORDS for objective in objectives)
 
 
 def sampler_of(
@@ -697,12 +697,12 @@ def sampler_of(
     hard = parameters.get("hard_negatives", 0)
     parts = parameters.get("parts", 1)
     if parameters.get("groups") == "classes":
-        members = [class_members(one.corpus) for one in sources]
+        members = [class_members(source.corpus) for source in sources]
         per_class = parameters["documents_per_class"]
         return lambda random: sample_classes(sources, members, size, random, parts, per_class)
     linked = None
     if parameters.get("groups") == "pairs":
-        linked = [matching_pairs(one.corpus) for one in sources]
+        linked = [matching_pairs(source.corpus) for source in sources]
     samplers: dict[str, Sampler] = {
         "pairs": lambda random: sample_pairs(sources, size, random),
         "links": lambda random: sample_links(sources, size, hard, random),
@@ -719,11 +719,11 @@ def sampler_of(
     return samplers[objective.kind]
 
 
-def _texts(one: TrainingCorpus, rows: Sequence[int]) -> list[str]:
+def _texts(corpus: TrainingCorpus, rows: Sequence[int]) -> list[str]:
     """Read the texts of some documents, of which the archive has only tokens."""
-    wanted = {one.encoded.ids[row]: place for place, row in enumerate(rows)}
+    wanted = {corpus.encoded.ids[row]: place for place, row in enumerate(rows)}
     texts = [""] * len(rows)
-    for document in read_corpus(one.files.corpus):
+    for document in read_corpus(corpus.files.corpus):
         if isinstance(document, Document) and document.id in wanted:
             texts[wanted[document.id]] = document.text
     return texts

@@ -148,7 +148,7 @@ def fit_search(
         keep_fitted(job.start, checkpoint)
         return None
     if recipe.sentence_level.trained == "frozen":
-        fit_trained_space(checkpoint, [_training_part(one) for one in data])
+        fit_trained_space(checkpoint, [_training_part(corpus) for corpus in data])
         trained = OnnxEncoder(load_checkpoint(checkpoint.directory), precision=precision)
         return fit_fusion(trained, start, data, progress)
     if pretrains(recipe) or not reads_tokens_only(recipe):
@@ -158,7 +158,7 @@ def fit_search(
         return encode_again(encoded, encoder, progress)
 
     trained = OnnxEncoder(checkpoint, precision=precision)
-    parts = (_training_part(one, SAMPLED_AGAIN) for one in data)
+    parts = (_training_part(corpus, SAMPLED_AGAIN) for corpus in data)
     fit_trained_space(checkpoint, [encode(part, trained) for part in parts if part.ids])
     trained = OnnxEncoder(load_checkpoint(checkpoint.directory), precision=precision)
     return fit_fusion(trained, start, data, progress, encode)
@@ -172,11 +172,11 @@ def keep_fitted(start: Checkpoint, checkpoint: Checkpoint) -> None:
         write_fusion(checkpoint, read_fusion(start))
 
 
-def _training_part(one: TrainingCorpus, most: int | None = None) -> EncodedCorpus:
+def _training_part(corpus: TrainingCorpus, most: int | None = None) -> EncodedCorpus:
     """Return the documents of a corpus for training, at most so many, at equal distances."""
-    rows = one.rows(TRAIN)
+    rows = corpus.rows(TRAIN)
     some = at_equal_distances(len(rows), len(rows) if most is None else most)
-    return select_documents(one.encoded, rows[some].tolist())
+    return select_documents(corpus.encoded, rows[some].tolist())
 
 
 def fit_trained_space(checkpoint: Checkpoint, parts: Sequence[EncodedCorpus]) -> bool:
@@ -219,8 +219,8 @@ def fit_fusion(
         return None
     progress.started("fusion of the scores", 2 * len(judged))
     before, after = [], []
-    for one in judged:
-        search = _read_search(one, encode)
+    for query in judged:
+        search = _read_search(query, encode)
         before.append(search(start))
         progress.advanced(1)
         after.append(search(trained))
@@ -242,19 +242,19 @@ def fit_fusion(
 
 
 def _read_search(
-    one: TrainingCorpus, encode: Encode | None
+    corpus: TrainingCorpus, encode: Encode | None
 ) -> Callable[[OnnxEncoder], FusionCorpus]:
     """Choose queries and documents; the function returned scores them by an encoder."""
     most = MAX_DOCUMENTS if encode is None else SEARCHED_AGAIN
-    queries, ids = choose_search(one, min(most, len(one.encoded.ids)))
+    queries, ids = choose_search(corpus, min(most, len(corpus.encoded.ids)))
     queries = [queries[place] for place in at_equal_distances(len(queries), MAX_QUERIES).tolist()]
-    row_of = {name: row for row, name in enumerate(one.encoded.ids)}
-    encoded = select_documents(one.encoded, [row_of[name] for name in ids])
+    row_of = {name: row for row, name in enumerate(corpus.encoded.ids)}
+    encoded = select_documents(corpus.encoded, [row_of[name] for name in ids])
     place_of = {name: place for place, name in enumerate(ids)}
     places: Int64 = np.array([place_of[name] for name in queries], dtype=np.int64)
-    judgements = {name: one.judgements[name] for name in queries}
+    judgements = {name: corpus.judgements[name] for name in queries}
     task = RetrievalTask(tuple(ids), tuple(queries), places, encoded.tokens[places], judgements)
-    lexical = _lexical(one, ids)
+    lexical = _lexical(corpus, ids)
 
     def score(encoder: OnnxEncoder) -> FusionCorpus:
         read = encode(encoded, encoder) if encode else encoded
@@ -263,11 +263,13 @@ def _read_search(
     return score
 
 
-def _lexical(one: TrainingCorpus, ids: Sequence[str]) -> System:
-    documents = read_documents(one.files.corpus, ids)
+def _lexical(corpus: TrainingCorpus, ids: Sequence[str]) -> System:
+    documents = read_documents(corpus.files.corpus, ids)
     return lexical_system([each.text for each in documents], [each.title for each in documents])
 
 
 def _mean_figures(corpora: Sequence[FusionCorpus], rule: LinearFusion) -> dict[str, float]:
     figures = [mode_figures(corpus, rule) for corpus in corpora]
-    return {mode: round(float(np.mean([one[mode] for one in figures])), 4) for mode in figures[0]}
+    return {
+        mode: round(float(np.mean([figure[mode] for figure in figures])), 4) for mode in figures[0]
+    }

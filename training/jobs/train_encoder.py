@@ -107,7 +107,7 @@ def prepare_sources(
     job: EncoderJob, data: Sequence[TrainingCorpus], progress: Progress
 ) -> list[TrainingSource]:
     """Find lexical neighbours in the training part of each corpus, and sections, where needed."""
-    directories = [_directory_of(job, one.files) / "neighbours" for one in data]
+    directories = [_directory_of(job, corpus.files) / "neighbours" for corpus in data]
     return sources_of(read_recipe(job), job.start, data, directories, progress)
 
 
@@ -155,8 +155,8 @@ def run_training(
     from training.term_channel import open_model, read_or_fit_channel
 
     recipe = read_recipe(job)
-    archives = [one.encoded.archive for one in data]
-    rows = [one.encoded.rows[one.rows(TRAIN)] for one in data]
+    archives = [corpus.encoded.archive for corpus in data]
+    rows = [corpus.encoded.rows[corpus.rows(TRAIN)] for corpus in data]
     channel = read_or_fit_channel(job.start, recipe, archives, rows, _terms_file(job, data, recipe))
     model = open_model(job.start, recipe, channel).to(training_device())
     reader = _reader(job.start, data, recipe, channel)
@@ -173,7 +173,7 @@ def run_training(
     train(model, plan, job.work / RUN, progress)
     figure = LOSS if pretrains(recipe) else choose_figure(data)
     report = make_report(
-        job, recipe, figure, [one.found.facts() for one in data], out_of_time=out_of_time.over
+        job, recipe, figure, [corpus.found.facts() for corpus in data], out_of_time=out_of_time.over
     )
     return Trained(model, channel, report)
 
@@ -213,7 +213,7 @@ def _reader(
     from training.collate import Reader
     from training.term_channel import TermReader
 
-    archives = [one.encoded.archive for one in data]
+    archives = [corpus.encoded.archive for corpus in data]
     reads_terms = channel.table.width and not recipe.distils  # which looks at no document vector
     return Reader(
         archives=archives,

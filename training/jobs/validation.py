@@ -54,9 +54,9 @@ class Validation:
 
 def choose_figure(data: Sequence[TrainingCorpus]) -> str:
     """Return the best figure that the data allows: of links, else of pairs, else of halves."""
-    if any(one.judgements for one in data):
+    if any(corpus.judgements for corpus in data):
         return LINKS
-    return PAIRS if any(_has_both(one) for one in data) else HALVES
+    return PAIRS if any(_has_both(corpus) for corpus in data) else HALVES
 
 
 def measure(
@@ -80,33 +80,33 @@ def measure(
     return float(np.mean(figures)) if figures else 0.0
 
 
-def _links(number: int, one: TrainingCorpus, similarities: Similarities, limit: int) -> float:
-    queries, ids = choose_search(one, limit)
-    row_of = {name: row for row, name in enumerate(one.encoded.ids)}
-    slices = [DocumentSlice(number, int(one.encoded.rows[row_of[name]])) for name in ids]
+def _links(number: int, corpus: TrainingCorpus, similarities: Similarities, limit: int) -> float:
+    queries, ids = choose_search(corpus, limit)
+    row_of = {name: row for row, name in enumerate(corpus.encoded.ids)}
+    slices = [DocumentSlice(number, int(corpus.encoded.rows[row_of[name]])) for name in ids]
     place_of = {name: place for place, name in enumerate(ids)}
     places = np.array([place_of[query] for query in queries], dtype=np.int64)
     run = rank_scores(similarities(slices, places), ids, queries)
-    return evaluate_run(run, ids, {q: one.judgements[q] for q in queries})["nDCG@10"]
+    return evaluate_run(run, ids, {q: corpus.judgements[q] for q in queries})["nDCG@10"]
 
 
-def choose_search(one: TrainingCorpus, limit: int) -> tuple[list[str], list[str]]:
+def choose_search(corpus: TrainingCorpus, limit: int) -> tuple[list[str], list[str]]:
     """Choose validation queries and the documents to search.
 
     Args:
-        one: a corpus with judgements.
+        corpus: a corpus with judgements.
         limit: of the documents. All that match a query are among them, so queries may be left out;
             one stays, whatever it takes.
 
     Returns:
         Ids of queries, and of documents in the order of the corpus.
     """
-    every = list(one.judgements)
-    ids = one.encoded.ids
+    every = list(corpus.judgements)
+    ids = corpus.encoded.ids
     queries: list[str] = []
     chosen: dict[str, None] = {}
     for place in at_equal_distances(len(every), min(len(every), limit)).tolist():
-        more = dict.fromkeys([every[place], *one.judgements[every[place]]])
+        more = dict.fromkeys([every[place], *corpus.judgements[every[place]]])
         if queries and len(chosen | more) > limit:
             break
         queries.append(every[place])
@@ -117,28 +117,28 @@ def choose_search(one: TrainingCorpus, limit: int) -> tuple[list[str], list[str]
     return queries, [name for name in ids if name in chosen]
 
 
-def _pairs(number: int, one: TrainingCorpus, similarities: Similarities, limit: int) -> float:
-    pairs = one.valid_pairs
+def _pairs(number: int, corpus: TrainingCorpus, similarities: Similarities, limit: int) -> float:
+    pairs = corpus.valid_pairs
     # Sorted by label, so that a choice at equal distances keeps the share of each.
     order = np.argsort(pairs.labels, kind="stable")
     some = order[at_equal_distances(len(order), max(2, limit // 2))]
     sources, targets = pairs.sources[some], pairs.targets[some]
     rows, places = np.unique(np.concatenate([sources, targets]), return_inverse=True)
-    slices = [DocumentSlice(number, int(one.encoded.rows[row])) for row in rows]
+    slices = [DocumentSlice(number, int(corpus.encoded.rows[row])) for row in rows]
     queries, query = np.unique(places[: len(some)], return_inverse=True)
     scores = similarities(slices, queries)[query, places[len(some) :]]
     return measure_pairs(scores, pairs.labels[some], 0.0)[AUC]
 
 
 def _halves(
-    number: int, one: TrainingCorpus, similarities: Similarities, validation: Validation
+    number: int, corpus: TrainingCorpus, similarities: Similarities, validation: Validation
 ) -> float:
     """Return the mean reciprocal rank of second halves, searched by first halves, and back."""
     half = max(1, validation.documents // 2)
-    held_out = one.rows(VALID)[: min(_HELD_OUT, half)]
-    others = one.rows(TRAIN)[: min(_OTHERS, half)]
+    held_out = corpus.rows(VALID)[: min(_HELD_OUT, half)]
+    others = corpus.rows(TRAIN)[: min(_OTHERS, half)]
     rows = np.concatenate([held_out, others]).tolist()
-    cut = [_cut(number, one, row, validation.max_blocks) for row in rows]
+    cut = [_cut(number, corpus, row, validation.max_blocks) for row in rows]
     halves = [first for first, _ in cut] + [second for _, second in cut]
     here: Int64 = np.arange(len(held_out), dtype=np.int64)
     both = similarities(halves, np.concatenate([here, len(rows) + here]))
@@ -150,18 +150,18 @@ def _halves(
 
 
 def _cut(
-    number: int, one: TrainingCorpus, row: int, max_blocks: int
+    number: int, corpus: TrainingCorpus, row: int, max_blocks: int
 ) -> tuple[DocumentSlice, DocumentSlice]:
-    archive_row = int(one.encoded.rows[row])
-    start, stop = one.encoded.archive.span(archive_row)
+    archive_row = int(corpus.encoded.rows[row])
+    start, stop = corpus.encoded.archive.span(archive_row)
     places = np.arange(min(stop - start, max_blocks), dtype=np.int64)
     middle = len(places) // 2  # a single block is both halves
     first, second = (places[:middle], places[middle:]) if middle else (places, places)
     return DocumentSlice(number, archive_row, first), DocumentSlice(number, archive_row, second)
 
 
-def _has_both(one: TrainingCorpus) -> bool:
-    labels = one.valid_pairs.labels
+def _has_both(corpus: TrainingCorpus) -> bool:
+    labels = corpus.valid_pairs.labels
     return bool(labels.any() and not labels.all())
 
 
@@ -245,7 +245,7 @@ def held_out_loss(
                 for name, loss in losses.items():
                     found.setdefault(f"{made.name}.{name}".rstrip("."), []).append(loss)
         means = {name: float(np.mean(losses)) for name, losses in found.items()}
-        total = sum(one.weight * means[one.name] for one in objectives)
+        total = sum(objective.weight * means[objective.name] for objective in objectives)
         return Validated(total, dict(sorted(means.items())))
 
     return measure

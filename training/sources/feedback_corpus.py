@@ -86,11 +86,11 @@ def write_feedback_corpus(
     return counts
 
 
-def _id_of(one: JudgedQuery) -> str:
+def _id_of(query: JudgedQuery) -> str:
     """Return the id of a query in the corpus."""
-    if one.document_id is not None:
-        return one.document_id
-    digest = hashlib.sha256(f"{one.title}\0{one.text}".encode()).hexdigest()
+    if query.document_id is not None:
+        return query.document_id
+    digest = hashlib.sha256(f"{query.title}\0{query.text}".encode()).hexdigest()
     return f"feedback query {digest[:32]}"
 
 
@@ -100,23 +100,23 @@ def _divide(store: SQLiteDocumentStore, judged: Sequence[JudgedQuery]) -> _Divid
     for one, out in zip(judged, hold_out(judged, HELD_OUT), strict=True):
         part_of[one.key] = VALID if out else TRAIN
     asked = frozenset(part_of)
-    for one in judged:
-        for key in one.answer_keys.values():
+    for query in judged:
+        for key in query.answer_keys.values():
             if key not in asked and part_of.get(key) != TRAIN:
-                part_of[key] = part_of[one.key]
-    keys = {name: key for one in judged for name, key in one.answer_keys.items()}
-    keys |= {_id_of(one): one.key for one in judged}
+                part_of[key] = part_of[query.key]
+    keys = {name: key for query in judged for name, key in query.answer_keys.items()}
+    keys |= {_id_of(query): query.key for query in judged}
     texts = {
-        _id_of(one): Document(_id_of(one), one.text).content_hash
-        for one in judged
-        if one.document_id is None
+        _id_of(query): Document(_id_of(query), query.text).content_hash
+        for query in judged
+        if query.document_id is None
     }
     texts |= store.content_hashes([name for name in keys if name not in texts])
     return _Divided(texts, {name: part_of[keys[name]] for name in sorted(texts)})
 
 
 def _require_enough(judged: Sequence[JudgedQuery], divided: _Divided) -> None:
-    relevant = Counter(divided.parts.get(_id_of(one)) for one in judged if one.relevant)
+    relevant = Counter(divided.parts.get(_id_of(query)) for query in judged if query.relevant)
     for part, least in ((TRAIN, MIN_QUERIES - MIN_HELD_OUT), (VALID, MIN_HELD_OUT)):
         if relevant[part] < least:
             raise CorpusError(
@@ -129,9 +129,9 @@ def _require_enough(judged: Sequence[JudgedQuery], divided: _Divided) -> None:
 def _pairs(judged: Sequence[JudgedQuery], divided: _Divided) -> list[Pair]:
     """Return the pairs inside of the parts; of two verdicts on one pair, relevant counts."""
     labels: dict[tuple[str, str], bool] = {}
-    for one in judged:
-        source = _id_of(one)
-        for target, grade in one.grades.items():
+    for query in judged:
+        source = _id_of(query)
+        for target, grade in query.grades.items():
             parts = {divided.parts.get(source), divided.parts.get(target)}
             if len(parts) == 1 and None not in parts and source != target:
                 ends = (min(source, target), max(source, target))
@@ -140,9 +140,9 @@ def _pairs(judged: Sequence[JudgedQuery], divided: _Divided) -> list[Pair]:
 
 
 def _judgements(judged: Sequence[JudgedQuery]) -> Iterator[tuple[str, str, int]]:
-    for one in sorted(judged, key=_id_of):
-        for name, grade in sorted(one.grades.items()):
-            yield _id_of(one), name, grade
+    for query in sorted(judged, key=_id_of):
+        for name, grade in sorted(query.grades.items()):
+            yield _id_of(query), name, grade
 
 
 def _records(
@@ -152,12 +152,14 @@ def _records(
     parts: dict[str, str],
 ) -> Iterator[dict[str, Any]]:
     """Yield every document; the parts of those without feedback are added to `parts`."""
-    for one in judged:
-        if one.document_id is None:
-            yield {"id": _id_of(one), "title": one.title, "text": one.text}
-    for document in _stored(store, sorted(set(divided.texts) - {_id_of(one) for one in judged})):
+    for query in judged:
+        if query.document_id is None:
+            yield {"id": _id_of(query), "title": query.title, "text": query.text}
+    for document in _stored(
+        store, sorted(set(divided.texts) - {_id_of(query) for query in judged})
+    ):
         yield _record(document)
-    stored_queries = sorted(one.document_id for one in judged if one.document_id is not None)
+    stored_queries = sorted(query.document_id for query in judged if query.document_id is not None)
     for document in _stored(store, stored_queries):
         yield _record(document)
     held_out = divided.held_out
@@ -199,7 +201,7 @@ def _record(document: Document) -> dict[str, Any]:
 def _counts(
     judged: Sequence[JudgedQuery], divided: _Divided, pairs: Sequence[Pair]
 ) -> dict[str, Any]:
-    queries = Counter(divided.parts.get(_id_of(one)) for one in judged)
+    queries = Counter(divided.parts.get(_id_of(query)) for query in judged)
     labels = Counter((divided.parts[source], label) for source, _, label in pairs)
     return {
         "documents with feedback": len(divided.parts),

@@ -50,7 +50,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     ids: list[str] = []
 
     def encode(documents: list[Document], *others: object) -> object:
-        ids.extend(one.id for one in documents)
+        ids.extend(document.id for document in documents)
         return encode_documents(documents, *others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(job, "encode_documents", encode)

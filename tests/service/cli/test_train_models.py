@@ -199,7 +199,7 @@ def test_the_recipes_of_the_paper_have_its_settings() -> None:
     for name, kind in (("smith-paper-pretrain", "wp+sp"), ("smith-paper-pairs", "pairs")):
         recipe = read_training_recipe(RECIPES / f"{name}.toml")
         optimiser = recipe.optimiser
-        assert [one.kind for one in recipe.objectives] == [kind]
+        assert [objective.kind for objective in recipe.objectives] == [kind]
         assert (recipe.documents, recipe.max_blocks, recipe.dropout) == (32, 48, 0.1)
         assert optimiser.document_rate == optimiser.sentence_rate == 5e-5
         assert (optimiser.betas, optimiser.epsilon) == ((0.9, 0.999), 1e-6)

@@ -86,7 +86,10 @@ def test_a_paper_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
 def test_a_title_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
     folder = write_network(tmp_path)
     write(folder / "release/2014/paper_ids.txt", b"P1\tcaf\xe9\t2001\nP2\tA title\t2001\n")
-    titles = {one.id: one.title for one in read_citations(folder, SilentProgress()).documents}
+    titles = {
+        document.id: document.title
+        for document in read_citations(folder, SilentProgress()).documents
+    }
     assert (titles["P1"], titles["P2"]) == ("", "A title")
 
 

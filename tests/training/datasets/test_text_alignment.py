@@ -47,7 +47,7 @@ def test_marks_and_names_of_columns_are_no_text(tmp_path: Path) -> None:
     found = read_text_pairs(
         write_pairs(tmp_path, ROWS | {"train_cite.csv": marked}), SilentProgress()
     )
-    assert {one.text for one in found.documents} >= {"It cites.", "It."}
+    assert {document.text for document in found.documents} >= {"It cites.", "It."}
     assert len(found.pairs["train"]) == 1
 
 

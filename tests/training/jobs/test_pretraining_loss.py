@@ -99,8 +99,8 @@ def test_the_loss_is_the_weighted_sum_of_the_means_and_repeats(
     reader = Reader([corpus.encoded.archive], start, 4, trained_blocks=4)
     vocabulary, batches = read_vocabulary(start), held_out_batches([corpus], 2)
     made: list[Objective[EncoderModel]] = [
-        new_objective(one, lambda _: DocumentsBatch(()), reader, model.config, vocabulary, 3)
-        for one in recipe.objectives
+        new_objective(objective, lambda _: DocumentsBatch(()), reader, model.config, vocabulary, 3)
+        for objective in recipe.objectives
     ]
     measure = held_out_loss(recipe, made, batches, reader, start)
     with torch.no_grad():

@@ -76,7 +76,7 @@ def test_what_training_reads(filled: SQLiteDocumentStore, tmp_path: Path) -> Non
     assert all(f"other{number}" in found for number in range(QUERIES))
     check_pair_files(files)
     pairs = read_pairs(tmp_path / "out" / "pairs.jsonl")
-    assert {(parts[one.source], parts[one.target]) for one in pairs} == {
+    assert {(parts[pair.source], parts[pair.target]) for pair in pairs} == {
         ("train", "train"),
         ("valid", "valid"),
     }
@@ -107,7 +107,7 @@ def test_of_two_verdicts_on_one_pair_relevant_counts(
         both.append(JudgedQuery(one, "", "", text(one), {other: grade}, keys))
     write_feedback_corpus(tmp_path / "out", filled, both)
     pairs = read_pairs(tmp_path / "out" / "pairs.jsonl")
-    assert [one.label for one in pairs if one.ends == ("q1", "q3")] == [True]
+    assert [pair.label for pair in pairs if pair.ends == ("q1", "q3")] == [True]
 
 
 def test_others_are_bounded(

@@ -55,7 +55,7 @@ def test_titles_become_links(longmatch: Run, articles: list[Path], tmp_path: Pat
     counts = json.loads((output / "counts.json").read_text())
     assert set(texts) == set(splits) == set(qrels)
     assert counts["documents"] == len(texts)
-    assert counts["words"] == sum(len(one["text"].split()) for one in texts.values())
+    assert counts["words"] == sum(len(text["text"].split()) for text in texts.values())
     assert 2 * counts["links"] == sum(map(len, qrels.values()))
     assert f"{counts['documents']} documents, {counts['words']} words" in answer.err
     for query, judged in qrels.items():
@@ -75,6 +75,8 @@ def test_the_same_command_writes_the_same_bytes(articles: list[Path], tmp_path: 
         make_corpus("titles", articles, tmp_path / name, options, SilentProgress())
     for name in ("corpus.jsonl.gz", "qrels.tsv", "splits.tsv", "counts.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    packed = (tmp_path / "one/corpus.jsonl.gz").read_bytes()
+    assert packed[4:8] == bytes(4)  # no time
 
 
 def test_a_share_of_the_names_is_masked(articles: list[Path], tmp_path: Path) -> None:

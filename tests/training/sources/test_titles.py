@@ -19,7 +19,7 @@ def test_a_document_is_linked_to_those_whose_titles_it_names() -> None:
     text = "Energy, such as solar energy, and World\nWar I. Solar energy again."
     found = linked(Solar_energy="It is old.", World_War_I="It was long.", Other=text)
     assert found["other"].links == {"solar_energy", "world_war_i"}
-    named = [text[one.start : one.end] for one in found["other"].mentions]
+    named = [text[mention.start : mention.end] for mention in found["other"].mentions]
     assert named == ["solar energy", "World\nWar I", "Solar energy"]
     assert found["other"].metadata == {"n": 1}
     assert not found["solar_energy"].links
