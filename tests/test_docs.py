@@ -75,6 +75,23 @@ def test_links_lead_somewhere(pages: Pages) -> None:
     assert not dead_links(ROOT, pages)
 
 
+def missing_names(root: Path, text: str) -> list[str]:
+    """Return the `file` and `file::name` of a text that the repository does not have."""
+    missing = []
+    for path, name in re.findall(rf"`((?:{'|'.join(PACKAGES)})/[\w/.]+)(?:::(\w+))?`", text):
+        file = root / path
+        defined = rf"(?:def|class) {name}\b|^{name} = "
+        if not file.exists() or (name and not re.search(defined, file.read_text(), re.MULTILINE)):
+            missing.append(f"{path}::{name}")
+    return missing
+
+
+def test_files_and_names_on_the_map_exist() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    assert missing_names(ROOT, text) == []
+    assert missing_names(ROOT, "`service/engine.py::Gone`, `service/gone.py`") != []
+
+
 def test_a_dead_link_is_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/there.md").write_text("# A heading, here\n```\n# no heading\n```\n")
@@ -97,7 +114,8 @@ def bad_module_commands(root: Path, pages: Pages) -> list[str]:
             if module.partition(".")[0] not in PACKAGES:
                 continue
             target = root / module.replace(".", "/")
-            file = target / "__main__.py" if target.is_dir() else target.with_suffix(".py")
+            file = target.with_suffix(".py")
+            file = file if file.exists() else target / "__main__.py"
             source = file.read_text(encoding="utf-8") if file.exists() else ""
             if '__name__ == "__main__"' not in source:
                 bad.append(f"{path}: {module}")

@@ -1,1 +1,0 @@
-"""Groups of settings, which `service.settings` joins."""
