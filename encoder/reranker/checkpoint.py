@@ -6,7 +6,7 @@ manifest.json         SHA-256 of each file, and of the weights that the graph wa
 golden.npz            golden pairs with the logits that the model gives for them
 parity.json           how far each graph is from the model on the golden pairs
 rule.json             optional: how its logits and the scores of the first stage become one score,
-                      and what that score is worth; see encoder/reranker/score_fusion.py
+                      and how much that score counts; see encoder/reranker/score_fusion.py
 <precision>/          cross_encoder.onnx, one graph for every length up to `length`
 weights.safetensors   the weights in half precision, for training and export; serving does not
                       need them
