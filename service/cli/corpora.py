@@ -83,7 +83,7 @@ RAY_ADDRESS = "RAY_ADDRESS"
 _CUDA = "cuda"
 
 
-class Place(StrEnum):
+class EncodingPlace(StrEnum):
     """Where documents are encoded."""
 
     LOCAL = "local"
@@ -103,14 +103,14 @@ class EncodingOptions:
 
 
 def cluster_options(
-    on: Place,
+    on: EncodingPlace,
     address: str | None,
     actors: int | None,
     threads: int | None,
     provider: list[str] | None,
 ) -> ClusterOptions | None:
     """Return which Ray to use; None to encode in this process."""
-    if on is Place.LOCAL:
+    if on is EncodingPlace.LOCAL:
         for name, value in (("--ray-address", address), ("--actors", actors)):
             if value is not None:
                 raise OptionError(name, "is for --on ray")
@@ -231,9 +231,9 @@ def index(
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
     on: Annotated[
-        Place,
+        EncodingPlace,
         typer.Option("--on", help="Encode in this process, or in actors of Ray (extra `ray`)."),
-    ] = Place.LOCAL,
+    ] = EncodingPlace.LOCAL,
     ray_address: Annotated[
         str | None,
         typer.Option(

@@ -22,7 +22,7 @@ from index.sqlite.connections import SQLiteConnections
 from service.errors import ShuttingDownError, UnavailableError
 from service.jobs.idempotency import IdempotencyStore, KeyedResponse
 from service.jobs.store import EndState, Job, JobStore, Upload, open_tables
-from service.jobs.uploads import Place, UploadFile, UploadRoom, remove_others, verify_upload
+from service.jobs.uploads import UploadFile, UploadRoom, UploadSlot, remove_others, verify_upload
 from service.metrics import CollectionMetrics
 from service.settings import Settings
 
@@ -107,7 +107,7 @@ class Jobs:
         self._connections.close()
 
     @contextmanager
-    def receiving(self, client: str = "", announced: int = 0) -> Iterator[Place]:
+    def receiving(self, client: str = "", announced: int = 0) -> Iterator[UploadSlot]:
         """Give a place to an upload that is received while the block runs.
 
         Raises:
@@ -118,7 +118,7 @@ class Jobs:
         with self._room.place(client, announced) as place:
             yield place
 
-    def begin_upload(self, place: Place, *, gzip: bool) -> UploadFile:
+    def begin_upload(self, place: UploadSlot, *, gzip: bool) -> UploadFile:
         """Open the file of a new upload."""
         return UploadFile(
             self._uploads / f"{uuid.uuid4().hex}.ndjson",

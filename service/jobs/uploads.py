@@ -318,8 +318,8 @@ MAX_WAITING_BYTES = 16 * 2**30  # of all of them, decompressed
 _RETRY_SECONDS = 10
 
 
-class Place:
-    """The place of one upload that is being received, and the bytes that it has taken."""
+class UploadSlot:
+    """An upload that is being received, and the bytes that it has taken."""
 
     def __init__(self, room: "UploadRoom", client: str) -> None:
         self._room = room
@@ -356,11 +356,11 @@ class UploadRoom:
         self._reserve = disk_reserve_bytes
         self._max_waiting_bytes = max_waiting_bytes
         self._lock = threading.Lock()
-        self._places: list[Place] = []
+        self._places: list[UploadSlot] = []
         self._waiting_bytes = 0
 
     @contextmanager
-    def place(self, client: str, announced: int) -> Iterator[Place]:
+    def place(self, client: str, announced: int) -> Iterator[UploadSlot]:
         """Give a place to an upload of a client while the block runs.
 
         Args:
@@ -378,7 +378,7 @@ class UploadRoom:
                 raise OverloadedError(_RETRY_SECONDS, "jobs")
             if clients.count(client) >= MAX_UPLOADS_OF_CLIENT:
                 raise OverloadedError(_RETRY_SECONDS, "client_jobs")
-            place = Place(self, client)
+            place = UploadSlot(self, client)
             self._places.append(place)
         try:
             self.check_bytes(announced)
@@ -399,7 +399,7 @@ class UploadRoom:
         """Check that there is room for so many bytes more.
 
         Raises:
-            OverloadedError, StorageFullError: there is none, see `Place.take`.
+            OverloadedError, StorageFullError: there is none, see `UploadSlot.take`.
         """
         with self._lock:
             taken = self._waiting_bytes + sum(place.bytes for place in self._places)
