@@ -14,9 +14,7 @@ from service import documents as indexing
 from service.documents import IndexedDocuments, find_document, index_documents
 from service.encode import RequestText
 from service.engine import Engine
-from service.errors import (
-    EncodingFailedError,
-)
+from service.errors import EncodingFailedError
 from service.matching.match import MatchOptions, match
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
@@ -70,18 +68,6 @@ def test_a_new_text_replaces_the_old_one(engine: Engine) -> None:
     assert best(engine, "Judges weigh evidence.") == ("a", pytest.approx(1.0, abs=1e-4))
     assert best(engine, "Ants dig tunnels.")[1] < 0.999
     assert len(engine.default.data.index) == 2
-
-
-def test_some_unchanged_and_some_new_come_back_in_order(engine: Engine) -> None:
-    put(engine, Document("b", "Bees fly."))
-    answer = put(
-        engine, *(Document(n, t) for n, t in [("a", "A."), ("b", "Bees fly."), ("c", "C.")])
-    )
-    assert [(document.id, document.unchanged) for document in answer.documents] == [
-        ("a", False),
-        ("b", True),
-        ("c", False),
-    ]
 
 
 def test_nothing_is_stored_when_one_text_fails_to_encode(failing: Engine) -> None:
@@ -151,9 +137,7 @@ class ChangingStore:
         return hashes
 
 
-def test_a_text_replaced_meanwhile_gets_the_right_vector(
-    engine: Engine,
-) -> None:
+def test_a_text_replaced_meanwhile_gets_the_right_vector(engine: Engine) -> None:
     put(engine, Document("a", "Ants dig."))
     store = ChangingStore(engine, Document("a", "Judges weigh evidence."))
     racing = with_parts(engine, data=replace(engine.default.data, store=store))

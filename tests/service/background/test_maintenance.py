@@ -23,7 +23,6 @@ from index.vectors.lists import ONE_LIST_BELOW, read_rejected_retraining
 from service.maintenance import PUBLISH_FROM, Maintenance
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
-from service.startup import close_engine, open_engine
 
 DIMENSION = 48  # so many that random vectors have neighbours in every list
 BLOCKS = MIN_SAMPLE // MIN_DOCUMENTS  # of a document: so many that a space can be fitted
@@ -222,18 +221,6 @@ def test_a_failure_is_logged_and_the_other_work_is_done(
     assert "no snapshot could be published" in caplog.text
     assert value(metrics, "store_free_bytes") is not None
     assert len(data.index) == ONE_LIST_BELOW
-
-
-def test_an_engine_has_the_threads_and_ends_them(make_settings: Callable[..., Settings]) -> None:
-    before = set(threading.enumerate())
-    engine = open_engine(make_settings(maintenance_seconds=3_600.0))
-    begun = set(threading.enumerate()) - before
-    assert {"maintenance", "recall"} <= {thread.name for thread in begun}
-    started = time.monotonic()
-    close_engine(engine)
-    assert time.monotonic() - started < 30
-    left = set(threading.enumerate()) - before
-    assert not {"maintenance", "recall"} & {thread.name for thread in left}
 
 
 def test_near_duplicates_of_an_earlier_release_are_found(tmp_path: Path, metrics: Metrics) -> None:

@@ -115,17 +115,6 @@ def test_an_empty_passage_has_a_number_and_no_marks() -> None:
     assert "id=l1" in marked.html
 
 
-def test_a_span_outside_the_text_is_clipped_to_it() -> None:
-    marked = mark_text(TEXT, "left", [(Span(8, 99), "similar"), (Span(50, 60), "similar")], [])
-    assert passages_in(marked) == ["ij", ""]
-    assert "id=l2" in marked.html
-
-
-def test_a_line_end_is_one_where_a_passage_divides_it() -> None:
-    marked = mark_text("a\r\nb", "left", [(Span(0, 2), "similar")], [])
-    assert shown(marked) == "a\nb"
-
-
 def test_the_work_is_linear_in_the_passages() -> None:
     text, passages = "x" * 20_000, [(Span(n, 20_000 - n), "verbatim") for n in range(3000)]
     started = time.process_time()

@@ -133,19 +133,13 @@ def test_closing_leaves_no_caller_waiting(
     assert scheduler.queued_tokens == 0
 
 
-def test_a_document_without_blocks_is_refused(
+def test_no_documents_need_no_encoder_and_no_blocks_are_refused(
     schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
-) -> None:
-    scheduler = schedule(stepped_encoder())
-    with pytest.raises(ValueError, match="without a sentence block"):
-        within_time(encode(scheduler, make_document([1]), make_document()))
-
-
-def test_no_documents_need_no_encoder(
-    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any
 ) -> None:
     scheduler = schedule(stepped_encoder(opened=False))
     assert within_time(encode(scheduler)) == []
+    with pytest.raises(ValueError, match="without a sentence block"):
+        within_time(encode(scheduler, make_document([1]), make_document()))
 
 
 def test_what_is_computed_is_counted(stepped_encoder: Any, make_document: Make) -> None:
