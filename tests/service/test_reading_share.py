@@ -33,8 +33,12 @@ def selective(make_client: Callable[..., Client]) -> Client:
     return client
 
 
-def test_the_receipt_says_what_was_encoded(selective: Client) -> None:
-    by_text = selective.post("/match", json={"text": LONG["law"], "strict": True}).json()
+def test_a_document_matches_itself_and_the_receipt_says_its_share(selective: Client) -> None:
+    asked = {"text": LONG["law"], "strict": True, "mode": "semantic"}
+    by_text = selective.post("/match", json=asked).json()
+    best = by_text["matches"][0]
+    assert (best["id"], best["vector_score"]) == ("law", pytest.approx(1.0, abs=1e-4))
+    assert best["alignment_score"] == pytest.approx(1.0, abs=1e-3)
     receipt = by_text["receipt"]
     assert receipt["tokens"] == receipt["tokens_read"]
     assert receipt["blocks_left_out"] == 0
@@ -47,14 +51,6 @@ def test_the_receipt_says_what_was_encoded(selective: Client) -> None:
     metrics = selective.get("/metrics").text
     assert "longmatch_documents_truncated_total 0.0" in metrics
     assert selective.get("/version").json()["checkpoint"]["reading_share"] == 0.25
-
-
-def test_a_document_matches_itself(selective: Client) -> None:
-    found = selective.post("/match", json={"text": LONG["law"], "mode": "semantic"}).json()
-    best = found["matches"][0]
-    assert best["id"] == "law"
-    assert best["vector_score"] == pytest.approx(1.0, abs=1e-4)
-    assert best["alignment_score"] == pytest.approx(1.0, abs=1e-3)
 
 
 def test_explanations_have_the_places_of_encoded_blocks(selective: Client) -> None:

@@ -1,9 +1,7 @@
 """Two collections of one server do not see each other, whatever is done with them at once."""
 
 import json
-import random
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -113,32 +111,6 @@ def test_an_idempotency_key_belongs_to_a_collection(two: Client) -> None:
         assert ("idempotency-replayed" in answer.headers) == replayed
     counter = two.app.state.engine.metrics.registry.get_sample_value
     assert counter("longmatch_block_cache_hits_total") > 0  # the cache is that of all
-
-
-def test_concurrent_use_mixes_nothing_up(two: Client) -> None:
-    prefixes = ("", "/collections/papers")
-
-    def work(seed: int) -> None:
-        choose = random.Random(seed)
-        for _ in range(12):
-            prefix = choose.choice(prefixes)
-            name = f"d{choose.randrange(4)}"
-            match choose.randrange(4):
-                case 0:
-                    two.delete(f"{prefix}/documents/{name}")
-                case 1:
-                    found = two.post(f"{prefix}/match", json={"text": TEXTS["ants"]}).json()
-                    assert {hit["metadata"]["of"] for hit in found["matches"]} <= {prefix}
-                case _:
-                    put(two, prefix, name, f"{TEXTS['ants']} It was written {prefix or 'first'}.")
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-    for prefix in prefixes:
-        listed = two.get(f"{prefix}/documents?limit=100").json()["documents"]
-        found = two.post(f"{prefix}/match", json={"text": TEXTS["ants"], "top_k": 50}).json()
-        assert {entry["metadata"]["of"] for entry in listed} == {prefix}
-        assert set(ids(found)) == {entry["id"] for entry in listed}
 
 
 def test_an_adapter_belongs_to_its_collection(

@@ -149,13 +149,10 @@ def test_a_damaged_file_is_refused(path: Path, content: str) -> None:
     assert path.read_text() == content
 
 
-@pytest.mark.parametrize(
-    ("scopes", "allowed"),
-    [(["read"], ["read"]), (["write"], ["write"]), (["admin"], list(SCOPES))],
-)
-def test_scopes(scopes: list[Scope], allowed: list[Scope]) -> None:
-    key, _ = make_key("someone", frozenset(scopes), None)
-    assert [scope for scope in SCOPES if key.allows(scope)] == allowed
+def test_admin_is_allowed_everything_and_others_their_own() -> None:
+    for scope, allowed in (("read", ["read"]), ("write", ["write"]), ("admin", list(SCOPES))):
+        key, _ = make_key("someone", frozenset([scope]), None)  # type: ignore[list-item]
+        assert [other for other in SCOPES if key.allows(other)] == allowed
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a" * 65, "a\nb", "a\x1b[31m"])

@@ -1,7 +1,7 @@
 """The scheduler with a recurrent encoder: one block of a document after another."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +28,11 @@ def encoder(tiny_ernie_doc: Path) -> OnnxEncoder:
 
 
 @pytest.fixture(params=[1, 3])
-def scheduler(encoder: OnnxEncoder, request: pytest.FixtureRequest) -> Iterator[EncodeScheduler]:
+def scheduler(
+    schedule: Callable[..., EncodeScheduler], encoder: OnnxEncoder, request: pytest.FixtureRequest
+) -> EncodeScheduler:
     encoder.threads = request.param
-    made = EncodeScheduler(encoder, max_queue_tokens=BOUND, metrics=create_metrics())
-    yield made
-    made.close()
+    return schedule(encoder, BOUND)
 
 
 @pytest.fixture(scope="module")
