@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,13 +25,8 @@ def put(engine: Engine, *documents: Document, **more: Any) -> IndexedDocuments:
 
 
 def best(engine: Engine, text: str) -> tuple[str, float]:
-    (found,) = asyncio.run(
-        match(
-            engine.default,
-            [RequestText("#/text", text)],
-            MatchOptions(search=SearchOptions(top_k=1)),
-        )
-    )
+    options = MatchOptions(search=SearchOptions(top_k=1))
+    (found,) = asyncio.run(match(engine.default, [RequestText("#/text", text)], options))
     return found.matches[0].id, found.matches[0].score
 
 
@@ -121,41 +115,29 @@ def test_a_client_that_leaves_before_the_write_stores_nothing(engine: Engine) ->
     assert len(engine.default.data.store) == len(engine.default.data.index) == 0
 
 
-class ChangingStore:
-    """A store in which another request replaces a text just after its hash was read."""
-
-    def __init__(self, engine: Engine, change: Document) -> None:
-        self._engine = engine
-        self._change = change
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine.default.data.store, name)
-
-    def content_hashes(self, document_ids: list[str]) -> dict[str, bytes]:
-        hashes = self._engine.default.data.store.content_hashes(document_ids)
-        put(self._engine, self._change)
-        return hashes
-
-
-def test_a_text_replaced_meanwhile_gets_the_right_vector(engine: Engine) -> None:
+def test_a_text_replaced_meanwhile_gets_the_right_vector(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(engine, Document("a", "Ants dig."))
-    store = ChangingStore(engine, Document("a", "Judges weigh evidence."))
-    racing = with_parts(engine, data=replace(engine.default.data, store=store))
-    put(racing, Document("a", "Ants dig."))
+    with monkeypatch.context() as patched:
+        read = engine.default.data.store.content_hashes
+
+        def read_then_replace(document_ids: list[str]) -> dict[str, bytes]:
+            patched.undo()
+            hashes = read(document_ids)
+            put(engine, Document("a", "Judges weigh evidence."))
+            return hashes
+
+        patched.setattr(engine.default.data.store, "content_hashes", read_then_replace)
+        put(engine, Document("a", "Ants dig."))
     assert asyncio.run(find_document(engine.default, "a")).document.text == "Ants dig."
     assert best(engine, "Ants dig.") == ("a", pytest.approx(1.0, abs=1e-4))
 
 
 def test_writes_at_the_same_time_leave_store_and_index_in_step(engine: Engine) -> None:
     async def run() -> None:
-        await asyncio.gather(
-            *(
-                index_documents(
-                    engine.default, [Document(f"d{number % 3}", f"Text number {number}.")]
-                )
-                for number in range(24)
-            )
-        )
+        documents = (Document(f"d{n % 3}", f"Text number {n}.") for n in range(24))
+        await asyncio.gather(*(index_documents(engine.default, [item]) for item in documents))
 
     asyncio.run(run())
     assert len(engine.default.data.store) == len(engine.default.data.index) == 3

@@ -1,7 +1,6 @@
 """Opening and closing the engine."""
 
 import asyncio
-import json
 import shutil
 import threading
 from collections.abc import Callable
@@ -9,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from encoder.checkpoint import CONFIG, write_manifest
 from encoder.errors import CheckpointError
-from index.errors import DataDirectoryInUseError, FingerprintMismatchError
+from index.errors import DataDirectoryInUseError
 from index.search.records import SearchOptions
 from service.encode import RequestText
 from service.engine import Engine, is_ready
@@ -56,20 +54,6 @@ def test_a_data_directory_in_use_is_left_alone(engine: Engine, make_settings: Ma
     with pytest.raises(DataDirectoryInUseError, match="data"):
         open_engine(make_settings())
     assert is_ready(engine)
-
-
-def test_data_of_another_checkpoint_is_refused_and_let_go(
-    make_settings: MakeSettings, tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    close_engine(open_engine(make_settings()))
-    other = tmp_path / "other"
-    shutil.copytree(tiny_checkpoint, other)
-    config = json.loads((other / CONFIG).read_text())
-    (other / CONFIG).write_text(json.dumps({**config, "name": "other"}))
-    write_manifest(other)
-    with pytest.raises(FingerprintMismatchError):
-        open_engine(make_settings(checkpoint=other))
-    close_engine(open_engine(make_settings()))
 
 
 def test_a_failure_half_way_lets_go_of_what_was_opened(

@@ -12,7 +12,6 @@ import pytest
 from index.directory.data_directory import KEY_FILE
 from service.errors import KeyFileError
 from service.keys import (
-    SCOPES,
     ApiKey,
     KeyRing,
     Scope,
@@ -147,12 +146,6 @@ def test_a_damaged_file_is_refused(path: Path, content: str) -> None:
     with pytest.raises(KeyFileError):
         add(path)
     assert path.read_text() == content
-
-
-def test_admin_is_allowed_everything_and_others_their_own() -> None:
-    for scope, allowed in (("read", ["read"]), ("write", ["write"]), ("admin", list(SCOPES))):
-        key, _ = make_key("someone", frozenset([scope]), None)  # type: ignore[list-item]
-        assert [other for other in SCOPES if key.allows(other)] == allowed
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a" * 65, "a\nb", "a\x1b[31m"])

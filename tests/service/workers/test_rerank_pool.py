@@ -92,11 +92,6 @@ def test_a_failure_is_raised_and_ends_the_work(metrics: Metrics) -> None:
         asyncio.run(pool.score("query", ["broken", *["text"] * 200], ENOUGH))
     pool.close()
     assert len(reranker.scored) < 100
-
-
-def test_a_closed_pool_says_so(metrics: Metrics) -> None:
-    pool = RerankPool(SlowReranker(), 2, metrics)
-    pool.close()
     with pytest.raises(ShuttingDownError):
         asyncio.run(pool.score("query", ["text"], ENOUGH))
 
