@@ -9,7 +9,6 @@ import pytest
 
 from index.document import Document
 from index.search.records import SearchOptions
-from service import documents as indexing
 from service.documents import IndexedDocuments, find_document, index_documents
 from service.encode import RequestText
 from service.engine import Engine
@@ -69,32 +68,6 @@ def test_nothing_is_stored_when_one_text_fails_to_encode(failing: Engine) -> Non
         put(failing, Document("a", "Good."), Document("b", "Drink poison."))
     assert len(failing.default.data.store) == len(failing.default.data.index) == 0
     assert failing.scheduler.queued_tokens == 0
-
-
-def test_leaving_during_a_write_updates_the_index(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writing, go_on, write = threading.Event(), threading.Event(), indexing._put
-
-    def slow_write(*arguments: Any) -> float:
-        writing.set()
-        assert go_on.wait(120)
-        return write(*arguments)
-
-    monkeypatch.setattr(indexing, "_put", slow_write)
-
-    async def run() -> None:
-        leaving = asyncio.create_task(index_documents(engine.default, [Document("a", "Ants dig.")]))
-        await asyncio.to_thread(writing.wait, 10)
-        leaving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await leaving
-        go_on.set()
-
-    asyncio.run(run())
-    engine.default.writer.submit(lambda: None).result(10)
-    assert len(engine.default.data.store) == len(engine.default.data.index) == 1
-    assert best(engine, "Ants dig.")[0] == "a"
 
 
 def test_a_client_that_leaves_before_the_write_stores_nothing(engine: Engine) -> None:

@@ -33,7 +33,7 @@ def selective(make_client: Callable[..., Client]) -> Client:
     return client
 
 
-def test_a_document_matches_itself_and_the_receipt_says_its_share(selective: Client) -> None:
+def test_a_document_matches_itself_with_its_receipt(selective: Client) -> None:
     asked = {"text": LONG["law"], "strict": True, "mode": "semantic"}
     by_text = selective.post("/match", json=asked).json()
     best = by_text["matches"][0]

@@ -7,6 +7,7 @@ import json
 import os
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -87,19 +88,24 @@ def test_bytes_that_are_not_gzip_or_cut_off_are_refused(
     assert list(path.parent.iterdir()) == []
 
 
+@contextmanager
+def peak_below(limit: int) -> Iterator[None]:
+    """Check how many bytes Python allocates meanwhile."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < limit
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
     bomb = gzip.compress(b"{}\n" * 12_000_000)
     assert len(bomb) < 100_000
     file = UploadFile(tmp_path / "id.ndjson", max_bytes=30_000_000, gzip=True, max_ratio=1e9)
-    tracemalloc.start()
-    try:
-        with pytest.raises(BodyTooLargeError):
-            file.write(bomb)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-        file.abandon()
-    assert peak < 10_000_000
+    with peak_below(10_000_000), pytest.raises(BodyTooLargeError):
+        file.write(bomb)
+    file.abandon()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -197,16 +203,11 @@ def test_a_batch_is_bounded_unless_one_document_is_longer() -> None:
 def test_a_line_of_fifty_megabytes_is_passed_without_being_held() -> None:
     content = b'{"id": "a", "text": "' + b"a" * 50_000_000 + b'"}\n' + GOOD[1]
     stream = io.BytesIO(content)
-    tracemalloc.start()
-    try:
+    with peak_below(5_000_000):
         batch = read_batch(stream, 0, 0, LIMITS)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert batch is not None
     assert [error.line for error in batch.errors] == [1]
     assert [document.id for _, document in batch.documents] == ["b"]
-    assert peak < 5_000_000
 
 
 def test_lines_without_a_document_are_read_in_bounded_batches() -> None:

@@ -13,7 +13,7 @@ def test_no_more_than_the_limit_are_in_and_leaving_makes_room() -> None:
     with admission.admit(), admission.admit():
         assert admission.active == 2
         with pytest.raises(OverloadedError) as caught, admission.admit():
-            pytest.fail("admitted one too many")
+            pytest.fail("admitted too many")
         assert caught.value.reason == "active_requests"
     with pytest.raises(KeyError), admission.admit():
         raise KeyError  # what fails leaves too

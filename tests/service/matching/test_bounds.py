@@ -106,12 +106,9 @@ def test_the_service_opens_both_calibrations(
         f"{of_checkpoint(checkpoint.fingerprint).version}"
         f"+{of_corpus(checkpoint.fingerprint).version}"
     )
-    known = {
-        "method": "platt",
-        "calibration_error": 0.02,
-        "documents": 400,
-        "thresholds": [{"false_positive_rate": 0.01, "score": 0.63, "low": 0.6, "high": 0.65}],
-    }
+    threshold = {"false_positive_rate": 0.01, "score": 0.63, "low": 0.6, "high": 0.65}
+    known = {"method": "platt", "calibration_error": 0.02, "documents": 400}
+    known["thresholds"] = [threshold]
     unknown = {"method": None, "calibration_error": None, "documents": None, "thresholds": []}
     assert version["kinds"] == {"semantic": known, "hybrid": known, "lexical": unknown}
 

@@ -36,41 +36,29 @@ def test_another_bound_counts_from_then_on(client: Any) -> None:
 def test_a_pause_leaves_nothing_out_and_delivers_nothing(make_client: MakeClient) -> None:
     client = make_client(webhook_hosts=LOCAL)
     with Receiver() as receiver:
-        url = f"http://localhost:{receiver.port}/"
-        made = make(client, text=TEXT, min_score=-1, webhook={"url": url})
-        other = make(client, text=TEXT, min_score=-1)
-        assert change(client, made["id"], paused=True)["paused"] is True
-        metrics = client.get("/metrics").text
-        for state, count in (("all", 2), ("waiting", 0), ("failed", 0), ("paused", 1)):
-            name = f'standing_queries{{collection="default",state="{state}"}}'
-            assert f"{name} {count}.0" in metrics
-        put(client, {"a": "Bees fly."})
-        assert [event["document"] for event in events(client, other["id"])] == ["a"]
-        assert events(client, made["id"]) == []
-        change(client, made["id"], min_score=-0.9)
-        assert client.get(f"/standing-queries/{made['id']}").json()["paused"] is True
-        assert change(client, made["id"], paused=False)["paused"] is False
-        (message,) = receiver.take(1)
-        assert message.document == "a"
-        assert [event["document"] for event in events(client, made["id"])] == ["a"]
-
-
-def test_what_a_pause_keeps_from_a_webhook_is_delivered_after_it(make_client: MakeClient) -> None:
-    client = make_client(webhook_hosts=LOCAL)
-    with Receiver() as receiver:
         receiver.answers = [status(500)]
         url = f"http://localhost:{receiver.port}/"
         made = make(client, text=TEXT, min_score=-1, webhook={"url": url})
+        other = make(client, text=TEXT, min_score=-1)
         put(client, {"a": "Bees fly."})
         receiver.take(1)
-        change(client, made["id"], paused=True)
+        assert change(client, made["id"], paused=True)["paused"] is True
+        metrics = client.get("/metrics").text
+        for state, count in (("all", 2), ("failed", 0), ("paused", 1)):
+            name = f'standing_queries{{collection="default",state="{state}"}}'
+            assert f"{name} {count}.0" in metrics
+        put(client, {"b": "Bees sting."})
+        assert [event["document"] for event in events(client, other["id"])] == ["a", "b"]
+        assert [event["document"] for event in events(client, made["id"])] == ["a"]
         receiver.answers = [status(204)]
         assert client.post(f"/standing-queries/{made['id']}/resume").status_code == 200
+        change(client, made["id"], min_score=-0.9)
+        assert client.get(f"/standing-queries/{made['id']}").json()["paused"] is True
         settled(client)
         assert not receiver.arrived.acquire(timeout=0.5)
-        change(client, made["id"], paused=False)
-        assert receiver.take(1)[-1].document == "a"
-        assert len(receiver.messages) == 2
+        assert change(client, made["id"], paused=False)["paused"] is False
+        assert [message.document for message in receiver.take(2)] == ["a", "a", "b"]
+        assert [event["document"] for event in events(client, made["id"])] == ["a", "b"]
 
 
 def test_another_webhook_goes_on_where_the_former_one_failed(make_client: MakeClient) -> None:

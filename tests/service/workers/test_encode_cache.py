@@ -45,7 +45,7 @@ def caching(request: pytest.FixtureRequest, make_client: Any) -> Any:
     return make_client(redis_url=request.getfixturevalue("redis_server").url)
 
 
-def test_only_changed_blocks_are_encoded_and_the_bits_are_the_same(caching: Any) -> None:
+def test_only_changed_blocks_are_encoded_with_the_same_bits(caching: Any) -> None:
     engine: Engine = caching.app.state.engine
     put(caching, "a", " ".join(SENTENCES))
     whole = counted(engine, "encoded_blocks_total")
