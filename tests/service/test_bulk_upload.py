@@ -27,8 +27,14 @@ def upload(client: Any, *texts: str) -> str:
 
 
 def job_when(client: Any, location: str, condition: Callable[[Any], bool]) -> Any:
-    wait_until(lambda: condition(client.get(location).json()))
-    return client.get(location).json()
+    seen: list[Any] = []
+
+    def holds() -> bool:
+        seen.append(client.get(location).json())
+        return condition(seen[-1])
+
+    wait_until(holds)
+    return seen[-1]
 
 
 def ended(client: Any, location: str) -> Any:

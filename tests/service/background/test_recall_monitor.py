@@ -123,6 +123,7 @@ def test_the_share_is_chosen_and_what_is_over_the_limit_dropped(
     for _ in range(QUEUED + 5):
         all_of_them.offer(query, stored=False)
     assert value(metrics, "recall_samples_total", outcome="dropped") == 5
+    all_of_them.close()
     none = watching(live, metrics, share=0.0)
     for _ in range(1_000):
         none.offer(query, stored=False)

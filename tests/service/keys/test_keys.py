@@ -133,7 +133,9 @@ def test_a_file_that_is_damaged_changes_nothing(
     "content",
     [
         "",
+        "{}",
         '{"format": 2, "keys": []}',
+        '{"format": 1, "keys": [{}]}',
         '{"format": 1, "keys": 3}',
         "[" * 100_000,
         json.dumps({"format": 1, "keys": [{"id": "a", "scopes": ["all"]}]}),

@@ -60,7 +60,9 @@ def test_a_match_is_explained_by_its_nearest_example(holding: Any) -> None:
     [
         ({"like": [{"id": "ants"}], "id": "bees"}, "#"),
         ({"unlike": [{"id": "ants"}]}, "#"),
+        ({"id": "ants", "unlike": [{"id": "bees"}]}, "#"),
         ({"like": [{}]}, "#/like/0"),
+        ({"like": [{"id": "ants", "title": "Ants"}]}, "#/like/0"),
         ({"like": [{"id": "ants"}], "title": "Ants"}, "#"),
         ({"like": [{"id": "ants"}] * 20, "unlike": [{"id": "bees"}] * 13}, "#/like"),
         ({"like": [{"id": "ants"}], "min_probability": 0.5}, "#/min_probability"),

@@ -127,6 +127,7 @@ def test_a_webhook_that_was_replaced_is_sent_nothing_more(make_client: MakeClien
         ({"webhook": {"url": "https://a.example", "secret": "short"}}, "#/webhook/secret"),
         ({"min_score": None}, "#/max_false_positive_rate"),
         ({"min_probability": 0.5, "min_score": 2}, "#/min_score"),
+        ({"max_false_positive_rate": 0.1}, "#/max_false_positive_rate"),
         ({"text": "Wasps."}, "#/text"),
     ],
 )

@@ -46,12 +46,14 @@ def put(client: Any, *names: str) -> None:
 def wait_for(client: Any, query_id: str, **expected: Any) -> dict[str, Any]:
     """Wait until the webhook of a query says this."""
 
-    def found() -> dict[str, Any]:
-        webhook: dict[str, Any] = client.get(f"{PATH}/{query_id}").json()["webhook"]
-        return {name: webhook[name] for name in expected}
+    seen: list[dict[str, Any]] = []
 
-    wait_until(lambda: found() == expected, expected)
-    return client.get(f"{PATH}/{query_id}").json()["webhook"]
+    def holds() -> bool:
+        seen.append(client.get(f"{PATH}/{query_id}").json()["webhook"])
+        return expected.items() <= seen[-1].items()
+
+    wait_until(holds, expected)
+    return seen[-1]
 
 
 def resume(client: Any, query_id: str) -> None:
