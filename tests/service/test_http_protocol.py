@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,17 +11,34 @@ import pytest
 import uvicorn
 
 from service import http_protocol
-from service.http_protocol import SendLimits, limited_protocol
+from service.http_protocol import HEAD_SECONDS, SendLimits, TimedH11Protocol, limited_protocol
+from tests.tools.waiting import wait_in_loop
 
 MIB = 2**20
-PATIENT = SendLimits(seconds=60, bytes_per_second=1, unsent_bytes=2**30)
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
 
 
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock a test puts forward: its limits are then long ones."""
+
+    skipped = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.skipped
+
+
+async def skip(seconds: float) -> None:
+    """Let so many seconds pass at once, and the timers that they end."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SkippingLoop)
+    loop.skipped += seconds
+    await asyncio.sleep(0.05)
+
+
 async def application(scope: Any, receive: Any, send: Any) -> None:
-    """Read nothing; answer 503, or after half a second or with 8 MiB where the path says so."""
+    """Read nothing; answer 503, or after a long time or with 8 MiB where the path says so."""
     if scope["path"] == "/slow":
-        await asyncio.sleep(0.6)
+        await skip(3 * HEAD_SECONDS)
     if scope["path"] == "/large":
         headers = [(b"content-length", b"%d" % (8 * MIB))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -33,10 +51,9 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"no"})
 
 
-async def seconds_until_closed(port: int, sent: bytes) -> tuple[float, bytes]:
-    loop = asyncio.get_running_loop()
+async def answer_to(port: int, sent: bytes) -> bytes:
+    """Return what the server sends until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    started = loop.time()
     writer.write(sent)
     answer = b""
     try:
@@ -45,13 +62,15 @@ async def seconds_until_closed(port: int, sent: bytes) -> tuple[float, bytes]:
     except ConnectionResetError:
         pass
     writer.close()
-    return loop.time() - started, answer
+    return answer
 
 
-def with_server(work: Callable[[int], Awaitable[Any]], limits: SendLimits = PATIENT) -> Any:
+def with_server(
+    work: Callable[[int], Awaitable[Any]], protocol: type[TimedH11Protocol] | None = None
+) -> Any:
     async def run() -> Any:
         config = uvicorn.Config(
-            application, port=0, http=limited_protocol(limits), lifespan="off",
+            application, port=0, http=protocol or limited_protocol(SendLimits()), lifespan="off",
             log_level="critical", timeout_keep_alive=3,
         )  # fmt: skip
         server = uvicorn.Server(config)
@@ -65,7 +84,8 @@ def with_server(work: Callable[[int], Awaitable[Any]], limits: SendLimits = PATI
             server.should_exit = True
             await serving
 
-    return asyncio.run(run())
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        return runner.run(run())
 
 
 @pytest.mark.parametrize(
@@ -77,18 +97,14 @@ def test_a_client_that_stops_sending_is_disconnected(
     monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.3)
-    seconds, _ = with_server(lambda port: seconds_until_closed(port, sent))
-    assert 0.2 < seconds < 60
+    started = time.monotonic()
+    assert with_server(lambda port: answer_to(port, sent)) == b""
+    assert 0.2 < time.monotonic() - started < 60
 
 
-def test_a_client_that_waits_for_a_response_is_not_disconnected(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.3)
+def test_a_client_that_waits_for_a_response_is_not_disconnected() -> None:
     head = b"GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-    seconds, answer = with_server(lambda port: seconds_until_closed(port, head))
-    assert seconds >= 0.6
-    assert answer.endswith(b"no")
+    assert with_server(lambda port: answer_to(port, head)).endswith(b"no")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +120,7 @@ def test_a_client_that_waits_for_a_response_is_not_disconnected(
 def test_what_is_not_http_is_answered_with_a_problem(
     sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, answer = with_server(lambda port: seconds_until_closed(port, sent))
+    answer = with_server(lambda port: answer_to(port, sent))
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 Bad Request")
     assert b"content-type: application/problem+json" in head
@@ -187,27 +203,31 @@ class Reader:
         return self.taken > 8 * MIB
 
 
-def counting(**changed: Any) -> tuple[SendLimits, list[None]]:
+def counting(**changed: Any) -> tuple[type[TimedH11Protocol], list[None]]:
+    """Return a protocol with long limits but for those given, and the clients that it ends."""
     slow: list[None] = []
     fields = {"seconds": 60.0, "bytes_per_second": 1.0, "unsent_bytes": 2**30, **changed}
-    return SendLimits(**fields, on_slow=lambda: slow.append(None)), slow
+    return limited_protocol(SendLimits(**fields, on_slow=lambda: slow.append(None))), slow
 
 
 def test_a_client_that_takes_nothing_is_disconnected() -> None:
-    limits, slow = counting(seconds=0.3)
+    protocol, slow = counting()
 
     async def work(port: int) -> bool:
         reader = Reader(port)
         await reader.ask()
-        await asyncio.sleep(1.0)
+        await wait_in_loop(lambda: protocol.waiting)
+        await skip(59)
+        assert slow == []
+        await skip(2)
         return await reader.take_all()
 
-    assert not with_server(work, limits)
+    assert not with_server(work, protocol)
     assert len(slow) == 1
 
 
 def test_a_client_that_takes_too_little_is_disconnected() -> None:
-    limits, slow = counting(seconds=0.5, bytes_per_second=100 * MIB)
+    protocol, slow = counting(seconds=0.5, bytes_per_second=100 * MIB)
 
     async def work(port: int) -> int:
         reader = Reader(port)
@@ -216,38 +236,40 @@ def test_a_client_that_takes_too_little_is_disconnected() -> None:
             await asyncio.sleep(0.1)
         return reader.taken
 
-    assert 0 < with_server(work, limits) < 8 * MIB
+    assert 0 < with_server(work, protocol) < 8 * MIB
     assert len(slow) == 1
 
 
 def test_a_client_that_takes_enough_may_pause() -> None:
-    limits, slow = counting(seconds=0.8, bytes_per_second=MIB)
+    protocol, slow = counting(bytes_per_second=MIB / 60)
 
     async def work(port: int) -> bool:
         reader = Reader(port)
         await reader.ask()
+        await wait_in_loop(lambda: protocol.waiting)
         for _ in range(4):
-            await asyncio.sleep(0.4)
+            await skip(35)
             assert await reader.take(MIB)
         return await reader.take_all()
 
-    assert with_server(work, limits)
+    assert with_server(work, protocol)
     assert slow == []
 
 
 def test_over_the_unsent_limit_the_slowest_is_disconnected() -> None:
-    limits, slow = counting(unsent_bytes=2 * MIB)
+    protocol, slow = counting(unsent_bytes=2 * MIB)
 
     async def work(port: int) -> list[bool]:
         readers = [Reader(port) for _ in range(3)]
-        await readers[0].ask()
-        await asyncio.sleep(0.3)
-        for reader in readers[1:]:
+        for reader in readers:
             await reader.ask()
-        await asyncio.sleep(0.3)
+            if reader is readers[0]:
+                await wait_in_loop(lambda: protocol.waiting)
+                await skip(5)
+        await wait_in_loop(lambda: slow)
         return [await reader.take_all() for reader in readers]
 
-    whole = with_server(work, limits)
+    whole = with_server(work, protocol)
     assert whole[0] is False
     assert sum(whole) == 3 - len(slow)
     assert whole[-1]

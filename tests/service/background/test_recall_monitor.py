@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from service.engine import Engine
 from service.maintenance import QUEUED, RecallMonitor
 from service.matching.match import MatchOptions, match
 from service.metrics import Metrics, create_metrics
+from tests.tools.waiting import wait_until
 
 DIMENSION = 16
 
@@ -66,14 +67,14 @@ def watching(
 
 
 def offer_until(watch: RecallMonitor, reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    seed = 100
-    while not reached():
-        assert time.monotonic() < deadline
-        for query in unit_vectors(10, seed):
+    seeds = count(100)
+
+    def offer() -> bool:
+        for query in unit_vectors(10, next(seeds)):
             watch.offer(query, stored=False)
-        seed += 1
-        time.sleep(0.005)
+        return reached()
+
+    wait_until(offer)
 
 
 def test_nprobe_rises_to_hold_a_target_and_falls_again(live: LiveIndex, metrics: Metrics) -> None:
@@ -114,22 +115,15 @@ def test_the_gauge_is_the_recall_against_brute_force(live: LiveIndex, metrics: M
     assert itself == pytest.approx(len(set(others.tolist()) & set(nearest.tolist())) / 10)
 
 
-@pytest.mark.serial
-def test_samples_over_the_limit_are_dropped_without_waiting(
+def test_the_share_is_chosen_and_what_is_over_the_limit_dropped(
     live: LiveIndex, metrics: Metrics
 ) -> None:
-    watch = watching(live, metrics)  # its thread does not run: as busy as can be
     query = unit_vectors(1, seed=2)[0]
-    started = time.monotonic()
+    all_of_them = watching(live, metrics)  # its thread does not run: as busy as can be
     for _ in range(QUEUED + 5):
-        watch.offer(query, stored=False)
-    assert time.monotonic() - started < 30
+        all_of_them.offer(query, stored=False)
     assert value(metrics, "recall_samples_total", outcome="dropped") == 5
-    watch.close()
-
-
-def test_only_the_share_is_chosen(live: LiveIndex, metrics: Metrics) -> None:
-    query = unit_vectors(1, seed=2)[0]
+    all_of_them.close()
     none = watching(live, metrics, share=0.0)
     for _ in range(1_000):
         none.offer(query, stored=False)

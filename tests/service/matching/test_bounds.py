@@ -1,6 +1,5 @@
 """Calibrations over HTTP: probabilities and rates of matches, bounds that hold or are refused."""
 
-import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,19 +13,8 @@ from encoder.errors import CheckpointError
 from index.errors import StoreError
 from index.search.calibrator import ScoreCalibrator, open_calibrator
 from index.search.corpus_calibration import CALIBRATION_FILE, write_corpus_calibration
-from index.search.records import Bounds, SearchOptions
-from service.errors import InvalidInputError
-from service.matching.match import MatchOptions, match
-from service.matching.queries import StoredQuery
 from service.startup import open_engine
-from tests.tools.calibrations import (
-    BY_RATE,
-    BY_SCORE,
-    NOTHING,
-    ONLY_RATE,
-    of_checkpoint,
-    of_corpus,
-)
+from tests.tools.calibrations import BY_RATE, BY_SCORE, NOTHING, ONLY_RATE, of_checkpoint, of_corpus
 from tests.tools.service_fixtures import with_parts
 
 
@@ -96,26 +84,12 @@ def test_a_bound_that_cannot_be_kept_is_refused(
     (error,) = response.json()["errors"]
     assert error["pointer"] == f"#/{field}"
     assert said in error["detail"]
-    bounds = Bounds(**{field: 0.5})
-    engine = client.app.state.engine
-    with pytest.raises(InvalidInputError, match=f"#/{field}: "):
-        asyncio.run(
-            match(
-                engine.default,
-                [StoredQuery("#/id", "ants")],
-                MatchOptions(search=SearchOptions(top_k=1, bounds=bounds)),
-            )
-        )
 
 
 @pytest.mark.parametrize("field", ["min_probability", "max_false_positive_rate"])
-@pytest.mark.parametrize("value", ["-0.1", "1.5", '"0.5"', "null", "NaN", "true"])
-def test_a_bound_out_of_range_is_refused(library: Any, field: str, value: str) -> None:
-    response = library.post(
-        "/match",
-        content=f'{{"id": "ants", "{field}": {value}}}',
-        headers={"content-type": "application/json"},
-    )
+@pytest.mark.parametrize("value", [-0.1, 1.5, "0.5", None])
+def test_a_bound_out_of_range_is_refused(library: Any, field: str, value: object) -> None:
+    response = library.post("/match", json={"id": "ants", field: value})
     assert response.status_code == 422
     assert [error["pointer"] for error in response.json()["errors"]] == [f"#/{field}"]
 
@@ -132,12 +106,9 @@ def test_the_service_opens_both_calibrations(
         f"{of_checkpoint(checkpoint.fingerprint).version}"
         f"+{of_corpus(checkpoint.fingerprint).version}"
     )
-    known = {
-        "method": "platt",
-        "calibration_error": 0.02,
-        "documents": 400,
-        "thresholds": [{"false_positive_rate": 0.01, "score": 0.63, "low": 0.6, "high": 0.65}],
-    }
+    threshold = {"false_positive_rate": 0.01, "score": 0.63, "low": 0.6, "high": 0.65}
+    known = {"method": "platt", "calibration_error": 0.02, "documents": 400}
+    known["thresholds"] = [threshold]
     unknown = {"method": None, "calibration_error": None, "documents": None, "thresholds": []}
     assert version["kinds"] == {"semantic": known, "hybrid": known, "lexical": unknown}
 

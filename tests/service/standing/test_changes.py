@@ -1,15 +1,13 @@
 """PATCH /standing-queries/{id}: bounds, webhook and pause, and what waits for them."""
 
-import re
-import sqlite3
 import stat
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from tests.service.api.test_standing_queries import events, make, put, settled
+from tests.tools.waiting import wait_until
 from tests.tools.webhook_receiver import Receiver, status
 
 MakeClient = Callable[..., Any]
@@ -22,11 +20,6 @@ def change(client: Any, query_id: str, **body: Any) -> dict[str, Any]:
     assert response.status_code == 200, response.text
     changed: dict[str, Any] = response.json()
     return changed
-
-
-def webhook_of(client: Any, query_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = client.get(f"/standing-queries/{query_id}").json()["webhook"]
-    return found
 
 
 def test_another_bound_counts_from_then_on(client: Any) -> None:
@@ -43,42 +36,29 @@ def test_another_bound_counts_from_then_on(client: Any) -> None:
 def test_a_pause_leaves_nothing_out_and_delivers_nothing(make_client: MakeClient) -> None:
     client = make_client(webhook_hosts=LOCAL)
     with Receiver() as receiver:
-        url = f"http://localhost:{receiver.port}/"
-        made = make(client, text=TEXT, min_score=-1, webhook={"url": url})
-        other = make(client, text=TEXT, min_score=-1)
-        assert change(client, made["id"], paused=True)["paused"] is True
-        states = re.findall(
-            r'standing_queries\{collection="default",state="(\w+)"\} (\S+)',
-            client.get("/metrics").text,
-        )
-        assert dict(states) == {"all": "2.0", "waiting": "0.0", "failed": "0.0", "paused": "1.0"}
-        put(client, {"a": "Bees fly."})
-        assert [event["document"] for event in events(client, other["id"])] == ["a"]
-        assert events(client, made["id"]) == []
-        change(client, made["id"], min_score=-0.9)
-        assert client.get(f"/standing-queries/{made['id']}").json()["paused"] is True
-        assert change(client, made["id"], paused=False)["paused"] is False
-        (message,) = receiver.take(1)
-        assert message.document == "a"
-        assert [event["document"] for event in events(client, made["id"])] == ["a"]
-
-
-def test_what_a_pause_keeps_from_a_webhook_is_delivered_after_it(make_client: MakeClient) -> None:
-    client = make_client(webhook_hosts=LOCAL)
-    with Receiver() as receiver:
         receiver.answers = [status(500)]
         url = f"http://localhost:{receiver.port}/"
         made = make(client, text=TEXT, min_score=-1, webhook={"url": url})
+        other = make(client, text=TEXT, min_score=-1)
         put(client, {"a": "Bees fly."})
         receiver.take(1)
-        change(client, made["id"], paused=True)
+        assert change(client, made["id"], paused=True)["paused"] is True
+        metrics = client.get("/metrics").text
+        for state, count in (("all", 2), ("failed", 0), ("paused", 1)):
+            name = f'standing_queries{{collection="default",state="{state}"}}'
+            assert f"{name} {count}.0" in metrics
+        put(client, {"b": "Bees sting."})
+        assert [event["document"] for event in events(client, other["id"])] == ["a", "b"]
+        assert [event["document"] for event in events(client, made["id"])] == ["a"]
         receiver.answers = [status(204)]
         assert client.post(f"/standing-queries/{made['id']}/resume").status_code == 200
+        change(client, made["id"], min_score=-0.9)
+        assert client.get(f"/standing-queries/{made['id']}").json()["paused"] is True
         settled(client)
         assert not receiver.arrived.acquire(timeout=0.5)
-        change(client, made["id"], paused=False)
-        assert receiver.take(1)[-1].document == "a"
-        assert len(receiver.messages) == 2
+        assert change(client, made["id"], paused=False)["paused"] is False
+        assert [message.document for message in receiver.take(2)] == ["a", "a", "b"]
+        assert [event["document"] for event in events(client, made["id"])] == ["a", "b"]
 
 
 def test_another_webhook_goes_on_where_the_former_one_failed(make_client: MakeClient) -> None:
@@ -89,8 +69,8 @@ def test_another_webhook_goes_on_where_the_former_one_failed(make_client: MakeCl
         made = make(client, text=TEXT, min_score=-1, webhook={"url": first})
         put(client, {"a": "Bees fly."})
         gone.take(1)
-        while webhook_of(client, made["id"])["state"] != "failed":
-            pass
+        path = f"/standing-queries/{made['id']}"
+        wait_until(lambda: client.get(path).json()["webhook"]["state"] == "failed")
         url = f"http://localhost:{next_one.port}/new?token=hidden"
         changed = change(client, made["id"], webhook={"url": url})
         assert changed["webhook"]["secret"] is None  # as before, and shown once
@@ -111,11 +91,8 @@ def test_another_webhook_goes_on_where_the_former_one_failed(make_client: MakeCl
         changed = change(client, made["id"], webhook={"url": url})
         assert changed["webhook"]["secret"] not in (None, secret)
         put(client, {"d": "Bees hum."})
-        assert [item.document for item in next_one.take(1)] == [
-            "a",
-            "b",
-            "d",
-        ]  # c was found without
+        taken = [item.document for item in next_one.take(1)]
+        assert taken == ["a", "b", "d"]  # c was found without
         assert [event["document"] for event in events(client, made["id"])] == ["a", "b", "c", "d"]
 
 
@@ -145,11 +122,8 @@ def test_a_webhook_that_was_replaced_is_sent_nothing_more(make_client: MakeClien
     [
         ({}, "#"),
         ({"webhook": {}}, "#/webhook"),
-        ({"paused": None}, "#/paused"),
         ({"webhook": {"url": None}}, "#/webhook/url"),
-        ({"webhook": {"url": ""}}, "#/webhook/url"),
         ({"webhook": {"secret": None}}, "#/webhook/url"),
-        ({"webhook": {"url": "https://127.0.0.1/"}}, "#/webhook/url"),
         ({"webhook": {"url": "https://a.example", "secret": "short"}}, "#/webhook/secret"),
         ({"min_score": None}, "#/max_false_positive_rate"),
         ({"min_probability": 0.5, "min_score": 2}, "#/min_score"),
@@ -166,18 +140,11 @@ def test_what_is_wrong_is_named_and_changes_nothing(
     assert refused.status_code == 422, refused.text
     assert refused.json()["errors"][0]["pointer"] == pointer
     assert client.get(path).json() == made
-    assert (
-        client.request("PATCH", "/standing-queries/none", json={"paused": True}).status_code == 404
-    )
+    assert client.request("PATCH", f"{path}x", json={"paused": True}).status_code == 404
 
 
-def test_only_the_owner_may_read_the_file_with_the_secrets(make_client: MakeClient) -> None:
-    client = make_client()
-    made = make(client, text=TEXT, min_score=0, webhook={"url": "https://hooks.example.com"})
-    data = client.app.state.engine.settings.data
-    files = sorted(data.glob("standing.sqlite3*"))
+def test_only_the_owner_may_read_the_file_with_the_secrets(client: Any) -> None:
+    make(client, text=TEXT, min_score=0, webhook={"url": "https://hooks.example.com"})
+    files = list(client.app.state.engine.settings.data.glob("standing.sqlite3*"))
     assert len(files) > 1
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
-    with closing(sqlite3.connect(files[0])) as connection:
-        (secret,) = connection.execute("SELECT secret FROM queries").fetchone()
-    assert secret == made["webhook"]["secret"]

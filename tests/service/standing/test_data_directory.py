@@ -1,7 +1,6 @@
 """Standing queries and what becomes of their data directory: restarts, backups, checkpoints."""
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -10,12 +9,14 @@ from typing import Any
 import pytest
 
 from service.api.app import create_app
-from service.standing.runner import StandingQueries
 from service.startup import close_engine, open_engine
+from tests.service.api.test_standing_queries import events as events_of
+from tests.service.api.test_standing_queries import make as make_query
+from tests.service.api.test_standing_queries import put
 from tests.tools.command import Run
 from tests.tools.service_fixtures import Client, fill
+from tests.tools.waiting import wait_until
 
-PATH = "/standing-queries"
 TEXT = "Bees live in hives. Each hive has a queen."
 NEW = "Wasps live in nests of paper. Each nest has a queen."
 
@@ -30,28 +31,15 @@ def serving(make_settings: Callable[..., Any], **settings: Any) -> Iterator[Clie
 
 
 def make(client: Client, **body: Any) -> str:
-    response = client.post(PATH, json={"min_score": -1, **body})
-    assert response.status_code == 201, response.text
-    return str(response.json()["id"])
-
-
-def put(client: Client, name: str, text: str = NEW) -> None:
-    document = {"id": name, "text": text}
-    assert client.post("/index", json={"documents": [document]}).status_code == 200
+    return str(make_query(client, min_score=-1, **body)["id"])
 
 
 def events(client: Client, query_id: str, number: int) -> list[dict[str, Any]]:
     """Wait for so many events."""
-    deadline = time.monotonic() + 120
-    while True:
-        standing: StandingQueries = client.app.state.engine.default.standing
-        waits = standing.lag_seconds
-        found: list[dict[str, Any]] = client.get(f"{PATH}/{query_id}/events").json()["events"]
-        if len(found) >= number and not waits:
-            assert len(found) == number
-            return found
-        assert time.monotonic() < deadline, (found, standing.queries.find(query_id).detail)
-        time.sleep(0.01)
+    wait_until(lambda: len(events_of(client, query_id)) >= number)
+    found = events_of(client, query_id)
+    assert len(found) == number
+    return found
 
 
 def test_with_another_checkpoint_texts_are_encoded_again(
@@ -65,12 +53,12 @@ def test_with_another_checkpoint_texts_are_encoded_again(
         fill(client)
         made = [make(client, text=TEXT, mode=mode) for mode in ("semantic", "hybrid")]
         made.append(make(client, id="bees"))
-        put(client, "before")
+        put(client, {"before": NEW})
         for item in made:
             events(client, item, 1)
     assert longmatch("reencode", data, "--checkpoint", tiny_terms).status == 0
     with serving(make_settings, checkpoint=tiny_terms) as client:
-        put(client, "after", f"{NEW} It is new.")
+        put(client, {"after": f"{NEW} It is new."})
         for first, mode in zip(made, ("semantic", "hybrid", "hybrid"), strict=True):
             event = events(client, first, 2)[-1]
             asked = {"id": "bees"} if first == made[2] else {"text": TEXT}
@@ -87,13 +75,13 @@ def test_a_backup_has_them(
     backup, restored = tmp_path / "backup", tmp_path / "restored"
     with serving(make_settings) as client:
         made = make(client, text=TEXT)
-        put(client, "first")
+        put(client, {"first": NEW})
         known = events(client, made, 1)
         assert longmatch("snapshot", tmp_path / "data", "-o", backup).status == 0
-        put(client, "not in it")
+        put(client, {"not in it": NEW})
     assert longmatch("restore", backup, restored).status == 0
     with serving(make_settings, data=restored) as client:
-        put(client, "second")
+        put(client, {"second": NEW})
         assert events(client, made, 2)[:1] == known
 
 
@@ -104,13 +92,13 @@ def test_queries_follow_a_store_restored_from_a_backup(
     data = tmp_path / "data"
     with serving(make_settings) as client:
         made = make(client, text=TEXT)
-        put(client, "a")
+        put(client, {"a": NEW})
         events(client, made, 1)
     with closing(sqlite3.connect(data / "standing.sqlite3")) as connection:
         connection.execute("UPDATE queries SET scanned = 1000")
         connection.commit()
     with serving(make_settings) as client:
-        put(client, "b")
+        put(client, {"b": NEW})
         assert [event["document"] for event in events(client, made, 2)] == ["a", "b"]
 
 
@@ -124,8 +112,8 @@ def test_a_document_that_is_damaged_holds_only_its_own_query(
         with closing(sqlite3.connect(store)) as connection:
             connection.execute("UPDATE documents SET text = 'damaged' WHERE id = 'bees'")
             connection.commit()
-        put(client, "a")
+        put(client, {"a": NEW})
         events(client, other, 1)
         assert events(client, held, 0) == []
-        put(client, "bees", TEXT)
+        put(client, {"bees": TEXT})
         assert {event["document"] for event in events(client, held, 1)} == {"a"}

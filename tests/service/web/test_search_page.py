@@ -82,10 +82,3 @@ def test_no_file_names_another_host_or_parses_markup() -> None:
         assert [address for address in addresses if "www.w3.org" not in address] == [], name
         for unsafe in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
             assert unsafe not in text, name
-
-
-def test_every_module_is_imported_and_files_are_small() -> None:
-    imported = set(re.findall(r'from "\./([\w.]+)"', "".join(TEXTS.values())))
-    modules = {name for name in TEXTS if name.endswith(".js")}
-    assert imported | {"app.js"} == modules
-    assert max(len(text.splitlines()) for text in TEXTS.values()) <= 200

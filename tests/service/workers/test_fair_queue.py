@@ -54,6 +54,13 @@ class Encoder:
             request.ended_at = self.done
         return request
 
+    def serve(self, request: Request) -> Request:
+        """Add a request and go on until it has ended."""
+        self.add(request)
+        while not request.ended_at:
+            self.step()
+        return request
+
     def run(self, tokens: int) -> None:
         end = self.done + tokens
         while self.done < end and self.step() is not None:
@@ -89,10 +96,7 @@ def test_a_page_is_quick_however_many_books_there_are() -> None:
     encoder.add(*(book() for _ in range(50)))
     encoder.run(10_000)
     for _ in range(20):
-        item = page()
-        encoder.add(item)
-        while not item.ended_at:
-            encoder.step()
+        item = encoder.serve(page())
         assert item.ended_at - item.came_at <= 4 * 300 + 4 * 126
 
 
@@ -118,10 +122,7 @@ def test_a_class_that_leaves_and_comes_back_keeps_what_it_spent() -> None:
     encoder, rival = Encoder(), book()
     encoder.add(rival)
     for _ in range(100):  # a client that sends its next page when it has its answer
-        item = Request([100])
-        encoder.add(item)
-        while not item.ended_at:
-            encoder.step()
+        encoder.serve(Request([100]))
     assert rival.served == pytest.approx(encoder.done * 3 / 4, rel=0.03)
 
 
@@ -130,10 +131,7 @@ def test_after_an_idle_time_no_class_owes_for_earlier_work() -> None:
     encoder.add(Request([100] * 100, "long"))
     encoder.run(10_000)  # alone, and to its end
     encoder.add(Request([100] * 400))
-    item = Request([100], "long")
-    encoder.add(item)
-    while not item.ended_at:
-        encoder.step()
+    item = encoder.serve(Request([100], "long"))
     assert item.ended_at - item.came_at <= 300
 
 
@@ -143,8 +141,7 @@ def test_the_background_gets_a_sixteenth_and_all_idle_time() -> None:
     encoder.add(later, item)
     encoder.run(16_000)
     assert later.served == pytest.approx(1_000, abs=20)
-    encoder.run(1_000)
-    encoder.run(20_000)
+    encoder.run(21_000)
     assert item.ended_at
     assert later.served > 20_000
 

@@ -1,7 +1,7 @@
 """The scheduler with a recurrent encoder: one block of a document after another."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from service.metrics import create_metrics
 from service.workers.block_cache import EncodeCache, LruBlockCache
 from service.workers.queue import EncodeResult
 from service.workers.scheduler import EncodeScheduler
+from tests.service.workers.conftest import encode, within_time
 
 BOUND = 100_000
 PAGE = "The river runs to the sea. "
@@ -27,11 +28,11 @@ def encoder(tiny_ernie_doc: Path) -> OnnxEncoder:
 
 
 @pytest.fixture(params=[1, 3])
-def scheduler(encoder: OnnxEncoder, request: pytest.FixtureRequest) -> Iterator[EncodeScheduler]:
+def scheduler(
+    schedule: Callable[..., EncodeScheduler], encoder: OnnxEncoder, request: pytest.FixtureRequest
+) -> EncodeScheduler:
     encoder.threads = request.param
-    made = EncodeScheduler(encoder, max_queue_tokens=BOUND, metrics=create_metrics())
-    yield made
-    made.close()
+    return schedule(encoder, BOUND)
 
 
 @pytest.fixture(scope="module")
@@ -40,21 +41,16 @@ def documents(encoder: OnnxEncoder) -> list[SentenceBlocks]:
     return [tokenizer(f"{PAGE * times} Number {times}.") for times in (1, 40, 7, 3, 90, 20)]
 
 
-async def encode(scheduler: EncodeScheduler, *some: SentenceBlocks) -> list[EncodeResult]:
-    with scheduler.reserve(sum(item.receipt.tokens for item in some)) as reservation:
-        return await scheduler.encode(some, reservation)
-
-
 def test_vectors_are_those_of_the_encoder(
     scheduler: EncodeScheduler, encoder: OnnxEncoder, documents: list[SentenceBlocks]
 ) -> None:
     async def run() -> list[EncodeResult]:
         together = encode(scheduler, *documents)  # one request of all, and one of each
         each = [encode(scheduler, document) for document in documents]
-        answers = await asyncio.wait_for(asyncio.gather(together, *each), 120)
+        answers = await asyncio.gather(together, *each)
         return [result for answer in answers for result in answer]
 
-    found = asyncio.run(run())
+    found = within_time(run())
     expected = encoder.encode(documents)
     for results in (found[: len(documents)], found[len(documents) :]):
         vectors = np.stack([first.vector for first in results])
@@ -74,7 +70,7 @@ def test_a_page_behind_a_book_is_done_before_the_book(
         assert not any(book.done() for book in books)
         await asyncio.gather(*books)
 
-    asyncio.run(asyncio.wait_for(run(), 120))
+    within_time(run())
     assert scheduler.queued_tokens == 0
 
 
@@ -91,7 +87,7 @@ def test_nothing_is_read_after_the_deadline(
             await scheduler.encode(many, reservation)
         await encode(scheduler, documents[0])  # and others are served
 
-    asyncio.run(asyncio.wait_for(run(), 120))
+    within_time(run())
     assert scheduler.queued_tokens == 0
 
 

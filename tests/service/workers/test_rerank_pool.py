@@ -12,7 +12,7 @@ from service.errors import EncodingFailedError, ShuttingDownError
 from service.metrics import Metrics, create_metrics
 from service.workers.rerank_pool import RerankPool
 
-ENOUGH = 30.0
+ENOUGH = 120.0
 
 
 class SlowReranker:
@@ -51,6 +51,7 @@ def test_all_are_read_in_time_and_answered_in_their_order(metrics: Metrics) -> N
     pool = RerankPool(SlowReranker(), 3, metrics)
     texts = ["a" * (number % 7 + 1) for number in range(40)]
     scored = asyncio.run(pool.score("query", texts, ENOUGH))
+    assert asyncio.run(pool.score("query", [], ENOUGH)).logits == ()
     pool.close()
     assert list(scored.logits) == [len(text) for text in texts]
     assert scored.seconds > 0
@@ -58,19 +59,13 @@ def test_all_are_read_in_time_and_answered_in_their_order(metrics: Metrics) -> N
     assert value_of(metrics, "rerank_out_of_time_total") == 0
 
 
-def test_nothing_to_read_is_no_error(metrics: Metrics) -> None:
-    pool = RerankPool(SlowReranker(), 2, metrics)
-    assert asyncio.run(pool.score("query", [], ENOUGH)).logits == ()
-    pool.close()
-
-
 def test_when_time_is_up_the_rest_is_left(metrics: Metrics) -> None:
     reranker = SlowReranker(seconds=0.1)
     pool = RerankPool(reranker, 2, metrics)
-    scored = asyncio.run(pool.score("query", ["text"] * 100, 0.35))
+    scored = asyncio.run(pool.score("query", ["text"] * 1000, 1.5))
     pool.close()
-    assert 0 < len(scored.logits) < 20
-    assert scored.seconds < 5
+    assert 0 < len(scored.logits) < 100
+    assert scored.seconds < 30
     assert len(reranker.scored) <= len(scored.logits) + 2  # what ran already ends unheard
     assert value_of(metrics, "rerank_out_of_time_total") == 1
 
@@ -97,11 +92,6 @@ def test_a_failure_is_raised_and_ends_the_work(metrics: Metrics) -> None:
         asyncio.run(pool.score("query", ["broken", *["text"] * 200], ENOUGH))
     pool.close()
     assert len(reranker.scored) < 100
-
-
-def test_a_closed_pool_says_so(metrics: Metrics) -> None:
-    pool = RerankPool(SlowReranker(), 2, metrics)
-    pool.close()
     with pytest.raises(ShuttingDownError):
         asyncio.run(pool.score("query", ["text"], ENOUGH))
 

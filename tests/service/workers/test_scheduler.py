@@ -4,37 +4,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
 from service.errors import ShuttingDownError
 from service.metrics import create_metrics
 from service.workers.queue import EncodeResult
 from service.workers.scheduler import EncodeScheduler, current_reservation, use_reservation
 from tests.service.workers.conftest import BOUND, Make, begun, encode, settle, start, within_time
-
-
-def test_vectors_are_those_of_the_encoder(
-    schedule: Callable[..., EncodeScheduler], tiny_checkpoint: Path, texts: dict[str, str]
-) -> None:
-    checkpoint = load_checkpoint(tiny_checkpoint)
-    encoder, tokenizer = OnnxEncoder(checkpoint, threads=2), BlockTokenizer(checkpoint)
-    documents = [tokenizer(text * times) for times in (1, 7) for text in texts.values()]
-    scheduler = schedule(encoder)
-
-    async def all_at_once() -> list[list[EncodeResult]]:
-        return await asyncio.gather(*(encode(scheduler, document) for document in documents))
-
-    got = np.stack([item.vector for (item,) in within_time(all_at_once())])
-    assert np.allclose(got, encoder.encode(documents).document_vectors, atol=1e-6)
-    assert scheduler.queued_tokens == 0
 
 
 @pytest.mark.parametrize(("threads", "batch_tokens"), [(1, 0), (3, 0), (3, 64)])
@@ -133,19 +112,13 @@ def test_closing_leaves_no_caller_waiting(
     assert scheduler.queued_tokens == 0
 
 
-def test_a_document_without_blocks_is_refused(
+def test_no_documents_need_no_encoder_and_no_blocks_are_refused(
     schedule: Callable[..., EncodeScheduler], stepped_encoder: Any, make_document: Make
-) -> None:
-    scheduler = schedule(stepped_encoder())
-    with pytest.raises(ValueError, match="without a sentence block"):
-        within_time(encode(scheduler, make_document([1]), make_document()))
-
-
-def test_no_documents_need_no_encoder(
-    schedule: Callable[..., EncodeScheduler], stepped_encoder: Any
 ) -> None:
     scheduler = schedule(stepped_encoder(opened=False))
     assert within_time(encode(scheduler)) == []
+    with pytest.raises(ValueError, match="without a sentence block"):
+        within_time(encode(scheduler, make_document([1]), make_document()))
 
 
 def test_what_is_computed_is_counted(stepped_encoder: Any, make_document: Make) -> None:

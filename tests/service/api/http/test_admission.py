@@ -16,6 +16,7 @@ from service.engine import Engine
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
 from tests.tools.service_fixtures import with_parts
+from tests.tools.waiting import wait_in_loop
 
 JSON = {"content-type": "application/json"}
 PAGE = {"text": "Ants carry leaves to the colony every day. " * 3}
@@ -103,17 +104,14 @@ def test_a_body_that_grows_beyond_the_room_is_refused(client: Any, engine: Engin
     assert engine.scheduler.queued_tokens == 0
 
 
-def test_a_body_that_stalls_is_rejected_and_delays_no_other(
-    make_client: Any,
-) -> None:
-    client = make_client()
-    engine: Engine = client.app.state.engine
+def test_a_body_that_stalls_is_rejected_and_delays_no_other(client: Any, engine: Engine) -> None:
     ahead: list[float] = []
 
     async def stops() -> AsyncIterator[bytes]:
         yield b'{"text": "'
-        await asyncio.sleep(1.2)
-        ahead.append(engine.scheduler._queue._ahead["short"])
+        queue = engine.scheduler._queue
+        await wait_in_loop(lambda: not queue._ahead["short"])
+        ahead.append(queue._ahead["short"])
         ahead.append(engine.scheduler.queued_tokens)
         await asyncio.sleep(600)
 
