@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -15,11 +14,8 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.filters import OneOf
 from index.store.records import DocumentSummary, EncodedDocument
-from tests.contract.conftest import DIMENSION, FINGERPRINT, OpenStore
-
-MakeEntry = Callable[..., EncodedDocument]
+from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry, OpenStore
 
 
 def test_a_new_store_is_empty(store: SQLiteDocumentStore) -> None:
@@ -257,26 +253,6 @@ def test_a_bad_vector_is_refused_by_name(
     with pytest.raises(ValueError, match=f"document 'bad one': its vector has {complaint}"):
         store.put([entry("good"), bad])
     assert len(store) == 0
-
-
-def test_a_selection_is_of_the_present_documents(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
-    old = OneOf("/year", (2020,))
-    change = store.put([entry("a", "one", year=2020), entry("b", "two", year=2021)])
-    a, b = change.added.tolist()
-
-    def selected(*arguments: Any) -> list[bool]:
-        return store.select(*arguments).contains(np.array([a, b])).tolist()
-
-    assert selected(None) == [True, True]
-    assert selected(old) == [True, False]
-    assert selected(old, ["a", "unknown"]) == [False, False]
-    assert selected(None, ["b"]) == [True, False]
-    store.put([entry("b", "two", year=2020)])  # the same text
-    assert selected(old) == [True, True]
-    store.delete(["a"])
-    assert store.select(old).ids.tolist() == [b]
 
 
 def test_changes_come_with_the_last_vectors_of_the_same_state(

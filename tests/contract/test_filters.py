@@ -1,7 +1,5 @@
 """Filters: what a store selects and what is checked in memory, against the rules read plainly."""
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,10 +21,8 @@ from index.store.filters import (
     matches,
     metadata_values,
 )
-from index.store.records import EncodedDocument
-from tests.tools.filter_cases import FILTERS, LONG, METADATA, expected
-
-MakeEntry = Callable[..., EncodedDocument]
+from tests.tools.filter_cases import FILTERS, METADATA, expected
+from tests.tools.index_fixtures import MakeEntry
 
 
 def selected(store: SQLiteDocumentStore, where: Filter | None, *without: str) -> set[str]:
@@ -129,11 +125,3 @@ def test_many_values_at_once(store: SQLiteDocumentStore, entry: MakeEntry) -> No
     store.put([entry(f"d{n}", n=n) for n in range(50)])
     many = OneOf("/n", tuple(range(10, 5_000)))
     assert selected(store, many) == {f"d{n}" for n in range(10, 50)}
-
-
-def test_the_metadata_comes_back_as_it_was(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    metadata = {"a": [1, {"b": None}], "ü": 0.1, "t": LONG * 3}
-    store.put([entry("a", **metadata)])
-    assert json.dumps(store.find(["a"])["a"].document.metadata, sort_keys=True) == json.dumps(
-        metadata, sort_keys=True
-    )

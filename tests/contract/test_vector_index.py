@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from encoder.arrays import Float32
 from index.errors import SnapshotError
 from index.vectors.faiss.faiss_index import load_faiss_index, train_faiss_index
-from index.vectors.vector_index import NO_VECTOR, Precision
+from index.vectors.vector_index import Precision
 from tests.tools.vector_kinds import (
     ALL_LISTS,
     DIMENSION,
@@ -21,26 +21,6 @@ from tests.tools.vector_kinds import (
     remove,
     unit_vectors,
 )
-
-
-def test_an_id_can_be_replaced_by_removing_it_first(kind: IndexKind) -> None:
-    index = kind.make()
-    old, new = unit_vectors(2, seed=1)
-    index.change(np.array([7]), old[None])
-    assert remove(index, np.array([7])) == 1
-    index.change(np.array([7]), new[None])
-    found = index.search(new[None], 2, nprobe=ALL_LISTS)
-    assert found.ids.tolist() == [[7, NO_VECTOR]]
-    assert found.scores[0, 0] == pytest.approx(1.0, abs=1e-5 + kind.score_rounding)
-
-
-def test_removing_counts_what_was_there(kind: IndexKind) -> None:
-    index = kind.make()
-    index.change(np.arange(10), unit_vectors(10, seed=1))
-    assert remove(index, np.array([3, 3, 5, 99, -1])) == 2
-    assert remove(index, np.array([3, 5])) == 0
-    assert remove(index, np.array([], dtype=np.int64)) == 0
-    assert len(index) == 8
 
 
 @pytest.mark.parametrize(

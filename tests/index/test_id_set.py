@@ -1,6 +1,5 @@
 """Selections are sets of ids, whichever way round they are written."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from index.id_set import IdSet, complement, intersection, union
 from index.store import filters
 from index.store.document_store import SQLiteDocumentStore
 from index.store.filters import OneOf
-from index.store.records import EncodedDocument
+from tests.tools.index_fixtures import MakeEntry, OpenStore
 
 END = 12
 EVERY_ID = np.arange(-2, END + 3)
@@ -53,7 +52,7 @@ def test_selections_of_different_times_are_not_joined() -> None:
 
 
 def test_a_store_remembers_a_filter_until_something_is_written(
-    store: SQLiteDocumentStore, entry: Callable[..., EncodedDocument]
+    store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     one, true = OneOf("/a", (1,)), OneOf("/a", (True,))
     store.put([entry("x", a=1), entry("y", a=True)])
@@ -69,7 +68,7 @@ def test_a_store_remembers_a_filter_until_something_is_written(
 
 def test_a_selection_read_during_a_change_is_not_kept(
     store: SQLiteDocumentStore,
-    entry: Callable[..., EncodedDocument],
+    entry: MakeEntry,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store.put([entry("x", a=1)])
@@ -88,7 +87,7 @@ def test_a_selection_read_during_a_change_is_not_kept(
 
 def test_the_least_recently_used_selection_makes_room(
     store: SQLiteDocumentStore,
-    entry: Callable[..., EncodedDocument],
+    entry: MakeEntry,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(filters, "IDS_KEPT", 8)  # two of two ids, which count for three
@@ -105,9 +104,7 @@ def test_the_least_recently_used_selection_makes_room(
     assert store.select(everything) is not store.select(everything)  # too large to be kept
 
 
-def test_a_reader_follows_the_writer(
-    open_store: Callable[..., SQLiteDocumentStore], entry: Callable[..., EncodedDocument]
-) -> None:
+def test_a_reader_follows_the_writer(open_store: OpenStore, entry: MakeEntry) -> None:
     writer = open_store()
     reader = open_store(read_only=True)
     writer.put([entry("x", a=1)])

@@ -36,6 +36,7 @@ from index.search.corpus_calibration import (
     write_corpus_calibration,
 )
 from index.search.fusion import CorpusFusion, LinearFusion, read_corpus_fusion, write_corpus_fusion
+from tests.index.conftest import sql
 from tests.index.directory.conftest import fill, opened
 from tests.tools.index_fixtures import FINGERPRINT, MakeEntry, MakeVectors
 from tests.tools.small_disk import SmallDisk
@@ -250,8 +251,7 @@ def test_what_nobody_may_write_is_backed_up(
     restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
     with opened(tmp_path / "new") as directory:
         assert len(directory.store) == written.documents > 0
-    with closing(sqlite3.connect(tmp_path / "new/other.sqlite3")) as connection:
-        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("one",)]
+    assert sql(tmp_path / "new/other.sqlite3", "SELECT name FROM sqlite_schema") == [("one",)]
 
 
 def test_a_copy_may_be_read_by_no_more_than_its_source(
@@ -260,8 +260,7 @@ def test_a_copy_may_be_read_by_no_more_than_its_source(
     names = ("secrets.sqlite3", "secrets.txt")
     for name in names:
         (data / name).touch(0o600)
-    with closing(sqlite3.connect(data / names[0])) as connection:
-        connection.execute("CREATE TABLE secrets (one TEXT)")
+    sql(data / names[0], "CREATE TABLE secrets (word TEXT)")
     for target in (tmp_path / "backup", tmp_path / "backup.tar"):
         write_backup(data, target, checkpoint)
         restored = tmp_path / f"restored-{target.name}"

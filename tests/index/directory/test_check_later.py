@@ -1,7 +1,7 @@
 """A store that is compared with its digest while it is in use."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,9 +10,7 @@ import pytest
 import index.directory.file_digest as file_digest
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.errors import StoreError
-from index.store.records import EncodedDocument
-
-MakeEntry = Callable[..., EncodedDocument]
+from tests.tools.index_fixtures import MakeEntry
 
 FINGERPRINT = "a" * 64
 DIMENSION = 16

@@ -1,7 +1,6 @@
 """The doctor finds what is wrong with the aligned blocks, and makes them again."""
 
 import shutil
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -15,16 +14,11 @@ from index.doctor.store_checks import examine_alignment, examine_database
 from index.progress import SilentProgress
 from index.sqlite.connections import SQLiteConnections
 from index.store.document_store import SQLiteDocumentStore
+from tests.index.conftest import sql
 from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, OpenStore
 from tests.tools.paragraphs import entry_of
 
 DOCUMENTS = 600  # more than are checked at a time
-
-
-def change(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +66,7 @@ def test_what_is_wrong_is_found_and_made_again(
     with closing(open_store(filled)) as store:
         before = store.alignment.read(ids)
         assert before is not None
-    change(filled, statement)
+    sql(filled, statement)
     [finding] = examine_alignment(filled)
     assert problem in finding.problem
     assert finding.remedy == Remedy.ALIGN

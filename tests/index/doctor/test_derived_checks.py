@@ -1,7 +1,6 @@
 """The doctor finds what is wrong with the tables of near-duplicates, and makes them again."""
 
-import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,18 +18,14 @@ from index.doctor.store_checks import examine_database, examine_families
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import OpenStore
 from tests.tools.paragraphs import entry_of, families_in
 
-OpenStore = Callable[..., SQLiteDocumentStore]
 FIRST = list(range(10))
 DOCUMENTS = {"first": FIRST, "copy": FIRST, "edited": [*FIRST[:8], 100, 101], "other": [50, 51, 52]}
 FAMILY = {frozenset({"first", "copy", "edited"})}
 UNSAMPLED = Sampling(0, None, SilentProgress())
-
-
-def change(path: Path, statement: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement)
 
 
 @pytest.fixture
@@ -74,7 +69,7 @@ def test_nothing_is_wrong_with_a_sound_store(filled: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_reported(filled: Path, statement: str, problem: str) -> None:
-    change(filled, statement)
+    sql(filled, statement)
     [finding] = examine_families(filled)
     assert problem in finding.problem
     assert finding.remedy == Remedy.FIND_FAMILIES
@@ -115,7 +110,7 @@ def test_it_is_repaired(checkpoint: Checkpoint, tmp_path: Path) -> None:
         )
         data.index.catch_up()
         data.index.publish()
-    change(tmp_path / "store.sqlite3", "UPDATE texts SET family = 3 WHERE text_id = 2")
+    sql(tmp_path / "store.sqlite3", "UPDATE texts SET family = 3 WHERE text_id = 2")
     (tmp_path / ".store-digest").unlink()
     found = examine(tmp_path, checkpoint, UNSAMPLED)
     assert [(finding.what, finding.remedy.repairable) for finding in found] == [("families", True)]

@@ -2,10 +2,8 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,15 +18,10 @@ from index.lexical.terms import count_terms
 from index.progress import SilentProgress
 from index.sqlite.connections import SQLiteConnections
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import MakeEntry, OpenStore
 
-MakeEntry = Callable[..., EncodedDocument]
 DOCUMENTS = 600  # more than one transaction takes
-
-
-def rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute(statement).fetchall()
 
 
 def run_sql(path: Path, *statements: str) -> None:
@@ -62,12 +55,12 @@ def test_the_lexical_index_is_rebuilt_whatever_is_left_of_it(
     expected = Counter(term for text in left for term in count_terms(text))
     assert expected["common"] == DOCUMENTS - 2
     assert expected["common odd"] == DOCUMENTS // 2 - 2
-    assert dict(rows(filled, "SELECT term, documents FROM terms")) == expected
-    assert rows(filled, "SELECT documents FROM term_statistics") == [(DOCUMENTS - 2,)]
+    assert dict(sql(filled, "SELECT term, documents FROM terms")) == expected
+    assert sql(filled, "SELECT documents FROM term_statistics") == [(DOCUMENTS - 2,)]
 
 
 def test_the_titles_that_texts_name_are_indexed_too(
-    open_store: Callable[..., SQLiteDocumentStore], entry: MakeEntry
+    open_store: OpenStore, entry: MakeEntry
 ) -> None:
     """As a pass over all texts leaves them: those of documents that came later, too."""
     counts = "SELECT term, documents FROM terms ORDER BY 1"
@@ -76,21 +69,21 @@ def test_the_titles_that_texts_name_are_indexed_too(
     store.put([entry("b", "birds of wetlands", "Grey herons")])
     store.refresh_titles(SilentProgress())
     store.close()
-    before = rows(store.path, counts)
+    before = sql(store.path, counts)
     assert sum(term.startswith('"') for term, _ in before) == 2
     with closing(SQLiteConnections(store.path, read_only=False)) as connections:
         rebuild_lexical_index(connections, SilentProgress())
-    assert rows(store.path, counts) == before
+    assert sql(store.path, counts) == before
     again = open_store()
     assert again.changes_since_title_refresh() == 0
     again.refresh_titles(SilentProgress())
-    assert rows(store.path, counts) == before
+    assert sql(store.path, counts) == before
 
 
 def test_metadata_values_are_rebuilt(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry("a", year=2020), entry("b", year=2021, tags=["x", "y"])])
     everything = "SELECT * FROM metadata_values ORDER BY 1, 2, 3, 4"
-    before = rows(store.path, everything)
+    before = sql(store.path, everything)
     assert len(before) == 5
     store.close()
     run_sql(store.path, "DROP TABLE metadata_values")
@@ -99,7 +92,7 @@ def test_metadata_values_are_rebuilt(store: SQLiteDocumentStore, entry: MakeEntr
         connections.writing() as connection,
     ):
         rebuild_metadata_values(connection, store.path)
-    assert rows(store.path, everything) == before
+    assert sql(store.path, everything) == before
 
 
 @pytest.mark.parametrize("damaged", ["[", "5", '["ab", "c"]'])
@@ -109,21 +102,21 @@ def test_metadata_values_stay_where_the_metadata_is_damaged(
     store.put([entry("a", year=2020), entry("b", year=2021)])
     store.close()
     run_sql(store.path, f"UPDATE documents SET metadata = '{damaged}' WHERE id = 'b'")
-    before = rows(store.path, "SELECT * FROM metadata_values")
+    before = sql(store.path, "SELECT * FROM metadata_values")
     with (
         closing(SQLiteConnections(store.path, read_only=False)) as connections,
         pytest.raises(StoreError, match="metadata of a document is damaged"),
         connections.writing() as connection,
     ):
         rebuild_metadata_values(connection, store.path)
-    assert rows(store.path, "SELECT * FROM metadata_values") == before != []
+    assert sql(store.path, "SELECT * FROM metadata_values") == before != []
 
 
 def test_checksums_are_rebuilt(filled: Path) -> None:
     everything = "SELECT * FROM checksums ORDER BY vector_id"
-    before = rows(filled, everything)
+    before = sql(filled, everything)
     assert len(before) == DOCUMENTS - 1
     run_sql(filled, "UPDATE checksums SET vector = 0")
     with closing(SQLiteConnections(filled, read_only=False)) as connections:
         rebuild_checksums(connections)
-    assert rows(filled, everything) == before
+    assert sql(filled, everything) == before

@@ -3,7 +3,7 @@
 import random
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import numpy as np
@@ -25,10 +25,8 @@ from index.lexical.tables import InsertedTerms, read_document_terms
 from index.lexical.terms import is_pair
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
+from tests.tools.index_fixtures import MakeEntry, OpenStore
 
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
 WORDS = [f"word{n}" for n in range(60)]
 
 

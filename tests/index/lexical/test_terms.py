@@ -1,7 +1,7 @@
 """Titles as terms: which are found in a text, and that a pass finds those of later documents."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -24,10 +24,7 @@ from index.lexical.terms import (
 )
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
-
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
+from tests.tools.index_fixtures import MakeEntry
 
 WORDS = ["world", "war", "ii", "a", "b"]
 TEXTS = {

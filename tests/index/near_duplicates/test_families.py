@@ -1,7 +1,6 @@
 """Families in the store: what is one, and that it is the same whatever happened before."""
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -13,9 +12,10 @@ from hypothesis import strategies as st
 from index.near_duplicates import signatures as near_copies
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import OpenStore
 from tests.tools.paragraphs import entry_of, expected_families, families_in
 
-OpenStore = Callable[..., SQLiteDocumentStore]
 FIRST = list(range(10))
 OTHER = list(range(50, 60))
 
@@ -246,8 +246,6 @@ def test_many_near_duplicates_cost_a_bounded_time(
         store.put(forms[start : start + 50])
     assert max(compared) == 64
     assert store.families.totals() == (1, 300)
-    with closing(sqlite3.connect(store.path)) as connection:
-        (links,) = connection.execute("SELECT count(*) FROM text_links").fetchone()
-    assert links <= 2 * 16 * 300
+    assert sql(store.path, "SELECT count(*) FROM text_links")[0][0] <= 2 * 16 * 300
     store.delete([f"form{n:03}" for n in range(16)])
     assert store.families.totals() == (1, 284)

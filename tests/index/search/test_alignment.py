@@ -1,7 +1,6 @@
 """The second stage of a search: candidates are ranked by their blocks, within the budget."""
 
 import math
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -23,6 +22,7 @@ from index.search.records import (
     SearchOptions,
 )
 from index.sqlite.block_vectors import BlockVectors
+from tests.index.conftest import sql
 from tests.index.search.plane import answer, direction, entry, names, stored_query
 
 WIDTH = 8
@@ -189,9 +189,7 @@ def test_a_stored_query_without_aligned_blocks_is_projected(
 ) -> None:
     query = stored(data, "aligned")
     before = find(data, query)
-    with closing(sqlite3.connect(data.store.path)) as connection:
-        connection.execute(f"DELETE FROM alignment_blocks WHERE vector_id = {query.vector_id}")
-        connection.commit()
+    sql(data.store.path, "DELETE FROM alignment_blocks WHERE vector_id = ?", query.vector_id)
     assert find(data, query).hits == before.hits
 
 
@@ -207,11 +205,8 @@ def test_a_damaged_candidate_gets_the_expected_score(
     data: DataDirectory,
 ) -> None:
     vector_id = data.store.find(["half"])["half"].vector_id
-    with closing(sqlite3.connect(data.store.path)) as connection:
-        connection.execute(
-            f"UPDATE alignment_blocks SET content = x'00' WHERE vector_id = {vector_id}"
-        )
-        connection.commit()
+    damage = "UPDATE alignment_blocks SET content = x'00' WHERE vector_id = ?"
+    sql(data.store.path, damage, vector_id)
     found = find(data)
     assert found.alignment == AlignmentReceipt(True, 4, 2)
     assert sorted(names(found.hits)) == sorted(DOCUMENTS)

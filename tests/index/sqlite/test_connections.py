@@ -3,24 +3,17 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from index.errors import DocumentError, FingerprintMismatchError, StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
 from index.store.schema import SCHEMA_VERSION, read_space
-
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
-
-
-def run_sql(path: Path, statement: str, *values: object) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement, values)
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import MakeEntry, OpenStore
 
 
 @pytest.fixture
@@ -62,7 +55,7 @@ def test_a_foreign_database_is_refused_and_left_alone(
     open_store: OpenStore, tmp_path: Path, read_only: bool
 ) -> None:
     path = tmp_path / "bookmarks.sqlite"
-    run_sql(path, "CREATE TABLE bookmarks (url TEXT)")
+    sql(path, "CREATE TABLE bookmarks (url TEXT)")
     before = path.read_bytes()
     with pytest.raises(StoreError, match=r"bookmarks\.sqlite: .*not a Longmatch document store"):
         open_store(path, read_only=read_only)
@@ -73,7 +66,7 @@ def test_a_foreign_database_is_refused_and_left_alone(
 def test_another_format_is_refused_and_left_alone(
     open_store: OpenStore, closed_store: Path, version: int
 ) -> None:
-    run_sql(closed_store, f"PRAGMA user_version = {version}")
+    sql(closed_store, f"PRAGMA user_version = {version}")
     before = closed_store.read_bytes()
     complaint = f"has format {version}; this version of Longmatch reads format {SCHEMA_VERSION}$"
     for read_only in (True, False):
@@ -100,12 +93,6 @@ def test_reading_only_makes_nothing(open_store: OpenStore, tmp_path: Path) -> No
     with pytest.raises(StoreError, match="cannot be created"):
         open_store(tmp_path / "no" / "such" / "missing.sqlite3")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_directory_in_place_of_the_file_is_refused(open_store: OpenStore, tmp_path: Path) -> None:
-    (tmp_path / "store.sqlite3").mkdir()
-    with pytest.raises(StoreError, match=r"store\.sqlite3: unable to open"):
-        open_store()
 
 
 @pytest.mark.parametrize("read_only", [True, False])
@@ -182,15 +169,6 @@ def test_damaged_pages_are_an_error_that_names_the_file(
     with closed_store.open("r+b") as file:
         file.seek(4096)  # the first page says what the file is; all others are overwritten
         file.write((damage * size)[: size - 4096])
-    with pytest.raises(StoreError, match=r"store\.sqlite3: "):
-        everything(open_store())
-
-
-def test_a_file_that_was_cut_is_an_error_that_names_it(
-    open_store: OpenStore, closed_store: Path
-) -> None:
-    with closed_store.open("r+b") as file:
-        file.truncate(3 * 4096)
     with pytest.raises(StoreError, match=r"store\.sqlite3: "):
         everything(open_store())
 

@@ -1,15 +1,10 @@
-import sqlite3
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
-
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import MakeEntry, OpenStore
 
 
 def fill_and_delete(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
@@ -38,5 +33,4 @@ def test_the_space_of_deleted_documents_goes_back_to_the_disk(
     store.close()  # moves the log into the file
 
     assert (tmp_path / "store.sqlite3").stat().st_size == after.pages * after.page_size
-    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert sql(store.path, "PRAGMA integrity_check") == [("ok",)]

@@ -1,10 +1,7 @@
 """A changed row is an error that names it, and every other row is still read."""
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +12,8 @@ from index.errors import StoreError
 from index.sqlite.block_vectors import BlockVectors
 from index.store.checksums import blocks_checksum, summary_checksum, vector_checksum
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
-
-MakeEntry = Callable[..., EncodedDocument]
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import MakeEntry
 
 
 @pytest.fixture
@@ -56,10 +52,9 @@ CHANGES = [
 
 @pytest.mark.parametrize(("change", "noticed"), CHANGES)
 def test_a_changed_row_is_refused_where_it_is_read(
-    filled: SQLiteDocumentStore, change: str, noticed: set[str], tmp_path: Path
+    filled: SQLiteDocumentStore, change: str, noticed: set[str]
 ) -> None:
-    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
-        connection.execute(change)
+    sql(filled.path, change)
     for name, read in READS.items():
         for other in (1, 3):
             assert read(filled, other)
@@ -70,13 +65,9 @@ def test_a_changed_row_is_refused_where_it_is_read(
             read(filled, 2)
 
 
-def test_deleted_documents_take_their_checksums_along(
-    filled: SQLiteDocumentStore, tmp_path: Path
-) -> None:
+def test_deleted_documents_take_their_checksums_along(filled: SQLiteDocumentStore) -> None:
     filled.delete(["a", "b"])
-    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
-        rows = connection.execute("SELECT vector_id FROM checksums").fetchall()
-    assert rows == [(3,)]
+    assert sql(filled.path, "SELECT vector_id FROM checksums") == [(3,)]
 
 
 @given(st.binary(min_size=1, max_size=64), st.data())

@@ -1,11 +1,6 @@
 """Filters: what SQLite keeps for them, and how they are written."""
 
 import json
-import sqlite3
-from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,40 +13,32 @@ from index.store.filters import (
     filter_from_json,
     filter_to_json,
 )
-from index.store.records import EncodedDocument
+from tests.index.conftest import sql
 from tests.tools.filter_cases import FILTERS
+from tests.tools.index_fixtures import MakeEntry, OpenStore
 
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
-
-
-def table_of(path: Path) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute("SELECT * FROM metadata_values").fetchall()
+TABLE = "SELECT * FROM metadata_values"
 
 
 def test_nothing_is_left_of_documents_that_are_gone(
     store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     store.put([entry("a", a=1, b=[1, "x", None], c={"d": True}), entry("b", a=2)])
-    assert len(table_of(store.path)) == 7
+    assert len(sql(store.path, TABLE)) == 7
     store.put([entry("a", a=3)])
-    assert {row[:3] for row in table_of(store.path)} == {("/a", 2, 3), ("/a", 2, 2)}
+    assert {row[:3] for row in sql(store.path, TABLE)} == {("/a", 2, 3), ("/a", 2, 2)}
     store.put([entry("a", "another text", a=4)])
-    assert {row[:3] for row in table_of(store.path)} == {("/a", 2, 4), ("/a", 2, 2)}
+    assert {row[:3] for row in sql(store.path, TABLE)} == {("/a", 2, 4), ("/a", 2, 2)}
     store.delete(["a", "b"])
-    assert table_of(store.path) == []
+    assert sql(store.path, TABLE) == []
 
 
-def test_damaged_metadata_can_be_deleted(
-    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
-) -> None:
+def test_damaged_metadata_can_be_deleted(open_store: OpenStore, entry: MakeEntry) -> None:
     store = open_store()
     store.put([entry("a", a=1), entry("b", a=2)])
-    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
-        connection.execute("UPDATE documents SET metadata = '[1' WHERE id = 'a'")
+    sql(store.path, "UPDATE documents SET metadata = '[1' WHERE id = 'a'")
     store.delete(["a"])
-    assert [row[:3] for row in table_of(store.path)] == [("/a", 2, 2)]
+    assert [row[:3] for row in sql(store.path, TABLE)] == [("/a", 2, 2)]
 
 
 @pytest.mark.parametrize(

@@ -4,26 +4,22 @@ import inspect
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 from index.doctor.store_checks import examine_families
 from index.lexical.terms import count_terms, is_pair
 from index.store.document_store import SQLiteDocumentStore
-
-OpenStore = Callable[..., SQLiteDocumentStore]
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import OpenStore
 
 REPOSITORY = Path(__file__).parents[3]
 
 
 def term_frequencies(path: Path) -> dict[str, int]:
-    with closing(sqlite3.connect(path)) as connection:
-        return dict(connection.execute("SELECT term, documents FROM terms"))
+    return dict(sql(path, "SELECT term, documents FROM terms"))
 
 
 def documents_with(store: SQLiteDocumentStore, text: str) -> set[str]:
@@ -88,8 +84,7 @@ def test_a_kill_while_writing_leaves_words_and_documents_alike(
         output = process.communicate()[0].split()
         acknowledged = int(output[-1]) if output and output[-1].isdigit() else acknowledged
         store = open_store(path)
-        with closing(sqlite3.connect(path)) as connection:
-            texts = dict(connection.execute("SELECT id, text FROM documents"))
+        texts = dict(sql(path, "SELECT id, text FROM documents"))
         frequencies: dict[str, int] = {}
         for text in texts.values():
             for term in count_terms(text):

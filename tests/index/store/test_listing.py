@@ -1,8 +1,6 @@
 """Pages of documents: each document once, whatever is written in between."""
 
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,9 +9,9 @@ from hypothesis import strategies as st
 from index.document import Document
 from index.store.document_store import SQLiteDocumentStore
 from index.store.listing import BEFORE_ALL, DamagedDocument, Page
-from index.store.records import EncodedDocument
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import MakeEntry
 
-MakeEntry = Callable[..., EncodedDocument]
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=3)
 
 
@@ -128,8 +126,7 @@ def test_a_damaged_text_is_named_and_its_words_are_nowhere(
 
 
 def change(store: SQLiteDocumentStore, assignment: str) -> None:
-    with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute(f"UPDATE documents SET {assignment} WHERE id = 'b'")
+    sql(store.path, f"UPDATE documents SET {assignment} WHERE id = 'b'")
 
 
 def all_pages(store: SQLiteDocumentStore, limit: int) -> Iterator[Page]:

@@ -20,11 +20,6 @@ from index.vectors.vector_index import NO_VECTOR
 from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "snapshots"
-
-
 @pytest.mark.parametrize(
     ("nlist", "count", "needed"),
     [

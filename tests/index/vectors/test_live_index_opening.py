@@ -12,11 +12,6 @@ from index.vectors.snapshot import read_current_snapshot, verify_current_snapsho
 from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "snapshots"
-
-
 def test_opening_replays_what_the_store_did_since_the_snapshot(
     open_store: OpenStore,
     root: Path,

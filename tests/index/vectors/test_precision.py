@@ -1,7 +1,6 @@
 """The precision of the index: chosen at opening, remembered by the snapshot, built again."""
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from index.vectors.live_index import open_live_index
 from index.vectors.recall import HeldOutQueries
 from index.vectors.snapshot import INDEX_FILE, current_precision, verify_current_snapshot
 from index.vectors.vector_index import Precision
-from tests.tools.index_fixtures import Fill, MakeVectors
+from tests.tools.index_fixtures import Fill, MakeVectors, OpenStore
 
 DIMENSION = 384
 BYTES = {"fp32": 4 * DIMENSION, "fp16": 2 * DIMENSION, "int8": DIMENSION}
@@ -29,14 +28,7 @@ def few_vectors_have_lists(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "snapshots"
-
-
-@pytest.fixture
-def store(
-    open_store: Callable[..., SQLiteDocumentStore], vectors: MakeVectors, fill: Fill
-) -> SQLiteDocumentStore:
+def store(open_store: OpenStore, vectors: MakeVectors, fill: Fill) -> SQLiteDocumentStore:
     store = open_store(dimension=DIMENSION)
     fill(store, vectors(600, seed=1, dimension=DIMENSION))
     return store

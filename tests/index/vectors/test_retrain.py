@@ -2,35 +2,30 @@
 
 import shutil
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from encoder.arrays import Float32
 from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Change, EncodedDocument
 from index.vectors.faiss.faiss_index import load_faiss_index
 from index.vectors.lists import ONE_LIST_BELOW, Training, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import verify_current_snapshot
-from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, fill_store, unit_vectors
-
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
-MakeVectors = Callable[..., Float32]
-Check = Callable[[LiveIndex, SQLiteDocumentStore], None]
-Fill = Callable[[SQLiteDocumentStore, Float32], Change]
+from tests.tools.index_fixtures import (
+    DIMENSION,
+    FINGERPRINT,
+    Check,
+    MakeEntry,
+    MakeVectors,
+    OpenStore,
+    fill_store,
+    unit_vectors,
+)
 
 IMPOSSIBLE = 1.0  # random vectors have neighbours in every list
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "snapshots"
 
 
 @pytest.fixture(scope="module")

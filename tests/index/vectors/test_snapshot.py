@@ -31,11 +31,6 @@ def index(vectors: Callable[..., Float32]) -> FaissIndex:
     return index
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "snapshots"
-
-
 def publish(root: Path, index: FaissIndex, sequence: int = 7) -> Manifest:
     def save(path: Path) -> SavedIndex:
         index.save(path)
