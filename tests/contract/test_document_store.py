@@ -78,21 +78,6 @@ def test_a_document_comes_back_as_it_was_put(store: SQLiteDocumentStore, entry: 
     assert store.content_hashes([document.id]) == {document.id: document.content_hash}
 
 
-def test_what_is_stored_survives_closing(open_store: OpenStore, entry: MakeEntry) -> None:
-    first = open_store()
-    put = [entry("a", "one"), entry("b", "two")]
-    change = first.put(put)
-    first.close()
-
-    again = open_store()
-
-    ids, vectors = again.vectors(change.added)
-    assert ids.tolist() == change.added.tolist()
-    np.testing.assert_array_equal(vectors, np.stack([entry.vector for entry in put]))
-    assert vectors.dtype == np.float32
-    assert (len(again), again.sequence) == (2, 1)
-
-
 def test_the_same_text_keeps_its_vector_and_takes_a_new_title(
     store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
@@ -106,20 +91,6 @@ def test_the_same_text_keeps_its_vector_and_takes_a_new_title(
     assert store.find(["a"])["a"].document == renamed
     assert store.find(["a"])["a"].vector_id == first.added[0]
     np.testing.assert_array_equal(store.vectors(first.added)[1][0], entry("a", "same text").vector)
-
-
-def test_a_new_text_gets_a_new_vector_id_and_removes_the_old_one(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
-    first = store.put([entry("a", "old"), entry("b", "stays")])
-
-    second = store.put([entry("a", "new"), entry("b", "stays")])
-
-    assert second.removed.tolist() == [first.added[0]]
-    assert second.added[0] > first.added.max()
-    assert second.sequence == first.sequence + 1
-    assert store.get(first.added.tolist()).keys() == {first.added[1]}
-    assert len(store) == 2
 
 
 def test_a_vector_id_is_never_assigned_twice(open_store: OpenStore, entry: MakeEntry) -> None:

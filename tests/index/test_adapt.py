@@ -84,22 +84,6 @@ def test_neighbours_improve(checkpoint: Checkpoint) -> None:
     np.testing.assert_allclose(adapted[:, :256], (1 - WEIGHT) ** 0.5 * vectors, atol=1e-6)
 
 
-def test_words_that_go_together_make_documents_similar(
-    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(adapt, "DIMENSION", 3)
-    bridges = [f"{a} {b}" for topic in TOPICS for a in topic.split() for b in topic.split()]
-    texts = [*bridges, "zither violin", "orchestra sonata", "granite basalt"]
-    terms = terms_of(texts, checkpoint)
-    adapter = fit_adapter(CountedCorpus(terms), checkpoint, QUIET)
-    music, more_music, stone = (
-        adapter.adapt(np.zeros(0, dtype=np.float32), term) for term in terms[-3:]
-    )
-    assert not {*terms[-3].rows.tolist()} & {*terms[-2].rows.tolist()} & {*adapter.rows.tolist()}
-    assert music @ more_music > 0.99 * WEIGHT  # there is no other part
-    assert abs(music @ stone) < 0.1
-
-
 def test_queries_are_adapted_by_what_the_corpus_says(checkpoint: Checkpoint) -> None:
     texts, vectors = texts_of(60), unit_rows(63, 32)
     queries = ["zither sonata xylophone", "quartz lava xylophone", "tide anchor xylophone"]
@@ -195,14 +179,6 @@ def test_documents_without_a_telling_word_harm_nothing(checkpoint: Checkpoint) -
     adapted = adapt_vectors(unit_rows(32, 8), documents_of(texts), 32, checkpoint, QUIET)
     assert np.isfinite(adapted).all()
     np.testing.assert_array_equal(adapted[30:, :8], unit_rows(32, 8)[30:])
-
-
-def test_another_script(checkpoint: Checkpoint) -> None:
-    words = ["река", "камень", "музыка", "зима", "письмо", "лес"]
-    texts = [f"{words[n % 6]} и {words[(n + 1) % 6]}." for n in range(24)]
-    adapted = adapt_vectors(unit_rows(24, 8), documents_of(texts), 24, checkpoint, QUIET)
-    adapted = adapted[:, 8:]
-    assert adapted[0] @ adapted[6] > adapted[0] @ adapted[3] + 0.6 * WEIGHT
 
 
 def test_a_corpus_is_counted_without_what_cannot_be_read(

@@ -239,20 +239,6 @@ def test_a_missing_corpus_is_named(job: Job) -> None:
         job.run()
 
 
-def test_few_changes_are_not_worth_a_pass_over_all_texts(job: Job) -> None:
-    documents = [{"id": str(n), "text": text(n)} for n in range(150)]
-    job.write(*documents)
-    job.run()
-    progress = RecordingProgress()
-    job.write(*documents[1:], {"id": "0", "text": text(200)})  # one removed, one added: 2 changes
-    job.run(progress)
-    assert "searching texts for titles" in progress.documents
-    progress = RecordingProgress()
-    job.write(*documents[1:], {"id": "0", "text": text(200)}, {"id": "new", "text": text(300)})
-    job.run(progress)
-    assert "searching texts for titles" not in progress.documents
-
-
 def families_in(job: Job) -> set[frozenset[str]]:
     with job.opened() as data:
         numbers = data.store.families.of_ids(

@@ -12,7 +12,7 @@ from encoder.errors import AdapterError
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import ADAPTER_FILE, CorpusAdapter, adapt_data_directory, read_corpus_adapter
 from index.directory.data_directory import locked, open_data_directory
-from index.errors import CorpusError, DataDirectoryInUseError, FingerprintMismatchError, StoreError
+from index.errors import CorpusError, DataDirectoryInUseError, StoreError
 from index.progress import SilentProgress
 
 
@@ -72,19 +72,6 @@ def test_a_directory_of_its_own_vectors_is_refused(
     assert not (adapt.data / ADAPTER_FILE).exists()
 
 
-def test_vectors_of_both_kinds_do_not_meet(
-    adapt: Adapting, corpus: Path, checkpoint: Checkpoint
-) -> None:
-    for adapter in (adapt(corpus).adapter, None):
-        space = vector_space(checkpoint, adapter)
-        arguments = {"fingerprint": space.fingerprint, "dimension": space.dimension}
-        if adapter is not None:
-            open_data_directory(adapt.data, **arguments).close()
-        else:
-            with pytest.raises(FingerprintMismatchError):
-                open_data_directory(adapt.data, **arguments)
-
-
 def test_nothing_is_left_of_a_fit_that_failed(adapt: Adapting, tmp_path: Path) -> None:
     small = tmp_path / "small.jsonl"
     small.write_text('{"id": "a", "text": "One."}\n')
@@ -93,17 +80,6 @@ def test_nothing_is_left_of_a_fit_that_failed(adapt: Adapting, tmp_path: Path) -
     with pytest.raises(CorpusError, match="no such file"):
         adapt(tmp_path / "absent.jsonl")
     assert not list(adapt.data.glob(f"{ADAPTER_FILE}*"))
-
-
-def test_what_a_killed_writer_left_is_no_adapter(adapt: Adapting, corpus: Path) -> None:
-    expected = adapt(corpus).adapter.digest
-    path = adapt.data / ADAPTER_FILE
-    path.rename(path.with_name(f"{ADAPTER_FILE}.partial"))
-    assert read_corpus_adapter(adapt.data, adapt.checkpoint) is None
-    again = adapt(corpus)
-    assert not again.kept
-    assert again.adapter.digest == expected
-    assert not list(adapt.data.glob("*.partial"))
 
 
 def test_a_damaged_one_is_refused_and_not_fitted_over(adapt: Adapting, corpus: Path) -> None:

@@ -75,15 +75,6 @@ def assert_holds_all_stored_blocks(store: SQLiteDocumentStore) -> None:
         assert np.allclose(held[vector_id].hubness, expected.hubness, atol=0.01)
 
 
-def test_documents_are_projected_when_they_are_put(
-    store: SQLiteDocumentStore, with_blocks: MakeEntry, entry: MakeEntry
-) -> None:
-    ids = fill(store, with_blocks, 3)
-    (plain,) = store.put([entry("plain")]).added.tolist()  # without block vectors
-    assert read(store, [*ids, plain]).keys() == set(ids)
-    assert_holds_all_stored_blocks(store)
-
-
 def test_deleted_and_replaced_documents_are_gone(
     store: SQLiteDocumentStore, with_blocks: MakeEntry
 ) -> None:

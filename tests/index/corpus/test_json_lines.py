@@ -78,11 +78,6 @@ def test_null_title_and_metadata_are_as_good_as_none() -> None:
     assert document == Document(id="a", text="T")
 
 
-@pytest.mark.parametrize(("given", "expected"), [(0, "0"), (-3, "-3"), (10**30, str(10**30))])
-def test_an_integer_id_becomes_text(given: int, expected: str) -> None:
-    assert parse_document(json.dumps({"id": given, "text": "T"})).id == expected
-
-
 @pytest.mark.parametrize(
     ("record", "message"),
     [

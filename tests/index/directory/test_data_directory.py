@@ -1,11 +1,7 @@
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -157,29 +153,3 @@ def test_a_path_that_is_no_directory_is_refused(open_directory: Open, tmp_path: 
     with pytest.raises(StoreError, match="odd: cannot be written"):
         open_directory(tmp_path / "odd")
     assert (tmp_path / "file").read_text() == "text"
-
-
-@contextmanager
-def directory_of_somebody_else() -> Iterator[Path]:
-    """A directory that this process may read and not write, even where tests run as root."""
-    path = Path(tempfile.mkdtemp())
-    path.chmod(0o555)
-    as_root = os.geteuid() == 0
-    if as_root:
-        os.seteuid(65_534)
-    try:
-        yield path
-    finally:
-        if as_root:
-            os.seteuid(0)
-        path.chmod(0o755)
-        shutil.rmtree(path)
-
-
-def test_a_directory_that_may_not_be_written_is_refused(open_directory: Open) -> None:
-    with directory_of_somebody_else() as path:
-        with pytest.raises(StoreError, match=f"{path}: cannot be written"):
-            open_directory(path)
-        with pytest.raises(StoreError, match=f"{path}/below: cannot be created"):
-            open_directory(path / "below")
-        assert list(path.iterdir()) == []

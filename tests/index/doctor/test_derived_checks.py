@@ -1,22 +1,11 @@
 """The doctor finds what is wrong with the tables of near-duplicates, and makes them again."""
 
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from encoder.adapter import vector_space
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
-from index.directory.data_directory import open_data_directory
-from index.doctor.examine import Sampling, examine
 from index.doctor.findings import Remedy
-from index.doctor.repair import repair
 from index.doctor.store_checks import examine_database, examine_families
-from index.progress import SilentProgress
-from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore
 from tests.index.conftest import sql
 from tests.tools.index_fixtures import OpenStore
@@ -25,7 +14,6 @@ from tests.tools.paragraphs import entry_of, families_in
 FIRST = list(range(10))
 DOCUMENTS = {"first": FIRST, "copy": FIRST, "edited": [*FIRST[:8], 100, 101], "other": [50, 51, 52]}
 FAMILY = {frozenset({"first", "copy", "edited"})}
-UNSAMPLED = Sampling(0, None, SilentProgress())
 
 
 @pytest.fixture
@@ -79,44 +67,3 @@ def test_texts_not_looked_at_are_no_finding(open_store: OpenStore) -> None:
     store = open_store(find_families=False)
     store.put([entry_of(name, paragraphs) for name, paragraphs in DOCUMENTS.items()])
     assert list(examine_families(store.path)) == []
-
-
-@pytest.fixture(scope="module")
-def checkpoint() -> Checkpoint:
-    return load_checkpoint(DEFAULT_CHECKPOINT)
-
-
-def blocks_of(paragraphs: Sequence[int], checkpoint: Checkpoint) -> BlockVectors:
-    """Return block vectors as wide as those of a checkpoint."""
-    width = checkpoint.block_dimension
-    rows = np.stack(
-        [np.random.default_rng(paragraph).normal(size=width) for paragraph in paragraphs]
-    )
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return BlockVectors(np.zeros((len(rows), 2), dtype=np.int64), unit.astype(np.float32))
-
-
-def test_it_is_repaired(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    space = vector_space(checkpoint, None)
-    vector = np.eye(1, space.dimension, dtype=np.float32)[0]
-    with closing(
-        open_data_directory(tmp_path, fingerprint=space.fingerprint, dimension=space.dimension)
-    ) as data:
-        data.store.put(
-            [
-                replace(entry_of(name, some), vector=vector, blocks=blocks_of(some, checkpoint))
-                for name, some in DOCUMENTS.items()
-            ]
-        )
-        data.index.catch_up()
-        data.index.publish()
-    sql(tmp_path / "store.sqlite3", "UPDATE texts SET family = 3 WHERE text_id = 2")
-    (tmp_path / ".store-digest").unlink()
-    found = examine(tmp_path, checkpoint, UNSAMPLED)
-    assert [(finding.what, finding.remedy.repairable) for finding in found] == [("families", True)]
-    repair(tmp_path, checkpoint, found, None, SilentProgress())
-    assert examine(tmp_path, checkpoint, UNSAMPLED) == ()
-    with closing(
-        open_data_directory(tmp_path, fingerprint=space.fingerprint, dimension=space.dimension)
-    ) as data:
-        assert families_in(data.store) == FAMILY

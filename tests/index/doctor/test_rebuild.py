@@ -80,21 +80,6 @@ def test_the_titles_that_texts_name_are_indexed_too(
     assert sql(store.path, counts) == before
 
 
-def test_metadata_values_are_rebuilt(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    store.put([entry("a", year=2020), entry("b", year=2021, tags=["x", "y"])])
-    everything = "SELECT * FROM metadata_values ORDER BY 1, 2, 3, 4"
-    before = sql(store.path, everything)
-    assert len(before) == 5
-    store.close()
-    run_sql(store.path, "DROP TABLE metadata_values")
-    with (
-        closing(SQLiteConnections(store.path, read_only=False)) as connections,
-        connections.writing() as connection,
-    ):
-        rebuild_metadata_values(connection, store.path)
-    assert sql(store.path, everything) == before
-
-
 @pytest.mark.parametrize("damaged", ["[", "5", '["ab", "c"]'])
 def test_metadata_values_stay_where_the_metadata_is_damaged(
     store: SQLiteDocumentStore, entry: MakeEntry, damaged: str

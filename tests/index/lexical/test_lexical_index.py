@@ -213,22 +213,6 @@ def test_a_document_of_many_words_is_compared_by_all(
     assert find(store, texts["part"]) == pytest.approx({"part": 1.0, "long": expected}, abs=1e-4)
 
 
-def test_changes_are_followed(filled: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    filled.put([entry("bees", "Wasps live in paper nests."), entry("new", "A glacier and wasps.")])
-    assert set(find(filled, "wasps")) == {"bees", "new"}
-    assert find(filled, "nectar hives dance") == {}
-    assert_says_what_the_texts_say(filled.path)
-
-    filled.put([entry("bees", "Wasps live in paper nests.", "New title")])
-    filled.delete(["ants", "unknown", "new"])
-    assert find(filled, "ants leaves soil") == {}
-    assert set(find(filled, "wasps")) == {"bees"}
-    assert_says_what_the_texts_say(filled.path)
-    filled.delete(list(TEXTS))
-    assert find(filled, TEXTS["bees"]) == {}
-    assert_says_what_the_texts_say(filled.path)
-
-
 def test_a_put_that_fails_leaves_no_terms(filled: SQLiteDocumentStore, entry: MakeEntry) -> None:
     spoilt = entry("spoilt", "weasels", year=1)
     spoilt.document.metadata["year"] = object()  # type: ignore[index]

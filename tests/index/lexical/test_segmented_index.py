@@ -18,7 +18,6 @@ from index.errors import SnapshotError, StoreError
 from index.id_set import IdSet
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.lexical.scoring import LexicalQuery
-from index.lexical.segment import note_bits
 from index.lexical.segment_files import CURRENT, load_snapshot
 from index.lexical.snapshot import LexicalSnapshot
 from index.lexical.tables import InsertedTerms, read_document_terms
@@ -381,17 +380,3 @@ def test_concurrent_searches_see_whole_states(
     assert not torn
     assert_is_a_copy(published)
     assert CURRENT in segment_files(published)
-
-
-@pytest.mark.parametrize(("size", "number"), [(1, 1), (64, 64), (700, 1), (700, 40), (700, 699)])
-def test_terms_are_located_by_bits_as_by_a_search(size: int, number: int) -> None:
-    chance = np.random.default_rng(number)
-    term_ids = np.sort(chance.choice(size, number, replace=False)).astype(np.uint32)
-    bits = note_bits(term_ids)
-    assert (bits is None) == (number <= (int(term_ids[-1]) + 1) / 16)
-    wanted = np.arange(size + 200, dtype=np.uint32)
-    if bits is not None:
-        places, found = bits.locate(wanted)
-        assert places.tolist() == list(range(number))
-        assert found.tolist() == term_ids.tolist()
-        assert [len(array) for array in bits.locate(wanted[:0])] == [0, 0]

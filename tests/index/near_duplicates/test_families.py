@@ -70,13 +70,6 @@ def test_a_family_falls_apart_when_what_held_it_together_goes(store: SQLiteDocum
     assert families_in(store) == set()
 
 
-def test_a_copy_holds_it_together_when_the_first_goes(store: SQLiteDocumentStore) -> None:
-    put(store, **CHAIN)
-    put(store, again=CHAIN["c"])
-    store.delete(["c"])
-    assert families_in(store) == {frozenset({"a", "b", "d", "e", "again"})}
-
-
 def test_a_changed_text_leaves_its_family(store: SQLiteDocumentStore) -> None:
     put(store, first=FIRST, copy=FIRST)
     [number] = set(store.families.of_ids(["first", "copy"]).values())

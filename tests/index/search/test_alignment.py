@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -213,15 +212,3 @@ def test_a_damaged_candidate_gets_the_expected_score(
     (half,) = [hit for hit in found.hits if hit.id == "half"]
     alignment = expected_alignment(half.vector_score)
     assert half.semantic_score == pytest.approx(0.25 * half.vector_score + 0.75 * alignment)
-
-
-def test_a_collection_of_one_document(tmp_path: Path) -> None:
-    space = neutral_space(WIDTH)
-    with closing(
-        open_data_directory(tmp_path, fingerprint="a" * 64, dimension=2, alignment=space)
-    ) as data:
-        data.index.apply(data.store.put([entry("only", "reed", direction(5.0), blocks(0))]))
-        found = find(data)
-        assert names(found.hits) == ["only"]
-        assert found.alignment == AlignmentReceipt(True, 1, 1)
-        assert find(data, replace(QUERY, vector_id=1)).hits == ()

@@ -1,7 +1,5 @@
 import resource
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +22,24 @@ def closed_store(open_store: OpenStore, entry: MakeEntry, tmp_path: Path) -> Pat
     return tmp_path / "store.sqlite3"
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("content", [b"this is no database\n" * 500, b"x", b""])
+def test_a_file_that_is_no_store_is_refused_and_left_alone(
+    open_store: OpenStore, tmp_path: Path, content: bytes, read_only: bool
+) -> None:
+    """Also one that became empty, and the database of another program."""
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"notes\.txt: "):
+        open_store(path, read_only=read_only)
+    assert path.read_bytes() == content
+    sql(path.with_suffix(".db"), "CREATE TABLE bookmarks (url TEXT)")
+    before = path.with_suffix(".db").read_bytes()
+    with pytest.raises(StoreError, match=r"notes\.db: .*not a Longmatch document store"):
+        open_store(path.with_suffix(".db"), read_only=read_only)
+    assert path.with_suffix(".db").read_bytes() == before
+
+
 def test_closing_leaves_one_file(closed_store: Path) -> None:
     assert [path.name for path in closed_store.parent.iterdir()] == ["store.sqlite3"]
 
@@ -36,30 +52,6 @@ def test_closing_while_a_read_goes_on_lets_it_end(open_store: OpenStore, entry: 
         assert connection.execute("SELECT count(*) FROM documents").fetchone() == (1,)
     with pytest.raises(sqlite3.ProgrammingError):
         connection.execute("SELECT 1")
-
-
-@pytest.mark.parametrize("read_only", [True, False])
-@pytest.mark.parametrize("content", [b"this is no database\n" * 500, b"x"])
-def test_a_file_that_is_not_sqlite_is_refused_and_left_alone(
-    open_store: OpenStore, tmp_path: Path, content: bytes, read_only: bool
-) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match=r"notes\.txt: "):
-        open_store(path, read_only=read_only)
-    assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize("read_only", [True, False])
-def test_a_foreign_database_is_refused_and_left_alone(
-    open_store: OpenStore, tmp_path: Path, read_only: bool
-) -> None:
-    path = tmp_path / "bookmarks.sqlite"
-    sql(path, "CREATE TABLE bookmarks (url TEXT)")
-    before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"bookmarks\.sqlite: .*not a Longmatch document store"):
-        open_store(path, read_only=read_only)
-    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1, 5])
@@ -95,15 +87,6 @@ def test_reading_only_makes_nothing(open_store: OpenStore, tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("read_only", [True, False])
-def test_a_store_that_became_empty_is_not_taken_for_a_new_one(
-    open_store: OpenStore, closed_store: Path, read_only: bool
-) -> None:
-    closed_store.write_bytes(b"")
-    with pytest.raises(StoreError, match="not a Longmatch document store"):
-        open_store(read_only=read_only)
-
-
 def test_a_log_without_its_store_is_refused(open_store: OpenStore, tmp_path: Path) -> None:
     (tmp_path / "store.sqlite3-wal").write_bytes(b"something")
     with pytest.raises(StoreError, match=r"missing, but its log store\.sqlite3-wal is there"):
@@ -119,35 +102,6 @@ def test_a_name_with_characters_of_a_uri_is_a_name(open_store: OpenStore, tmp_pa
     path = tmp_path / "50% of ü #1?mode=memory.sqlite3"
     open_store(path)
     assert path.stat().st_size > 0
-
-
-READ = """
-import sys
-from pathlib import Path
-from index.store.document_store import SQLiteDocumentStore
-store = SQLiteDocumentStore(
-    Path(sys.argv[1]), fingerprint="a" * 64, dimension=16, read_only=True
-)
-print(sorted(store.find(sys.argv[2:])), store.sequence)
-store.close()
-"""
-
-
-def test_another_process_reads_only_what_is_committed(
-    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
-) -> None:
-    store = open_store()
-    store.put([entry("committed")])
-    with store._connections.writing() as connection:
-        connection.execute("DELETE FROM documents")
-        found = subprocess.run(
-            [sys.executable, "-W", "error", "-c", READ, str(store.path), "committed"],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=Path(__file__).parents[3],
-        )
-    assert (found.stdout, found.stderr) == ("['committed'] 1\n", "")
 
 
 def test_a_store_opened_for_reading_does_not_write(

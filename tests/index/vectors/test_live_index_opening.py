@@ -6,10 +6,9 @@ import pytest
 
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.vectors.lists import ONE_LIST_BELOW
 from index.vectors.live_index import open_live_index
 from index.vectors.snapshot import read_current_snapshot, verify_current_snapshot
-from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
+from tests.tools.index_fixtures import Check, MakeEntry, OpenStore
 
 
 def test_opening_replays_what_the_store_did_since_the_snapshot(
@@ -34,37 +33,6 @@ def test_opening_replays_what_the_store_did_since_the_snapshot(
     assert_equals_store(again, store)
     assert again.generation == live.generation == 2
     assert caplog.records == []
-
-
-@pytest.mark.slow
-def test_an_outgrown_index_gets_lists_when_it_is_rebuilt(
-    store: SQLiteDocumentStore,
-    root: Path,
-    vectors: MakeVectors,
-    assert_equals_store: Check,
-    fill: Fill,
-) -> None:
-    live = open_live_index(store, root, precision="fp32")
-    live.apply(fill(store, vectors(ONE_LIST_BELOW, seed=1)))
-    assert (live.nlist, live.outgrown) == (1, True)
-
-    opened = open_live_index(store, root)  # without waiting for training
-    assert (opened.nlist, opened.outgrown, opened.generation) == (1, True, 1)
-    assert_equals_store(opened, store)
-    live.rebuild()
-    assert (live.nlist, live.outgrown) == (128, False)
-    assert_equals_store(live, store)
-
-    store.delete([f"d{number}" for number in range(4_000)])
-    live.catch_up()
-    assert_equals_store(live, store)
-    assert live.outgrown
-    opened = open_live_index(store, root)
-    assert opened.nlist == 128
-    assert_equals_store(opened, store)
-    opened.rebuild()
-    assert opened.nlist == 1
-    assert_equals_store(opened, store)
 
 
 @pytest.mark.parametrize("name", ["CURRENT", "0000000002/manifest.json", "0000000002/index.bin"])

@@ -201,30 +201,3 @@ def test_a_restart_knows_nprobe_and_training(
     drift = again.measure_drift()
     assert (drift.added, drift.removed) == (50 / ONE_LIST_BELOW, 30 / ONE_LIST_BELOW)
     assert drift == live.measure_drift()
-
-
-def test_an_upsert_is_never_seen_by_half(
-    store: SQLiteDocumentStore, root: Path, entry: MakeEntry
-) -> None:
-    """A search finds the old text or the new one, and the sequence that it names says which."""
-    live = open_live_index(store, root)
-    versions = [entry("a", f"version {number}") for number in range(60)]
-    first = store.put([versions[0]])
-    live.apply(first)
-    wrong: list[object] = []
-    ended = threading.Event()
-
-    def search() -> None:
-        while not ended.is_set():
-            found = live.search(versions[0].vector[None], 5)
-            ids = [vector_id for vector_id in found.ids[0].tolist() if vector_id >= 0]
-            if len(ids) != 1 or ids[0] - first.added[0] != found.sequence - first.sequence:
-                wrong.append((ids, found.sequence))
-
-    searching = threading.Thread(target=search)
-    searching.start()
-    for version in versions[1:]:
-        live.apply(store.put([version]))
-    ended.set()
-    searching.join()
-    assert wrong == []

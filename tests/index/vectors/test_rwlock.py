@@ -71,15 +71,6 @@ def test_a_writer_is_alone() -> None:
     assert (pair, torn) == ([900, 900], [])
 
 
-def test_a_writer_waits_for_the_readers() -> None:
-    lock, order = ReadersWriterLock(), Order()
-    with lock.reading():
-        writer = start(lambda: order.enter(lock.writing, "writer"))
-        until(lambda: lock._waiting_writers == 1)
-        assert order.entered == []
-    assert finished(writer)
-
-
 def test_a_reader_lets_a_waiting_writer_go_first() -> None:
     lock, order = ReadersWriterLock(), Order()
     with lock.reading():

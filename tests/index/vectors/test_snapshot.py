@@ -132,11 +132,6 @@ def test_a_file_in_place_of_the_directory_is_an_error(root: Path, index: FaissIn
     assert root.read_text() == "a file"
 
 
-def test_without_a_snapshot_reading_is_an_error(root: Path) -> None:
-    with pytest.raises(SnapshotError, match="CURRENT: cannot be read"):
-        read(root)
-
-
 @pytest.mark.parametrize("missing", ["CURRENT", "0000000001/manifest.json", "0000000001/index.bin"])
 def test_a_missing_file_is_an_error(root: Path, index: FaissIndex, missing: str) -> None:
     publish(root, index)

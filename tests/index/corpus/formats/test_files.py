@@ -54,18 +54,11 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_pdf_gives_the_text_of_all_pages_and_its_title(tmp_path: Path) -> None:
-    content = pdf(["First page.\nSecond line.", "Second page."], info="/Title (A paper)")
-    expected = FileText("A paper", "First page.\nSecond line.\nSecond page.")
-    assert read(tmp_path / "x.pdf", content) == expected
-
-
-def test_a_pdf_without_a_title_is_called_by_its_first_line(tmp_path: Path) -> None:
-    assert read(tmp_path / "x.PDF", pdf(["A paper\nText."])).title == "A paper"
-
-
-def test_a_word_broken_at_a_line_end_of_a_pdf_is_whole(tmp_path: Path) -> None:
-    content = pdf(["a long exam-\nple of a hyphen"])
-    assert " ".join(read(tmp_path / "x.pdf", content).text.split()) == "a long example of a hyphen"
+    pages = ["First page.\nSecond line.", "A word broken at a hy-\nphen is whole."]
+    content = read(tmp_path / "x.pdf", pdf(pages, info="/Title (A paper)"))
+    words = "First page. Second line. A word broken at a hyphen is whole."
+    assert (content.title, " ".join(content.text.split())) == ("A paper", words)
+    assert read(tmp_path / "x.PDF", pdf(pages)).title == "First page."
 
 
 @pytest.mark.parametrize(
@@ -194,15 +187,10 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("language", TEXTS)
-def test_utf_16_without_a_byte_order_mark_is_recognised(language: str, encoding: str) -> None:
+def test_encodings_without_a_byte_order_mark(language: str, encoding: str) -> None:
     assert decode_text(TEXTS[language].encode(encoding)) == TEXTS[language]
-
-
-@pytest.mark.parametrize("language", TEXTS)
-def test_utf_8_is_never_taken_for_anything_else(language: str) -> None:
-    assert decode_text(TEXTS[language].encode()) == TEXTS[language]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Vectors that wait beside the lists until many of them are assigned to their lists together."""
 
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +14,10 @@ from index.vectors.faiss.faiss_index import (
     train_faiss_index,
 )
 from index.vectors.vector_index import Precision
+from tests.tools.index_fixtures import unit_vectors
 
-DIMENSION = 16
 LISTS = 32
 STORED = 2_000
-
-
-def unit_vectors(count: int, seed: int) -> Float32:
-    vectors = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
-    unit: Float32 = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return unit
 
 
 def filled(precision: Precision = "int8") -> FaissIndex:
@@ -72,7 +65,7 @@ def test_many_are_assigned_at_once() -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_scores_are_the_same_while_they_wait_and_afterwards(precision: Precision) -> None:
-    index, new, queries = filled(precision), unit_vectors(PENDING, 2), unit_vectors(50, seed=3)
+    index, new, queries = filled(precision), unit_vectors(PENDING, seed=2), unit_vectors(50, seed=3)
     add(index, new, together=50)
     assert pending(index) == PENDING
     before = index.search(queries, 20, nprobe=LISTS)
@@ -130,25 +123,3 @@ def test_an_index_of_one_list_has_none_that_wait() -> None:
     add(index, new, together=3, first=0)
     assert pending(index) == 0
     assert index.search(new, 1).ids[:, 0].tolist() == list(range(10))
-
-
-def test_searches_miss_none_while_they_are_assigned() -> None:
-    index, new = filled(), unit_vectors(20 * PENDING, seed=2)
-    ended, missed = threading.Event(), []
-
-    def search() -> None:
-        while not ended.is_set():
-            some = np.random.default_rng().integers(0, STORED, 5)
-            known = index.vectors(some)
-            found = index.search(known, 1, nprobe=LISTS).ids[:, 0]
-            missed.extend(np.setdiff1d(some, found).tolist())
-
-    threads = [threading.Thread(target=search) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    add(index, new, together=64)
-    ended.set()
-    for thread in threads:
-        thread.join()
-    assert missed == []
-    assert len(index) == STORED + len(new) == int(index.list_sizes().sum())
