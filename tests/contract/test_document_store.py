@@ -1,5 +1,6 @@
 """What every document store does."""
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import index.store.rows
+import index.store.schema
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.document import Document
@@ -272,3 +275,22 @@ def test_what_was_added_is_found_in_parts_and_never_forgotten(
     found = store.get([*first.tolist(), *rest.tolist()])
     assert [document.id for document in found.values()] == ["b", "a"]
     assert store.log.last_vector_id == max(found) + 1  # that of c, which is gone
+
+
+def test_no_statement_reads_a_whole_table() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(index.store.schema.SCHEMA)
+    statements = [
+        value
+        for value in vars(index.store.rows).values()
+        if isinstance(value, str) and " FROM " in value.replace("\n", " ") and "?" in value
+    ]
+    assert len(statements) >= 8
+    for statement in statements:
+        marks = connection.execute(
+            "EXPLAIN QUERY PLAN " + statement,
+            ["[]"] * (1 if "?1" in statement else statement.count("?")),
+        )
+        scans = [row[3] for row in marks if row[3].startswith("SCAN")]
+        assert all("json_each" in scan for scan in scans), statement
+    connection.close()

@@ -85,24 +85,15 @@ def test_deleted_and_replaced_documents_are_gone(
     assert_holds_all_stored_blocks(store)
 
 
-def test_a_store_without_a_space_aligns_nothing(
-    open_store: OpenStore, with_blocks: MakeEntry
-) -> None:
+def test_a_store_aligns_once_it_has_a_space(open_store: OpenStore, with_blocks: MakeEntry) -> None:
     store = open_store()
     ids = fill(store, with_blocks, 2)
     assert store.alignment.read(ids) is None
     assert store.alignment.space() is None
     store.alignment.refresh(QUIET, fit=False)
     assert store.alignment.pending() == 0
-
-
-def test_documents_without_a_space_are_pending(
-    open_store: OpenStore, with_blocks: MakeEntry
-) -> None:
-    store = open_store()
-    fill(store, with_blocks, 3)
     store.alignment.start_with(neutral_space(WIDTH))
-    assert store.alignment.pending() == 3
+    assert store.alignment.pending() == 2
     store.alignment.refresh(QUIET, fit=False)
     assert_holds_all_stored_blocks(store)
 
@@ -123,9 +114,7 @@ def test_a_small_collection_is_not_fitted(
     assert store.alignment.drift() == float("inf")
 
 
-def test_a_fitted_space_holds_all_documents(
-    store: SQLiteDocumentStore, with_blocks: MakeEntry
-) -> None:
+def test_a_fitted_space_and_its_drift(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     fill(store, with_blocks, MIN_DOCUMENTS)
     store.alignment.refresh(QUIET, fit=True)
     assert len(space_of(store).background)
@@ -133,26 +122,12 @@ def test_a_fitted_space_holds_all_documents(
     spaces = sql(store.path, "SELECT space_id FROM alignment_spaces")
     assert spaces == sql(store.path, "SELECT DISTINCT space_id FROM alignment_blocks")
     assert len(spaces) == 1
-
-
-def test_the_same_collection_gives_the_same_space(
-    store: SQLiteDocumentStore, with_blocks: MakeEntry
-) -> None:
-    fill(store, with_blocks, MIN_DOCUMENTS)
-    store.alignment.refresh(QUIET, fit=True)
+    assert store.alignment.drift() == 0.0
     first = space_of(store)
     store.alignment.refresh(QUIET, fit=True)
     assert space_of(store) is not first
     assert np.array_equal(space_of(store).projection, first.projection)
     assert np.array_equal(space_of(store).background, first.background)
-
-
-def test_drift_counts_what_came_and_went(
-    store: SQLiteDocumentStore, with_blocks: MakeEntry
-) -> None:
-    fill(store, with_blocks, MIN_DOCUMENTS)
-    store.alignment.refresh(QUIET, fit=True)
-    assert store.alignment.drift() == 0.0
     store.put([with_blocks(f"new{n}", 500 + n) for n in range(10)])
     assert store.alignment.drift() == pytest.approx(10 / MIN_DOCUMENTS)
     store.delete([f"d{n}" for n in range(20)])

@@ -37,13 +37,6 @@ def test_block_vectors_come_back_with_their_places(
         np.testing.assert_allclose(kept.vectors @ kept.vectors.T, cosines, atol=1e-3)
 
 
-def test_a_document_without_block_vectors_has_none(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
-    change = store.put([entry("a")])
-    assert store.block_vectors(change.added.tolist()) == {}
-
-
 def test_they_go_with_the_document(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     old = store.put([replace(entry("a", "old"), blocks=find_blocks(2))]).added.tolist()
     new = store.put([replace(entry("a", "new"), blocks=find_blocks(5))]).added.tolist()

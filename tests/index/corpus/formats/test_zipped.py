@@ -170,12 +170,6 @@ def test_a_bad_epub_is_refused(tmp_path: Path, parts: dict[str, str | bytes], me
         read_file_text(path)
 
 
-def test_a_book_that_is_no_archive_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.epub").write_bytes(b"not an archive")
-    with pytest.raises(CorpusError, match="is encrypted or not a readable EPUB"):
-        read_file_text(tmp_path / "x.epub")
-
-
 def test_a_book_whose_fonts_are_obfuscated_is_read(tmp_path: Path) -> None:
     fonts = '<encryption xmlns:e="e"><e:CipherReference URI="OEBPS/font.ttf"/></encryption>'
     path = write(tmp_path / "x.epub", BOOK | {"META-INF/encryption.xml": fonts})
