@@ -5,9 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
 from service.metrics import create_metrics
 from service.redis_client import RedisClient
@@ -42,15 +39,6 @@ def test_what_was_put_is_there_and_nothing_else(cache: BlockCache) -> None:
     assert set(found) == {key(number) for number in range(0, 600, 3)}
     for number in range(0, 600, 3):
         assert found[key(number)].tobytes() == vector(number).tobytes()
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(arrays.arrays(np.float32, WIDTH, elements=st.floats(-1, 1, width=32)))
-def test_every_bit_comes_back(cache: BlockCache, given_vector: Any) -> None:
-    cache.put({key(7): given_vector})
-    (found,) = cache.get([key(7)]).values()
-    assert found.dtype == np.float32
-    assert found.tobytes() == given_vector.tobytes()
 
 
 def test_a_later_vector_replaces_the_earlier(cache: BlockCache) -> None:
@@ -90,9 +78,7 @@ def test_a_cache_without_room_keeps_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38, 1.1])
-def test_a_planted_vector_with_the_right_checksum_is_not_there(
-    redis_server: Any, value: float
-) -> None:
+def test_a_planted_vector_with_a_checksum_is_not_there(redis_server: Any, value: float) -> None:
     redis = RedisClient(redis_server.url, create_metrics())
     cache = RedisBlockCache(redis, WIDTH)
     planted = vector(1)

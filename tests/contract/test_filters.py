@@ -65,7 +65,7 @@ def test_a_filter_selects_what_the_rules_say(
     for where in wheres:
         right = {name for name, metadata in held.items() if expected(where, metadata)}
         assert selected(store, where) == right
-        assert {name for name, one in held.items() if matches(where, one)} == right
+        assert {name for name, metadata in held.items() if matches(where, metadata)} == right
         assert selected(store, where, "d0", "d9", "unknown") == right - {"d0", "d9"}
     assert selected(store, None) == set(held)
 
@@ -96,9 +96,7 @@ def test_an_empty_store_selects_nothing(store: SQLiteDocumentStore) -> None:
         assert not store.select(where).contains(np.arange(1, 5)).any()
 
 
-def test_what_lies_too_deep_is_not_found_and_does_no_harm(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_deeply_nested_values_are_not_found(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     deep: Any = 1
     for _ in range(MAX_NESTING + 2):
         deep = {"a": deep}
@@ -116,7 +114,7 @@ def test_what_lies_too_deep_is_not_found_and_does_no_harm(
 
 
 @pytest.mark.parametrize("field", ["/x' OR 1=1 --", '/"', "/%", "/_", "/[*]", "/$.a", "/\x00"])
-def test_a_field_is_a_name_and_never_a_statement(
+def test_a_field_is_no_sql_statement(
     store: SQLiteDocumentStore, entry: MakeEntry, field: str
 ) -> None:
     store.put([entry("a", a=1), entry("b", **{field[1:]: "x' OR 1=1 --"})])
@@ -134,9 +132,7 @@ def test_many_values_at_once(store: SQLiteDocumentStore, entry: MakeEntry) -> No
 TABLE = "SELECT * FROM metadata_values"
 
 
-def test_nothing_is_left_of_documents_that_are_gone(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_values_of_deleted_documents_go(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry("a", a=1, b=[1, "x", None], c={"d": True}), entry("b", a=2)])
     assert len(sql(store.path, TABLE)) == 7
     store.put([entry("a", a=3)])
@@ -163,9 +159,7 @@ def test_damaged_metadata_can_be_deleted(open_store: OpenStore, entry: MakeEntry
         (Bound(1, True), Bound("a", True), "different types"),
     ],
 )
-def test_a_range_that_says_nothing_is_refused(
-    low: Bound | None, high: Bound | None, complaint: str
-) -> None:
+def test_a_bad_range_is_refused(low: Bound | None, high: Bound | None, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         Range("/a", low, high)
 

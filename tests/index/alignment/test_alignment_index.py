@@ -75,9 +75,7 @@ def assert_holds_all_stored_blocks(store: SQLiteDocumentStore) -> None:
         assert np.allclose(held[vector_id].hubness, expected.hubness, atol=0.01)
 
 
-def test_deleted_and_replaced_documents_are_gone(
-    store: SQLiteDocumentStore, with_blocks: MakeEntry
-) -> None:
+def test_deleted_and_replaced_documents(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     first, second = fill(store, with_blocks, 2)
     store.delete(["d0"])
     (third,) = store.put([with_blocks("d1", 7)]).added.tolist()
@@ -85,7 +83,7 @@ def test_deleted_and_replaced_documents_are_gone(
     assert_holds_all_stored_blocks(store)
 
 
-def test_a_store_aligns_once_it_has_a_space(open_store: OpenStore, with_blocks: MakeEntry) -> None:
+def test_a_store_without_a_space(open_store: OpenStore, with_blocks: MakeEntry) -> None:
     store = open_store()
     ids = fill(store, with_blocks, 2)
     assert store.alignment.read(ids) is None
@@ -104,9 +102,7 @@ def test_the_first_space_stays_until_another_is_fitted(store: SQLiteDocumentStor
     assert not len(space_of(store).background)
 
 
-def test_a_small_collection_is_not_fitted(
-    store: SQLiteDocumentStore, with_blocks: MakeEntry
-) -> None:
+def test_a_small_corpus_is_not_fitted(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     fill(store, with_blocks, 5)
     store.alignment.refresh(QUIET, fit=True)
     assert not len(space_of(store).background)
@@ -114,7 +110,7 @@ def test_a_small_collection_is_not_fitted(
     assert store.alignment.drift() == float("inf")
 
 
-def test_a_fitted_space_and_its_drift(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
+def test_a_fitted_space_drifts(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     fill(store, with_blocks, MIN_DOCUMENTS)
     store.alignment.refresh(QUIET, fit=True)
     assert len(space_of(store).background)
@@ -134,9 +130,7 @@ def test_a_fitted_space_and_its_drift(store: SQLiteDocumentStore, with_blocks: M
     assert store.alignment.drift() == pytest.approx(30 / MIN_DOCUMENTS)
 
 
-def test_searches_use_the_former_space_until_the_refit_ends(
-    store: SQLiteDocumentStore, with_blocks: MakeEntry
-) -> None:
+def test_a_refit_is_used_when_it_ends(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     ids = fill(store, with_blocks, MIN_DOCUMENTS)
     calls = 0
 
@@ -156,9 +150,7 @@ def test_searches_use_the_former_space_until_the_refit_ends(
     assert_holds_all_stored_blocks(store)
 
 
-def test_writes_during_a_refit_leave_no_half_state(
-    store: SQLiteDocumentStore, with_blocks: MakeEntry
-) -> None:
+def test_writes_during_a_refit_are_kept(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     fill(store, with_blocks, MIN_DOCUMENTS)
     turns = iter(range(1_000))
 
@@ -195,9 +187,7 @@ def test_a_damaged_space_is_an_error_that_names_the_way_out(
         open_store().alignment.read(ids)
 
 
-def test_block_vectors_of_another_width_are_refused(
-    store: SQLiteDocumentStore, with_blocks: MakeEntry
-) -> None:
+def test_block_vectors_of_another_width(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     wrong = replace(with_blocks("d0", 1), blocks=BlockVectors(np.zeros((1, 2), int), np.eye(1, 5)))
     with pytest.raises(ValueError, match=f"block vectors of 5 numbers in a space for {WIDTH}"):
         store.put([with_blocks("sound", 2), wrong])

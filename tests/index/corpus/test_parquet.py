@@ -43,11 +43,7 @@ def test_rows_are_documents_as_lines_of_json_are(tmp_path: Path) -> None:
             text="One.",
             metadata={**metadata, "words": {"k": "v"}, "year": 2020, "tags": ["x", "y"]},
         ),
-        Document(
-            id="b",
-            text="Two.",
-            metadata={"price": 2, "date": "2021-03-04", "words": {}},
-        ),
+        Document(id="b", text="Two.", metadata={"price": 2, "date": "2021-03-04", "words": {}}),
     ]
     assert count_documents(path) == 2
 

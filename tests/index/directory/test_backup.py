@@ -93,11 +93,7 @@ def adopt(data: Path, weight: float) -> None:
 
 @pytest.mark.parametrize("moment", [CALIBRATION_FILE, FUSION_FILE, STORE_FILE])
 def test_an_adoption_during_a_backup_is_whole_or_absent(
-    data: Path,
-    checkpoint: Checkpoint,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: str,
+    data: Path, checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     adopt(data, 0.1)
     weights = iter([0.2, 0.3])
@@ -243,7 +239,7 @@ def test_what_nobody_may_write_is_backed_up(
     assert sql(tmp_path / "new/other.sqlite3", "SELECT name FROM sqlite_schema") == [("one",)]
 
 
-def test_a_copy_may_be_read_by_no_more_than_its_source(
+def test_a_backup_keeps_file_permissions(
     data: Path, tmp_path: Path, checkpoint: Checkpoint
 ) -> None:
     names = ("secrets.sqlite3", "secrets.txt")

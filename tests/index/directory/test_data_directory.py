@@ -112,7 +112,7 @@ def test_a_directory_that_cannot_be_opened_is_not_kept_locked(
     assert_equals_store(directory.index, directory.store)
 
 
-def test_settling_finishes_a_swap_that_was_decided(
+def test_settle_finishes_a_decided_swap(
     open_directory: Open, entry: MakeEntry, tmp_path: Path
 ) -> None:
     data, decided = tmp_path / "data", tmp_path / "data" / ".decided"

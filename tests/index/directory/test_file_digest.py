@@ -30,15 +30,6 @@ def test_a_changed_byte_breaks_it(store: Path, place: int) -> None:
         verify_digest(store)
 
 
-@pytest.mark.parametrize("size", [0, 100, 256 * 200_000 - 1])
-def test_a_shorter_file_breaks_it(store: Path, size: int) -> None:
-    write_digest(store)
-    with store.open("r+b") as file:
-        file.truncate(size)
-    with pytest.raises(StoreError, match="has changed"):
-        verify_digest(store)
-
-
 def test_without_one_every_store_passes(store: Path) -> None:
     verify_digest(store)
     write_digest(store)
@@ -49,7 +40,7 @@ def test_without_one_every_store_passes(store: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "a", "a b c", f"{'0' * 64} 00000000", "\xff\xfe 1"])
-def test_a_damaged_digest_accuses_no_store(
+def test_a_damaged_digest_is_ignored(
     store: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.with_name(DIGEST_FILE).write_text(content, encoding="latin-1")
@@ -101,9 +92,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     go.set()
 
 
-def test_it_is_used_while_it_is_compared(
-    data: Path, entry: MakeEntry, held: threading.Event
-) -> None:
+def test_it_is_used_during_the_check(data: Path, entry: MakeEntry, held: threading.Event) -> None:
     store, digest = data / "store.sqlite3", data / file_digest.DIGEST_FILE
     before = store.read_bytes()
     directory = open_one(data, in_background=True)
@@ -136,7 +125,7 @@ def test_the_log_shrinks_once_the_store_was_found_sound(data: Path, entry: MakeE
         assert (data / "store.sqlite3").stat().st_size > before
 
 
-def test_a_kill_meanwhile_loses_nothing(
+def test_a_kill_during_the_check(
     data: Path, entry: MakeEntry, held: threading.Event, tmp_path: Path
 ) -> None:
     killed = tmp_path / "killed"

@@ -224,10 +224,7 @@ def test_a_ray_that_runs_encodes_with_an_adapter_and_a_share(
 
 @pytest.mark.slow
 def test_an_encoder_that_cannot_be_opened_is_one_error(
-    ray_address: str,
-    copy_checkpoint: Callable[[str], Path],
-    tiny_checkpoint: Path,
-    tmp_path: Path,
+    ray_address: str, copy_checkpoint: Callable[[str], Path], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     corpus = tmp_path / "corpus.jsonl"
     write_corpus(corpus, 3)
@@ -245,9 +242,7 @@ def test_an_encoder_that_cannot_be_opened_is_one_error(
 
 
 @pytest.mark.slow
-def test_an_encoder_that_ends_again_and_again_is_one_error(
-    tiny_checkpoint: Path, tmp_path: Path
-) -> None:
+def test_an_encoder_that_keeps_ending_is_one_error(tiny_checkpoint: Path, tmp_path: Path) -> None:
     corpus, log = tmp_path / "corpus.jsonl", tmp_path / "log"
     write_corpus(corpus, 40)
     command = ["index", str(corpus), "--data", str(tmp_path / "data"), "--on", "ray"]

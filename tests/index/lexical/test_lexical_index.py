@@ -126,9 +126,7 @@ def test_pairs_with_a_stop_word_are_no_terms() -> None:
     assert not is_pair('"ant colony"')
 
 
-def test_a_stored_query_has_the_shared_terms_of_its_text(
-    filled: SQLiteDocumentStore,
-) -> None:
+def test_a_stored_query_has_the_shared_terms_of_its_text(filled: SQLiteDocumentStore) -> None:
     for name, text in TEXTS.items():
         stored = filled.lexical.read_stored(filled.find([name])[name].vector_id)
         read = filled.lexical.read(text)
@@ -176,9 +174,7 @@ def test_no_text_is_a_query_syntax(filled: SQLiteDocumentStore, text: str) -> No
     assert set(find(filled, text)) == set(expected)
 
 
-def test_a_document_of_hostile_text_is_stored_and_found(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_a_hostile_text_is_stored_and_found(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     texts = ['" OR * NEAR(', "?!", "x" * 1_000_000, "one\x00two", "ants " * 100_000]
     store.put([entry(str(n), text) for n, text in enumerate(texts)])
     assert list(find(store, "two")) == ["3"]
@@ -202,9 +198,7 @@ def test_queries_without_known_words_find_nothing(filled: SQLiteDocumentStore) -
     assert filled.lexical.score(query, np.array([1, 999])).tolist() == [0, 0]
 
 
-def test_a_document_of_many_words_is_compared_by_all(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_a_document_of_many_words(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     words = [f"w{number:05d}" for number in range(50_000)]
     between = " the "  # so that the words make no pairs
     texts = {"long": between.join(words), "part": between.join(words[::100]), "none": "other"}
@@ -229,7 +223,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | WORDS), max_si
 
 @settings(max_examples=25, deadline=None)
 @given(CHANGES)
-def test_any_changes_leave_it_right(
+def test_tables_follow_any_changes(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str | None]]
 ) -> None:
     path = tmp_path_factory.mktemp("changes") / "store.sqlite3"
@@ -301,7 +295,7 @@ def test_a_document_of_damaged_terms_is_left_out(
     assert "law" not in find(open_store(), "tribunal assessment")
 
 
-def test_words_are_named_right_while_others_are_forgotten(
+def test_forgotten_names_are_read_again(
     filled: SQLiteDocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index.lexical.lexical_index, "_NAMES_KEPT", 12)

@@ -253,15 +253,13 @@ def test_opening_reads_the_files_and_what_came_later(
     assert read == [1]
 
 
-def test_norms_are_read_from_the_files(
-    published: SQLiteDocumentStore, open_store: OpenStore
-) -> None:
+def test_norms_are_read_from_files(published: SQLiteDocumentStore, open_store: OpenStore) -> None:
     snapshot = snapshot_of(open_store())
     assert all(segment.current[segment.present].all() for segment in snapshot.segments)
     assert_norms_are_those_of_the_frequencies(published)
 
 
-def test_files_that_hold_living_documents_are_not_written_again(
+def test_files_in_use_are_not_written_again(
     published: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     before = segment_files(published)
@@ -275,7 +273,7 @@ def test_files_that_hold_living_documents_are_not_written_again(
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
-def test_a_damaged_file_is_made_again(
+def test_a_damaged_file_is_rebuilt(
     published: SQLiteDocumentStore, open_store: OpenStore, damage: str
 ) -> None:
     published.close()
@@ -302,7 +300,7 @@ def test_a_damaged_file_is_made_again(
         assert whole.lexical.unpublished() == 0
 
 
-def test_a_copy_of_another_store_is_not_used(
+def test_files_of_another_store(
     published: SQLiteDocumentStore, open_store: OpenStore, entry: MakeEntry
 ) -> None:
     other = open_store(published.path.with_name("other.sqlite3"))
@@ -348,9 +346,7 @@ def test_a_reader_follows_a_writer_that_publishes(
         reader.lexical.publish()
 
 
-def test_concurrent_searches_see_whole_states(
-    published: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_searches_see_whole_states(published: SQLiteDocumentStore, entry: MakeEntry) -> None:
     torn: list[object] = []
     writing = threading.Event()
     writing.set()

@@ -152,17 +152,9 @@ def test_hybrid_mode_weighs_semantic_and_lexical_scores(data: DataDirectory) -> 
     assert scores == sorted(scores, reverse=True)
 
 
-def test_lexical_mode_aligns_nothing(data: DataDirectory) -> None:
-    found = find(data, mode="lexical")
-    assert found.alignment is None
-    assert all(hit.alignment_score is None for hit in found.hits)
-
-
 @pytest.mark.parametrize("budget", [0.0, 1e-9])
 @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
-def test_out_of_budget_the_order_is_that_of_the_stage_before(
-    data: DataDirectory, mode: Mode, budget: float
-) -> None:
+def test_out_of_budget_nothing_is_aligned(data: DataDirectory, mode: Mode, budget: float) -> None:
     found = find(data, mode=mode, alignment=AlignmentOptions(budget_seconds=budget))
     before = find(data, mode=mode, alignment=None)
     assert found.alignment == AlignmentReceipt(aligned=False, candidates=4, scored=0)
@@ -183,26 +175,20 @@ def test_a_stored_query_is_aligned_by_its_stored_blocks(data: DataDirectory) -> 
     assert find(data, by_text).hits == found.hits
 
 
-def test_a_stored_query_without_aligned_blocks_is_projected(
-    data: DataDirectory,
-) -> None:
+def test_a_stored_query_without_aligned_blocks_is_projected(data: DataDirectory) -> None:
     query = stored(data, "aligned")
     before = find(data, query)
     sql(data.store.path, "DELETE FROM alignment_blocks WHERE vector_id = ?", query.vector_id)
     assert find(data, query).hits == before.hits
 
 
-def test_a_stored_query_without_blocks_is_not_aligned(
-    data: DataDirectory,
-) -> None:
+def test_a_stored_query_without_blocks_is_not_aligned(data: DataDirectory) -> None:
     found = find(data, stored(data, "blockless"))
     assert found.alignment == AlignmentReceipt(aligned=False, candidates=3, scored=0)
     assert found.hits == find(data, stored(data, "blockless"), alignment=None).hits
 
 
-def test_a_damaged_candidate_gets_the_expected_score(
-    data: DataDirectory,
-) -> None:
+def test_a_damaged_candidate_gets_the_expected_score(data: DataDirectory) -> None:
     vector_id = data.store.find(["half"])["half"].vector_id
     damage = "UPDATE alignment_blocks SET content = x'00' WHERE vector_id = ?"
     sql(data.store.path, damage, vector_id)

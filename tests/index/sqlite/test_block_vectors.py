@@ -23,9 +23,7 @@ def find_blocks(count: int, seed: int = 1) -> BlockVectors:
     return block_vectors_of(sentences, vectors)
 
 
-def test_block_vectors_come_back_with_their_places(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_block_vectors_come_back(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     first, second = find_blocks(3), find_blocks(70, seed=2)
     change = store.put([replace(entry("a"), blocks=first), replace(entry("b", "x"), blocks=second)])
     found = store.block_vectors([*change.added.tolist(), 99])
@@ -45,9 +43,7 @@ def test_they_go_with_the_document(store: SQLiteDocumentStore, entry: MakeEntry)
     assert sql(store.path, "SELECT count(*) FROM block_vectors") == [(0,)]
 
 
-def test_an_ordinary_match_reads_nothing_of_them(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_a_match_reads_no_block_vectors(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     """What answers and indexes read works in a store whose block vectors are gone or garbage."""
     change = store.put([replace(entry("a"), blocks=find_blocks(2))])
     sql(store.path, "ALTER TABLE block_vectors RENAME TO elsewhere")
@@ -59,8 +55,7 @@ def test_an_ordinary_match_reads_nothing_of_them(
 
 
 @pytest.mark.parametrize(
-    "damage",
-    ["vectors = x'0000'", "offsets = x'00'", "vectors = zeroblob(1536)", "vectors = x''"],
+    "damage", ["vectors = x'0000'", "offsets = x'00'", "vectors = zeroblob(1536)", "vectors = x''"]
 )
 def test_damaged_block_vectors_are_an_error_that_names_the_store(
     store: SQLiteDocumentStore, entry: MakeEntry, damage: str
@@ -71,9 +66,7 @@ def test_damaged_block_vectors_are_an_error_that_names_the_store(
         store.block_vectors([1])
 
 
-def test_a_block_costs_two_bytes_a_number_and_its_place(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_the_size_of_a_stored_block(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     blocks = 40
     store.put([replace(entry(f"d{n}", f"text {n}"), blocks=find_blocks(blocks)) for n in range(50)])
     size = "SELECT avg(length(offsets) + length(vectors)) FROM block_vectors"

@@ -55,9 +55,7 @@ def test_closing_while_a_read_goes_on_lets_it_end(open_store: OpenStore, entry: 
 
 
 @pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1, 5])
-def test_another_format_is_refused_and_left_alone(
-    open_store: OpenStore, closed_store: Path, version: int
-) -> None:
+def test_another_format_is_refused(open_store: OpenStore, closed_store: Path, version: int) -> None:
     sql(closed_store, f"PRAGMA user_version = {version}")
     before = closed_store.read_bytes()
     complaint = f"has format {version}; this version of Longmatch reads format {SCHEMA_VERSION}$"
@@ -69,9 +67,7 @@ def test_another_format_is_refused_and_left_alone(
     assert closed_store.read_bytes() == before
 
 
-def test_vectors_of_another_checkpoint_are_refused(
-    open_store: OpenStore, closed_store: Path
-) -> None:
+def test_another_checkpoint_is_refused(open_store: OpenStore, closed_store: Path) -> None:
     with pytest.raises(FingerprintMismatchError) as caught:
         open_store(fingerprint="b" * 64)
     assert (caught.value.found, caught.value.expected) == ("a" * 64, "b" * 64)
@@ -104,7 +100,7 @@ def test_a_name_with_characters_of_a_uri_is_a_name(open_store: OpenStore, tmp_pa
     assert path.stat().st_size > 0
 
 
-def test_a_store_opened_for_reading_does_not_write(
+def test_a_reader_does_not_write(
     open_store: OpenStore, closed_store: Path, entry: MakeEntry
 ) -> None:
     store = open_store(read_only=True)
@@ -116,7 +112,7 @@ def test_a_store_opened_for_reading_does_not_write(
 
 
 @pytest.mark.parametrize("damage", [b"\x00", b"\xff", b"garbage"])
-def test_damaged_pages_are_an_error_that_names_the_file(
+def test_damaged_pages_name_the_file(
     open_store: OpenStore, closed_store: Path, damage: bytes
 ) -> None:
     size = closed_store.stat().st_size
@@ -133,9 +129,7 @@ def everything(store: SQLiteDocumentStore) -> list[object]:
     return [summaries, store.find([s.id for s in summaries.values()]), store.vectors(ids)]
 
 
-def test_a_put_that_fails_half_way_leaves_nothing(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_a_failed_put_leaves_nothing(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry("old", "old text")])
     spoilt = entry("spoilt", "more text", year=1)
     spoilt.document.metadata["year"] = object()  # type: ignore[index]
@@ -160,9 +154,7 @@ def full_disk(largest_file: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_is_an_error_and_the_store_goes_on(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_a_store_survives_a_full_disk(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry("a", "first")])
     with full_disk(400_000), pytest.raises(StoreError, match=r"store\.sqlite3: "):
         store.put([entry("a", "second"), entry("large", "long text " * 100_000)])
@@ -173,9 +165,7 @@ def test_a_full_disk_is_an_error_and_the_store_goes_on(
     assert store.find(["large"])["large"].document.text == "long text " * 100_000
 
 
-def test_threads_read_and_write_at_the_same_time(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_threads_read_and_write_together(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     sequences: list[int] = []
     torn: list[object] = []
     writing = threading.Event()
@@ -214,7 +204,7 @@ def fill_and_delete(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
 
 
 @pytest.mark.slow
-def test_the_space_of_deleted_documents_goes_back_to_the_disk(
+def test_deleted_space_is_reclaimed(
     open_store: OpenStore, entry: MakeEntry, tmp_path: Path
 ) -> None:
     store = open_store()

@@ -95,7 +95,7 @@ def test_a_snapshot_older_than_the_log_is_not_used(
     assert_equals_store(opened, store)
 
 
-def test_a_reader_that_fell_behind_reads_all_again(
+def test_a_reader_that_fell_behind(
     tmp_path: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
     about = {"fingerprint": "a" * 64, "dimension": 16}

@@ -26,10 +26,10 @@ def filled(store: SQLiteDocumentStore, entry: MakeEntry) -> SQLiteDocumentStore:
 
 
 READS: dict[str, Callable[[SQLiteDocumentStore, int], object]] = {
-    "get": lambda store, one: store.get([one]),
-    "find": lambda store, one: store.find(["abc"[one - 1]]),
-    "vectors": lambda store, one: store.vectors([one]),
-    "block_vectors": lambda store, one: store.block_vectors([one]),
+    "get": lambda store, number: store.get([number]),
+    "find": lambda store, number: store.find(["abc"[number - 1]]),
+    "vectors": lambda store, number: store.vectors([number]),
+    "block_vectors": lambda store, number: store.block_vectors([number]),
 }
 CHANGES = [
     ("UPDATE documents SET title = 'Bee' WHERE vector_id = 2", {"get", "find"}),
@@ -51,7 +51,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("change", "noticed"), CHANGES)
-def test_a_changed_row_is_refused_where_it_is_read(
+def test_a_changed_row_is_refused(
     filled: SQLiteDocumentStore, change: str, noticed: set[str]
 ) -> None:
     sql(filled.path, change)
@@ -81,6 +81,8 @@ def test_any_flipped_bit_changes_a_checksum(vector: bytes, data: st.DataObject) 
 
 
 @given(st.text(), st.text(), st.text())
-def test_fields_do_not_run_into_each_other(one: str, two: str, more: str) -> None:
+def test_fields_do_not_run_into_each_other(first: str, second: str, more: str) -> None:
     if more:
-        assert summary_checksum((1, one + more, two)) != summary_checksum((1, one, more + two))
+        assert summary_checksum((1, first + more, second)) != summary_checksum(
+            (1, first, more + second)
+        )

@@ -25,11 +25,7 @@ def pages(store: SQLiteDocumentStore, limit: int) -> Iterator[list[str]]:
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_document_that_stays_is_on_one_page(
-    store: SQLiteDocumentStore,
-    entry: MakeEntry,
-    names: set[str],
-    limit: int,
-    data: st.DataObject,
+    store: SQLiteDocumentStore, entry: MakeEntry, names: set[str], limit: int, data: st.DataObject
 ) -> None:
     store.delete([document for page in pages(store, 1_000) for document in page])
     store.put([entry(name, f"text of {name}") for name in names])
@@ -45,7 +41,7 @@ def test_a_document_that_stays_is_on_one_page(
             store.put([entry(name, f"changed {turn}")])  # it has a new vector id then
     assert staying <= set(seen)
     assert len(set(seen)) == len(seen)
-    assert seen == sorted(seen, key=lambda one: one.encode())
+    assert seen == sorted(seen, key=str.encode)
 
 
 def test_a_page_has_what_an_answer_shows(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
@@ -60,9 +56,7 @@ def test_a_page_has_what_an_answer_shows(store: SQLiteDocumentStore, entry: Make
     assert store.pages.listed("b", 5) == Page([], [], None, full=False)
 
 
-def test_whole_documents_come_until_they_are_long_enough(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_whole_documents_up_to_a_length(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry(f"d{n}", "x" * 100, f"T{n}", n=n) for n in range(10)])
     first = store.pages.whole(BEFORE_ALL, 250)
     assert [document.id for document in first] == ["d0", "d1", "d2"]

@@ -1,8 +1,6 @@
 import logging
 import shutil
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,10 @@ import index.vectors.live_index
 from encoder.arrays import Float32, Int64
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Change, EncodedDocument
+from index.store.records import Change
 from index.vectors.faiss.faiss_index import FaissIndex
 from index.vectors.lists import choose_nlist, needs_training
-from index.vectors.live_index import LiveIndex, open_live_index
+from index.vectors.live_index import open_live_index
 from index.vectors.snapshot import read_current_snapshot, verify_current_snapshot
 from index.vectors.vector_index import NO_VECTOR
 from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
@@ -41,9 +39,7 @@ def test_an_index_is_trained_again_when_it_is_far_off(nlist: int, count: int, ne
     assert not needs_training(choose_nlist(count), count)
 
 
-def test_a_new_store_has_an_empty_index(
-    store: SQLiteDocumentStore, root: Path, assert_equals_store: Check
-) -> None:
+def test_a_new_store(store: SQLiteDocumentStore, root: Path, assert_equals_store: Check) -> None:
     live = open_live_index(store, root)
     found = live.search(np.eye(2, store.dimension, dtype=np.float32), 3)
     assert (found.ids == NO_VECTOR).all()
@@ -51,10 +47,7 @@ def test_a_new_store_has_an_empty_index(
 
 
 def test_changes_may_arrive_in_any_order_and_twice(
-    store: SQLiteDocumentStore,
-    root: Path,
-    entry: MakeEntry,
-    assert_equals_store: Check,
+    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
     live = open_live_index(store, root)
     changes = [
@@ -98,63 +91,6 @@ def test_the_next_change_is_not_read_back_and_one_after_a_gap_is(
     assert_equals_store(live, store)
 
 
-def change_and_check(
-    live: LiveIndex, store: SQLiteDocumentStore, entries: Sequence[EncodedDocument]
-) -> None:
-    """What is applied is found by the next search, what is deleted is not."""
-    for entry in entries:
-        change = store.put([entry])
-        live.apply(change)
-        assert live.search(entry.vector[None], 1).ids[0, 0] == change.added[0]
-        gone = store.delete([entry.document.id])
-        live.apply(gone)
-        assert not np.isin(live.search(entry.vector[None], 30).ids, gone.removed).any()
-
-
-def test_threads_change_search_rebuild_and_publish_at_once(
-    store: SQLiteDocumentStore,
-    root: Path,
-    entry: MakeEntry,
-    vectors: MakeVectors,
-    assert_equals_store: Check,
-    fill: Fill,
-) -> None:
-    live = open_live_index(store, root)
-    stable = vectors(20, seed=1)
-    stable_ids = fill(store, stable).added
-    live.catch_up()
-    working = threading.Event()
-    working.set()
-
-    def search() -> None:
-        while working.is_set():
-            np.testing.assert_array_equal(live.search(stable, 1).ids[:, 0], stable_ids)
-
-    def renew() -> None:
-        while working.is_set():
-            live.rebuild()
-            live.publish()
-
-    with ThreadPoolExecutor(7) as threads:
-        others = [threads.submit(work) for work in (search, search, renew)]
-        changers = [
-            threads.submit(
-                change_and_check,
-                live,
-                store,
-                [entry(f"{worker}-{number % 4}", f"{worker} {number}") for number in range(8)],
-            )
-            for worker in range(4)
-        ]
-        wait(changers)
-        working.clear()
-    for done in changers + others:
-        done.result()
-
-    assert_equals_store(live, store)
-    assert_equals_store(open_live_index(store, root), store)
-
-
 def test_a_change_during_a_rebuild_is_in_the_new_index(
     store: SQLiteDocumentStore,
     root: Path,
@@ -181,10 +117,7 @@ def test_a_change_during_a_rebuild_is_in_the_new_index(
 
 
 def test_nothing_changes_the_index_while_it_is_written(
-    store: SQLiteDocumentStore,
-    root: Path,
-    entry: MakeEntry,
-    monkeypatch: pytest.MonkeyPatch,
+    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = open_live_index(store, root)
     live.apply(store.put([entry("a", "one")]))
@@ -309,11 +242,7 @@ def test_a_damaged_snapshot_is_built_again_from_the_store(
 
 
 def test_snapshots_of_another_store_are_not_used(
-    open_store: OpenStore,
-    tmp_path: Path,
-    root: Path,
-    entry: MakeEntry,
-    assert_equals_store: Check,
+    open_store: OpenStore, tmp_path: Path, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
     store = open_store()
     live = open_live_index(store, root)
@@ -359,10 +288,7 @@ def test_a_snapshot_that_cannot_be_published_is_only_logged(
 
 
 def test_reading_only_publishes_nothing_and_can_follow(
-    open_store: OpenStore,
-    root: Path,
-    entry: MakeEntry,
-    assert_equals_store: Check,
+    open_store: OpenStore, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
     writer = open_store()
     writer.put([entry("a", "one")])

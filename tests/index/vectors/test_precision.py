@@ -74,16 +74,14 @@ def test_a_snapshot_of_another_precision_is_rebuilt(
     assert np.abs(found.scores - 1).max() < largest
 
 
-def test_a_store_without_a_snapshot_gets_the_default_precision(
-    store: SQLiteDocumentStore, root: Path
-) -> None:
+def test_a_new_store_gets_the_default_precision(store: SQLiteDocumentStore, root: Path) -> None:
     assert current_precision(root) is None
     assert not open_live_index(store, root).exact
     assert current_precision(root) == "int8"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-def test_few_vectors_are_held_as_they_are(
+def test_few_vectors_are_exact(
     store: SQLiteDocumentStore, root: Path, precision: Precision
 ) -> None:
     store.delete([f"d{number}" for number in range(500)])

@@ -55,7 +55,7 @@ def names(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir())
 
 
-def test_what_is_published_is_read_back(
+def test_a_published_snapshot_is_read(
     root: Path, index: FaissIndex, vectors: Callable[..., Float32]
 ) -> None:
     published = publish(root, index)
@@ -111,9 +111,7 @@ def test_a_failed_publish_leaves_the_old_generation_current(root: Path, index: F
     assert read(root)[0].sequence == 1
 
 
-def test_a_publish_that_cannot_become_current_takes_nothing_away(
-    root: Path, index: FaissIndex
-) -> None:
+def test_a_publish_that_cannot_become_current(root: Path, index: FaissIndex) -> None:
     publish(root, index, sequence=1)
     blocked = root / ".publishing-CURRENT"  # where the new pointer is written first
     for _ in range(3):
@@ -132,14 +130,6 @@ def test_a_file_in_place_of_the_directory_is_an_error(root: Path, index: FaissIn
     with pytest.raises(SnapshotError, match="CURRENT: cannot be read"):
         read(root)
     assert root.read_text() == "a file"
-
-
-@pytest.mark.parametrize("missing", ["CURRENT", "0000000001/manifest.json", "0000000001/index.bin"])
-def test_a_missing_file_is_an_error(root: Path, index: FaissIndex, missing: str) -> None:
-    publish(root, index)
-    (root / missing).unlink()
-    with pytest.raises(SnapshotError, match=r"cannot be read: .*No such file"):
-        read(root)
 
 
 @pytest.mark.parametrize("name", ["CURRENT", "0000000001/manifest.json", "0000000001/index.bin"])

@@ -32,8 +32,7 @@ def read(path: Path, body: str, **more: str) -> FileText:
 def test_a_document_as_a_reader_sees_it(tmp_path: Path) -> None:
     content = read(tmp_path / "x.docx", BODY, notes=paragraph("A note."))
     assert content == FileText(
-        "The report",
-        "The report\n\nBoldly & added\tafter\nbelow\n\na \tb\nc\n\nbox\n\nA note.",
+        "The report", "The report\n\nBoldly & added\tafter\nbelow\n\na \tb\nc\n\nbox\n\nA note."
     )
 
 

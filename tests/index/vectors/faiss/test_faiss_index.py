@@ -14,12 +14,7 @@ from encoder.arrays import Float32
 from index.errors import SnapshotError
 from index.id_set import IdSet
 from index.vectors.faiss import faiss_index, ivf
-from index.vectors.faiss.faiss_index import (
-    PENDING,
-    FaissIndex,
-    load_faiss_index,
-    train_faiss_index,
-)
+from index.vectors.faiss.faiss_index import PENDING, FaissIndex, load_faiss_index, train_faiss_index
 from index.vectors.lists import ONE_LIST_BELOW, choose_nlist, default_nprobe
 from index.vectors.vector_index import Precision
 from tests.tools.index_fixtures import DIMENSION, unit_vectors
@@ -43,7 +38,8 @@ def recall(index: FaissIndex, vectors: Float32, nprobe: int | None) -> float:
     exact = np.argsort(-(queries @ vectors.T), axis=1)[:, :10]
     found = index.search(queries, 10, nprobe=nprobe).ids
     hits = [
-        len(set(one) & set(two)) for one, two in zip(exact.tolist(), found.tolist(), strict=True)
+        len(set(first) & set(second))
+        for first, second in zip(exact.tolist(), found.tolist(), strict=True)
     ]
     return sum(hits) / exact.size
 
@@ -121,13 +117,13 @@ def test_searches_and_changes_of_lists_wait_for_each_other(index: FaissIndex) ->
 
 
 def test_small_additions_and_searches_do_not_wait_for_each_other(index: FaissIndex) -> None:
-    one, ids = unit_vectors(1, seed=8), np.array([9_999_999])
+    vector, ids = unit_vectors(1, seed=8), np.array([9_999_999])
     with index._lock.reading():  # as a search does that has begun
-        index.change(ids, one, sequence=7)
+        index.change(ids, vector, sequence=7)
         assert index.contains(ids).all()
-        assert index.search(one, 1).ids.tolist() == [[9_999_999]]
-        index.change(ids[:0], one[:0], removed=ids, sequence=8)
-    assert index.search(one, 1).ids.tolist() != [[9_999_999]]
+        assert index.search(vector, 1).ids.tolist() == [[9_999_999]]
+        index.change(ids[:0], vector[:0], removed=ids, sequence=8)
+    assert index.search(vector, 1).ids.tolist() != [[9_999_999]]
     assert (index.sequence, index.contains(ids).any()) == (8, False)
 
 
@@ -261,9 +257,7 @@ def test_filtered_recall_is_at_least_that_without_a_filter(
     assert hits >= recall(index, vectors, None) - 0.02
 
 
-def test_few_selected_vectors_are_compared_without_lists(
-    index: FaissIndex, vectors: Float32
-) -> None:
+def test_few_selected_vectors_use_no_lists(index: FaissIndex, vectors: Float32) -> None:
     faiss.cvar.indexIVF_stats.reset()
     index.search(vectors[:1], 10, among=IdSet(len(vectors), np.arange(100)))
     assert faiss.cvar.indexIVF_stats.nlist == 0

@@ -27,11 +27,11 @@ def test_a_faiss_for_a_cpu_has_no_gpu() -> None:
 def test_an_index_that_assigns_for_it_trains_the_same_lists(precision: Precision) -> None:
     """What a GPU does, with an index on the CPU in its place."""
     sample = unit_vectors(600, seed=1)
-    one, other = (ivf.untrained_index(DIMENSION, 8, precision) for _ in range(2))
-    one.train(sample)
+    plain, other = (ivf.untrained_index(DIMENSION, 8, precision) for _ in range(2))
+    plain.train(sample)
     gpu.train_with(other, sample, faiss.IndexFlatIP(DIMENSION))
     assert other.is_trained
-    centroids = [index.quantizer.reconstruct_n(0, 8) for index in (one, other)]
+    centroids = [index.quantizer.reconstruct_n(0, 8) for index in (plain, other)]
     assert np.allclose(*centroids, atol=1e-6)
     del sample  # the index that assigned is gone, and is not used any more
     vectors = unit_vectors(50, seed=2)
