@@ -123,12 +123,6 @@ def test_a_field_is_no_sql_statement(
     assert selected(store, OneOf(field, ("x", "%", "*"))) == set()
 
 
-def test_many_values_at_once(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    store.put([entry(f"d{n}", n=n) for n in range(50)])
-    many = OneOf("/n", tuple(range(10, 5_000)))
-    assert selected(store, many) == {f"d{n}" for n in range(10, 50)}
-
-
 TABLE = "SELECT * FROM metadata_values"
 
 

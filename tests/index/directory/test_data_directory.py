@@ -8,12 +8,10 @@ import pytest
 
 from index.directory.data_directory import DataDirectory, open_data_directory, settle
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError, StoreError
-from tests.tools.index_fixtures import Check, MakeEntry
+from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, Check, MakeEntry
 
 Open = Callable[..., DataDirectory]
 
-FINGERPRINT = "a" * 64
-DIMENSION = 16
 REPOSITORY = Path(__file__).parents[3]
 
 

@@ -9,7 +9,7 @@ import index.directory.file_digest as file_digest
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.directory.file_digest import DIGEST_FILE, remove_digest, verify_digest, write_digest
 from index.errors import StoreError
-from tests.tools.index_fixtures import MakeEntry
+from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry
 
 
 @pytest.fixture
@@ -60,8 +60,6 @@ def test_a_lost_store_is_told_by_its_opening(store: Path) -> None:
     verify_digest(store)
 
 
-FINGERPRINT = "a" * 64
-DIMENSION = 16
 MANY = 60
 TEXT = "Ants live in colonies of the forest. " * 500
 

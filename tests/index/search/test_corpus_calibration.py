@@ -197,7 +197,7 @@ def test_a_damaged_file_is_refused(
         read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
 
 
-def test_one_that_cannot_be_read_or_is_of_another_checkpoint_is_refused(
+def test_one_unreadable_or_of_another_checkpoint_is_refused(
     tmp_path: Path, calibration: CorpusCalibration
 ) -> None:
     write_corpus_calibration(tmp_path, calibration)

@@ -40,10 +40,6 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(
     assert path.with_suffix(".db").read_bytes() == before
 
 
-def test_closing_leaves_one_file(closed_store: Path) -> None:
-    assert [path.name for path in closed_store.parent.iterdir()] == ["store.sqlite3"]
-
-
 def test_closing_while_a_read_goes_on_lets_it_end(open_store: OpenStore, entry: MakeEntry) -> None:
     store = open_store()
     store.put([entry("a")])

@@ -4,7 +4,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import index.vectors.live_index
@@ -16,7 +15,6 @@ from index.vectors.faiss.faiss_index import FaissIndex
 from index.vectors.lists import choose_nlist, needs_training
 from index.vectors.live_index import open_live_index
 from index.vectors.snapshot import read_current_snapshot, verify_current_snapshot
-from index.vectors.vector_index import NO_VECTOR
 from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
 
 
@@ -37,13 +35,6 @@ from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors, Open
 def test_an_index_is_trained_again_when_it_is_far_off(nlist: int, count: int, needed: bool) -> None:
     assert needs_training(nlist, count) is needed
     assert not needs_training(choose_nlist(count), count)
-
-
-def test_a_new_store(store: SQLiteDocumentStore, root: Path, assert_equals_store: Check) -> None:
-    live = open_live_index(store, root)
-    found = live.search(np.eye(2, store.dimension, dtype=np.float32), 3)
-    assert (found.ids == NO_VECTOR).all()
-    assert_equals_store(live, store)
 
 
 def test_changes_may_arrive_in_any_order_and_twice(
