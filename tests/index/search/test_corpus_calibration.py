@@ -171,9 +171,7 @@ def test_what_is_written_is_read(tmp_path: Path, calibration: CorpusCalibration)
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda content: {**content, "format": 9},
         lambda content: {**content, "kinds": {"semantic": {}}},
-        lambda content: {**content, "version": "0"},
         lambda content: {**content, "rule": {**content["rule"], "lexical_weight": 1.5}},
         lambda content: {**content, "rule": {**content["rule"], "third_weight": 0.5}},
         lambda content: {**content, "rule": None},
@@ -192,8 +190,7 @@ def test_a_damaged_file_is_refused(
     write_corpus_calibration(tmp_path, calibration)
     path = tmp_path / CALIBRATION_FILE
     path.write_text(json.dumps(damage(json.loads(path.read_text()))))
-    reasons = "not a calibration|format 9 is not 1|does not match its version"
-    with pytest.raises(StoreError, match=rf"calibration\.json: ({reasons})"):
+    with pytest.raises(StoreError, match=r"calibration\.json: not a calibration"):
         read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
 
 
@@ -203,8 +200,14 @@ def test_one_unreadable_or_of_another_checkpoint_is_refused(
     write_corpus_calibration(tmp_path, calibration)
     with pytest.raises(StoreError, match="was made with checkpoint aaaaaaaaaaaa, not with bbbb"):
         read_corpus_calibration(tmp_path, "b" * 64, RULE)
-    (tmp_path / CALIBRATION_FILE).unlink()
-    (tmp_path / CALIBRATION_FILE).mkdir()
+    path = tmp_path / CALIBRATION_FILE
+    content = json.loads(path.read_text())
+    for changed, reason in (({"format": 9}, "format 9 is not 1"), ({"version": "0"}, "version")):
+        path.write_text(json.dumps({**content, **changed}))
+        with pytest.raises(StoreError, match=rf"calibration\.json: .*{reason}"):
+            read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
+    path.unlink()
+    path.mkdir()
     with pytest.raises(StoreError, match="cannot be read"):
         read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
 

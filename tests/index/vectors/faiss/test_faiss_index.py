@@ -52,7 +52,6 @@ def recall(index: FaissIndex, vectors: Float32, nprobe: int | None) -> float:
         (5_000, 128),
         (20_000, 512),
         (24_336, 624),
-        (100_000, 1_264),
         (1_000_000, 4_000),
     ],
 )
