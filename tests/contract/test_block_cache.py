@@ -1,14 +1,10 @@
 """One contract for every cache of block vectors."""
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
 from service.metrics import create_metrics
 from service.redis_client import RedisClient
@@ -36,26 +32,13 @@ def cache(request: pytest.FixtureRequest) -> Iterator[BlockCache]:
     redis.close()
 
 
-def test_what_was_never_put_is_not_there(cache: BlockCache) -> None:
-    assert cache.get([]) == {}
-    assert cache.get([key(1), key(2)]) == {}
-
-
 def test_what_was_put_is_there_and_nothing_else(cache: BlockCache) -> None:
+    assert cache.get([]) == cache.get([key(1)]) == {}
     cache.put({key(number): vector(number) for number in range(600)})
     found = cache.get([key(number) for number in range(0, 1200, 3)])
     assert set(found) == {key(number) for number in range(0, 600, 3)}
     for number in range(0, 600, 3):
         assert found[key(number)].tobytes() == vector(number).tobytes()
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(arrays.arrays(np.float32, WIDTH, elements=st.floats(-1, 1, width=32)))
-def test_every_bit_comes_back(cache: BlockCache, given_vector: Any) -> None:
-    cache.put({key(7): given_vector})
-    (found,) = cache.get([key(7)]).values()
-    assert found.dtype == np.float32
-    assert found.tobytes() == given_vector.tobytes()
 
 
 def test_a_later_vector_replaces_the_earlier(cache: BlockCache) -> None:
@@ -70,24 +53,6 @@ def test_what_comes_back_is_the_callers_own(cache: BlockCache) -> None:
     mine[:] = 0
     cache.get([key(1)])[key(1)][:] = 0
     assert cache.get([key(1)])[key(1)].tobytes() == vector(1).tobytes()
-
-
-def test_threads_do_not_mix_up_vectors(cache: BlockCache) -> None:
-    wrong: list[int] = []
-
-    def work(begin: int) -> None:
-        for number in range(begin, begin + 40):
-            cache.put({key(number): vector(number)})
-            for found_key, found in cache.get([key(number), key(number - 1)]).items():
-                if found.tobytes() != vector(int.from_bytes(found_key, "big")).tobytes():
-                    wrong.append(number)
-
-    threads = [threading.Thread(target=work, args=(begin,)) for begin in (100, 120, 500)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
 
 
 def test_the_least_recently_used_goes_first_and_the_limit_holds() -> None:
@@ -113,9 +78,7 @@ def test_a_cache_without_room_keeps_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38, 1.1])
-def test_a_planted_vector_with_the_right_checksum_is_not_there(
-    redis_server: Any, value: float
-) -> None:
+def test_a_planted_vector_with_a_checksum_is_not_there(redis_server: Any, value: float) -> None:
     redis = RedisClient(redis_server.url, create_metrics())
     cache = RedisBlockCache(redis, WIDTH)
     planted = vector(1)

@@ -69,7 +69,7 @@ def test_batch_mates_change_nothing(encoder: OnnxEncoder, documents: list[Senten
     assert np.abs(together - backwards).max() <= 1e-4
 
 
-def test_packed_calls_give_what_single_calls_give(
+def test_packed_calls_equal_single_calls(
     encoder: OnnxEncoder, documents: list[SentenceBlocks]
 ) -> None:
     """The way of a GPU: several blocks a call, padded to a few shapes."""

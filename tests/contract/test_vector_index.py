@@ -1,5 +1,7 @@
 """What every vector index holds when it is changed, saved and loaded again."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from encoder.arrays import Float32
 from index.errors import SnapshotError
+from index.id_set import IdSet
 from index.vectors.faiss.faiss_index import load_faiss_index, train_faiss_index
 from index.vectors.vector_index import NO_VECTOR, Precision
 from tests.tools.vector_kinds import (
@@ -21,26 +24,6 @@ from tests.tools.vector_kinds import (
     remove,
     unit_vectors,
 )
-
-
-def test_an_id_can_be_replaced_by_removing_it_first(kind: IndexKind) -> None:
-    index = kind.make()
-    old, new = unit_vectors(2, seed=1)
-    index.change(np.array([7]), old[None])
-    assert remove(index, np.array([7])) == 1
-    index.change(np.array([7]), new[None])
-    found = index.search(new[None], 2, nprobe=ALL_LISTS)
-    assert found.ids.tolist() == [[7, NO_VECTOR]]
-    assert found.scores[0, 0] == pytest.approx(1.0, abs=1e-5 + kind.score_rounding)
-
-
-def test_removing_counts_what_was_there(kind: IndexKind) -> None:
-    index = kind.make()
-    index.change(np.arange(10), unit_vectors(10, seed=1))
-    assert remove(index, np.array([3, 3, 5, 99, -1])) == 2
-    assert remove(index, np.array([3, 5])) == 0
-    assert remove(index, np.array([], dtype=np.int64)) == 0
-    assert len(index) == 8
 
 
 @pytest.mark.parametrize(
@@ -56,7 +39,7 @@ def test_removing_counts_what_was_there(kind: IndexKind) -> None:
         ([5], np.full((1, DIMENSION), np.nan, dtype=np.float32), "not finite"),
     ],
 )
-def test_bad_additions_are_refused_whole(
+def test_bad_additions_are_refused(
     kind: IndexKind, ids: list[int], vectors: Float32, complaint: str
 ) -> None:
     index, oracle = kind.make(), BruteForce()
@@ -165,7 +148,7 @@ def test_a_change_adds_removes_and_names_its_sequence(kind: IndexKind) -> None:
 @pytest.mark.parametrize(
     ("saved", "loading"), [("fp32", "int8"), ("int8", "fp32"), ("fp16", "int8"), ("int8", "fp16")]
 )
-def test_an_index_of_another_precision_is_not_loaded(
+def test_another_precision_is_not_loaded(
     tmp_path: Path, saved: Precision, loading: Precision
 ) -> None:
     index = IndexKind(saved, 20).make()
@@ -205,3 +188,154 @@ def test_a_cut_file_is_not_loaded(kind: IndexKind, tmp_path: Path) -> None:
         (tmp_path / "cut").write_bytes(whole[:size])
         with pytest.raises(SnapshotError):
             kind.load(tmp_path / "cut")
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_more_neighbours_than_vectors_end_in_no_vector(kind: IndexKind, count: int) -> None:
+    index = kind.make()
+    index.change(np.arange(count), unit_vectors(count, seed=1))
+    found = index.search(unit_vectors(2, seed=2), 5, nprobe=ALL_LISTS)
+    assert np.sort(found.ids[:, :count]).tolist() == [list(range(count))] * 2
+    assert (found.ids[:, count:] == NO_VECTOR).all()
+    assert np.isneginf(found.scores[:, count:]).all()
+    assert np.isfinite(found.scores[:, :count]).all()
+    nothing = index.search(unit_vectors(0, seed=2), 5)
+    assert nothing.ids.shape == nothing.scores.shape == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("queries", "k", "nprobe"),
+    [
+        (unit_vectors(1, seed=1), 0, None),
+        (unit_vectors(1, seed=1), 3, 0),
+        (unit_vectors(1, seed=1)[:, :7], 3, None),
+        (np.full((1, DIMENSION), np.inf, dtype=np.float32), 3, None),
+    ],
+)
+def test_bad_queries_fail(kind: IndexKind, queries: Float32, k: int, nprobe: int | None) -> None:
+    with pytest.raises(ValueError, match=r"must|not finite"):
+        kind.make().search(queries, k, nprobe=nprobe)
+
+
+def test_searches_beside_changes_see_only_whole_changes(kind: IndexKind) -> None:
+    """Groups of vectors come and go together; the stable ones are always found."""
+    index = kind.make()
+    stable = unit_vectors(50, seed=1)
+    index.change(np.arange(50), stable)
+    group = 200
+    changing = threading.Event()
+    changing.set()
+
+    def change(worker: int) -> None:
+        ids = 1_000 * (worker + 1) + np.arange(group)
+        vectors = np.repeat(unit_vectors(1, seed=worker + 10), group, axis=0)
+        for _ in range(60):
+            index.change(ids, vectors)
+            assert index.contains(ids).all()
+            index.change(NO_IDS, vectors[:0], removed=ids)
+            assert not index.contains(ids).any()
+
+    def search(worker: int) -> None:
+        query = unit_vectors(1, seed=worker + 10)
+        while changing.is_set():
+            found = index.search(np.concatenate([stable, query]), 700, nprobe=ALL_LISTS).ids
+            assert found[:50, 0].tolist() == list(range(50))
+            assert np.sum(found[-1] // 1_000 == worker + 1) in (0, group)
+
+    with ThreadPoolExecutor(6) as threads:
+        searchers = [threads.submit(search, worker) for worker in range(3)]
+        changers = [threads.submit(change, worker) for worker in range(3)]
+        wait(changers)
+        changing.clear()
+    for done in changers + searchers:
+        done.result()
+    assert len(index) == 50
+
+
+def among_of(oracle: BruteForce, selection: IdSet) -> BruteForce:
+    """Return an oracle that knows the selected vectors only."""
+    kept = BruteForce()
+    ids = np.array(list(oracle.vectors), dtype=np.int64)
+    kept.vectors = {
+        int(vector_id): oracle.vectors[int(vector_id)] for vector_id in ids[selection.contains(ids)]
+    }
+    return kept
+
+
+@given(
+    stored=st.sets(st.integers(0, 60), max_size=50),
+    listed=st.sets(st.integers(0, 60), max_size=60),
+    inverted=st.booleans(),
+    end=st.integers(61, 75),
+    factor=st.sampled_from([1, 10**13]),
+    k=st.integers(1, 60),
+)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_search_among_some_equals_brute_force_over_them(
+    kind: IndexKind,
+    stored: set[int],
+    listed: set[int],
+    inverted: bool,
+    end: int,
+    factor: int,
+    k: int,
+) -> None:
+    index, oracle = kind.make(), BruteForce()
+    ids = factor * np.array(sorted(stored), dtype=np.int64)
+    kind.add(index, oracle, ids, unit_vectors(len(ids), seed=1))
+    selection = IdSet(factor * end, factor * np.array(sorted(listed), np.int64), inverted)
+    queries = unit_vectors(3, seed=2)
+    found = index.search(queries, k, among=selection)
+    expected = among_of(oracle, selection).search(queries, k)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("share", "inverted"),
+    [
+        *((0.01, True), (0.5, False), (1.0, False)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((0.01, False), (0.5, True), (0.9, False), (0.9, True), (1.0, True))
+        ),
+    ],
+)
+def test_selected_vectors_far_from_the_query_are_found(
+    kind: IndexKind, share: float, inverted: bool
+) -> None:
+    """The selected are the farthest of all: no list near the query has any of them."""
+    index, oracle = kind.make(), BruteForce()
+    vectors, query = unit_vectors(6_000, seed=1), unit_vectors(1, seed=2)
+    ids = 3 * np.arange(6_000)
+    index.change(ids, vectors)
+    oracle.add(ids, index.vectors(ids))
+    order = np.argsort(vectors @ query[0])
+    kept = np.sort(ids[order[: round(share * len(ids))]])
+    listed = np.setdiff1d(ids, kept) if inverted else kept
+    selection = IdSet(18_000, listed, inverted)
+    for nprobe in (None, 1):
+        found = index.search(query, 50, nprobe=nprobe, among=selection)
+        assert np.isin(found.ids, kept).all()
+        assert len(set(found.ids[0].tolist())) == 50
+        scores = [
+            float(query[0] @ oracle.vectors[vector_id]) for vector_id in found.ids[0].tolist()
+        ]
+        np.testing.assert_allclose(found.scores[0], scores, atol=1e-5)
+        assert (np.diff(found.scores[0]) <= 0).all()
+    exact = index.search(query, 50, nprobe=ALL_LISTS, among=selection)
+    expected = among_of(oracle, selection).search(query, 50)
+    np.testing.assert_allclose(exact.scores, expected.scores, atol=1e-5)
+
+
+def test_exact_scores_equal_brute_force(kind: IndexKind) -> None:
+    index, oracle = kind.make(), BruteForce()
+    query = unit_vectors(1, seed=2)
+    assert np.isneginf(index.exact_scores(query[0], 2)[0]).all()
+    vectors = unit_vectors(300, seed=1)
+    kind.add(index, oracle, np.arange(300), vectors)
+    index.change(NO_IDS, vectors[:0], sequence=3)
+    for k in (1, 10, 400):
+        scores, sequence = index.exact_scores(query[0], k)
+        np.testing.assert_allclose(scores, oracle.search(query, k).scores[0], atol=1e-5)
+        assert sequence == 3

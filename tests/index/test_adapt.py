@@ -2,28 +2,35 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from encoder.adapter import adapter_vocabulary
+from encoder.adapter import adapter_vocabulary, vector_space
 from encoder.checkpoint import Checkpoint, load_checkpoint
+from encoder.errors import AdapterError
 from encoder.terms.term_table import Terms, count_words
 from encoder.tokenizer import BlockTokenizer
 from evaluation.experiment import adapt_vectors
 from index import adapt
 from index.adapt import (
+    ADAPTER_FILE,
     MIN_DOCUMENTS,
     WEIGHT,
+    CorpusAdapter,
     CountedCorpus,
+    adapt_data_directory,
     count_corpus,
     find_titles,
     fit_adapter,
     in_sample,
+    read_corpus_adapter,
 )
+from index.directory.data_directory import locked, open_data_directory
 from index.document import Document
-from index.errors import CorpusError
+from index.errors import CorpusError, DataDirectoryInUseError, StoreError
 from index.progress import SilentProgress
 
 TOPICS = (
@@ -84,22 +91,6 @@ def test_neighbours_improve(checkpoint: Checkpoint) -> None:
     np.testing.assert_allclose(adapted[:, :256], (1 - WEIGHT) ** 0.5 * vectors, atol=1e-6)
 
 
-def test_words_that_go_together_make_documents_similar(
-    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(adapt, "DIMENSION", 3)
-    bridges = [f"{a} {b}" for topic in TOPICS for a in topic.split() for b in topic.split()]
-    texts = [*bridges, "zither violin", "orchestra sonata", "granite basalt"]
-    terms = terms_of(texts, checkpoint)
-    adapter = fit_adapter(CountedCorpus(terms), checkpoint, QUIET)
-    music, more_music, stone = (
-        adapter.adapt(np.zeros(0, dtype=np.float32), term) for term in terms[-3:]
-    )
-    assert not {*terms[-3].rows.tolist()} & {*terms[-2].rows.tolist()} & {*adapter.rows.tolist()}
-    assert music @ more_music > 0.99 * WEIGHT  # there is no other part
-    assert abs(music @ stone) < 0.1
-
-
 def test_queries_are_adapted_by_what_the_corpus_says(checkpoint: Checkpoint) -> None:
     texts, vectors = texts_of(60), unit_rows(63, 32)
     queries = ["zither sonata xylophone", "quartz lava xylophone", "tide anchor xylophone"]
@@ -135,17 +126,17 @@ def test_which_terms_get_a_weight(checkpoint: Checkpoint) -> None:
     assert (adapter.table.weights > 0).all()
 
 
-def test_the_table_is_that_of_the_exact_decomposition(
+def test_the_table_is_the_decomposition(
     checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapt, "DIMENSION", 8)
     terms = terms_of(texts_of(30), checkpoint)
     adapter = fit_adapter(CountedCorpus(terms), checkpoint, QUIET)
     dense = np.zeros((30, len(adapter.rows)))
-    for row, one in enumerate(terms):
-        known = np.isin(one.rows, adapter.rows)
-        columns = np.searchsorted(adapter.rows, one.rows[known])
-        dense[row, columns] = np.log1p(one.counts[known]) * adapter.table.weights[columns]
+    for row, term in enumerate(terms):
+        known = np.isin(term.rows, adapter.rows)
+        columns = np.searchsorted(adapter.rows, term.rows[known])
+        dense[row, columns] = np.log1p(term.counts[known]) * adapter.table.weights[columns]
     dense /= np.linalg.norm(dense, axis=1, keepdims=True)
     _, values, right = np.linalg.svd(dense, full_matrices=False)
     kept = adapter.width
@@ -157,7 +148,7 @@ def test_the_table_is_that_of_the_exact_decomposition(
     )
 
 
-def test_only_the_most_frequent_terms_are_kept(
+def test_the_most_frequent_terms_are_kept(
     checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terms = counted(texts_of(30), checkpoint)
@@ -175,9 +166,6 @@ def test_only_the_most_frequent_terms_are_kept(
 def test_too_few_documents(checkpoint: Checkpoint, number: int) -> None:
     with pytest.raises(CorpusError, match=f"has {number} readable .* takes {MIN_DOCUMENTS}"):
         fit_adapter(counted(texts_of(number), checkpoint), checkpoint, QUIET)
-
-
-def test_the_smallest_corpus(checkpoint: Checkpoint) -> None:
     adapter = fit_adapter(counted(texts_of(MIN_DOCUMENTS), checkpoint), checkpoint, QUIET)
     assert 0 < adapter.width < MIN_DOCUMENTS
 
@@ -197,17 +185,7 @@ def test_documents_without_a_telling_word_harm_nothing(checkpoint: Checkpoint) -
     np.testing.assert_array_equal(adapted[30:, :8], unit_rows(32, 8)[30:])
 
 
-def test_another_script(checkpoint: Checkpoint) -> None:
-    words = ["река", "камень", "музыка", "зима", "письмо", "лес"]
-    texts = [f"{words[n % 6]} и {words[(n + 1) % 6]}." for n in range(24)]
-    adapted = adapt_vectors(unit_rows(24, 8), documents_of(texts), 24, checkpoint, QUIET)
-    adapted = adapted[:, 8:]
-    assert adapted[0] @ adapted[6] > adapted[0] @ adapted[3] + 0.6 * WEIGHT
-
-
-def test_a_corpus_is_counted_without_what_cannot_be_read(
-    checkpoint: Checkpoint, tmp_path: Path
-) -> None:
+def test_an_unreadable_line_is_not_counted(checkpoint: Checkpoint, tmp_path: Path) -> None:
     lines = [json.dumps({"id": f"d{n}", "text": text}) for n, text in enumerate(texts_of(12))]
     lines[3:3] = ["{oops", json.dumps({"id": "control", "text": "\u0001"}), ""]
     corpus = tmp_path / "corpus.jsonl"
@@ -216,9 +194,9 @@ def test_a_corpus_is_counted_without_what_cannot_be_read(
     expected = terms_of(texts_of(12), checkpoint)
     assert len(found.documents) == 12
     assert not len(found.titles)  # none of these documents has one
-    for one, other in zip(found.documents, expected, strict=True):
-        np.testing.assert_array_equal(one.rows, other.rows)
-        np.testing.assert_array_equal(one.counts, other.counts)
+    for document, other in zip(found.documents, expected, strict=True):
+        np.testing.assert_array_equal(document.rows, other.rows)
+        np.testing.assert_array_equal(document.counts, other.counts)
 
 
 def test_a_large_corpus_is_sampled_by_its_texts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +205,7 @@ def test_a_large_corpus_is_sampled_by_its_texts(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(adapt, "DOCUMENTS", 1_000)
     chosen = {document.text for document in documents if in_sample(document, len(documents))}
     assert 900 < len(chosen) < 1_100
-    renamed = [Document(f"e{n}", one.text) for n, one in enumerate(reversed(documents))]
+    renamed = [Document(f"e{n}", document.text) for n, document in enumerate(reversed(documents))]
     assert {document.text for document in renamed if in_sample(document, len(documents))} == chosen
 
 
@@ -243,9 +221,7 @@ def test_who_names_the_same_titles_is_near(checkpoint: Checkpoint) -> None:
     assert not features[1].any()
 
 
-def test_titles_that_the_table_lacks_are_not_looked_for(
-    checkpoint: Checkpoint, tmp_path: Path
-) -> None:
+def test_titles_not_in_the_table_are_dropped(checkpoint: Checkpoint, tmp_path: Path) -> None:
     titles = ["Violin", "Granite", "Never named", "", "?", "The first part"]
     corpus = tmp_path / "corpus.jsonl"
     lines = [
@@ -259,3 +235,93 @@ def test_titles_that_the_table_lacks_are_not_looked_for(
     known = find_titles(titles[:2], tokenizer)  # the last is named by all, the others by none
     np.testing.assert_array_equal(adapter.titles.hashes, known.hashes)
     assert len(found.titles) == 5
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.jsonl"
+    words = ["river", "stone", "music", "winter", "letter"]
+    lines = [{"id": f"d{n}", "text": f"{words[n % 5]} {words[(n + 1) % 5]}"} for n in range(20)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+class Adapting:
+    """`adapt_data_directory` on one directory."""
+
+    def __init__(self, data: Path, checkpoint: Checkpoint) -> None:
+        self.data, self.checkpoint = data, checkpoint
+
+    def __call__(self, corpus: Path) -> CorpusAdapter:
+        tokenizer = BlockTokenizer(self.checkpoint)
+        return adapt_data_directory(corpus, self.data, self.checkpoint, tokenizer, SilentProgress())
+
+
+@pytest.fixture
+def fit(tmp_path: Path, checkpoint: Checkpoint) -> Adapting:
+    return Adapting(tmp_path / "data", checkpoint)
+
+
+def test_it_is_stored_and_kept(fit: Adapting, corpus: Path, tmp_path: Path) -> None:
+    assert read_corpus_adapter(fit.data, fit.checkpoint) is None
+    first = fit(corpus)
+    assert not first.kept
+    stored = read_corpus_adapter(fit.data, fit.checkpoint)
+    assert stored is not None
+    assert stored.digest == first.adapter.digest
+    assert stored.documents == 20
+    corpus.unlink()  # what is there is not fitted again
+    again = fit(corpus)
+    assert again.kept
+    assert again.adapter.digest == first.adapter.digest
+
+
+def test_a_directory_with_vectors(fit: Adapting, corpus: Path, checkpoint: Checkpoint) -> None:
+    space = vector_space(checkpoint, None)
+    open_data_directory(fit.data, fingerprint=space.fingerprint, dimension=space.dimension).close()
+    with pytest.raises(StoreError, match=r"made without --adapt.*new data directory"):
+        fit(corpus)
+    assert not (fit.data / ADAPTER_FILE).exists()
+
+
+def test_nothing_is_left_of_a_fit_that_failed(fit: Adapting, tmp_path: Path) -> None:
+    small = tmp_path / "small.jsonl"
+    small.write_text('{"id": "a", "text": "One."}\n')
+    with pytest.raises(CorpusError, match="has 1 readable documents"):
+        fit(small)
+    with pytest.raises(CorpusError, match="no such file"):
+        fit(tmp_path / "absent.jsonl")
+    assert not list(fit.data.glob(f"{ADAPTER_FILE}*"))
+
+
+def test_a_damaged_one_is_refused_and_not_fitted_over(fit: Adapting, corpus: Path) -> None:
+    fit(corpus)
+    path = fit.data / ADAPTER_FILE
+    path.write_bytes(path.read_bytes()[:-100])
+    before = path.read_bytes()
+    with pytest.raises(AdapterError, match=r"adapter\.npz: is damaged"):
+        read_corpus_adapter(fit.data, fit.checkpoint)
+    with pytest.raises(AdapterError, match=r"adapter\.npz: is damaged"):
+        fit(corpus)
+    assert path.read_bytes() == before
+
+
+def test_an_adapter_of_another_checkpoint(
+    fit: Adapting, corpus: Path, checkpoint: Checkpoint
+) -> None:
+    fit(corpus)
+    other = replace(checkpoint, fingerprint="e" * 64)
+    with pytest.raises(AdapterError, match=f"not for {'e' * 12}.*another data directory"):
+        read_corpus_adapter(fit.data, other)
+
+
+def test_one_process_at_a_time_fits(fit: Adapting, corpus: Path) -> None:
+    with locked(fit.data), pytest.raises(DataDirectoryInUseError):
+        fit(corpus)
+    fit(corpus)  # and the lock is free again
+
+
+def test_a_file_that_cannot_be_read(fit: Adapting) -> None:
+    (fit.data / ADAPTER_FILE).mkdir(parents=True)
+    with pytest.raises(StoreError, match="cannot be read"):
+        read_corpus_adapter(fit.data, fit.checkpoint)

@@ -18,11 +18,6 @@ from index.errors import DocumentError
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
 
-def test_a_document_needs_an_id_and_a_text_only() -> None:
-    document = Document("a", "text")
-    assert (document.title, dict(document.metadata)) == ("", {})
-
-
 def nested(levels: int) -> dict[str, Any]:
     return {"x": nested(levels - 1)} if levels > 1 else {}
 
@@ -74,9 +69,9 @@ def test_any_text_makes_a_document_that_utf8_can_hold(text: str, title: str, val
 
 
 def test_the_content_hash_is_of_the_text_alone() -> None:
-    one = Document("a", "text", "title", {"year": 1})
-    assert one.content_hash == Document("b", "text").content_hash
-    assert one.content_hash != Document("a", "text ", "title", {"year": 1}).content_hash
+    document = Document("a", "text", "title", {"year": 1})
+    assert document.content_hash == Document("b", "text").content_hash
+    assert document.content_hash != Document("a", "text ", "title", {"year": 1}).content_hash
     assert Document("a", "x\ud800").content_hash == Document("a", "x\ufffd").content_hash
 
 

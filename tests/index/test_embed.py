@@ -59,8 +59,10 @@ def test_aligned_blocks_are_read_as_they_were_written(tmp_path: Path) -> None:
     documents = [random.normal(size=(size, 24)).astype(np.float32) for size in sizes]
     space = fit_space(random.normal(size=(MIN_SAMPLE, 24)).astype(np.float32), dimension=8)
     aligned = join_aligned(space, [space.project(document) for document in documents])
-    one = np.ones(3, dtype=np.int64)
-    embedded = EmbeddedCorpus(("a", "b", "c"), np.eye(3, dtype=np.float32), one, one, 0, aligned)
+    tokens = np.ones(3, dtype=np.int64)
+    embedded = EmbeddedCorpus(
+        ("a", "b", "c"), np.eye(3, dtype=np.float32), tokens, tokens, 0, aligned
+    )
     file = tmp_path / "v.npz"
     write_embedded_corpus(file, embedded)
     again = read_aligned_corpus(file).aligned

@@ -1,6 +1,5 @@
 """Selections are sets of ids, whichever way round they are written."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from index.id_set import IdSet, complement, intersection, union
 from index.store import filters
 from index.store.document_store import SQLiteDocumentStore
 from index.store.filters import OneOf
-from index.store.records import EncodedDocument
+from tests.tools.index_fixtures import MakeEntry, OpenStore
 
 END = 12
 EVERY_ID = np.arange(-2, END + 3)
@@ -52,25 +51,21 @@ def test_selections_of_different_times_are_not_joined() -> None:
         intersection(IdSet(3), IdSet(4))
 
 
-def test_a_store_remembers_a_filter_until_something_is_written(
-    store: SQLiteDocumentStore, entry: Callable[..., EncodedDocument]
-) -> None:
-    one, true = OneOf("/a", (1,)), OneOf("/a", (True,))
+def test_a_selection_is_cached_until_a_write(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+    number, true = OneOf("/a", (1,)), OneOf("/a", (True,))
     store.put([entry("x", a=1), entry("y", a=True)])
-    assert store.select(one) is store.select(one)
-    assert (store.select(one).ids.tolist(), store.select(true).ids.tolist()) == ([1], [2])
-    former = store.select(one)
+    assert store.select(number) is store.select(number)
+    assert (store.select(number).ids.tolist(), store.select(true).ids.tolist()) == ([1], [2])
+    former = store.select(number)
     store.put([entry("y", a=1)])
-    assert store.select(one).ids.tolist() == [1, 2]
+    assert store.select(number).ids.tolist() == [1, 2]
     assert former.ids.tolist() == [1]
     store.delete(["x"])
-    assert store.select(one).ids.tolist() == [2]
+    assert store.select(number).ids.tolist() == [2]
 
 
 def test_a_selection_read_during_a_change_is_not_kept(
-    store: SQLiteDocumentStore,
-    entry: Callable[..., EncodedDocument],
-    monkeypatch: pytest.MonkeyPatch,
+    store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put([entry("x", a=1)])
     select = filters.select
@@ -87,9 +82,7 @@ def test_a_selection_read_during_a_change_is_not_kept(
 
 
 def test_the_least_recently_used_selection_makes_room(
-    store: SQLiteDocumentStore,
-    entry: Callable[..., EncodedDocument],
-    monkeypatch: pytest.MonkeyPatch,
+    store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filters, "IDS_KEPT", 8)  # two of two ids, which count for three
     store.put([entry(f"d{number}", a=number // 2) for number in range(6)])
@@ -105,9 +98,7 @@ def test_the_least_recently_used_selection_makes_room(
     assert store.select(everything) is not store.select(everything)  # too large to be kept
 
 
-def test_a_reader_follows_the_writer(
-    open_store: Callable[..., SQLiteDocumentStore], entry: Callable[..., EncodedDocument]
-) -> None:
+def test_a_reader_follows_the_writer(open_store: OpenStore, entry: MakeEntry) -> None:
     writer = open_store()
     reader = open_store(read_only=True)
     writer.put([entry("x", a=1)])

@@ -1,8 +1,5 @@
 """The alignment index: it follows the documents, and refitting never disturbs a search."""
 
-import sqlite3
-from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -16,13 +13,12 @@ from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import MakeEntry, OpenStore
 
 WIDTH = 12
 PER_DOCUMENT = 20  # blocks, so that `MIN_DOCUMENTS` are enough for a space
 QUIET = SilentProgress()
-
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
 
 
 def block_vectors(count: int, seed: int) -> BlockVectors:
@@ -32,7 +28,7 @@ def block_vectors(count: int, seed: int) -> BlockVectors:
 
 
 @pytest.fixture
-def with_blocks(entry: MakeEntry) -> Callable[..., EncodedDocument]:
+def with_blocks(entry: MakeEntry) -> MakeEntry:
     """Make an entry with block vectors that depend on a seed."""
 
     def make(name: str, seed: int, count: int = PER_DOCUMENT, text: str = "") -> EncodedDocument:
@@ -49,7 +45,7 @@ def store(open_store: OpenStore) -> SQLiteDocumentStore:
     return opened
 
 
-def fill(store: SQLiteDocumentStore, make: Callable[..., EncodedDocument], count: int) -> list[int]:
+def fill(store: SQLiteDocumentStore, make: MakeEntry, count: int) -> list[int]:
     return store.put([make(f"d{n}", n) for n in range(count)]).added.tolist()
 
 
@@ -63,12 +59,6 @@ def space_of(store: SQLiteDocumentStore) -> AlignmentSpace:
     used = store.alignment.space()
     assert used is not None
     return used.space
-
-
-def change(store: SQLiteDocumentStore, statement: str) -> None:
-    with closing(sqlite3.connect(store.path)) as connection:
-        connection.execute(statement)
-        connection.commit()
 
 
 def assert_holds_all_stored_blocks(store: SQLiteDocumentStore) -> None:
@@ -85,18 +75,7 @@ def assert_holds_all_stored_blocks(store: SQLiteDocumentStore) -> None:
         assert np.allclose(held[vector_id].hubness, expected.hubness, atol=0.01)
 
 
-def test_documents_are_projected_when_they_are_put(
-    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument], entry: MakeEntry
-) -> None:
-    ids = fill(store, with_blocks, 3)
-    (plain,) = store.put([entry("plain")]).added.tolist()  # without block vectors
-    assert read(store, [*ids, plain]).keys() == set(ids)
-    assert_holds_all_stored_blocks(store)
-
-
-def test_deleted_and_replaced_documents_are_gone(
-    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
-) -> None:
+def test_deleted_and_replaced_documents(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     first, second = fill(store, with_blocks, 2)
     store.delete(["d0"])
     (third,) = store.put([with_blocks("d1", 7)]).added.tolist()
@@ -104,24 +83,15 @@ def test_deleted_and_replaced_documents_are_gone(
     assert_holds_all_stored_blocks(store)
 
 
-def test_a_store_without_a_space_aligns_nothing(
-    open_store: OpenStore, with_blocks: Callable[..., EncodedDocument]
-) -> None:
+def test_a_store_without_a_space(open_store: OpenStore, with_blocks: MakeEntry) -> None:
     store = open_store()
     ids = fill(store, with_blocks, 2)
     assert store.alignment.read(ids) is None
     assert store.alignment.space() is None
     store.alignment.refresh(QUIET, fit=False)
     assert store.alignment.pending() == 0
-
-
-def test_documents_without_a_space_are_pending(
-    open_store: OpenStore, with_blocks: Callable[..., EncodedDocument]
-) -> None:
-    store = open_store()
-    fill(store, with_blocks, 3)
     store.alignment.start_with(neutral_space(WIDTH))
-    assert store.alignment.pending() == 3
+    assert store.alignment.pending() == 2
     store.alignment.refresh(QUIET, fit=False)
     assert_holds_all_stored_blocks(store)
 
@@ -132,9 +102,7 @@ def test_the_first_space_stays_until_another_is_fitted(store: SQLiteDocumentStor
     assert not len(space_of(store).background)
 
 
-def test_a_small_collection_is_not_fitted(
-    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
-) -> None:
+def test_a_small_corpus_is_not_fitted(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     fill(store, with_blocks, 5)
     store.alignment.refresh(QUIET, fit=True)
     assert not len(space_of(store).background)
@@ -142,47 +110,27 @@ def test_a_small_collection_is_not_fitted(
     assert store.alignment.drift() == float("inf")
 
 
-def test_a_fitted_space_holds_all_documents(
-    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
-) -> None:
+def test_a_fitted_space_drifts(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     fill(store, with_blocks, MIN_DOCUMENTS)
     store.alignment.refresh(QUIET, fit=True)
     assert len(space_of(store).background)
     assert_holds_all_stored_blocks(store)
-    with closing(sqlite3.connect(store.path)) as connection:  # nothing of the former space is left
-        spaces = connection.execute("SELECT space_id FROM alignment_spaces").fetchall()
-        held = connection.execute("SELECT DISTINCT space_id FROM alignment_blocks").fetchall()
-    assert spaces == held
+    spaces = sql(store.path, "SELECT space_id FROM alignment_spaces")
+    assert spaces == sql(store.path, "SELECT DISTINCT space_id FROM alignment_blocks")
     assert len(spaces) == 1
-
-
-def test_the_same_collection_gives_the_same_space(
-    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
-) -> None:
-    fill(store, with_blocks, MIN_DOCUMENTS)
-    store.alignment.refresh(QUIET, fit=True)
+    assert store.alignment.drift() == 0.0
     first = space_of(store)
     store.alignment.refresh(QUIET, fit=True)
     assert space_of(store) is not first
     assert np.array_equal(space_of(store).projection, first.projection)
     assert np.array_equal(space_of(store).background, first.background)
-
-
-def test_drift_counts_what_came_and_went(
-    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
-) -> None:
-    fill(store, with_blocks, MIN_DOCUMENTS)
-    store.alignment.refresh(QUIET, fit=True)
-    assert store.alignment.drift() == 0.0
     store.put([with_blocks(f"new{n}", 500 + n) for n in range(10)])
     assert store.alignment.drift() == pytest.approx(10 / MIN_DOCUMENTS)
     store.delete([f"d{n}" for n in range(20)])
     assert store.alignment.drift() == pytest.approx(30 / MIN_DOCUMENTS)
 
 
-def test_searches_use_the_former_space_until_the_refit_ends(
-    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
-) -> None:
+def test_a_refit_is_used_when_it_ends(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     ids = fill(store, with_blocks, MIN_DOCUMENTS)
     calls = 0
 
@@ -202,9 +150,7 @@ def test_searches_use_the_former_space_until_the_refit_ends(
     assert_holds_all_stored_blocks(store)
 
 
-def test_writes_during_a_refit_leave_no_half_state(
-    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
-) -> None:
+def test_writes_during_a_refit_are_kept(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     fill(store, with_blocks, MIN_DOCUMENTS)
     turns = iter(range(1_000))
 
@@ -222,28 +168,26 @@ def test_writes_during_a_refit_leave_no_half_state(
 @pytest.mark.parametrize("damage", ["content = x'00'", "content = 7", "checksum = checksum + 1"])
 def test_a_damaged_row_is_left_out_and_logged(
     store: SQLiteDocumentStore,
-    with_blocks: Callable[..., EncodedDocument],
+    with_blocks: MakeEntry,
     caplog: pytest.LogCaptureFixture,
     damage: str,
 ) -> None:
     first, second = fill(store, with_blocks, 2)
-    change(store, f"UPDATE alignment_blocks SET {damage} WHERE vector_id = {first}")
+    sql(store.path, f"UPDATE alignment_blocks SET {damage} WHERE vector_id = {first}")
     assert read(store, [first, second]).keys() == {second}
     assert "longmatch doctor --repair" in caplog.text
 
 
 def test_a_damaged_space_is_an_error_that_names_the_way_out(
-    open_store: OpenStore, store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
+    open_store: OpenStore, store: SQLiteDocumentStore, with_blocks: MakeEntry
 ) -> None:
     ids = fill(store, with_blocks, 2)
-    change(store, "UPDATE alignment_spaces SET content = substr(content, 9)")
+    sql(store.path, "UPDATE alignment_spaces SET content = substr(content, 9)")
     with pytest.raises(StoreError, match=r"alignment space .* longmatch doctor --repair"):
         open_store().alignment.read(ids)
 
 
-def test_block_vectors_of_another_width_are_refused(
-    store: SQLiteDocumentStore, with_blocks: Callable[..., EncodedDocument]
-) -> None:
+def test_block_vectors_of_another_width(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
     wrong = replace(with_blocks("d0", 1), blocks=BlockVectors(np.zeros((1, 2), int), np.eye(1, 5)))
     with pytest.raises(ValueError, match=f"block vectors of 5 numbers in a space for {WIDTH}"):
         store.put([with_blocks("sound", 2), wrong])

@@ -78,11 +78,6 @@ def test_null_title_and_metadata_are_as_good_as_none() -> None:
     assert document == Document(id="a", text="T")
 
 
-@pytest.mark.parametrize(("given", "expected"), [(0, "0"), (-3, "-3"), (10**30, str(10**30))])
-def test_an_integer_id_becomes_text(given: int, expected: str) -> None:
-    assert parse_document(json.dumps({"id": given, "text": "T"})).id == expected
-
-
 @pytest.mark.parametrize(
     ("record", "message"),
     [
@@ -91,18 +86,12 @@ def test_an_integer_id_becomes_text(given: int, expected: str) -> None:
         ({"id": True, "text": "T"}, "id: is true or false, not text or an integer"),
         ({"id": 1.0, "text": "T"}, "id: is a number, not text or an integer"),
         ({"_id": [], "text": "T"}, "_id: is a list, not text or an integer"),
-        ({"id": "", "text": "T"}, "id: is empty"),
-        ({"id": "a\nb", "text": "T"}, "id: has a control character or a lone surrogate"),
         ({"id": "a"}, "text: is missing"),
         ({"id": "a", "text": None}, "text: is null, not text"),
         ({"id": "a", "text": ["T"]}, "text: is a list, not text"),
         ({"id": "a", "text": " \t\n"}, "text: is empty"),
         ({"id": "a", "text": "T", "title": 3}, "title: is a number, not text"),
         ({"id": "a", "text": "T", "metadata": "m"}, "metadata: is text, not an object"),
-        (
-            {"id": "a", "text": "T", "x": "y" * 70_000},
-            "metadata: is larger than 65536 bytes of JSON",
-        ),
     ],
 )
 def test_a_field_that_is_wrong_is_named(record: dict[str, Any], message: str) -> None:

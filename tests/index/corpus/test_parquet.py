@@ -43,11 +43,7 @@ def test_rows_are_documents_as_lines_of_json_are(tmp_path: Path) -> None:
             text="One.",
             metadata={**metadata, "words": {"k": "v"}, "year": 2020, "tags": ["x", "y"]},
         ),
-        Document(
-            id="b",
-            text="Two.",
-            metadata={"price": 2, "date": "2021-03-04", "words": {}},
-        ),
+        Document(id="b", text="Two.", metadata={"price": 2, "date": "2021-03-04", "words": {}}),
     ]
     assert count_documents(path) == 2
 
@@ -123,15 +119,3 @@ def test_a_large_table_is_not_held_in_memory(tmp_path: Path) -> None:
     )
     with FileReader(LITTLE) as reader:
         assert sum(row["text"] == text for row in reader.read_rows(path)) == 500
-
-
-@pytest.mark.slow
-def test_a_value_that_takes_too_much_memory_is_refused(tmp_path: Path) -> None:
-    columns = {"id": ["a"], "text": ["x" * 300_000_000]}
-    path = write(tmp_path / "x.parquet", columns, write_statistics=False, use_dictionary=False)
-    assert path.stat().st_size < 20_000_000
-    with FileReader(LITTLE) as reader:
-        with pytest.raises(CorpusError, match="takes more than 448 MiB of memory to read"):
-            list(reader.read_rows(path))
-        path = write(path, {"id": ["a"], "text": ["x"]})
-        assert list(reader.read_rows(path)) == [{"id": "a", "text": "x"}]

@@ -42,15 +42,6 @@ def test_hidden_files_and_folders_are_passed_over(tmp_path: Path) -> None:
     assert ids(tmp_path / "link") == ["notes.txt"]
 
 
-def test_a_folder_is_read_lazily(tmp_path: Path) -> None:
-    write(tmp_path / "a.txt", "First.")
-    write(tmp_path / "b.txt", "Second.")
-    corpus = read_corpus(tmp_path)
-    assert next(corpus) == Document(id="a.txt", text="First.", title="First.")
-    write(tmp_path / "b.txt", "Changed.")
-    assert next(corpus) == Document(id="b.txt", text="Changed.", title="Changed.")
-
-
 def test_a_file_that_disappears_is_skipped(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "First.")
     gone = write(tmp_path / "b.txt", "Second.")

@@ -120,9 +120,7 @@ def test_a_bad_row_is_named_with_its_column_and_the_rest_is_read(database: Datab
         ("", "."),
     ],
 )
-def test_a_query_that_gives_no_documents_is_refused(
-    database: Database, query: str, message: str
-) -> None:
+def test_a_query_without_documents_is_refused(database: Database, query: str, message: str) -> None:
     database.fill("id TEXT, text TEXT", ("a", "One."))
     with pytest.raises(CorpusError, match=f"^{re.escape(database.url)}: .*{message}"):
         list(read_corpus(SqlQuery(database.url, query)))

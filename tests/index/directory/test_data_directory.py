@@ -1,30 +1,17 @@
-import inspect
-import os
-import random
-import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from index.directory.data_directory import DataDirectory, open_data_directory, settle
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError, StoreError
-from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
-from index.vectors.live_index import LiveIndex
+from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, Check, MakeEntry
 
-MakeEntry = Callable[..., EncodedDocument]
-Check = Callable[[LiveIndex, SQLiteDocumentStore], None]
 Open = Callable[..., DataDirectory]
 
-FINGERPRINT = "a" * 64
-DIMENSION = 16
 REPOSITORY = Path(__file__).parents[3]
 
 
@@ -123,7 +110,7 @@ def test_a_directory_that_cannot_be_opened_is_not_kept_locked(
     assert_equals_store(directory.index, directory.store)
 
 
-def test_settling_finishes_a_swap_that_was_decided(
+def test_settle_finishes_a_decided_swap(
     open_directory: Open, entry: MakeEntry, tmp_path: Path
 ) -> None:
     data, decided = tmp_path / "data", tmp_path / "data" / ".decided"
@@ -164,117 +151,3 @@ def test_a_path_that_is_no_directory_is_refused(open_directory: Open, tmp_path: 
     with pytest.raises(StoreError, match="odd: cannot be written"):
         open_directory(tmp_path / "odd")
     assert (tmp_path / "file").read_text() == "text"
-
-
-@contextmanager
-def directory_of_somebody_else() -> Iterator[Path]:
-    """A directory that this process may read and not write, even where tests run as root."""
-    path = Path(tempfile.mkdtemp())
-    path.chmod(0o555)
-    as_root = os.geteuid() == 0
-    if as_root:
-        os.seteuid(65_534)
-    try:
-        yield path
-    finally:
-        if as_root:
-            os.seteuid(0)
-        path.chmod(0o755)
-        shutil.rmtree(path)
-
-
-def test_a_directory_that_may_not_be_written_is_refused(open_directory: Open) -> None:
-    with directory_of_somebody_else() as path:
-        with pytest.raises(StoreError, match=f"{path}: cannot be written"):
-            open_directory(path)
-        with pytest.raises(StoreError, match=f"{path}/below: cannot be created"):
-            open_directory(path / "below")
-        assert list(path.iterdir()) == []
-
-
-def operation(number: int) -> tuple[str, str]:
-    """What the worker does in its step `number`: put or delete, and which document."""
-    choice = random.Random(number)
-    return choice.choice(["put", "put", "delete"]), f"d{choice.randrange(12)}"
-
-
-WORKER = (
-    """
-import random, sys
-from pathlib import Path
-import numpy as np
-from encoder.blocks import Receipt
-from index.directory.data_directory import open_data_directory
-from index.document import Document
-from index.vectors.live_index import LiveIndex
-from index.store.document_store import EncodedDocument, SQLiteDocumentStore
-
-"""
-    + inspect.getsource(operation)
-    + """
-directory = open_data_directory(Path(sys.argv[1]), fingerprint="a" * 64, dimension=16)
-for number in range(int(sys.argv[2]), 10**9):
-    kind, name = operation(number)
-    if kind == "put":
-        vector = np.random.default_rng(number).normal(size=16).astype(np.float32)
-        vector /= np.linalg.norm(vector)
-        document = Document(name, f"text {number} " * 200)
-        change = directory.store.put([EncodedDocument(document, vector, Receipt(1, 1, 1, 0, 1))])
-    else:
-        change = directory.store.delete([name])
-    print(number, flush=True)
-    directory.index.apply(change)
-    if number % 5 == 0:
-        directory.index.publish()
-    if number % 17 == 0:
-        directory.index.rebuild()
-"""
-)
-
-
-def state_after(steps: int) -> dict[str, str]:
-    """The text of each document after the first `steps` operations."""
-    texts: dict[str, str] = {}
-    for number in range(steps):
-        kind, name = operation(number)
-        texts.pop(name, None)
-        if kind == "put":
-            texts[name] = f"text {number} " * 200
-    return texts
-
-
-def run_and_kill(path: Path, first: int, acknowledgements: int) -> int:
-    """Let a worker go on from step `first`, kill it, return the last step it acknowledged."""
-    worker = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(path), str(first)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=REPOSITORY,
-    )
-    assert worker.stdout is not None
-    with worker.stdout as output:
-        lines = [output.readline() for _ in range(acknowledgements)]
-        worker.kill()
-        lines += output.readlines()  # acknowledged before the kill, not read yet
-    assert worker.wait() == -signal.SIGKILL
-    return int(lines[-1])
-
-
-def test_nothing_acknowledged_is_lost_by_a_kill(
-    open_directory: Open, tmp_path: Path, assert_equals_store: Check
-) -> None:
-    path = tmp_path / "data"
-    steps = 0
-    chance = random.Random(20)
-    for _ in range(6):
-        last = run_and_kill(path, steps, chance.randrange(1, 60))
-
-        directory = open_directory(path)
-        ids = [f"d{number}" for number in range(12)]
-        found = {name: one.document.text for name, one in directory.store.find(ids).items()}
-        assert_equals_store(directory.index, directory.store)
-        directory.close()
-        # The step after the last acknowledged one was committed or it was not.
-        assert found in (state_after(last + 1), state_after(last + 2))
-        steps = last + 1 if found == state_after(last + 1) else last + 2
-    assert steps > 50

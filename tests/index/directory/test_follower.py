@@ -119,16 +119,6 @@ def test_norms_are_by_the_frequencies_of_the_writer(
     check_same(writer, reader)
 
 
-def test_a_new_generation_is_loaded(
-    writer: DataDirectory, reader: DataDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_same(writer, reader)
-    put(writer, 100, 20)
-    writer.index.rebuild()
-    check_same(writer, reader, 110)
-    assert reader.index.generation == writer.index.generation == 3
-
-
 def test_changes_the_writer_forgot_are_read_from_its_snapshot(
     writer: DataDirectory, reader: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,9 +118,7 @@ def test_a_copy_that_is_made_at_once_is_waited_for(path: Path) -> None:
         assert find(data, "hybrid").scored_as == "hybrid"
 
 
-def test_without_in_background_it_is_made_before_opening_ends(
-    path: Path, held: threading.Event
-) -> None:
+def test_opening_waits_without_in_background(path: Path, held: threading.Event) -> None:
     threading.Timer(0.2, held.set).start()
     with closing(opened(path)) as data:
         assert held.is_set()

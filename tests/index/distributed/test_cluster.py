@@ -30,7 +30,7 @@ LARGE = Machine(32.0, 4.0)
         (ClusterOptions(gpus=0.5), [LARGE], Allotment(8, 4, 4.0, 0.5)),
     ],
 )
-def test_encoders_share_the_machines(
+def test_allotted_machines(
     options: ClusterOptions, machines: list[Machine], expected: Allotment
 ) -> None:
     assert allot(options, machines) == expected

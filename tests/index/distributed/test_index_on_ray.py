@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -124,28 +124,7 @@ def wait_for(condition: Callable[[], object], job: subprocess.Popen[bytes]) -> N
 
 
 @pytest.mark.slow
-def test_a_killed_encoder_loses_nothing(
-    longmatch_process: RunProcess, start_longmatch: Start, tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    corpus = tmp_path / "corpus.jsonl"
-    write_corpus(corpus, 4 * BATCH_DOCUMENTS)
-    here, there = tmp_path / "here", tmp_path / "there"
-    longmatch_process("index", corpus, "--data", here, checkpoint=tiny_checkpoint)
-    job = start_longmatch(
-        *("index", corpus, "--data", there, "--on", "ray", "--actors", 2, "--threads", 1),
-        checkpoint=tiny_checkpoint,
-    )
-    wait_for(lambda: stored(there), job)
-    killed = encoders(job.pid)
-    assert len(killed) == 2
-    for process in killed:
-        os.kill(process, signal.SIGKILL)
-    assert job.wait(300) == 1  # input was skipped
-    assert tables(there) == tables(here)
-
-
-@pytest.mark.slow
-def test_a_killed_driver_goes_on_where_it_was(
+def test_killed_encoders_and_a_killed_driver_lose_nothing(
     longmatch_process: RunProcess, start_longmatch: Start, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     corpus = tmp_path / "corpus.jsonl"
@@ -155,8 +134,13 @@ def test_a_killed_driver_goes_on_where_it_was(
     command = ("index", corpus, "--data", there, "--on", "ray", "--actors", 2, "--threads", 1)
     job = start_longmatch(*command, checkpoint=tiny_checkpoint)
     wait_for(lambda: stored(there), job)
-    working = encoders(job.pid)
-    assert len(working) == 2
+    killed = encoders(job.pid)
+    assert len(killed) == 2
+    for process in killed:
+        os.kill(process, signal.SIGKILL)
+    committed = stored(there)
+    wait_for(lambda: stored(there) > committed, job)  # others go on with their work
+    working = set(encoders(job.pid)) - set(killed)
     job.kill()
     job.wait()
     kept = stored(there)
@@ -240,10 +224,7 @@ def test_a_ray_that_runs_encodes_with_an_adapter_and_a_share(
 
 @pytest.mark.slow
 def test_an_encoder_that_cannot_be_opened_is_one_error(
-    ray_address: str,
-    copy_checkpoint: Callable[[str], Path],
-    tiny_checkpoint: Path,
-    tmp_path: Path,
+    ray_address: str, copy_checkpoint: Callable[[str], Path], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     corpus = tmp_path / "corpus.jsonl"
     write_corpus(corpus, 3)
@@ -261,24 +242,7 @@ def test_an_encoder_that_cannot_be_opened_is_one_error(
 
 
 @pytest.mark.slow
-def test_more_encoders_than_there_is_room_for_are_refused(
-    ray_address: str, tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    corpus = tmp_path / "corpus.jsonl"
-    write_corpus(corpus, 3)
-    wanted: Sequence[object] = ("--actors", 3, "--threads", 2)
-    done = on_cluster(tiny_checkpoint, ray_address, corpus, "--data", tmp_path / "data", *wanted)
-    assert "no room for 3 encoders with 2 CPU each: the machines have 4 CPU" in one_error(done)
-    done = on_cluster(
-        tiny_checkpoint, ray_address, corpus, "--data", tmp_path, "--provider", "cuda"
-    )
-    assert "no room for 1 encoders with 1 CPU and 1 GPU each" in one_error(done)
-
-
-@pytest.mark.slow
-def test_an_encoder_that_ends_again_and_again_is_one_error(
-    tiny_checkpoint: Path, tmp_path: Path
-) -> None:
+def test_an_encoder_that_keeps_ending_is_one_error(tiny_checkpoint: Path, tmp_path: Path) -> None:
     corpus, log = tmp_path / "corpus.jsonl", tmp_path / "log"
     write_corpus(corpus, 40)
     command = ["index", str(corpus), "--data", str(tmp_path / "data"), "--on", "ray"]

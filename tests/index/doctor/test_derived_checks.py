@@ -1,36 +1,36 @@
-"""The doctor finds what is wrong with the tables of near-duplicates, and makes them again."""
+"""What follows from the documents: the doctor finds what is wrong with it, and rebuilds it."""
 
+import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections import Counter
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from encoder.adapter import vector_space
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
-from index.directory.data_directory import open_data_directory
-from index.doctor.examine import Sampling, examine
+from encoder.alignment.space import neutral_space
 from index.doctor.findings import Remedy
-from index.doctor.repair import repair
-from index.doctor.store_checks import examine_database, examine_families
+from index.doctor.repair import (
+    rebuild_alignment_tables,
+    rebuild_checksums,
+    rebuild_lexical_index,
+    rebuild_metadata_values,
+)
+from index.doctor.store_checks import examine_alignment, examine_database, examine_families
+from index.errors import StoreError
+from index.lexical.tables import LEXICAL_TABLES
+from index.lexical.terms import count_terms
 from index.progress import SilentProgress
-from index.sqlite.block_vectors import BlockVectors
+from index.sqlite.connections import SQLiteConnections
 from index.store.document_store import SQLiteDocumentStore
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry, OpenStore
 from tests.tools.paragraphs import entry_of, families_in
 
-OpenStore = Callable[..., SQLiteDocumentStore]
 FIRST = list(range(10))
 DOCUMENTS = {"first": FIRST, "copy": FIRST, "edited": [*FIRST[:8], 100, 101], "other": [50, 51, 52]}
 FAMILY = {frozenset({"first", "copy", "edited"})}
-UNSAMPLED = Sampling(0, None, SilentProgress())
-
-
-def change(path: Path, statement: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_nothing_is_wrong_with_a_sound_store(filled: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_reported(filled: Path, statement: str, problem: str) -> None:
-    change(filled, statement)
+    sql(filled, statement)
     [finding] = examine_families(filled)
     assert problem in finding.problem
     assert finding.remedy == Remedy.FIND_FAMILIES
@@ -86,42 +86,152 @@ def test_texts_not_looked_at_are_no_finding(open_store: OpenStore) -> None:
     assert list(examine_families(store.path)) == []
 
 
+ALIGNED = 600  # more than are checked at a time
+
+
 @pytest.fixture(scope="module")
-def checkpoint() -> Checkpoint:
-    return load_checkpoint(DEFAULT_CHECKPOINT)
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that is aligned once; do not change it."""
+    path = tmp_path_factory.mktemp("sound") / "store.sqlite3"
+    about = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}
+    with closing(SQLiteDocumentStore(path, **about)) as store:
+        store.alignment.start_with(neutral_space(DIMENSION))
+        store.put([entry_of(f"d{n}", [n % 50, n % 7], blocks=n > 0) for n in range(ALIGNED)])
+    return path
 
 
-def blocks_of(paragraphs: Sequence[int], checkpoint: Checkpoint) -> BlockVectors:
-    """Return block vectors as wide as those of a checkpoint."""
-    width = checkpoint.block_dimension
-    rows = np.stack(
-        [np.random.default_rng(paragraph).normal(size=width) for paragraph in paragraphs]
-    )
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return BlockVectors(np.zeros((len(rows), 2), dtype=np.int64), unit.astype(np.float32))
+@pytest.fixture
+def aligned(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound.parent, tmp_path, dirs_exist_ok=True)) / sound.name
 
 
-def test_it_is_repaired(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    space = vector_space(checkpoint, None)
-    vector = np.eye(1, space.dimension, dtype=np.float32)[0]
-    with closing(
-        open_data_directory(tmp_path, fingerprint=space.fingerprint, dimension=space.dimension)
-    ) as data:
-        data.store.put(
-            [
-                replace(entry_of(name, some), vector=vector, blocks=blocks_of(some, checkpoint))
-                for name, some in DOCUMENTS.items()
-            ]
+def test_nothing_is_wrong_with_sound_alignment(aligned: Path) -> None:
+    assert list(examine_alignment(aligned)) == []
+    assert list(examine_database(aligned)) == []
+
+
+def test_a_store_without_a_space_has_nothing_to_check(store: SQLiteDocumentStore) -> None:
+    store.put([entry_of("a", [1])])
+    assert list(examine_alignment(store.path)) == []
+
+
+ALIGNMENT_DAMAGES = [
+    ("UPDATE alignment_blocks SET content = zeroblob(24) WHERE vector_id = 7", "vector id 7 are"),
+    ("UPDATE alignment_blocks SET content = 'text' WHERE vector_id = 599", "vector id 599 are"),
+    ("UPDATE alignment_blocks SET checksum = 0 WHERE vector_id = 3", "vector id 3 are damaged"),
+    ("DELETE FROM alignment_blocks WHERE vector_id IN (5, 9)", "2 documents with block vectors"),
+    ("UPDATE alignment_spaces SET content = x'00'", "alignment space 1 is missing or damaged"),
+    ("DROP TABLE alignment_blocks", "no such table: alignment_blocks"),
+    ("DROP TABLE alignment_spaces", "no such table: alignment_spaces"),
+]
+
+
+@pytest.mark.parametrize(("statement", "problem"), ALIGNMENT_DAMAGES)
+def test_what_is_wrong_is_found_and_made_again(
+    aligned: Path, open_store: OpenStore, statement: str, problem: str
+) -> None:
+    ids = list(range(2, ALIGNED + 1))
+    with closing(open_store(aligned)) as store:
+        before = store.alignment.read(ids)
+        assert before is not None
+    sql(aligned, statement)
+    [finding] = examine_alignment(aligned)
+    assert problem in finding.problem
+    assert finding.remedy == Remedy.ALIGN
+    with closing(SQLiteConnections(aligned, read_only=False)) as connections:
+        rebuild_alignment_tables(connections)
+    store = open_store(aligned)
+    store.alignment.start_with(neutral_space(DIMENSION))
+    assert store.alignment.pending() == ALIGNED - 1
+    store.alignment.refresh(SilentProgress(), fit=False)
+    assert list(examine_alignment(aligned)) == []
+    after = store.alignment.read(ids)
+    assert after is not None
+    assert set(after.blocks) == set(before.blocks) == set(ids)
+    for vector_id in ids:
+        np.testing.assert_array_equal(after.blocks[vector_id].codes, before.blocks[vector_id].codes)
+        np.testing.assert_array_equal(
+            after.blocks[vector_id].hubness, before.blocks[vector_id].hubness
         )
-        data.index.catch_up()
-        data.index.publish()
-    change(tmp_path / "store.sqlite3", "UPDATE texts SET family = 3 WHERE text_id = 2")
-    (tmp_path / ".store-digest").unlink()
-    found = examine(tmp_path, checkpoint, UNSAMPLED)
-    assert [(finding.what, finding.remedy.repairable) for finding in found] == [("families", True)]
-    repair(tmp_path, checkpoint, found, None, SilentProgress())
-    assert examine(tmp_path, checkpoint, UNSAMPLED) == ()
-    with closing(
-        open_data_directory(tmp_path, fingerprint=space.fingerprint, dimension=space.dimension)
-    ) as data:
-        assert families_in(data.store) == FAMILY
+
+
+INDEXED = 600  # more than one transaction takes
+
+
+def run_sql(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        for statement in statements:
+            connection.execute(statement)
+
+
+def text_of(number: int) -> str:
+    return f"common {'even' if number % 2 == 0 else 'odd'} w{number}"
+
+
+@pytest.fixture
+def indexed(store: SQLiteDocumentStore, entry: MakeEntry) -> Path:
+    store.put([entry(f"d{n}", text_of(n)) for n in range(INDEXED)])
+    store.delete(["d1"])
+    store.close()
+    return store.path
+
+
+@pytest.mark.parametrize("lost", [LEXICAL_TABLES, LEXICAL_TABLES[:1], ()])
+def test_the_lexical_index_is_rebuilt(indexed: Path, lost: tuple[str, ...]) -> None:
+    run_sql(indexed, *(f"DROP TABLE {table}" for table in lost))
+    run_sql(indexed, "DELETE FROM documents WHERE id = 'd77'")  # its words stay behind
+    with closing(SQLiteConnections(indexed, read_only=False)) as connections:
+        rebuild_lexical_index(connections, SilentProgress())
+    left = (text_of(n) for n in range(INDEXED) if n not in (1, 77))
+    expected = Counter(term for text in left for term in count_terms(text))
+    assert expected["common"] == INDEXED - 2
+    assert expected["common odd"] == INDEXED // 2 - 2
+    assert dict(sql(indexed, "SELECT term, documents FROM terms")) == expected
+    assert sql(indexed, "SELECT documents FROM term_statistics") == [(INDEXED - 2,)]
+
+
+def test_titles_named_by_texts_are_indexed(open_store: OpenStore, entry: MakeEntry) -> None:
+    """As a pass over all texts leaves them: those of documents that came later, too."""
+    counts = "SELECT term, documents FROM terms ORDER BY 1"
+    store = open_store()
+    store.put([entry("a", "all about grey herons and reeds", "Wetlands")])
+    store.put([entry("b", "birds of wetlands", "Grey herons")])
+    store.refresh_titles(SilentProgress())
+    store.close()
+    before = sql(store.path, counts)
+    assert sum(term.startswith('"') for term, _ in before) == 2
+    with closing(SQLiteConnections(store.path, read_only=False)) as connections:
+        rebuild_lexical_index(connections, SilentProgress())
+    assert sql(store.path, counts) == before
+    again = open_store()
+    assert again.changes_since_title_refresh() == 0
+    again.refresh_titles(SilentProgress())
+    assert sql(store.path, counts) == before
+
+
+@pytest.mark.parametrize("damaged", ["[", "5", '["ab", "c"]'])
+def test_metadata_values_stay_where_the_metadata_is_damaged(
+    store: SQLiteDocumentStore, entry: MakeEntry, damaged: str
+) -> None:
+    store.put([entry("a", year=2020), entry("b", year=2021)])
+    store.close()
+    run_sql(store.path, f"UPDATE documents SET metadata = '{damaged}' WHERE id = 'b'")
+    before = sql(store.path, "SELECT * FROM metadata_values")
+    with (
+        closing(SQLiteConnections(store.path, read_only=False)) as connections,
+        pytest.raises(StoreError, match="metadata of a document is damaged"),
+        connections.writing() as connection,
+    ):
+        rebuild_metadata_values(connection, store.path)
+    assert sql(store.path, "SELECT * FROM metadata_values") == before != []
+
+
+def test_checksums_are_rebuilt(indexed: Path) -> None:
+    everything = "SELECT * FROM checksums ORDER BY vector_id"
+    before = sql(indexed, everything)
+    assert len(before) == INDEXED - 1
+    run_sql(indexed, "UPDATE checksums SET vector = 0")
+    with closing(SQLiteConnections(indexed, read_only=False)) as connections:
+        rebuild_checksums(connections)
+    assert sql(indexed, everything) == before

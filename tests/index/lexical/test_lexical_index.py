@@ -3,7 +3,6 @@
 import sqlite3
 import string
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -16,14 +15,14 @@ import index.lexical.lexical_index
 import index.lexical.scoring
 from encoder.blocks import Receipt
 from index.document import Document
+from index.id_set import IdSet
 from index.lexical.lexical_index import TermNames
 from index.lexical.scoring import LexicalQuery
 from index.lexical.terms import count_terms, count_terms_and_titles, is_pair, known_titles
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
-
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import MakeEntry, OpenStore
 
 NO_TITLES = known_titles(())
 TEXTS = {
@@ -74,9 +73,9 @@ def assert_says_what_the_texts_say(path: Path) -> None:
             assert held == {term_ids[term]: n for term, n in counts[vector_id].items()}
 
 
-def exact_cosine(store: SQLiteDocumentStore, query: str, document: str) -> float:
+def exact_cosine(texts: dict[str, str], query: str, document: str) -> float:
     """The formula of the module, term by term."""
-    counts = {name: count_terms(text) for name, text in TEXTS.items()}
+    counts = {name: count_terms(text) for name, text in texts.items()}
     frequency = Counter(term for count in counts.values() for term in count)
     wanted, held = count_terms(query), counts[document]
 
@@ -84,7 +83,7 @@ def exact_cosine(store: SQLiteDocumentStore, query: str, document: str) -> float
         least = 1 if term in wanted else least
         if frequency[term] < least:
             return 0.0
-        return float(np.sqrt(some[term]) * np.log(len(TEXTS) / frequency[term]))
+        return float(np.sqrt(some[term]) * np.log(len(texts) / frequency[term]))
 
     dot = sum(weigh(wanted, term, 1) * weigh(held, term, 1) for term in wanted if term in held)
     norms = [
@@ -96,20 +95,13 @@ def exact_cosine(store: SQLiteDocumentStore, query: str, document: str) -> float
 
 def test_the_score_is_the_cosine_of_the_formula(filled: SQLiteDocumentStore) -> None:
     query = "The tribunal reduced the tax of the ants, and workers dance."
-    expected = {name: exact_cosine(filled, query, name) for name in TEXTS}
+    expected = {name: exact_cosine(TEXTS, query, name) for name in TEXTS}
     assert find(filled, query) == pytest.approx(
         {name: score for name, score in expected.items() if score > 0}, abs=1e-5
     )
     assert expected["rivers"] == 0.0
     scores = list(find(filled, query).values())
     assert scores == sorted(scores, reverse=True)
-
-
-def test_a_text_finds_itself_with_score_one(filled: SQLiteDocumentStore) -> None:
-    for name, text in TEXTS.items():
-        found = find(filled, text)
-        assert next(iter(found)) == name
-        assert found[name] == pytest.approx(1.0, abs=1e-5)
 
 
 def test_numbers_case_and_diacritics(filled: SQLiteDocumentStore) -> None:
@@ -134,23 +126,7 @@ def test_pairs_with_a_stop_word_are_no_terms() -> None:
     assert not is_pair('"ant colony"')
 
 
-def test_k_bounds_the_answer(filled: SQLiteDocumentStore) -> None:
-    query = "tribunal assessment forest workers glacier"
-    assert list(find(filled, query, 2)) == list(find(filled, query))[:2]
-    assert len(find(filled, query)) == 5
-
-
-def test_a_stored_text_does_not_count_words_of_its_own(filled: SQLiteDocumentStore) -> None:
-    text = filled.lexical.read(TEXTS["tax"])
-    stored = filled.lexical.read_stored(filled.find(["tax"])["tax"].vector_id)
-    (number,) = filled.lexical.read("4711").term_ids.tolist()
-    assert number in text.term_ids
-    assert number not in stored.term_ids
-
-
-def test_a_stored_query_has_the_shared_terms_of_its_text(
-    filled: SQLiteDocumentStore,
-) -> None:
+def test_a_stored_query_has_the_shared_terms_of_its_text(filled: SQLiteDocumentStore) -> None:
     for name, text in TEXTS.items():
         stored = filled.lexical.read_stored(filled.find([name])[name].vector_id)
         read = filled.lexical.read(text)
@@ -176,13 +152,6 @@ def test_shared_terms_explain_a_score(filled: SQLiteDocumentStore) -> None:
     assert first == law[0]
 
 
-def test_scores_of_documents_that_were_not_found(filled: SQLiteDocumentStore) -> None:
-    query = filled.lexical.read("tribunal")
-    ids = [filled.find([name])[name].vector_id for name in ("rivers", "tax")]
-    scores = filled.lexical.score(query, np.array([ids[0], 999, ids[1]]))
-    assert scores.tolist() == pytest.approx([0.0, 0.0, find(filled, "tribunal")["tax"]])
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -205,9 +174,7 @@ def test_no_text_is_a_query_syntax(filled: SQLiteDocumentStore, text: str) -> No
     assert set(find(filled, text)) == set(expected)
 
 
-def test_a_document_of_hostile_text_is_stored_and_found(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_a_hostile_text_is_stored_and_found(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     texts = ['" OR * NEAR(', "?!", "x" * 1_000_000, "one\x00two", "ants " * 100_000]
     store.put([entry(str(n), text) for n, text in enumerate(texts)])
     assert list(find(store, "two")) == ["3"]
@@ -218,36 +185,26 @@ def test_a_document_of_hostile_text_is_stored_and_found(
 
 def assert_says_what_counts_allow(path: Path) -> None:
     """A count is kept up to 65,535."""
-    with closing(sqlite3.connect(path)) as connection:
-        blobs = [row[0] for row in connection.execute("SELECT terms FROM document_terms")]
-        of_two_terms = [
-            np.frombuffer(blob, "<u2")[-2:].tolist() for blob in blobs if len(blob) == 12
-        ]
-        assert [65_535, 65_535] in of_two_terms  # the word, and the pair of it with itself
+    blobs = [row[0] for row in sql(path, "SELECT terms FROM document_terms")]
+    of_two_terms = [np.frombuffer(blob, "<u2")[-2:].tolist() for blob in blobs if len(blob) == 12]
+    assert [65_535, 65_535] in of_two_terms  # the word, and the pair of it with itself
 
 
-def test_changes_are_followed(filled: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    filled.put([entry("bees", "Wasps live in paper nests."), entry("new", "A glacier and wasps.")])
-    assert set(find(filled, "wasps")) == {"bees", "new"}
-    assert find(filled, "nectar hives dance") == {}
-    assert_says_what_the_texts_say(filled.path)
-
-    filled.put([entry("bees", "Wasps live in paper nests.", "New title")])
-    filled.delete(["ants", "unknown", "new"])
-    assert find(filled, "ants leaves soil") == {}
-    assert set(find(filled, "wasps")) == {"bees"}
-    assert_says_what_the_texts_say(filled.path)
-    filled.delete(list(TEXTS))
-    assert find(filled, TEXTS["bees"]) == {}
-    assert_says_what_the_texts_say(filled.path)
+def test_queries_without_known_words_find_nothing(filled: SQLiteDocumentStore) -> None:
+    query = filled.lexical.read("unheard unseen")
+    assert len(query) == 0
+    assert filled.lexical.candidates(query, 5).tolist() == []
+    assert filled.lexical.search_all(query, 5, IdSet(10, inverted=True)).scores.tolist() == []
+    assert filled.lexical.score(query, np.array([1, 999])).tolist() == [0, 0]
 
 
-def test_reopened_it_finds_the_same(filled: SQLiteDocumentStore, open_store: OpenStore) -> None:
-    query = " ".join(TEXTS.values())
-    before = find(filled, query)
-    filled.close()
-    assert find(open_store(), query) == before
-    assert find(open_store(read_only=True), query) == before
+def test_a_document_of_many_words(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+    words = [f"w{number:05d}" for number in range(50_000)]
+    between = " the "  # so that the words make no pairs
+    texts = {"long": between.join(words), "part": between.join(words[::100]), "none": "other"}
+    store.put([entry(name, text) for name, text in texts.items()])
+    expected = exact_cosine(texts, texts["part"], "long")
+    assert find(store, texts["part"]) == pytest.approx({"part": 1.0, "long": expected}, abs=1e-4)
 
 
 def test_a_put_that_fails_leaves_no_terms(filled: SQLiteDocumentStore, entry: MakeEntry) -> None:
@@ -266,7 +223,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | WORDS), max_si
 
 @settings(max_examples=25, deadline=None)
 @given(CHANGES)
-def test_any_changes_leave_it_right(
+def test_tables_follow_any_changes(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str | None]]
 ) -> None:
     path = tmp_path_factory.mktemp("changes") / "store.sqlite3"
@@ -329,9 +286,7 @@ def test_a_document_of_damaged_terms_is_left_out(
 ) -> None:
     before = find(filled, "tribunal assessment")
     law = filled.find(["law"])["law"].vector_id
-    with closing(sqlite3.connect(filled.path)) as connection, connection:
-        statement = f"UPDATE document_terms SET terms = {damage} WHERE vector_id = {law}"
-        connection.execute(statement)
+    sql(filled.path, f"UPDATE document_terms SET terms = {damage} WHERE vector_id = {law}")
     store = open_store()
     assert find(store, "tribunal assessment").keys() == before.keys() - {"law"}
     assert f"the words of vector id {law} and 0 others are damaged" in caplog.text
@@ -340,13 +295,12 @@ def test_a_document_of_damaged_terms_is_left_out(
     assert "law" not in find(open_store(), "tribunal assessment")
 
 
-def test_words_are_named_right_while_others_are_forgotten(
+def test_forgotten_names_are_read_again(
     filled: SQLiteDocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index.lexical.lexical_index, "_NAMES_KEPT", 12)
     names = TermNames(filled._connections)
-    with closing(sqlite3.connect(filled.path)) as connection:
-        words = dict(connection.execute("SELECT term_id, term FROM terms ORDER BY term_id"))
+    words = dict(sql(filled.path, "SELECT term_id, term FROM terms ORDER BY term_id"))
     ids = list(words)
     for start in range(0, len(ids), 5):
         some = ids[start : start + 10]  # half of them are known

@@ -3,7 +3,7 @@
 import random
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import numpy as np
@@ -18,17 +18,14 @@ from index.errors import SnapshotError, StoreError
 from index.id_set import IdSet
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.lexical.scoring import LexicalQuery
-from index.lexical.segment import note_bits
 from index.lexical.segment_files import CURRENT, load_snapshot
 from index.lexical.snapshot import LexicalSnapshot
 from index.lexical.tables import InsertedTerms, read_document_terms
 from index.lexical.terms import is_pair
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
+from tests.tools.index_fixtures import MakeEntry, OpenStore
 
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
 WORDS = [f"word{n}" for n in range(60)]
 
 
@@ -256,15 +253,13 @@ def test_opening_reads_the_files_and_what_came_later(
     assert read == [1]
 
 
-def test_norms_are_read_from_the_files(
-    published: SQLiteDocumentStore, open_store: OpenStore
-) -> None:
+def test_norms_are_read_from_files(published: SQLiteDocumentStore, open_store: OpenStore) -> None:
     snapshot = snapshot_of(open_store())
     assert all(segment.current[segment.present].all() for segment in snapshot.segments)
     assert_norms_are_those_of_the_frequencies(published)
 
 
-def test_files_that_hold_living_documents_are_not_written_again(
+def test_files_in_use_are_not_written_again(
     published: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
     before = segment_files(published)
@@ -278,7 +273,7 @@ def test_files_that_hold_living_documents_are_not_written_again(
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
-def test_a_damaged_file_is_made_again(
+def test_a_damaged_file_is_rebuilt(
     published: SQLiteDocumentStore, open_store: OpenStore, damage: str
 ) -> None:
     published.close()
@@ -305,7 +300,7 @@ def test_a_damaged_file_is_made_again(
         assert whole.lexical.unpublished() == 0
 
 
-def test_a_copy_of_another_store_is_not_used(
+def test_files_of_another_store(
     published: SQLiteDocumentStore, open_store: OpenStore, entry: MakeEntry
 ) -> None:
     other = open_store(published.path.with_name("other.sqlite3"))
@@ -351,9 +346,7 @@ def test_a_reader_follows_a_writer_that_publishes(
         reader.lexical.publish()
 
 
-def test_concurrent_searches_see_whole_states(
-    published: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_searches_see_whole_states(published: SQLiteDocumentStore, entry: MakeEntry) -> None:
     torn: list[object] = []
     writing = threading.Event()
     writing.set()
@@ -383,17 +376,3 @@ def test_concurrent_searches_see_whole_states(
     assert not torn
     assert_is_a_copy(published)
     assert CURRENT in segment_files(published)
-
-
-@pytest.mark.parametrize(("size", "number"), [(1, 1), (64, 64), (700, 1), (700, 40), (700, 699)])
-def test_terms_are_located_by_bits_as_by_a_search(size: int, number: int) -> None:
-    chance = np.random.default_rng(number)
-    term_ids = np.sort(chance.choice(size, number, replace=False)).astype(np.uint32)
-    bits = note_bits(term_ids)
-    assert (bits is None) == (number <= (int(term_ids[-1]) + 1) / 16)
-    wanted = np.arange(size + 200, dtype=np.uint32)
-    if bits is not None:
-        places, found = bits.locate(wanted)
-        assert places.tolist() == list(range(number))
-        assert found.tolist() == term_ids.tolist()
-        assert [len(array) for array in bits.locate(wanted[:0])] == [0, 0]

@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +12,12 @@ from hypothesis import strategies as st
 
 from encoder.terms.title_matcher import TitleMatcher
 from evaluation.systems import lexical_system
-from index.lexical.scoring import rows_of_texts, term_cosines
+from index.lexical.scoring import join_rows, rows_of_texts, term_cosines, weigh_rows
 from index.lexical.terms import (
     MAX_TITLE_WORDS,
     NAMED_TITLE_COUNT,
     OWN_TITLE_COUNT,
-    count_corpus,
+    count_terms,
     count_terms_and_titles,
     known_titles,
     with_titles,
@@ -24,10 +26,7 @@ from index.lexical.terms import (
 )
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
-
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
+from tests.tools.index_fixtures import MakeEntry
 
 WORDS = ["world", "war", "ii", "a", "b"]
 TEXTS = {
@@ -102,9 +101,7 @@ def test_a_title_of_too_many_words_is_no_term() -> None:
     st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), max_size=5),
     st.lists(st.sampled_from(WORDS), max_size=30),
 )
-def test_what_is_found_is_what_a_search_for_each_title_finds(
-    titles: list[list[str]], text: list[str]
-) -> None:
+def test_titles_found_equal_a_search_for_each(titles: list[list[str]], text: list[str]) -> None:
     known = known_titles(" ".join(title) for title in titles)
     expected = {
         f'"{" ".join(title)}"': NAMED_TITLE_COUNT
@@ -147,11 +144,6 @@ def test_new_titles_are_known_without_reading_all_again(
     assert reads == [1]  # those of deleted documents are known until then
 
 
-def test_without_titles_words_and_their_pairs_are_counted() -> None:
-    (counted,) = count_corpus(["world war ii"], [])
-    assert counted == Counter([*words_of("world war ii"), "world war", "war ii"])
-
-
 def put_all(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     for name, (title, text) in reversed(TEXTS.items()):
         store.put([entry(name, text, title)])
@@ -174,9 +166,7 @@ def naming(store: SQLiteDocumentStore) -> set[str]:
     return {summary.id for summary in store.get(found).values()}
 
 
-def test_a_pass_finds_the_titles_of_later_documents(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_a_pass_finds_later_titles(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     put_all(store, entry)
     assert naming(store) == {"war"}
     store.refresh_titles(SilentProgress())
@@ -186,9 +176,7 @@ def test_a_pass_finds_the_titles_of_later_documents(
     assert store.lexical.changes == changes
 
 
-def test_a_new_title_and_a_deleted_document_are_followed(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_a_new_title_and_a_deletion(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     put_all(store, entry)
     store.refresh_titles(SilentProgress())
     store.put([entry("war", TEXTS["war"][1], "A war")])
@@ -236,9 +224,7 @@ def test_store_system_and_rows_score_alike(store: SQLiteDocumentStore, entry: Ma
         np.testing.assert_allclose(store.lexical.score(query, ids), table[row], atol=1e-5)
 
 
-def test_an_answer_names_the_title_among_its_terms(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_the_title_is_named_among_terms(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     put_all(store, entry)
     store.refresh_titles(SilentProgress())
     query = store.lexical.read("A story of World War II.")
@@ -250,3 +236,76 @@ def test_an_answer_names_the_title_among_its_terms(
         "names it",
         "names it, too",
     }
+
+
+SCORED = [
+    "Ants live in colonies of the forest. Workers carry leaves, and ants dig the soil.",
+    "Bees live in hives of the forest. Workers carry nectar, and bees dance.",
+    "The tribunal of the town held the assessment void. The appeal was allowed.",
+    "?!",
+    "The tribunal of the county reduced the assessment of the tax, number 4711.",
+    "Rivers carve valleys. The ice of the glacier carves them, too, but faster.",
+]
+PAIRS = np.array([*combinations(range(len(SCORED)), 2), (4, 2), (1, 1)], dtype=np.int64)
+
+
+def test_pairs_score_as_stored_queries(
+    open_store: Callable[..., Any], entry: Callable[..., Any]
+) -> None:
+    store = open_store()
+    store.put([entry(str(number), text) for number, text in enumerate(SCORED)])
+    documents = store.find([str(number) for number in range(len(SCORED))])
+    ids = np.array([documents[str(number)].vector_id for number in range(len(SCORED))])
+    found = term_cosines(store.lexical.term_rows(ids, SilentProgress()), PAIRS, SilentProgress())
+    of_texts = term_cosines(rows_of_texts(SCORED), PAIRS, SilentProgress())
+    assert found == pytest.approx(of_texts, abs=1e-6)
+    for (source, target), score in zip(PAIRS.tolist(), found.tolist(), strict=True):
+        query = store.lexical.read_stored(int(ids[source]))
+        (expected,) = store.lexical.score(query, ids[[target]])
+        assert score == pytest.approx(expected, abs=1e-6)
+    assert found[-1] == pytest.approx(1.0)
+    assert found[-2] == pytest.approx(found[PAIRS.tolist().index([2, 4])], abs=1e-6)
+
+
+def test_an_unknown_document_scores_nothing(
+    open_store: Callable[..., Any], entry: Callable[..., Any]
+) -> None:
+    store = open_store()
+    store.put([entry(str(number), text) for number, text in enumerate(SCORED)])
+    rows = store.lexical.term_rows(np.array([1, 99]), SilentProgress())
+    assert len(rows) == 2
+    both = np.array([[0, 1]], dtype=np.int64)
+    assert term_cosines(rows, both, SilentProgress()).tolist() == [0.0]
+    assert len(store.lexical.term_rows(np.zeros(0, dtype=np.int64), SilentProgress())) == 0
+
+
+def test_every_pair_is_told_once() -> None:
+    progress = CountingProgress()
+    term_cosines(rows_of_texts(SCORED), PAIRS, progress)
+    assert progress.documents == len(PAIRS)
+
+
+TERMS = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=8)
+
+
+@settings(deadline=None)
+@given(st.lists(TERMS, min_size=2, max_size=6), st.integers(0, 5))
+def test_cosines_are_those_of_dense_vectors(texts: list[list[str]], cut: int) -> None:
+    names = "abcde"
+    terms = [*names, *(f"{name} {other}" for name in names for other in names)]
+    counted = [count_terms(" ".join(text)) for text in texts]
+    counts = np.array([[counts[term] for term in terms] for counts in counted], dtype=np.float64)
+    having = (counts > 0).sum(axis=0)
+    idf = np.where(having >= 2, np.log(len(texts) / np.maximum(having, 1)), 0.0)
+    weights = np.sqrt(counts) * idf
+    weights /= np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-12)
+    pairs = np.array(list(combinations(range(len(texts)), 2)), dtype=np.int64)
+    expected = np.einsum("ij,ij->i", weights[pairs[:, 0]], weights[pairs[:, 1]])
+    rows = rows_of_texts([" ".join(text) for text in texts])
+    assert term_cosines(rows, pairs, SilentProgress()) == pytest.approx(expected, abs=1e-6)
+    documents = [
+        (np.flatnonzero(row).astype(np.uint32), row[row > 0].astype(np.uint16)) for row in counts
+    ]
+    parts = [some for some in (documents[:cut], documents[cut:]) if some]
+    joined = join_rows([weigh_rows(some, idf.astype(np.float32)) for some in parts])
+    assert term_cosines(joined, pairs, SilentProgress()) == pytest.approx(expected, abs=1e-6)

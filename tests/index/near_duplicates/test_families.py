@@ -1,7 +1,9 @@
 """Families in the store: what is one, and that it is the same whatever happened before."""
 
+import random
 import sqlite3
-from collections.abc import Callable
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -10,12 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from index.errors import StoreError
 from index.near_duplicates import signatures as near_copies
+from index.near_duplicates.signatures import (
+    BANDS,
+    FEWEST_WORDS,
+    band_keys,
+    resemblances,
+    sign,
+    signing_rule,
+    unpack,
+)
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import OpenStore
 from tests.tools.paragraphs import entry_of, expected_families, families_in
 
-OpenStore = Callable[..., SQLiteDocumentStore]
 FIRST = list(range(10))
 OTHER = list(range(50, 60))
 
@@ -68,13 +81,6 @@ def test_a_family_falls_apart_when_what_held_it_together_goes(store: SQLiteDocum
     assert families_in(store) == {frozenset({"a", "b"}), frozenset({"d", "e"})}
     store.delete(["a", "d"])
     assert families_in(store) == set()
-
-
-def test_a_copy_holds_it_together_when_the_first_goes(store: SQLiteDocumentStore) -> None:
-    put(store, **CHAIN)
-    put(store, again=CHAIN["c"])
-    store.delete(["c"])
-    assert families_in(store) == {frozenset({"a", "b", "d", "e", "again"})}
 
 
 def test_a_changed_text_leaves_its_family(store: SQLiteDocumentStore) -> None:
@@ -211,9 +217,7 @@ def test_switched_off_it_still_forgets_what_is_deleted(open_store: OpenStore) ->
     assert families_in(store) == {frozenset({"a", "b", "f"}), frozenset({"d", "e"})}
 
 
-def test_signatures_of_another_rule_are_made_again(
-    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signatures_of_another_rule(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store()
     put(store, **CHAIN)
     store.close()
@@ -229,7 +233,7 @@ def test_signatures_of_another_rule_are_made_again(
 
 
 @pytest.mark.slow
-def test_many_near_duplicates_cost_a_bounded_time(
+def test_many_near_duplicates_are_bounded(
     store: SQLiteDocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A form that was filled in five hundred times."""
@@ -246,8 +250,66 @@ def test_many_near_duplicates_cost_a_bounded_time(
         store.put(forms[start : start + 50])
     assert max(compared) == 64
     assert store.families.totals() == (1, 300)
-    with closing(sqlite3.connect(store.path)) as connection:
-        (links,) = connection.execute("SELECT count(*) FROM text_links").fetchone()
-    assert links <= 2 * 16 * 300
+    assert sql(store.path, "SELECT count(*) FROM text_links")[0][0] <= 2 * 16 * 300
     store.delete([f"form{n:03}" for n in range(16)])
     assert store.families.totals() == (1, 284)
+
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def words(count: int, first: int = 0) -> str:
+    return " ".join(f"w{number}" for number in range(first, first + count))
+
+
+@settings(max_examples=25, deadline=None)
+@given(shared=st.integers(0, 1_000))
+def test_a_resemblance_is_about_that_of_the_rows(shared: int) -> None:
+    first, other = words(1_000), words(1_000, 1_000 - shared)
+    rows = max(0, shared - 2)
+    [estimated] = resemblances(sign(first), [sign(other)]).tolist()
+    assert estimated == pytest.approx(rows / (2 * 998 - rows), abs=0.17)  # four deviations
+
+
+def test_resembling_texts_share_a_band() -> None:
+    chance = random.Random(1)
+    found = 0
+    for turn in range(100):
+        first = chance.randrange(10**9)
+        text, other = words(400, first), words(400, first + 200)  # a resemblance of a third
+        found += bool(set(band_keys(sign(text))) & set(band_keys(sign(other))))
+        assert not set(band_keys(sign(text))) & set(band_keys(sign(words(400, turn * 500))))
+    assert found >= 90
+
+
+def test_case_and_white_space_do_not_count() -> None:
+    assert sign(words(80)).tolist() == sign(words(80).upper().replace(" ", "\n\t ")).tolist()
+
+
+def test_a_short_text_has_no_signature() -> None:
+    assert len(sign(words(FEWEST_WORDS - 1))) == 0
+    assert band_keys(sign("a few words")) == []
+    assert len(band_keys(sign(words(FEWEST_WORDS)))) == BANDS
+
+
+def test_a_script_without_spaces_has_words() -> None:
+    text = "".join(chr(0x4E00 + 7 * number) for number in range(300))
+    [estimated] = resemblances(sign(text), [sign(text[:200])]).tolist()
+    assert estimated == pytest.approx(198 / 298, abs=0.17)
+
+
+def test_a_signature_is_the_same_in_every_process() -> None:
+    code = (
+        "from index.near_duplicates.signatures import sign, signing_rule\n"
+        "print(sign(' '.join(f'w{n}' for n in range(99))).tolist(), signing_rule())"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert finished.stdout == f"{sign(words(99)).tolist()} {signing_rule()}\n"
+
+
+@pytest.mark.parametrize("damaged", [b"abc", "text", 5])
+def test_a_damaged_signature_is_refused(damaged: bytes) -> None:
+    with pytest.raises(StoreError, match="signature of a text is damaged"):
+        unpack(damaged)

@@ -1,9 +1,7 @@
 """The second stage of a search: candidates are ranked by their blocks, within the budget."""
 
 import math
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from index.search.records import (
     SearchOptions,
 )
 from index.sqlite.block_vectors import BlockVectors
+from tests.index.conftest import sql
 from tests.index.search.plane import answer, direction, entry, names, stored_query
 
 WIDTH = 8
@@ -153,17 +152,9 @@ def test_hybrid_mode_weighs_semantic_and_lexical_scores(data: DataDirectory) -> 
     assert scores == sorted(scores, reverse=True)
 
 
-def test_lexical_mode_aligns_nothing(data: DataDirectory) -> None:
-    found = find(data, mode="lexical")
-    assert found.alignment is None
-    assert all(hit.alignment_score is None for hit in found.hits)
-
-
 @pytest.mark.parametrize("budget", [0.0, 1e-9])
 @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
-def test_out_of_budget_the_order_is_that_of_the_stage_before(
-    data: DataDirectory, mode: Mode, budget: float
-) -> None:
+def test_out_of_budget_nothing_is_aligned(data: DataDirectory, mode: Mode, budget: float) -> None:
     found = find(data, mode=mode, alignment=AlignmentOptions(budget_seconds=budget))
     before = find(data, mode=mode, alignment=None)
     assert found.alignment == AlignmentReceipt(aligned=False, candidates=4, scored=0)
@@ -184,49 +175,26 @@ def test_a_stored_query_is_aligned_by_its_stored_blocks(data: DataDirectory) -> 
     assert find(data, by_text).hits == found.hits
 
 
-def test_a_stored_query_without_aligned_blocks_is_projected(
-    data: DataDirectory,
-) -> None:
+def test_a_stored_query_without_aligned_blocks_is_projected(data: DataDirectory) -> None:
     query = stored(data, "aligned")
     before = find(data, query)
-    with closing(sqlite3.connect(data.store.path)) as connection:
-        connection.execute(f"DELETE FROM alignment_blocks WHERE vector_id = {query.vector_id}")
-        connection.commit()
+    sql(data.store.path, "DELETE FROM alignment_blocks WHERE vector_id = ?", query.vector_id)
     assert find(data, query).hits == before.hits
 
 
-def test_a_stored_query_without_blocks_is_not_aligned(
-    data: DataDirectory,
-) -> None:
+def test_a_stored_query_without_blocks_is_not_aligned(data: DataDirectory) -> None:
     found = find(data, stored(data, "blockless"))
     assert found.alignment == AlignmentReceipt(aligned=False, candidates=3, scored=0)
     assert found.hits == find(data, stored(data, "blockless"), alignment=None).hits
 
 
-def test_a_damaged_candidate_gets_the_expected_score(
-    data: DataDirectory,
-) -> None:
+def test_a_damaged_candidate_gets_the_expected_score(data: DataDirectory) -> None:
     vector_id = data.store.find(["half"])["half"].vector_id
-    with closing(sqlite3.connect(data.store.path)) as connection:
-        connection.execute(
-            f"UPDATE alignment_blocks SET content = x'00' WHERE vector_id = {vector_id}"
-        )
-        connection.commit()
+    damage = "UPDATE alignment_blocks SET content = x'00' WHERE vector_id = ?"
+    sql(data.store.path, damage, vector_id)
     found = find(data)
     assert found.alignment == AlignmentReceipt(True, 4, 2)
     assert sorted(names(found.hits)) == sorted(DOCUMENTS)
     (half,) = [hit for hit in found.hits if hit.id == "half"]
     alignment = expected_alignment(half.vector_score)
     assert half.semantic_score == pytest.approx(0.25 * half.vector_score + 0.75 * alignment)
-
-
-def test_a_collection_of_one_document(tmp_path: Path) -> None:
-    space = neutral_space(WIDTH)
-    with closing(
-        open_data_directory(tmp_path, fingerprint="a" * 64, dimension=2, alignment=space)
-    ) as data:
-        data.index.apply(data.store.put([entry("only", "reed", direction(5.0), blocks(0))]))
-        found = find(data)
-        assert names(found.hits) == ["only"]
-        assert found.alignment == AlignmentReceipt(True, 1, 1)
-        assert find(data, replace(QUERY, vector_id=1)).hits == ()

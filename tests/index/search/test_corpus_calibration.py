@@ -17,6 +17,7 @@ from index.errors import CorpusError, StoreError
 from index.lexical.scoring import term_cosines
 from index.progress import SilentProgress
 from index.search import corpus_calibration
+from index.search.calibrator import CalibratedScore, calibrate_scores, served_kinds, within
 from index.search.corpus_calibration import (
     CALIBRATION_FILE,
     MAX_PAIRS,
@@ -36,6 +37,8 @@ from index.search.corpus_calibration import (
     write_corpus_calibration,
 )
 from index.search.fusion import LinearFusion
+from index.search.records import Bounds
+from tests.tools.calibrations import BY_RATE, BY_SCORE, MAPS, NOTHING, ONLY_RATE, TABLE
 from tests.tools.index_fixtures import DIMENSION
 from tests.tools.paragraphs import entry_of
 
@@ -90,9 +93,7 @@ def test_a_score_that_is_not_finite_is_refused(vectors: Vectors) -> None:
         measure(damaged)
 
 
-def test_thresholds_keep_their_rate_on_fresh_pairs(
-    clusters: np.ndarray, measured: NullDistribution
-) -> None:
+def test_thresholds_hold_on_fresh_pairs(clusters: np.ndarray, measured: NullDistribution) -> None:
     assert [threshold.false_positive_rate for threshold in measured.thresholds] == list(RATES)
     fresh = pair_scores(clusters, sample_pairs(len(clusters), seed=2))
     for threshold in measured.thresholds:
@@ -102,7 +103,7 @@ def test_thresholds_keep_their_rate_on_fresh_pairs(
         assert threshold.high - threshold.low < 0.1
 
 
-def test_more_documents_make_a_narrower_interval(
+def test_more_documents_narrow_the_interval(
     clusters: np.ndarray, measured: NullDistribution
 ) -> None:
     few = threshold_for(measure(clusters[::8]), 0.01)
@@ -110,9 +111,7 @@ def test_more_documents_make_a_narrower_interval(
     assert few.high - few.low > 1.5 * (many.high - many.low)
 
 
-def test_the_rate_of_a_score_is_the_share_that_reaches_it(
-    clusters: np.ndarray, measured: NullDistribution
-) -> None:
+def test_the_rate_of_a_score(clusters: np.ndarray, measured: NullDistribution) -> None:
     scores = pair_scores(clusters, sample_pairs(len(clusters), seed=1))
     for share in (0.999, 0.9, 0.5, 0.1, 0.01, 0.001):
         score = np.quantile(scores, 1 - share)
@@ -155,11 +154,13 @@ def calibration(vectors: Callable[..., Any]) -> CorpusCalibration:
     return CorpusCalibration(FINGERPRINT, {"semantic": measure(vectors(120, seed=1), seed=5)}, RULE)
 
 
-def test_a_directory_without_one_has_none(tmp_path: Path) -> None:
-    assert read_corpus_calibration(tmp_path, FINGERPRINT, RULE) is None
+def with_distribution(content: Any, scores: list[float], rates: list[float]) -> Any:
+    content["kinds"]["semantic"].update({"scores": scores, "rates": rates})
+    return content
 
 
 def test_what_is_written_is_read(tmp_path: Path, calibration: CorpusCalibration) -> None:
+    assert read_corpus_calibration(tmp_path, FINGERPRINT, RULE) is None
     write_corpus_calibration(tmp_path, calibration)
     read = read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
     assert read == calibration
@@ -167,67 +168,52 @@ def test_what_is_written_is_read(tmp_path: Path, calibration: CorpusCalibration)
     assert [path.name for path in tmp_path.iterdir()] == [CALIBRATION_FILE]
 
 
-def test_one_of_another_checkpoint_is_refused(
-    tmp_path: Path, calibration: CorpusCalibration
-) -> None:
-    write_corpus_calibration(tmp_path, calibration)
-    with pytest.raises(StoreError, match="was made with checkpoint aaaaaaaaaaaa, not with bbbb"):
-        read_corpus_calibration(tmp_path, "b" * 64, RULE)
-
-
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda content: {**content, "format": 9},
         lambda content: {**content, "kinds": {"semantic": {}}},
-        lambda content: {**content, "version": "0"},
         lambda content: {**content, "rule": {**content["rule"], "lexical_weight": 1.5}},
         lambda content: {**content, "rule": {**content["rule"], "third_weight": 0.5}},
         lambda content: {**content, "rule": None},
         lambda content: [content],
+        lambda content: with_distribution(content, [0.5, 0.5], [1.0, 0.1]),
+        lambda content: with_distribution(content, [0.1, float("nan")], [1.0, 0.1]),
+        lambda content: with_distribution(content, [0.1, 0.5], [0.1, 1.0]),
+        lambda content: with_distribution(content, [0.1, 0.5], [1.0, 0.0]),
+        lambda content: with_distribution(content, [0.1], [1.0, 0.1]),
+        lambda content: with_distribution(content, [], []),
     ],
 )
-def test_a_damaged_one_is_refused(
+def test_a_damaged_file_is_refused(
     tmp_path: Path, calibration: CorpusCalibration, damage: Callable[[Any], Any]
 ) -> None:
     write_corpus_calibration(tmp_path, calibration)
     path = tmp_path / CALIBRATION_FILE
     path.write_text(json.dumps(damage(json.loads(path.read_text()))))
-    with pytest.raises(StoreError, match=r"calibration\.json: "):
+    with pytest.raises(StoreError, match=r"calibration\.json: not a calibration"):
         read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"scores": [0.5, 0.5], "rates": [1.0, 0.1]},
-        {"scores": [0.1, float("nan")], "rates": [1.0, 0.1]},
-        {"scores": [0.1, 0.5], "rates": [0.1, 1.0]},
-        {"scores": [0.1, 0.5], "rates": [1.0, 0.0]},
-        {"scores": [0.1], "rates": [1.0, 0.1]},
-        {"scores": [], "rates": []},
-    ],
-)
-def test_a_distribution_that_is_none_is_refused(
-    tmp_path: Path, calibration: CorpusCalibration, change: dict[str, Any]
+def test_one_unreadable_or_of_another_checkpoint_is_refused(
+    tmp_path: Path, calibration: CorpusCalibration
 ) -> None:
     write_corpus_calibration(tmp_path, calibration)
+    with pytest.raises(StoreError, match="was made with checkpoint aaaaaaaaaaaa, not with bbbb"):
+        read_corpus_calibration(tmp_path, "b" * 64, RULE)
     path = tmp_path / CALIBRATION_FILE
     content = json.loads(path.read_text())
-    content["kinds"]["semantic"].update(change)
-    path.write_text(json.dumps(content))
-    with pytest.raises(StoreError, match="not a calibration"):
-        read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
-
-
-def test_a_directory_in_its_place_is_refused(tmp_path: Path) -> None:
-    (tmp_path / CALIBRATION_FILE).mkdir()
+    for changed, reason in (({"format": 9}, "format 9 is not 1"), ({"version": "0"}, "version")):
+        path.write_text(json.dumps({**content, **changed}))
+        with pytest.raises(StoreError, match=rf"calibration\.json: .*{reason}"):
+            read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
+    path.unlink()
+    path.mkdir()
     with pytest.raises(StoreError, match="cannot be read"):
         read_corpus_calibration(tmp_path, FINGERPRINT, RULE)
 
 
 @pytest.mark.parametrize("other", [LinearFusion(0.4), replace(RULE, semantic_alignment_weight=0.2)])
-def test_one_of_another_fusion_rule_is_refused(
+def test_another_fusion_rule_is_refused(
     tmp_path: Path, calibration: CorpusCalibration, other: LinearFusion
 ) -> None:
     write_corpus_calibration(tmp_path, calibration)
@@ -235,7 +221,7 @@ def test_one_of_another_fusion_rule_is_refused(
         read_corpus_calibration(tmp_path, FINGERPRINT, other)
 
 
-def test_a_store_is_measured_in_every_mode(
+def test_every_mode_is_measured(
     open_store: Any, entry: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store()
@@ -289,3 +275,48 @@ def test_random_pairs_are_aligned_as_a_search_aligns_them(open_store: Any) -> No
         found = measure_distribution(pairs, expected, 110, seed=2)
         assert measured[mode].scores == pytest.approx(found.scores, abs=1e-5)
         assert measured[mode].rates == pytest.approx(found.rates, rel=0.01)
+
+
+def test_scores_are_calibrated_by_what_there_is() -> None:
+    expected = ((NOTHING, None, None), (BY_SCORE, 0.5, None), (ONLY_RATE, None, 0.5))
+    for calibrator, probability, rate in expected:
+        (score,) = calibrate_scores(calibrator, "semantic", [0.0 if rate else 0.5])
+        assert score.probability == (probability and pytest.approx(probability))
+        assert score.false_positive_rate == (rate and pytest.approx(rate))
+    assert calibrate_scores(BY_RATE, "semantic", []) == []
+
+
+def test_a_measured_corpus_by_the_map_of_rates() -> None:
+    low, high = calibrate_scores(BY_RATE, "semantic", [0.0, 1.0])
+    assert low.false_positive_rate == pytest.approx(0.5)
+    assert low.probability == pytest.approx(1 / (1 + np.exp(4)))
+    assert high.false_positive_rate == pytest.approx(0.001)
+    assert high.probability == pytest.approx(1 / (1 + np.exp(4 - np.log(999))))
+
+
+def test_a_calibration_is_of_one_kind_of_score() -> None:
+    (score,) = calibrate_scores(BY_RATE, "lexical", [0.5])
+    assert (score.probability, score.false_positive_rate) == (None, None)
+    nothing, known = (None, None), (MAPS.by_false_positive_rate, TABLE)
+    assert served_kinds(NOTHING) == dict.fromkeys(("semantic", "lexical", "hybrid"), nothing)
+    assert served_kinds(BY_RATE) == {"semantic": known, "lexical": nothing, "hybrid": known}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "inside"),
+    [
+        (Bounds(), True),
+        (Bounds(0.5, 0.8, 0.01), True),
+        (Bounds(min_score=0.51), False),
+        (Bounds(min_probability=0.81), False),
+        (Bounds(max_false_positive_rate=0.009), False),
+    ],
+)
+def test_bounds_are_inclusive_and_each_holds(bounds: Bounds, inside: bool) -> None:
+    assert within(bounds, 0.5, CalibratedScore(0.8, 0.01)) == inside
+
+
+def test_an_unknown_measure_is_outside_of_its_bound() -> None:
+    assert within(Bounds(min_score=0.5), 0.5, CalibratedScore())
+    assert not within(Bounds(min_probability=0.0), 0.5, CalibratedScore())
+    assert not within(Bounds(max_false_positive_rate=1.0), 0.5, CalibratedScore())

@@ -127,15 +127,6 @@ def test_examples_that_are_stored_are_no_hits(data: DataDirectory, mode: Mode) -
     assert "birds too" in names(found.hits)
 
 
-def test_an_unlike_example_lowers_what_is_nearer_to_it(data: DataDirectory) -> None:
-    like = (example("heron egret court", 45.0),)
-    before = names(find(data, Examples(like), "hybrid").hits)
-    against = (example(*DOCUMENTS["birds too"]),)
-    after = names(find(data, Examples(like, against), "hybrid").hits)
-    assert before.index("birds too") < after.index("birds too")
-    assert after[0] == "both"
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_filters_and_exclusions_hold(data: DataDirectory, mode: Mode) -> None:
     examples = Examples((example(*DOCUMENTS["birds"]), example(*DOCUMENTS["courts"])))

@@ -106,7 +106,7 @@ def test_a_checkpoint_carries_its_rule(checkpoint: Path) -> None:
         (replace(RULE, expected_intercept=-0.5), {"lexical"}),
     ],
 )
-def test_calibrations_of_scores_that_change_are_removed(
+def test_outdated_calibrations_are_removed(
     checkpoint: Path, rule: LinearFusion, left: set[str]
 ) -> None:
     write_fusion(load_checkpoint(checkpoint), RULE)

@@ -10,14 +10,7 @@ import pytest
 import index.search.modes
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.search.parallel_steps import ParallelSteps
-from index.search.records import (
-    AlignmentReceipt,
-    Bounds,
-    EncodedQuery,
-    Hit,
-    Mode,
-    SearchOptions,
-)
+from index.search.records import AlignmentReceipt, Bounds, EncodedQuery, Hit, Mode, SearchOptions
 from index.store.filters import OneOf
 from tests.index.search.plane import MODES, RULE, answer, direction, names, put, stored_query
 
@@ -52,7 +45,7 @@ def test_hybrid_finds_what_neither_channel_puts_first(data: DataDirectory) -> No
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-def test_hits_are_the_same_with_a_second_core(
+def test_hits_with_a_second_core(
     data: DataDirectory, monkeypatch: pytest.MonkeyPatch, cores: int
 ) -> None:
     expected = find(data, QUERY, 9, "hybrid")
@@ -92,9 +85,7 @@ def test_every_hit_has_its_scores_and_its_terms(data: DataDirectory) -> None:
 
 
 @pytest.mark.parametrize(("weight", "mode"), [(0.0, "semantic"), (1.0, "lexical")])
-def test_a_rule_of_one_channel_ranks_as_that_channel(
-    data: DataDirectory, weight: float, mode: Mode
-) -> None:
+def test_a_rule_of_one_channel_ranks_alike(data: DataDirectory, weight: float, mode: Mode) -> None:
     alone = names(find(data, QUERY, 9, mode))
     rule = replace(RULE, lexical_weight=weight)
     both = names(answer(data, QUERY, SearchOptions(top_k=9), rule).hits)
@@ -133,13 +124,6 @@ def test_a_deleted_document_never_comes_back(data: DataDirectory, mode: Mode) ->
     assert (again.lexical_score, again.terms) == (0.0, ())
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_an_empty_directory(tmp_path: Path, mode: Mode) -> None:
-    data = open_data_directory(tmp_path / "empty", fingerprint="a" * 64, dimension=2)
-    assert find(data, QUERY, 3, mode) == ()
-    data.close()
-
-
 def test_more_than_the_usual_number_of_candidates(data: DataDirectory) -> None:
     put(data, {f"n{n}": (f"heron common n{n}", float(n % 90)) for n in range(400)})
     assert len(find(data, QUERY, 350, "lexical")) == 350
@@ -148,9 +132,7 @@ def test_more_than_the_usual_number_of_candidates(data: DataDirectory) -> None:
 
 @pytest.mark.parametrize("text", ["heron common", "unknown"])
 @pytest.mark.parametrize("top_k", [1, 10, 100])
-def test_deleted_candidates_do_not_shorten_the_answer(
-    data: DataDirectory, text: str, top_k: int
-) -> None:
+def test_deleted_candidates_are_replaced(data: DataDirectory, text: str, top_k: int) -> None:
     """The index still holds the nearest 300 vectors: more than are candidates at first."""
     put(data, {f"n{n}": (f"heron common n{n}", n / 10) for n in range(450)})
     query = EncodedQuery(text, direction(0.0))
@@ -187,10 +169,7 @@ def test_a_store_without_a_space_aligns_nothing(data: DataDirectory) -> None:
     found = answer(data, QUERY, SearchOptions(top_k=2))
     assert found.alignment == AlignmentReceipt(aligned=False, candidates=5, scored=0)
     assert "align" in found.seconds
-    for options in (
-        SearchOptions(top_k=2, alignment=None),
-        SearchOptions(top_k=2, mode="lexical"),
-    ):
+    for options in (SearchOptions(top_k=2, alignment=None), SearchOptions(top_k=2, mode="lexical")):
         without = answer(data, QUERY, options)
         assert without.alignment is None
         assert "align" not in without.seconds

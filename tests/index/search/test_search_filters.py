@@ -62,9 +62,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
 @pytest.mark.parametrize("k", [1, 10, 400])
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("mode", MODES)
-def test_k_are_found_whenever_there_are_k(
-    data: DataDirectory, mode: Mode, name: str, k: int
-) -> None:
+def test_k_hits_of_a_filter(data: DataDirectory, mode: Mode, name: str, k: int) -> None:
     where, count = FILTERS[name]
     hits = find(data, QUERY, k, mode, where).hits
     assert len({hit.id for hit in hits}) == len(hits) == min(k, count)
@@ -90,7 +88,7 @@ def test_a_stored_query_does_not_take_the_place_of_a_match(data: DataDirectory, 
     assert "d24" not in [hit.id for hit in hits]
 
 
-def test_a_text_without_a_known_word_reads_no_document(
+def test_unknown_words_read_no_document(
     data: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data.store.lexical, "search_all", None)

@@ -60,14 +60,6 @@ def test_scores_are_those_of_the_stored_vectors(data: DataDirectory, mode: Mode)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_a_document_has_one_score_in_every_mode(data: DataDirectory) -> None:
-    found = {mode: {hit.id: hit.vector_score for hit in find(data, mode, COUNT)} for mode in MODES}
-    assert len(found["semantic"]) == COUNT
-    for mode in MODES:
-        for name, score in found[mode].items():
-            assert score == pytest.approx(found["semantic"][name], abs=1e-7)
-
-
 def test_a_bound_holds_for_the_exact_score(data: DataDirectory) -> None:
     hits = find(data, "semantic", 50)
     bound = Bounds(min_score=hits[20].score)

@@ -1,10 +1,6 @@
 """Block vectors in the store: with the document, in one transaction, apart from ordinary reads."""
 
-import sqlite3
-from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +9,8 @@ from encoder.blocks import Receipt, SentenceBlocks
 from index.errors import StoreError
 from index.sqlite.block_vectors import BlockVectors, block_vectors_of
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
-
-MakeEntry = Callable[..., EncodedDocument]
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import MakeEntry
 
 WIDTH = 384
 
@@ -28,9 +23,7 @@ def find_blocks(count: int, seed: int = 1) -> BlockVectors:
     return block_vectors_of(sentences, vectors)
 
 
-def test_block_vectors_come_back_with_their_places(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_block_vectors_come_back(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     first, second = find_blocks(3), find_blocks(70, seed=2)
     change = store.put([replace(entry("a"), blocks=first), replace(entry("b", "x"), blocks=second)])
     found = store.block_vectors([*change.added.tolist(), 99])
@@ -42,43 +35,18 @@ def test_block_vectors_come_back_with_their_places(
         np.testing.assert_allclose(kept.vectors @ kept.vectors.T, cosines, atol=1e-3)
 
 
-def test_a_document_without_block_vectors_has_none(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
-    change = store.put([entry("a")])
-    assert store.block_vectors(change.added.tolist()) == {}
-
-
-def test_they_go_with_the_document(
-    store: SQLiteDocumentStore, entry: MakeEntry, tmp_path: Path
-) -> None:
+def test_they_go_with_the_document(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     old = store.put([replace(entry("a", "old"), blocks=find_blocks(2))]).added.tolist()
     new = store.put([replace(entry("a", "new"), blocks=find_blocks(5))]).added.tolist()
     assert [len(blocks.offsets) for blocks in store.block_vectors(old + new).values()] == [5]
     store.delete(["a"])
-    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
-        assert connection.execute("SELECT count(*) FROM block_vectors").fetchone() == (0,)
+    assert sql(store.path, "SELECT count(*) FROM block_vectors") == [(0,)]
 
 
-def test_a_failing_put_leaves_none(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    """One transaction: what fails at the second document undoes the block vectors of the first."""
-    bad = Receipt(2**70, 1, 1, 0, 1)  # no number that SQLite holds
-    with pytest.raises(OverflowError):
-        store.put(
-            [replace(entry("a"), blocks=find_blocks(2)), replace(entry("b", "x"), receipt=bad)]
-        )
-    assert len(store) == 0
-    change = store.put([replace(entry("b", "x"), blocks=find_blocks(1))])
-    assert len(store.block_vectors(range(1, 10))) == len(change.added) == 1
-
-
-def test_an_ordinary_match_reads_nothing_of_them(
-    store: SQLiteDocumentStore, entry: MakeEntry, tmp_path: Path
-) -> None:
+def test_a_match_reads_no_block_vectors(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     """What answers and indexes read works in a store whose block vectors are gone or garbage."""
     change = store.put([replace(entry("a"), blocks=find_blocks(2))])
-    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
-        connection.execute("ALTER TABLE block_vectors RENAME TO elsewhere")
+    sql(store.path, "ALTER TABLE block_vectors RENAME TO elsewhere")
     assert store.get(change.added.tolist())[1].id == "a"
     assert store.find(["a"]).keys() == {"a"}
     assert len(store.vectors(change.added)[0]) == 1
@@ -87,26 +55,19 @@ def test_an_ordinary_match_reads_nothing_of_them(
 
 
 @pytest.mark.parametrize(
-    "damage",
-    ["vectors = x'0000'", "offsets = x'00'", "vectors = zeroblob(1536)", "vectors = x''"],
+    "damage", ["vectors = x'0000'", "offsets = x'00'", "vectors = zeroblob(1536)", "vectors = x''"]
 )
 def test_damaged_block_vectors_are_an_error_that_names_the_store(
-    store: SQLiteDocumentStore, entry: MakeEntry, tmp_path: Path, damage: str
+    store: SQLiteDocumentStore, entry: MakeEntry, damage: str
 ) -> None:
     store.put([replace(entry("a"), blocks=find_blocks(2))])
-    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
-        connection.execute(f"UPDATE block_vectors SET {damage}")
+    sql(store.path, f"UPDATE block_vectors SET {damage}")
     with pytest.raises(StoreError, match=r"sqlite3: document .* is damaged in its block vectors"):
         store.block_vectors([1])
 
 
-def test_a_block_costs_two_bytes_a_number_and_its_place(
-    store: SQLiteDocumentStore, entry: MakeEntry, tmp_path: Path
-) -> None:
+def test_the_size_of_a_stored_block(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     blocks = 40
     store.put([replace(entry(f"d{n}", f"text {n}"), blocks=find_blocks(blocks)) for n in range(50)])
-    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
-        (size,) = connection.execute(
-            "SELECT avg(length(offsets) + length(vectors)) FROM block_vectors"
-        ).fetchone()
-    assert size == blocks * (2 * WIDTH + 8)
+    size = "SELECT avg(length(offsets) + length(vectors)) FROM block_vectors"
+    assert sql(store.path, size) == [(blocks * (2 * WIDTH + 8),)]

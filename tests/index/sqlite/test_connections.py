@@ -1,26 +1,17 @@
 import resource
 import sqlite3
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from index.errors import DocumentError, FingerprintMismatchError, StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
 from index.store.schema import SCHEMA_VERSION, read_space
-
-MakeEntry = Callable[..., EncodedDocument]
-OpenStore = Callable[..., SQLiteDocumentStore]
-
-
-def run_sql(path: Path, statement: str, *values: object) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement, values)
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import MakeEntry, OpenStore
 
 
 @pytest.fixture
@@ -31,8 +22,22 @@ def closed_store(open_store: OpenStore, entry: MakeEntry, tmp_path: Path) -> Pat
     return tmp_path / "store.sqlite3"
 
 
-def test_closing_leaves_one_file(closed_store: Path) -> None:
-    assert [path.name for path in closed_store.parent.iterdir()] == ["store.sqlite3"]
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("content", [b"this is no database\n" * 500, b"x", b""])
+def test_a_file_that_is_no_store_is_refused_and_left_alone(
+    open_store: OpenStore, tmp_path: Path, content: bytes, read_only: bool
+) -> None:
+    """Also one that became empty, and the database of another program."""
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"notes\.txt: "):
+        open_store(path, read_only=read_only)
+    assert path.read_bytes() == content
+    sql(path.with_suffix(".db"), "CREATE TABLE bookmarks (url TEXT)")
+    before = path.with_suffix(".db").read_bytes()
+    with pytest.raises(StoreError, match=r"notes\.db: .*not a Longmatch document store"):
+        open_store(path.with_suffix(".db"), read_only=read_only)
+    assert path.with_suffix(".db").read_bytes() == before
 
 
 def test_closing_while_a_read_goes_on_lets_it_end(open_store: OpenStore, entry: MakeEntry) -> None:
@@ -45,35 +50,9 @@ def test_closing_while_a_read_goes_on_lets_it_end(open_store: OpenStore, entry: 
         connection.execute("SELECT 1")
 
 
-@pytest.mark.parametrize("read_only", [True, False])
-@pytest.mark.parametrize("content", [b"this is no database\n" * 500, b"x"])
-def test_a_file_that_is_not_sqlite_is_refused_and_left_alone(
-    open_store: OpenStore, tmp_path: Path, content: bytes, read_only: bool
-) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match=r"notes\.txt: "):
-        open_store(path, read_only=read_only)
-    assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize("read_only", [True, False])
-def test_a_foreign_database_is_refused_and_left_alone(
-    open_store: OpenStore, tmp_path: Path, read_only: bool
-) -> None:
-    path = tmp_path / "bookmarks.sqlite"
-    run_sql(path, "CREATE TABLE bookmarks (url TEXT)")
-    before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"bookmarks\.sqlite: .*not a Longmatch document store"):
-        open_store(path, read_only=read_only)
-    assert path.read_bytes() == before
-
-
 @pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1, 5])
-def test_another_format_is_refused_and_left_alone(
-    open_store: OpenStore, closed_store: Path, version: int
-) -> None:
-    run_sql(closed_store, f"PRAGMA user_version = {version}")
+def test_another_format_is_refused(open_store: OpenStore, closed_store: Path, version: int) -> None:
+    sql(closed_store, f"PRAGMA user_version = {version}")
     before = closed_store.read_bytes()
     complaint = f"has format {version}; this version of Longmatch reads format {SCHEMA_VERSION}$"
     for read_only in (True, False):
@@ -84,9 +63,7 @@ def test_another_format_is_refused_and_left_alone(
     assert closed_store.read_bytes() == before
 
 
-def test_vectors_of_another_checkpoint_are_refused(
-    open_store: OpenStore, closed_store: Path
-) -> None:
+def test_another_checkpoint_is_refused(open_store: OpenStore, closed_store: Path) -> None:
     with pytest.raises(FingerprintMismatchError) as caught:
         open_store(fingerprint="b" * 64)
     assert (caught.value.found, caught.value.expected) == ("a" * 64, "b" * 64)
@@ -100,21 +77,6 @@ def test_reading_only_makes_nothing(open_store: OpenStore, tmp_path: Path) -> No
     with pytest.raises(StoreError, match="cannot be created"):
         open_store(tmp_path / "no" / "such" / "missing.sqlite3")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_directory_in_place_of_the_file_is_refused(open_store: OpenStore, tmp_path: Path) -> None:
-    (tmp_path / "store.sqlite3").mkdir()
-    with pytest.raises(StoreError, match=r"store\.sqlite3: unable to open"):
-        open_store()
-
-
-@pytest.mark.parametrize("read_only", [True, False])
-def test_a_store_that_became_empty_is_not_taken_for_a_new_one(
-    open_store: OpenStore, closed_store: Path, read_only: bool
-) -> None:
-    closed_store.write_bytes(b"")
-    with pytest.raises(StoreError, match="not a Longmatch document store"):
-        open_store(read_only=read_only)
 
 
 def test_a_log_without_its_store_is_refused(open_store: OpenStore, tmp_path: Path) -> None:
@@ -134,36 +96,7 @@ def test_a_name_with_characters_of_a_uri_is_a_name(open_store: OpenStore, tmp_pa
     assert path.stat().st_size > 0
 
 
-READ = """
-import sys
-from pathlib import Path
-from index.store.document_store import SQLiteDocumentStore
-store = SQLiteDocumentStore(
-    Path(sys.argv[1]), fingerprint="a" * 64, dimension=16, read_only=True
-)
-print(sorted(store.find(sys.argv[2:])), store.sequence)
-store.close()
-"""
-
-
-def test_another_process_reads_only_what_is_committed(
-    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
-) -> None:
-    store = open_store()
-    store.put([entry("committed")])
-    with store._connections.writing() as connection:
-        connection.execute("DELETE FROM documents")
-        found = subprocess.run(
-            [sys.executable, "-W", "error", "-c", READ, str(store.path), "committed"],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=Path(__file__).parents[3],
-        )
-    assert (found.stdout, found.stderr) == ("['committed'] 1\n", "")
-
-
-def test_a_store_opened_for_reading_does_not_write(
+def test_a_reader_does_not_write(
     open_store: OpenStore, closed_store: Path, entry: MakeEntry
 ) -> None:
     store = open_store(read_only=True)
@@ -175,7 +108,7 @@ def test_a_store_opened_for_reading_does_not_write(
 
 
 @pytest.mark.parametrize("damage", [b"\x00", b"\xff", b"garbage"])
-def test_damaged_pages_are_an_error_that_names_the_file(
+def test_damaged_pages_name_the_file(
     open_store: OpenStore, closed_store: Path, damage: bytes
 ) -> None:
     size = closed_store.stat().st_size
@@ -186,24 +119,13 @@ def test_damaged_pages_are_an_error_that_names_the_file(
         everything(open_store())
 
 
-def test_a_file_that_was_cut_is_an_error_that_names_it(
-    open_store: OpenStore, closed_store: Path
-) -> None:
-    with closed_store.open("r+b") as file:
-        file.truncate(3 * 4096)
-    with pytest.raises(StoreError, match=r"store\.sqlite3: "):
-        everything(open_store())
-
-
 def everything(store: SQLiteDocumentStore) -> list[object]:
     ids = store.changes_since(0).added.tolist()
     summaries = store.get(ids)
     return [summaries, store.find([s.id for s in summaries.values()]), store.vectors(ids)]
 
 
-def test_a_put_that_fails_half_way_leaves_nothing(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_a_failed_put_leaves_nothing(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry("old", "old text")])
     spoilt = entry("spoilt", "more text", year=1)
     spoilt.document.metadata["year"] = object()  # type: ignore[index]
@@ -228,9 +150,7 @@ def full_disk(largest_file: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_is_an_error_and_the_store_goes_on(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_a_store_survives_a_full_disk(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry("a", "first")])
     with full_disk(400_000), pytest.raises(StoreError, match=r"store\.sqlite3: "):
         store.put([entry("a", "second"), entry("large", "long text " * 100_000)])
@@ -241,9 +161,7 @@ def test_a_full_disk_is_an_error_and_the_store_goes_on(
     assert store.find(["large"])["large"].document.text == "long text " * 100_000
 
 
-def test_threads_read_and_write_at_the_same_time(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_threads_read_and_write_together(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     sequences: list[int] = []
     torn: list[object] = []
     writing = threading.Event()
@@ -273,3 +191,32 @@ def test_threads_read_and_write_at_the_same_time(
 
     assert sorted(sequences) == list(range(1, 81))
     assert (len(store), torn) == (160, [])
+
+
+def fill_and_delete(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+    names = [f"d{number}" for number in range(60)]
+    store.put([entry(name, f"{name} " + "word " * 20_000) for name in names])
+    store.delete(names[5:])
+
+
+@pytest.mark.slow
+def test_deleted_space_is_reclaimed(
+    open_store: OpenStore, entry: MakeEntry, tmp_path: Path
+) -> None:
+    store = open_store()
+    fill_and_delete(store, entry)
+    before = store.reclaim(0)
+    assert before.free_share > 0.8
+    assert before.free_bytes == before.free * before.page_size > 5_000_000
+
+    step = store.reclaim(100)
+    assert (step.free, step.pages) == (before.free - 100, before.pages - 100)
+    after = store.reclaim(1_000_000)
+    assert after.free == 0
+    assert sorted(store.find([f"d{number}" for number in range(60)])) == [
+        "d0", "d1", "d2", "d3", "d4"
+    ]  # fmt: skip
+    store.close()  # moves the log into the file
+
+    assert (tmp_path / "store.sqlite3").stat().st_size == after.pages * after.page_size
+    assert sql(store.path, "PRAGMA integrity_check") == [("ok",)]

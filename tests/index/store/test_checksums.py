@@ -1,10 +1,7 @@
 """A changed row is an error that names it, and every other row is still read."""
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +12,8 @@ from index.errors import StoreError
 from index.sqlite.block_vectors import BlockVectors
 from index.store.checksums import blocks_checksum, summary_checksum, vector_checksum
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import EncodedDocument
-
-MakeEntry = Callable[..., EncodedDocument]
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import MakeEntry
 
 
 @pytest.fixture
@@ -30,10 +26,10 @@ def filled(store: SQLiteDocumentStore, entry: MakeEntry) -> SQLiteDocumentStore:
 
 
 READS: dict[str, Callable[[SQLiteDocumentStore, int], object]] = {
-    "get": lambda store, one: store.get([one]),
-    "find": lambda store, one: store.find(["abc"[one - 1]]),
-    "vectors": lambda store, one: store.vectors([one]),
-    "block_vectors": lambda store, one: store.block_vectors([one]),
+    "get": lambda store, number: store.get([number]),
+    "find": lambda store, number: store.find(["abc"[number - 1]]),
+    "vectors": lambda store, number: store.vectors([number]),
+    "block_vectors": lambda store, number: store.block_vectors([number]),
 }
 CHANGES = [
     ("UPDATE documents SET title = 'Bee' WHERE vector_id = 2", {"get", "find"}),
@@ -55,11 +51,10 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("change", "noticed"), CHANGES)
-def test_a_changed_row_is_refused_where_it_is_read(
-    filled: SQLiteDocumentStore, change: str, noticed: set[str], tmp_path: Path
+def test_a_changed_row_is_refused(
+    filled: SQLiteDocumentStore, change: str, noticed: set[str]
 ) -> None:
-    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection, connection:
-        connection.execute(change)
+    sql(filled.path, change)
     for name, read in READS.items():
         for other in (1, 3):
             assert read(filled, other)
@@ -70,13 +65,9 @@ def test_a_changed_row_is_refused_where_it_is_read(
             read(filled, 2)
 
 
-def test_deleted_documents_take_their_checksums_along(
-    filled: SQLiteDocumentStore, tmp_path: Path
-) -> None:
+def test_deleted_documents_take_their_checksums_along(filled: SQLiteDocumentStore) -> None:
     filled.delete(["a", "b"])
-    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
-        rows = connection.execute("SELECT vector_id FROM checksums").fetchall()
-    assert rows == [(3,)]
+    assert sql(filled.path, "SELECT vector_id FROM checksums") == [(3,)]
 
 
 @given(st.binary(min_size=1, max_size=64), st.data())
@@ -90,6 +81,8 @@ def test_any_flipped_bit_changes_a_checksum(vector: bytes, data: st.DataObject) 
 
 
 @given(st.text(), st.text(), st.text())
-def test_fields_do_not_run_into_each_other(one: str, two: str, more: str) -> None:
+def test_fields_do_not_run_into_each_other(first: str, second: str, more: str) -> None:
     if more:
-        assert summary_checksum((1, one + more, two)) != summary_checksum((1, one, more + two))
+        assert summary_checksum((1, first + more, second)) != summary_checksum(
+            (1, first, more + second)
+        )

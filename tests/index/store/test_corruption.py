@@ -137,7 +137,7 @@ def flips_of(tier: Tier) -> int:
     return 1_000 if tier.sweep else 90
 
 
-def test_flipped_bytes_of_a_closed_directory(
+def test_flipped_bytes_after_closing(
     data: Path, checkpoint: Checkpoint, tmp_path: Path, tier: Tier
 ) -> None:
     with opened(data, checkpoint) as directory:
@@ -159,7 +159,7 @@ def test_flipped_bytes_of_a_closed_directory(
 
 
 @pytest.mark.slow
-def test_flipped_bytes_of_a_store_that_was_killed(
+def test_flipped_bytes_after_a_kill(
     data: Path, checkpoint: Checkpoint, tmp_path: Path, tier: Tier
 ) -> None:
     """Without the digest a wrong answer by words is possible; then the doctor finds the damage."""
@@ -178,9 +178,7 @@ def test_flipped_bytes_of_a_store_that_was_killed(
         shutil.rmtree(copy)
 
 
-def test_a_schema_that_is_no_utf_8_any_more(
-    data: Path, checkpoint: Checkpoint, tmp_path: Path
-) -> None:
+def test_a_schema_that_is_not_utf_8(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
     """SQLite quotes it in its message, which Python then fails to decode."""
     copy = tmp_path / "copy"
     shutil.copytree(data, copy)
@@ -211,9 +209,7 @@ def test_flipped_bytes_of_a_checkpoint(checkpoint: Checkpoint, tmp_path: Path, t
         (copy / name).write_bytes(kept)
 
 
-def test_a_text_that_is_no_text_any_more(
-    data: Path, checkpoint: Checkpoint, tmp_path: Path
-) -> None:
+def test_a_text_that_is_not_utf_8(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
     """Bytes that are not UTF-8 are damage, not a crash."""
     copy = tmp_path / "copy"
     shutil.copytree(data, copy)

@@ -1,8 +1,6 @@
 """Pages of documents: each document once, whatever is written in between."""
 
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,9 +9,9 @@ from hypothesis import strategies as st
 from index.document import Document
 from index.store.document_store import SQLiteDocumentStore
 from index.store.listing import BEFORE_ALL, DamagedDocument, Page
-from index.store.records import EncodedDocument
+from tests.index.conftest import sql
+from tests.tools.index_fixtures import MakeEntry
 
-MakeEntry = Callable[..., EncodedDocument]
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=3)
 
 
@@ -27,11 +25,7 @@ def pages(store: SQLiteDocumentStore, limit: int) -> Iterator[list[str]]:
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_document_that_stays_is_on_one_page(
-    store: SQLiteDocumentStore,
-    entry: MakeEntry,
-    names: set[str],
-    limit: int,
-    data: st.DataObject,
+    store: SQLiteDocumentStore, entry: MakeEntry, names: set[str], limit: int, data: st.DataObject
 ) -> None:
     store.delete([document for page in pages(store, 1_000) for document in page])
     store.put([entry(name, f"text of {name}") for name in names])
@@ -47,7 +41,7 @@ def test_a_document_that_stays_is_on_one_page(
             store.put([entry(name, f"changed {turn}")])  # it has a new vector id then
     assert staying <= set(seen)
     assert len(set(seen)) == len(seen)
-    assert seen == sorted(seen, key=lambda one: one.encode())
+    assert seen == sorted(seen, key=str.encode)
 
 
 def test_a_page_has_what_an_answer_shows(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
@@ -62,9 +56,7 @@ def test_a_page_has_what_an_answer_shows(store: SQLiteDocumentStore, entry: Make
     assert store.pages.listed("b", 5) == Page([], [], None, full=False)
 
 
-def test_whole_documents_come_until_they_are_long_enough(
-    store: SQLiteDocumentStore, entry: MakeEntry
-) -> None:
+def test_whole_documents_up_to_a_length(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry(f"d{n}", "x" * 100, f"T{n}", n=n) for n in range(10)])
     first = store.pages.whole(BEFORE_ALL, 250)
     assert [document.id for document in first] == ["d0", "d1", "d2"]
@@ -128,8 +120,7 @@ def test_a_damaged_text_is_named_and_its_words_are_nowhere(
 
 
 def change(store: SQLiteDocumentStore, assignment: str) -> None:
-    with closing(sqlite3.connect(store.path)) as connection, connection:
-        connection.execute(f"UPDATE documents SET {assignment} WHERE id = 'b'")
+    sql(store.path, f"UPDATE documents SET {assignment} WHERE id = 'b'")
 
 
 def all_pages(store: SQLiteDocumentStore, limit: int) -> Iterator[Page]:

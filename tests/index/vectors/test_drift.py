@@ -3,13 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.vectors.lists import (
-    Drift,
-    DriftLimits,
-    Training,
-    drift_reasons,
-    measure_drift,
-)
+from index.vectors.lists import Drift, DriftLimits, Training, drift_reasons, measure_drift
 
 LIMITS = DriftLimits()
 

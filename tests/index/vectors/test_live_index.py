@@ -1,28 +1,21 @@
+import logging
+import shutil
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import index.vectors.live_index
 from encoder.arrays import Float32, Int64
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.records import Change, EncodedDocument
+from index.store.records import Change
 from index.vectors.faiss.faiss_index import FaissIndex
 from index.vectors.lists import choose_nlist, needs_training
-from index.vectors.live_index import LiveIndex, open_live_index
-from index.vectors.snapshot import verify_current_snapshot
-from index.vectors.vector_index import NO_VECTOR
+from index.vectors.live_index import open_live_index
+from index.vectors.snapshot import read_current_snapshot, verify_current_snapshot
 from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "snapshots"
 
 
 @pytest.mark.parametrize(
@@ -44,36 +37,8 @@ def test_an_index_is_trained_again_when_it_is_far_off(nlist: int, count: int, ne
     assert not needs_training(choose_nlist(count), count)
 
 
-def test_a_new_store_has_an_empty_index(
-    store: SQLiteDocumentStore, root: Path, assert_equals_store: Check
-) -> None:
-    live = open_live_index(store, root)
-    found = live.search(np.eye(2, store.dimension, dtype=np.float32), 3)
-    assert (found.ids == NO_VECTOR).all()
-    assert_equals_store(live, store)
-
-
-def test_changes_are_found_at_once(
-    store: SQLiteDocumentStore,
-    root: Path,
-    entry: MakeEntry,
-    assert_equals_store: Check,
-) -> None:
-    live = open_live_index(store, root)
-    live.apply(store.put([entry("a", "one"), entry("b", "two")]))
-    assert_equals_store(live, store)
-    live.apply(store.put([entry("a", "three")]))
-    assert_equals_store(live, store)
-    live.apply(store.delete(["b"]))
-    assert_equals_store(live, store)
-    assert live.dimension == store.dimension
-
-
 def test_changes_may_arrive_in_any_order_and_twice(
-    store: SQLiteDocumentStore,
-    root: Path,
-    entry: MakeEntry,
-    assert_equals_store: Check,
+    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, assert_equals_store: Check
 ) -> None:
     live = open_live_index(store, root)
     changes = [
@@ -117,63 +82,6 @@ def test_the_next_change_is_not_read_back_and_one_after_a_gap_is(
     assert_equals_store(live, store)
 
 
-def change_and_check(
-    live: LiveIndex, store: SQLiteDocumentStore, entries: Sequence[EncodedDocument]
-) -> None:
-    """What is applied is found by the next search, what is deleted is not."""
-    for entry in entries:
-        change = store.put([entry])
-        live.apply(change)
-        assert live.search(entry.vector[None], 1).ids[0, 0] == change.added[0]
-        gone = store.delete([entry.document.id])
-        live.apply(gone)
-        assert not np.isin(live.search(entry.vector[None], 30).ids, gone.removed).any()
-
-
-def test_threads_change_search_rebuild_and_publish_at_once(
-    store: SQLiteDocumentStore,
-    root: Path,
-    entry: MakeEntry,
-    vectors: MakeVectors,
-    assert_equals_store: Check,
-    fill: Fill,
-) -> None:
-    live = open_live_index(store, root)
-    stable = vectors(20, seed=1)
-    stable_ids = fill(store, stable).added
-    live.catch_up()
-    working = threading.Event()
-    working.set()
-
-    def search() -> None:
-        while working.is_set():
-            np.testing.assert_array_equal(live.search(stable, 1).ids[:, 0], stable_ids)
-
-    def renew() -> None:
-        while working.is_set():
-            live.rebuild()
-            live.publish()
-
-    with ThreadPoolExecutor(7) as threads:
-        others = [threads.submit(work) for work in (search, search, renew)]
-        changers = [
-            threads.submit(
-                change_and_check,
-                live,
-                store,
-                [entry(f"{worker}-{number % 4}", f"{worker} {number}") for number in range(8)],
-            )
-            for worker in range(4)
-        ]
-        wait(changers)
-        working.clear()
-    for done in changers + others:
-        done.result()
-
-    assert_equals_store(live, store)
-    assert_equals_store(open_live_index(store, root), store)
-
-
 def test_a_change_during_a_rebuild_is_in_the_new_index(
     store: SQLiteDocumentStore,
     root: Path,
@@ -200,10 +108,7 @@ def test_a_change_during_a_rebuild_is_in_the_new_index(
 
 
 def test_nothing_changes_the_index_while_it_is_written(
-    store: SQLiteDocumentStore,
-    root: Path,
-    entry: MakeEntry,
-    monkeypatch: pytest.MonkeyPatch,
+    store: SQLiteDocumentStore, root: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = open_live_index(store, root)
     live.apply(store.put([entry("a", "one")]))
@@ -263,3 +168,130 @@ def test_a_store_that_fails_half_way_is_caught_up_with_later(
     live.catch_up()
 
     assert_equals_store(live, store)
+
+
+def test_opening_replays_what_the_store_did_since_the_snapshot(
+    open_store: OpenStore,
+    root: Path,
+    entry: MakeEntry,
+    caplog: pytest.LogCaptureFixture,
+    assert_equals_store: Check,
+) -> None:
+    store = open_store()
+    live = open_live_index(store, root)
+    live.apply(store.put([entry("a", "one"), entry("b", "two"), entry("c", "three")]))
+    live.publish()
+    store.put([entry("a", "four"), entry("d", "five")])
+    store.delete(["b", "d"])
+    store.close()
+    caplog.clear()
+
+    store = open_store()
+    again = open_live_index(store, root)
+
+    assert_equals_store(again, store)
+    assert again.generation == live.generation == 2
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "0000000002/manifest.json", "0000000002/index.bin"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_a_damaged_snapshot_is_built_again_from_the_store(
+    store: SQLiteDocumentStore,
+    root: Path,
+    entry: MakeEntry,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    damage: str,
+    assert_equals_store: Check,
+) -> None:
+    live = open_live_index(store, root)
+    live.apply(store.put([entry(f"{number}", f"text {number}") for number in range(30)]))
+    live.publish()
+    store.delete(["3"])
+    path = root / name
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    if damage == "flip":
+        path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 4]) + whole[middle + 1 :])
+    elif damage == "cut":
+        path.write_bytes(whole[:middle])
+    else:
+        path.unlink()
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+
+    again = open_live_index(store, root)
+
+    assert "building the index from the document store" in caplog.text
+    assert str(root) in caplog.text
+    assert_equals_store(again, store)
+    assert verify_current_snapshot(root).generation == again.generation == 3
+    caplog.clear()
+    assert_equals_store(open_live_index(store, root), store)
+    assert caplog.records == []
+
+
+def test_snapshots_of_another_store_are_not_used(
+    open_store: OpenStore, tmp_path: Path, root: Path, entry: MakeEntry, assert_equals_store: Check
+) -> None:
+    store = open_store()
+    live = open_live_index(store, root)
+    live.apply(store.put([entry("a", "one")]))
+    live.apply(store.put([entry("b", "two"), entry("c", "three")]))
+    live.publish()
+
+    behind = open_store(tmp_path / "behind.sqlite3")
+    behind.put([entry("z", "other")])
+    shutil.copytree(root, tmp_path / "behind")
+    assert_equals_store(open_live_index(behind, tmp_path / "behind"), behind)
+
+    level = open_store(tmp_path / "level.sqlite3")
+    level.put([entry("y", "other")])
+    level.put([entry("x", "another")])
+    shutil.copytree(root, tmp_path / "level")
+    assert_equals_store(open_live_index(level, tmp_path / "level"), level)
+
+    other = open_store(tmp_path / "other.sqlite3", fingerprint="b" * 64)
+    other.put([entry("a", "one")])
+    other.put([entry("b", "two"), entry("c", "three")])
+    shutil.copytree(root, tmp_path / "other")
+    opened = open_live_index(other, tmp_path / "other")
+    assert_equals_store(opened, other)
+    read_current_snapshot(
+        tmp_path / "other", "int8", fingerprint="b" * 64, dimension=other.dimension
+    )
+
+
+def test_a_snapshot_that_cannot_be_published_is_only_logged(
+    store: SQLiteDocumentStore,
+    root: Path,
+    entry: MakeEntry,
+    caplog: pytest.LogCaptureFixture,
+    assert_equals_store: Check,
+) -> None:
+    store.put([entry("a")])
+    root.write_text("a file where the directory should be")
+    live = open_live_index(store, root)
+    assert "the index is complete in memory only" in caplog.text
+    assert live.generation == 0
+    assert_equals_store(live, store)
+
+
+def test_reading_only_publishes_nothing_and_can_follow(
+    open_store: OpenStore, root: Path, entry: MakeEntry, assert_equals_store: Check
+) -> None:
+    writer = open_store()
+    writer.put([entry("a", "one")])
+    store = open_store(read_only=True)
+
+    live = open_live_index(store, root, read_only=True)
+    assert_equals_store(live, store)
+    writer.put([entry("b", "two")])
+    live.catch_up()
+    assert_equals_store(live, store)
+    live.rebuild()
+    assert_equals_store(live, store)
+    with pytest.raises(StoreError, match="opened for reading only"):
+        live.publish()
+    assert not root.exists()

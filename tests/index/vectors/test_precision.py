@@ -1,7 +1,6 @@
 """The precision of the index: chosen at opening, remembered by the snapshot, built again."""
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from index.vectors.live_index import open_live_index
 from index.vectors.recall import HeldOutQueries
 from index.vectors.snapshot import INDEX_FILE, current_precision, verify_current_snapshot
 from index.vectors.vector_index import Precision
-from tests.tools.index_fixtures import Fill, MakeVectors
+from tests.tools.index_fixtures import Fill, MakeVectors, OpenStore
 
 DIMENSION = 384
 BYTES = {"fp32": 4 * DIMENSION, "fp16": 2 * DIMENSION, "int8": DIMENSION}
@@ -29,14 +28,7 @@ def few_vectors_have_lists(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "snapshots"
-
-
-@pytest.fixture
-def store(
-    open_store: Callable[..., SQLiteDocumentStore], vectors: MakeVectors, fill: Fill
-) -> SQLiteDocumentStore:
+def store(open_store: OpenStore, vectors: MakeVectors, fill: Fill) -> SQLiteDocumentStore:
     store = open_store(dimension=DIMENSION)
     fill(store, vectors(600, seed=1, dimension=DIMENSION))
     return store
@@ -82,16 +74,14 @@ def test_a_snapshot_of_another_precision_is_rebuilt(
     assert np.abs(found.scores - 1).max() < largest
 
 
-def test_a_store_without_a_snapshot_gets_the_default_precision(
-    store: SQLiteDocumentStore, root: Path
-) -> None:
+def test_a_new_store_gets_the_default_precision(store: SQLiteDocumentStore, root: Path) -> None:
     assert current_precision(root) is None
     assert not open_live_index(store, root).exact
     assert current_precision(root) == "int8"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-def test_few_vectors_are_held_as_they_are(
+def test_few_vectors_are_exact(
     store: SQLiteDocumentStore, root: Path, precision: Precision
 ) -> None:
     store.delete([f"d{number}" for number in range(500)])

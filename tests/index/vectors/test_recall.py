@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,8 +14,8 @@ from index.vectors.lists import (
     nprobe_bounds,
 )
 from index.vectors.recall import HeldOutQueries, share_found
+from tests.tools.index_fixtures import MakeVectors
 
-MakeVectors = Callable[..., Float32]
 INF = np.inf
 
 

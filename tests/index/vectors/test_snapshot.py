@@ -31,11 +31,6 @@ def index(vectors: Callable[..., Float32]) -> FaissIndex:
     return index
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "snapshots"
-
-
 def publish(root: Path, index: FaissIndex, sequence: int = 7) -> Manifest:
     def save(path: Path) -> SavedIndex:
         index.save(path)
@@ -60,7 +55,7 @@ def names(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir())
 
 
-def test_what_is_published_is_read_back(
+def test_a_published_snapshot_is_read(
     root: Path, index: FaissIndex, vectors: Callable[..., Float32]
 ) -> None:
     published = publish(root, index)
@@ -75,6 +70,8 @@ def test_what_is_published_is_read_back(
     assert manifest.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
     queries = vectors(5, seed=2)
     assert loaded.search(queries, 9).ids.tolist() == index.search(queries, 9).ids.tolist()
+    with pytest.raises(SnapshotError, match="does not match its manifest"):
+        read_current_snapshot(root, "fp32", fingerprint=FINGERPRINT, dimension=32)
 
 
 def test_the_newest_two_generations_are_kept(root: Path, index: FaissIndex) -> None:
@@ -114,9 +111,7 @@ def test_a_failed_publish_leaves_the_old_generation_current(root: Path, index: F
     assert read(root)[0].sequence == 1
 
 
-def test_a_publish_that_cannot_become_current_takes_nothing_away(
-    root: Path, index: FaissIndex
-) -> None:
+def test_a_publish_that_cannot_become_current(root: Path, index: FaissIndex) -> None:
     publish(root, index, sequence=1)
     blocked = root / ".publishing-CURRENT"  # where the new pointer is written first
     for _ in range(3):
@@ -135,19 +130,6 @@ def test_a_file_in_place_of_the_directory_is_an_error(root: Path, index: FaissIn
     with pytest.raises(SnapshotError, match="CURRENT: cannot be read"):
         read(root)
     assert root.read_text() == "a file"
-
-
-def test_without_a_snapshot_reading_is_an_error(root: Path) -> None:
-    with pytest.raises(SnapshotError, match="CURRENT: cannot be read"):
-        read(root)
-
-
-@pytest.mark.parametrize("missing", ["CURRENT", "0000000001/manifest.json", "0000000001/index.bin"])
-def test_a_missing_file_is_an_error(root: Path, index: FaissIndex, missing: str) -> None:
-    publish(root, index)
-    (root / missing).unlink()
-    with pytest.raises(SnapshotError, match=r"cannot be read: .*No such file"):
-        read(root)
 
 
 @pytest.mark.parametrize("name", ["CURRENT", "0000000001/manifest.json", "0000000001/index.bin"])
@@ -206,9 +188,3 @@ def test_a_manifest_that_does_not_fit_is_refused(
     rewrite_manifest(root, **changes)
     with pytest.raises(SnapshotError, match=complaint):
         read(root)
-
-
-def test_a_snapshot_of_another_dimension_is_refused(root: Path, index: FaissIndex) -> None:
-    publish(root, index)
-    with pytest.raises(SnapshotError, match="does not match its manifest"):
-        read_current_snapshot(root, "fp32", fingerprint=FINGERPRINT, dimension=32)

@@ -1,5 +1,6 @@
 """What holds for files of every kind."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from index.corpus.formats.content import (
     shorten,
 )
 from index.corpus.formats.files import read_file_text
+from index.corpus.formats.html import declared_encoding, element_text, parse_html, parse_markup
 from index.corpus.formats.plain import decode_text
 from index.errors import CorpusError
 from tests.tools.pdf_files import pdf
@@ -54,18 +56,11 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_pdf_gives_the_text_of_all_pages_and_its_title(tmp_path: Path) -> None:
-    content = pdf(["First page.\nSecond line.", "Second page."], info="/Title (A paper)")
-    expected = FileText("A paper", "First page.\nSecond line.\nSecond page.")
-    assert read(tmp_path / "x.pdf", content) == expected
-
-
-def test_a_pdf_without_a_title_is_called_by_its_first_line(tmp_path: Path) -> None:
-    assert read(tmp_path / "x.PDF", pdf(["A paper\nText."])).title == "A paper"
-
-
-def test_a_word_broken_at_a_line_end_of_a_pdf_is_whole(tmp_path: Path) -> None:
-    content = pdf(["a long exam-\nple of a hyphen"])
-    assert " ".join(read(tmp_path / "x.pdf", content).text.split()) == "a long example of a hyphen"
+    pages = ["First page.\nSecond line.", "A word broken at a hy-\nphen is whole."]
+    content = read(tmp_path / "x.pdf", pdf(pages, info="/Title (A paper)"))
+    words = "First page. Second line. A word broken at a hyphen is whole."
+    assert (content.title, " ".join(content.text.split())) == ("A paper", words)
+    assert read(tmp_path / "x.PDF", pdf(pages)).title == "First page."
 
 
 @pytest.mark.parametrize(
@@ -194,15 +189,10 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("language", TEXTS)
-def test_utf_16_without_a_byte_order_mark_is_recognised(language: str, encoding: str) -> None:
+def test_encodings_without_a_byte_order_mark(language: str, encoding: str) -> None:
     assert decode_text(TEXTS[language].encode(encoding)) == TEXTS[language]
-
-
-@pytest.mark.parametrize("language", TEXTS)
-def test_utf_8_is_never_taken_for_anything_else(language: str) -> None:
-    assert decode_text(TEXTS[language].encode()) == TEXTS[language]
 
 
 @pytest.mark.parametrize(
@@ -222,3 +212,102 @@ def test_what_is_no_text_is_refused(data: bytes) -> None:
 def test_text_is_left_as_it_is(tmp_path: Path) -> None:
     content = "\n  * * *\n  The title \r\n\r\n\tText.\x0c\n"
     assert read(tmp_path / "x.txt", content.encode()) == FileText("The title", content)
+
+
+PAGE = """<!DOCTYPE html>
+<html><head><meta charset="utf-8"><title> The
+ title </title><style>p { color: red }</style><script>var hidden = "<p>no</p>";</script></head>
+<body><!-- a comment --><h1>Heading</h1><p>One <b>bold</b>ly
+broken   line.<p>Two &amp; three&nbsp;&#8212; end.</p>
+<ul><li>first</li><li>second<ul><li>inner</li></ul></li></ul>
+<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>
+<template><p>hidden</p></template><pre>kept
+  lines</pre>after<br>break</body></html>"""
+
+
+def test_a_page_as_a_reader_sees_it() -> None:
+    title, text = parse_html(PAGE)
+    assert title.split() == ["The", "title"]
+    assert text == (
+        "Heading\n\nOne boldly broken line.\n\nTwo & three — end.\n\n"
+        "first\nsecond\n\ninner\n\na b\n1 2\n\nkept\nlines\n\nafter\nbreak"
+    )
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        ("", ("", "")),
+        ("no markup at all", ("", "no markup at all")),
+        ("http://example.org/page.html", ("", "http://example.org/page.html")),
+        ('<?xml version="1.0"?><note><p>Text.</p></note>', ("", "Text.")),
+        ("<p>never <b>closed", ("", "never closed")),
+        ("</p></div>stray", ("", "stray")),
+        ("<title>Only</title>", ("Only", "")),
+        ("<body><p>a</p><svg><title>icon</title></svg><p>b", ("icon", "a\n\nb")),
+        ("<script>never closed <p>x", ("", "")),
+    ],
+)
+def test_odd_markup(markup: str, expected: tuple[str, str]) -> None:
+    assert parse_html(markup) == expected
+
+
+def test_the_text_of_an_element_is_that_of_the_page() -> None:
+    page = parse_markup(PAGE)
+    assert element_text(page) == parse_html(PAGE)[1]
+    assert element_text(page.find(".//ul")) == "first\nsecond\n\ninner"
+
+
+def test_a_tree_is_never_cut() -> None:
+    with pytest.raises(CorpusError, match="nested too deeply"):
+        parse_markup("<div>" * 20_000 + "deep")
+
+
+@pytest.mark.parametrize("repeated", ["<a ", "<!--", '<a href="', "<i>", "<![CDATA[", "&#"])
+def test_time_is_linear(repeated: str) -> None:
+    began = time.process_time()
+    parse_html(repeated * (500_000 // len(repeated)))
+    assert time.process_time() - began < 20
+
+
+def test_nesting_deeper_than_the_recursion_limit() -> None:
+    depth = 20_000
+    assert parse_html("<div>" * depth + "deep" + "</div>" * depth) == ("", "deep")
+    assert parse_html("<i>" * depth + "deep") == ("", "deep")
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        (b'<meta charset="windows-1252">', "windows-1252"),
+        (b'<META http-equiv="content-type" content="text/html; charset=koi8-r">', "koi8-r"),
+        (b'<?xml version="1.0" encoding="shift_jis"?><html>', "shift_jis"),
+        (b"<p>none</p>", ""),
+        (b"", ""),
+    ],
+)
+def test_the_encoding_that_a_page_declares(data: bytes, encoding: str) -> None:
+    assert declared_encoding(data) == encoding
+
+
+def test_html_without_a_title_is_called_by_its_first_line(tmp_path: Path) -> None:
+    content = read(tmp_path / "x.html", b"<title> </title><h1>Heading</h1><p>Text.")
+    assert content == FileText("Heading", "Heading\n\nText.")
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "windows-1252"])
+def test_html_is_decoded_as_it_says(tmp_path: Path, encoding: str) -> None:
+    page = f'<meta charset="{encoding}"><title>T</title><p>Gr\xf6\xdfe'.encode("latin-1")
+    assert read(tmp_path / "x.html", page).text == "Größe"
+
+
+def test_html_in_utf_8_is_that_whatever_it_says(tmp_path: Path) -> None:
+    page = '<meta charset="iso-8859-1"><p>Größe'.encode()
+    assert read(tmp_path / "x.html", page).text == "Größe"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "nonsense", "hex", ""])
+def test_html_that_is_not_what_it_says_is_refused(tmp_path: Path, encoding: str) -> None:
+    page = f'<meta charset="{encoding}"><p>Gr\xf6\xdfe'.encode("latin-1")
+    with pytest.raises(CorpusError, match="UTF-8"):
+        read(tmp_path / "x.html", page)

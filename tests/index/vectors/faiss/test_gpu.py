@@ -8,21 +8,14 @@ import faiss
 import numpy as np
 import pytest
 
-from encoder.arrays import Float32
 from index.vectors import bulk
 from index.vectors.faiss import gpu, ivf
 from index.vectors.vector_index import Precision
-
-DIMENSION = 16
-
-
-def unit_vectors(count: int, seed: int = 1) -> Float32:
-    vectors = np.random.default_rng(seed).standard_normal((count, DIMENSION)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+from tests.tools.index_fixtures import DIMENSION, unit_vectors
 
 
 def test_a_faiss_for_a_cpu_has_no_gpu() -> None:
-    large = unit_vectors(2_100)
+    large = unit_vectors(2_100, seed=1)
     assert gpu.number_of_gpus() == 0
     assert not gpu.gpu_is_used()
     assert gpu.nearest(large, large, 3) is None
@@ -33,12 +26,12 @@ def test_a_faiss_for_a_cpu_has_no_gpu() -> None:
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_an_index_that_assigns_for_it_trains_the_same_lists(precision: Precision) -> None:
     """What a GPU does, with an index on the CPU in its place."""
-    sample = unit_vectors(600)
-    one, other = (ivf.untrained_index(DIMENSION, 8, precision) for _ in range(2))
-    one.train(sample)
+    sample = unit_vectors(600, seed=1)
+    plain, other = (ivf.untrained_index(DIMENSION, 8, precision) for _ in range(2))
+    plain.train(sample)
     gpu.train_with(other, sample, faiss.IndexFlatIP(DIMENSION))
     assert other.is_trained
-    centroids = [index.quantizer.reconstruct_n(0, 8) for index in (one, other)]
+    centroids = [index.quantizer.reconstruct_n(0, 8) for index in (plain, other)]
     assert np.allclose(*centroids, atol=1e-6)
     del sample  # the index that assigned is gone, and is not used any more
     vectors = unit_vectors(50, seed=2)
@@ -88,7 +81,7 @@ def test_it_can_be_turned_off_and_on() -> None:
 @pytest.mark.parametrize("k", [1, 7, 300])
 def test_bulk_search_is_exact(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "_SCORES_A_CALL", 1_000)  # several parts
-    vectors, queries = unit_vectors(300), unit_vectors(20, seed=3)
+    vectors, queries = unit_vectors(300, seed=1), unit_vectors(20, seed=3)
     scores, rows = bulk.nearest(queries, vectors, k)
     every = queries @ vectors.T
     assert np.allclose(scores, -np.sort(-every, axis=1)[:, :k], atol=1e-6)
