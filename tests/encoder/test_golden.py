@@ -1,34 +1,19 @@
+from dataclasses import replace
+
 import pytest
 
 from encoder.errors import ParityError
 from encoder.golden import MAXIMUM_DIFFERENCE, MINIMUM_COSINE, Parity, check_parity
 
-PERFECT = {
-    "block_cosine": 1.0,
-    "block_difference": 0.0,
-    "document_cosine": 1.0,
-    "document_difference": 0.0,
-}
-
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-def test_the_limits_themselves_pass(precision: str) -> None:
+def test_the_limits_pass_and_each_figure_alone_refuses(precision: str) -> None:
     cosine, difference = MINIMUM_COSINE[precision], MAXIMUM_DIFFERENCE[precision]
-    check_parity(Parity(cosine, difference, cosine, difference), precision)
-
-
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-@pytest.mark.parametrize(
-    ("figure", "value"),
-    [
-        ("block_cosine", 0.9),
-        ("document_cosine", 0.9),
-        ("block_difference", 0.2),
-        ("document_difference", 0.2),
-        ("block_cosine", float("nan")),
-        ("document_difference", float("nan")),
-    ],
-)
-def test_each_figure_alone_refuses(precision: str, figure: str, value: float) -> None:
-    with pytest.raises(ParityError, match=f"{precision} {figure.split('_')[0]}"):
-        check_parity(Parity(**(PERFECT | {figure: value})), precision)
+    limits = Parity(cosine, difference, cosine, difference)
+    check_parity(limits, precision)
+    for level in ("block", "document"):
+        for figure, wrong in (("cosine", 0.9), ("difference", 0.2)):
+            for value in (wrong, float("nan")):
+                changed = replace(limits, **{f"{level}_{figure}": value})
+                with pytest.raises(ParityError, match=f"{precision} {level}"):
+                    check_parity(changed, precision)

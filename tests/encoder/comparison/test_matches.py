@@ -10,17 +10,15 @@ from hypothesis import strategies as st
 from encoder.arrays import Float32, Int64
 from encoder.comparison.matches import (
     Background,
+    Box,
     find_exact_matches,
     match_blocks,
     measure_background,
+    merge_spans,
 )
-from encoder.comparison.words import Words, locate_words
+from encoder.comparison.words import locate_words as words
 
 SHINGLE = 3
-
-
-def words(text: str) -> Words:
-    return locate_words(text)
 
 
 def test_a_shared_passage_has_its_boundaries() -> None:
@@ -39,6 +37,11 @@ def test_what_one_text_repeats_is_found_at_each_place() -> None:
 def test_the_longest_of_several_places_is_taken() -> None:
     left, right = words("a b c d e f"), words("a b c x a b c d e f")
     assert (0, 4, 6) in find_exact_matches(left, right, SHINGLE)
+
+
+def test_a_match_may_begin_inside_the_one_before() -> None:
+    left, right = words("a b c d e y b c d e"), words("a b c x b c d e")
+    assert find_exact_matches(left, right, SHINGLE) == [(0, 0, 3), (1, 4, 4), (6, 4, 4)]
 
 
 TEXTS = st.lists(st.sampled_from("abcde"), max_size=40).map(" ".join)
@@ -71,6 +74,15 @@ def test_hostile_text_takes_linear_time() -> None:
         assert time.process_time() - started < 60.0
 
 
+def test_boxes_are_joined_over_gaps_of_both_texts() -> None:
+    first = Box(0, 10, 0, 10)
+    assert merge_spans([first, Box(12, 15, 12, 14)], 2) == [Box(0, 15, 0, 14)]
+    for apart in (Box(13, 15, 12, 14), Box(12, 15, 13, 14)):
+        assert merge_spans([first, apart], 2) == [first, apart]
+    inner = Box(2, 4, 2, 4)  # it ends before the first, which reaches on
+    assert merge_spans([first, inner, Box(11, 12, 11, 12)], 2) == [Box(0, 12, 0, 12)]
+
+
 NONE = Background(0.1, 0.2)
 
 
@@ -91,13 +103,19 @@ def runs(table: Float32) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     return [(run.left, run.right) for run in match_blocks(table, 0.5, every, numbers(len(table)))]
 
 
-def test_neighbours_on_a_diagonal_are_one_run() -> None:
-    assert runs(cosines(6, (1, 2), (2, 3), (3, 4))) == [((1, 4), (2, 5))]
-
-
-def test_a_gap_of_one_is_bridged_and_of_two_is_not() -> None:
-    assert runs(cosines(7, (0, 0), (2, 2))) == [((0, 3), (0, 3))]
-    assert runs(cosines(7, (0, 0), (3, 3))) == [((0, 1), (0, 1)), ((3, 4), (3, 4))]
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([(1, 2), (2, 3), (3, 4)], [((1, 4), (2, 5))]),
+        ([(0, 0), (2, 2)], [((0, 3), (0, 3))]),  # a gap of one is bridged
+        ([(0, 0), (3, 3)], [((0, 1), (0, 1)), ((3, 4), (3, 4))]),
+        ([(0, 3), (1, 4), (3, 0), (4, 1)], [((0, 2), (3, 5)), ((3, 5), (0, 2))]),
+    ],
+)
+def test_neighbours_on_a_diagonal_are_one_run(
+    pairs: list[tuple[int, int]], expected: list[tuple[tuple[int, int], tuple[int, int]]]
+) -> None:
+    assert runs(cosines(7, *pairs)) == expected
 
 
 def test_blocks_that_were_not_encoded_end_a_run() -> None:
@@ -106,11 +124,6 @@ def test_blocks_that_were_not_encoded_end_a_run() -> None:
     left = np.array([0, 1, 4, 5])
     found = match_blocks(table, 0.5, every, (left, np.arange(4)))
     assert [(run.left, run.right) for run in found] == [((0, 2), (0, 2)), ((2, 4), (2, 4))]
-
-
-def test_runs_may_stand_in_another_order() -> None:
-    table = cosines(6, (0, 3), (1, 4), (3, 0), (4, 1))
-    assert runs(table) == [((0, 2), (3, 5)), ((3, 5), (0, 2))]
 
 
 def test_only_the_best_of_row_and_column_matches() -> None:
@@ -141,8 +154,4 @@ def test_the_background_is_that_of_blocks_that_do_not_match() -> None:
     assert found.spread < 0.15
     assert found.threshold(3.0, 0.2) > found.centre + 2 * found.spread
     assert found.threshold(0.0, 0.99) == 0.99
-
-
-def test_short_texts_take_the_default_background() -> None:
-    vectors = np.eye(3, dtype=np.float32)
-    assert measure_background(vectors, vectors, NONE) is NONE
+    assert measure_background(vectors[:4], vectors[:4], NONE) is NONE  # too short

@@ -45,15 +45,9 @@ def plain(graphs: OpenedGraphs, blocks: list[list[int]]) -> Float32:
     return found
 
 
-def test_the_buffers_of_a_shape_are_used_again(bound: BoundGraph, graphs: OpenedGraphs) -> None:
-    calls = [[[7 + n, 9, 11], [12, n + 1]] for n in range(8)]
-    for blocks in calls:
-        assert np.abs(run(bound, graphs, blocks) - plain(graphs, blocks)).max() <= TOLERANCE
-
-
-def test_more_shapes_than_are_kept(bound: BoundGraph, graphs: OpenedGraphs) -> None:
-    for count in [*range(1, KEPT_SHAPES + 6), 1, 2]:
-        blocks = [[10 + row] for row in range(count)]
+def test_buffers_of_more_shapes_than_are_kept(bound: BoundGraph, graphs: OpenedGraphs) -> None:
+    for count in [*range(1, KEPT_SHAPES + 6), 1, 2, 2]:
+        blocks = [[10 + row, count] for row in range(count)]
         assert np.abs(run(bound, graphs, blocks) - plain(graphs, blocks)).max() <= TOLERANCE
 
 

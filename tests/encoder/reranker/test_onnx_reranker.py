@@ -23,9 +23,7 @@ from encoder.errors import CheckpointError, ParityError
 from encoder.export.create import create_reranker, load_reranker_model, read_reranker_recipe
 from encoder.export.export_reranker import export_reranker, score_with_model
 from encoder.golden import GOLDEN_TEXTS
-from encoder.reranker.checkpoint import (
-    load_reranker_checkpoint,
-)
+from encoder.reranker.checkpoint import load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
 from encoder.reranker.pair_tokenizer import PairTokenizer
 from encoder.reranker.score_fusion import (
@@ -93,8 +91,6 @@ def test_an_encoder_is_no_reranker(changed: Path) -> None:
     (changed / "manifest.json").write_text("[]")
     with pytest.raises(CheckpointError, match="is not a JSON object"):
         load_reranker_checkpoint(changed)
-    with pytest.raises(CheckpointError, match="cannot be read"):
-        load_reranker_checkpoint(changed / "nothing")
 
 
 @pytest.mark.parametrize(
@@ -163,19 +159,15 @@ def test_without_weights_a_reranker_can_only_be_served(changed: Path) -> None:
         export_reranker(checkpoint, ["fp16"])
 
 
-@pytest.mark.parametrize(("weight", "scale"), [(-0.1, 1.0), (1.1, 1.0), (0.5, 0.0)])
-def test_fusion_weights_have_bounds(weight: float, scale: float) -> None:
-    with pytest.raises(ValueError, match="weight"):
-        FusionWeights(weight, scale)
-
-
 def test_a_fused_score_is_a_mean_of_score_and_probability() -> None:
     probability = torch.sigmoid(torch.tensor(2 * 0.7)).item()
-    assert FusionWeights(0.25, 2.0).score(0.4, 0.7) == pytest.approx(
-        0.75 * 0.4 + 0.25 * probability
-    )
+    fused = FusionWeights(0.25, 2.0).score(0.4, 0.7)
+    assert fused == pytest.approx(0.75 * 0.4 + 0.25 * probability)
     assert FusionWeights(1.0, 1.0).score(0.4, -1e6) == 0.0
     assert FusionWeights(0.0, 1.0).score(0.4, 3.0) == 0.4
+    for weight, scale in ((-0.1, 1.0), (1.1, 1.0), (0.5, 0.0)):
+        with pytest.raises(ValueError, match="weight"):
+            FusionWeights(weight, scale)
 
 
 def test_a_rule_is_kept_with_the_reranker(changed: Path) -> None:

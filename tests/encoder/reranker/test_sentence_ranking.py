@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from encoder.reranker.sentence_ranking import (
@@ -20,6 +20,7 @@ from tests.tools.chinese_news import EVENTS, article
 
 WORDS = [f"w{number}" for number in range(40)]
 Sentences = st.lists(st.lists(st.sampled_from(WORDS), unique=True, max_size=8), max_size=70)
+FREQUENT = [WORDS[: 2 + number % 9] for number in range(60)]  # w0 and w1 are in all of them
 
 
 def plain_similarities(sentences: Sequence[Sequence[str]]) -> np.ndarray:
@@ -44,16 +45,12 @@ def plain_ranks(weights: np.ndarray) -> np.ndarray:
 
 
 @given(Sentences)
+@example(FREQUENT)
 @settings(max_examples=40, deadline=None)
 def test_similarities_are_those_of_the_formula(sentences: list[list[str]]) -> None:
     found = similarities([tuple(words) for words in sentences])
     assert found.shape == (len(sentences), len(sentences))
     np.testing.assert_allclose(found, plain_similarities(sentences), rtol=1e-5)
-
-
-def test_frequent_words_are_counted_like_rare_ones() -> None:
-    sentences = [tuple(WORDS[: 2 + number % 9]) for number in range(60)]  # w0 and w1 are in all
-    np.testing.assert_allclose(similarities(sentences), plain_similarities(sentences), rtol=1e-5)
 
 
 @given(Sentences.filter(len))
@@ -84,7 +81,7 @@ def test_of_equal_sentences_the_earlier_is_better() -> None:
     assert best_sentences(np.array([0.2, 0.4, 0.4, 0.1], dtype=np.float32), 3) == [1, 2, 0]
 
 
-@pytest.mark.parametrize("text", ["", "   ", "...", "The of and.", "Yes."])
+@pytest.mark.parametrize("text", ["", "...", "The of and.", "Yes."])
 def test_texts_with_nothing_to_rank(text: str) -> None:
     ranks, others = rank_sentences(
         split_for_ranking(text), split_for_ranking("One more sentence about quays.")

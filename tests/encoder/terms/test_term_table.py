@@ -61,27 +61,18 @@ def test_without_buckets_words_of_several_pieces_are_not_counted() -> None:
     assert terms.rows.tolist() == [1, 2, 6, 7]
 
 
-def test_features_are_weighted_log_counts_times_the_vectors() -> None:
-    some = table()
+def test_features_are_weighted_log_counts_times_the_vectors(tmp_path: Path) -> None:
+    known = table()
     terms = VOCABULARY.count([[1, 6, 1, 6, 3], [2, 2, 2]])
-    logs = np.log1p(terms.counts) * some.weights[terms.rows]
-    vectors = some.vectors[terms.rows] * some.scales[terms.rows, None]
+    logs = np.log1p(terms.counts) * known.weights[terms.rows]
+    vectors = known.vectors[terms.rows] * known.scales[terms.rows, None]
     expected = (logs / np.linalg.norm(logs)) @ vectors
-    assert np.allclose(some.features(terms), expected, atol=1e-6)
-
-
-def test_terms_without_weight_have_features_of_zero() -> None:
-    some = table()
-    silent = TermTable(np.zeros_like(some.weights), some.vectors, some.scales)
-    assert silent.features(VOCABULARY.count([[1, 2]])).tolist() == [0.0] * 5
-
-
-def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
-    some = table()
-    write_term_table(tmp_path / "terms.npz", some)
+    assert np.allclose(known.features(terms), expected, atol=1e-6)
+    silent = TermTable(np.zeros_like(known.weights), known.vectors, known.scales)
+    assert silent.features(terms).tolist() == [0.0] * 5
+    write_term_table(tmp_path / "terms.npz", known)
     read = read_term_table((tmp_path / "terms.npz").read_bytes(), "terms.npz")
-    terms = VOCABULARY.count([[1, 6, 2]])
-    assert np.array_equal(read.features(terms), some.features(terms))
+    assert np.array_equal(read.features(terms), known.features(terms))
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04 but no archive", b"words"])
@@ -91,8 +82,8 @@ def test_what_is_no_table_is_refused(data: bytes) -> None:
 
 
 def test_a_table_of_uneven_rows_is_refused(tmp_path: Path) -> None:
-    some = table()
-    write_term_table(tmp_path / "t", TermTable(some.weights[:-1], some.vectors, some.scales))
+    whole = table()
+    write_term_table(tmp_path / "t", TermTable(whole.weights[:-1], whole.vectors, whole.scales))
     with pytest.raises(CheckpointError, match="differ in their rows"):
         read_term_table((tmp_path / "t").read_bytes(), "t")
 
