@@ -63,6 +63,7 @@ def overloaded(seconds: object) -> Answer:
         problem(503, "not-ready"),
         Answer(502, b"<html>bad gateway</html>"),
         Answer(504, b""),
+        Answer(408, b""),
         Drop(read=False),
         Drop(),
     ],
@@ -82,6 +83,7 @@ def test_what_passes_is_repeated(client: Any, proxy: FaultProxy, failure: Any) -
         (problem(500, "internal-error"), ServerError),
         (Answer(302, b"", {"location": "/elsewhere"}), InvalidRequestError),
         (Answer(200, b"<html>a page</html>"), ResponseError),
+        (Answer(200, b"no gzip", {"content-encoding": "gzip"}), ResponseError),
     ],
 )
 def test_what_stays_is_not_repeated(

@@ -1,5 +1,6 @@
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,7 @@ def test_beir_judgements_under_their_header(tmp_path: Path) -> None:
         ("q 0 d 1\nq 0 d\n", 2, "3 columns, not query, 0, document, relevance"),
         ("q d 1\n", 1, "after the header"),
         ("query-id corpus-id score\nq 0 d 1\n", 2, "4 columns, not query, document, relevance"),
-        ("q 0 d 1 run\n", 1, "5 columns"),
-        ("q 0 d x\n", 1, "the relevance 'x' is not an integer"),
-        ("q 0 d ٣\n", 1, "not an integer"),
+        ("q 0 d ٣\n", 1, "the relevance '٣' is not an integer"),
         ("q 0 d " + "9" * 5000, 1, "not an integer"),
         ("q\t0\t\t1\n", 1, "an id is empty"),
         ("q 0 d 1\n\nq 0 d 2\n", 3, "the relevance of 'd' for 'q' is 2, but 1 in an earlier line"),
@@ -40,11 +39,9 @@ def test_beir_judgements_under_their_header(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, content: str | bytes, line: int, message: str) -> None:
-    path = write(tmp_path / "qrels.tsv", content)
-    with pytest.raises(CorpusError) as caught:
-        read_qrels(path)
+    with pytest.raises(CorpusError, match=re.escape(message)) as caught:
+        read_qrels(write(tmp_path / "qrels.tsv", content))
     assert f"qrels.tsv:{line}: " in str(caught.value)
-    assert message in str(caught.value)
 
 
 def test_a_cut_off_gzip_file_is_refused_as_a_whole(tmp_path: Path) -> None:
@@ -108,9 +105,7 @@ def test_reads_pairs_in_order_and_finds_their_rows(tmp_path: Path, name: str) ->
         ("", "holds no pair"),
         ("{oops\n", r":1: is not JSON"),
         ("[1]\n", ":1: is not a JSON object"),
-        ('{"source": "a", "target": "b"}\n', ":1: label: is missing"),
         ('{"source": "a", "label": 1}\n', ":1: target: is missing"),
-        (line("a", "", 1), ":1: target: is not a document id"),
         (line(True, "b", 1), ":1: source: is not a document id"),
         (line("a", "b", 2), ":1: label: is '2', not 0 or 1"),
         (line("a", "b", 1) + line("c", "c", 0), ":2: 'c' is paired with itself"),
@@ -119,15 +114,12 @@ def test_reads_pairs_in_order_and_finds_their_rows(tmp_path: Path, name: str) ->
     ],
 )
 def test_a_bad_pair_is_named(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "p.jsonl"
-    path.write_text(text)
     with pytest.raises(CorpusError, match=message):
-        read_pairs(path)
+        read_pairs(write(tmp_path / "p.jsonl", text))
 
 
 def test_a_missing_document_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
-    path.write_text(line("a", "b", 1) + line("a", "c", 0))
+    path = write(tmp_path / "p.jsonl", line("a", "b", 1) + line("a", "c", 0))
     with pytest.raises(CorpusError, match=":2: the corpus has no document 'c'"):
         find_pairs(read_pairs(path), ["a", "b"])
 
@@ -142,15 +134,12 @@ def test_reads_parts_of_ids_that_may_have_spaces(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "holds no document"),
-        ("a train\n", ":1: is not a document id, a tab"),
-        ("a\ttrain\tx\n", ":1: is not a document id"),
+        ("a\ttrain\tx\n", ":1: is not a document id, a tab"),
         ("\ttrain\n", ":1: is not a document id"),
         ("a\ttrain\nb\tdev\n", ":2: the part 'dev' is none of train, valid, test"),
         ("a\ttrain\na\ttest\n", ":2: 'a' is already in train"),
     ],
 )
 def test_a_bad_split_is_named(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "splits.tsv"
-    path.write_text(text)
     with pytest.raises(CorpusError, match=message):
-        read_splits(path)
+        read_splits(write(tmp_path / "splits.tsv", text))

@@ -38,13 +38,6 @@ def test_ranks_by_cosine_and_leaves_the_query_out() -> None:
     assert run.rows[1][0] == 5  # a query that is no document of the corpus keeps all
 
 
-def test_a_corpus_smaller_than_the_depth() -> None:
-    vectors = unit_vectors(3)
-    run = rank_exactly(["a", "b", "c"], vectors, ["a"], vectors[:1])
-    assert run.rows.shape == (1, 3)
-    assert run.rows[0][-1] == NO_VECTOR
-
-
 def test_measures_by_hand() -> None:
     """Run b, c, d of query a; c has grade 2, d has 1, e is relevant and not ranked."""
     angles = np.array([0.0, 0.1, 0.2, 0.3])
@@ -79,17 +72,13 @@ def test_each_measure_ends_at_its_depth(place: int, found: dict[str, float]) -> 
 def test_queries_without_judgement_do_not_count() -> None:
     vectors = unit_vectors(20)
     ids = [f"d{n}" for n in range(20)]
+    both = rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]])
+    alone = rank_exactly(ids, vectors, ["d0"], vectors[[0]])
     qrels = {"d0": {"d1": 1}}
-    both = evaluate_run(rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]]), ids, qrels)
-    alone = evaluate_run(rank_exactly(ids, vectors, ["d0"], vectors[[0]]), ids, qrels)
-    assert both == alone
-
-
-def test_no_judgement_at_all_is_an_error() -> None:
-    vectors = unit_vectors(4)
-    run = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
+    assert (alone.rows.shape, alone.rows[0][-1]) == ((1, 20), NO_VECTOR)  # fewer than the depth
+    assert evaluate_run(both, ids, qrels) == evaluate_run(alone, ids, qrels)
     with pytest.raises(CorpusError, match="no query has a judgement"):
-        evaluate_run(run, ["a", "b", "c", "d"], {"x": {"y": 1}})
+        evaluate_run(both, ids, {"x": {"y": 1}})
 
 
 def test_recall_against_exact_search() -> None:
@@ -118,16 +107,12 @@ def test_pair_measures_by_hand() -> None:
     assert values == pytest.approx(
         {"accuracy": 4 / 6, "precision": 2 / 3, "recall": 2 / 3, "F1": 2 / 3, "AUC": 8 / 9}
     )
-
-
-def test_a_score_at_the_threshold_is_similar() -> None:
-    score = np.array([0.5], dtype=np.float32)
-    assert measure_pairs(score, np.array([True]), 0.5)["accuracy"] == 1.0
-
-
-def test_nothing_found_and_one_label() -> None:
-    values = measure_pairs(SCORES, np.ones(6, dtype=np.bool_), 0.9)
-    assert values == {"accuracy": 0.0, "precision": 0.0, "recall": 0.0, "F1": 0.0}
+    at_threshold = measure_pairs(np.array([0.5], dtype=np.float32), np.array([True]), 0.5)
+    assert at_threshold["accuracy"] == 1.0
+    nothing = measure_pairs(SCORES, np.ones(6, dtype=np.bool_), 0.9)  # found, and one label
+    assert nothing == {"accuracy": 0.0, "precision": 0.0, "recall": 0.0, "F1": 0.0}
+    few = estimate_pairs_of_seeds([(SCORES[:2], 0.15)], np.array([False, True]))["AUC"]
+    assert (few.value, few.low, few.high) == (1.0, 1.0, 1.0)  # resamples may have one label
 
 
 @settings(deadline=None)
@@ -159,21 +144,3 @@ def test_intervals_lie_around_the_measured_values() -> None:
     for estimate in estimates.values():
         assert 0.02 < estimate.value - estimate.low < 0.08
         assert 0.02 < estimate.high - estimate.value < 0.08
-
-
-def test_resampled_auc_is_that_of_the_drawn_pairs() -> None:
-    from sklearn.metrics import roc_auc_score  # not at the start: each worker collects all tests
-
-    from evaluation.metrics import _auc
-
-    chance = np.random.default_rng(2)
-    labels = chance.random(30) < 0.5
-    scores = np.round(labels + chance.standard_normal(30), 1).astype(np.float32)
-    counts = chance.multinomial(30, np.full(30, 1 / 30), 20).astype(np.float64)
-    expected = [roc_auc_score(labels, scores, sample_weight=row) for row in counts]
-    assert _auc(counts, scores, labels) == pytest.approx(np.array(expected))
-
-
-def test_few_pairs_whose_resamples_may_have_one_label() -> None:
-    estimate = estimate_pairs_of_seeds([(SCORES[:2], 0.15)], np.array([False, True]))["AUC"]
-    assert (estimate.value, estimate.low, estimate.high) == (1.0, 1.0, 1.0)

@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 
 from encoder.arrays import Float32
-from evaluation.baselines import CorpusBlocks
 from evaluation.judgements import PairRows
 from evaluation.mentions import JudgementsWithoutMentions
 from evaluation.metrics import evaluate_run, rank_exactly
 from evaluation.report import (
     BUCKETS,
-    TOKENS_READ,
     PairTask,
     RetrievalTask,
     choose_reference,
-    curve_by_tokens,
     leave_out,
     length_buckets,
     report_pairs,
@@ -165,28 +162,10 @@ def test_pairs_without_others_are_called_an_upper_bound() -> None:
     assert "accuracy" not in upper
     assert upper["accuracy_upper_bound"]["value"] >= other["accuracy"]["value"]
     assert upper["AUC"] == other["AUC"]
-
-
-def test_pairs_of_one_label_have_no_auc() -> None:
-    some = pair_rows(1)
-    positive = some.labels
-    pairs = PairRows(some.sources[positive], some.targets[positive], positive[positive])
-    task = PairTask(pairs, None, np.full(len(pairs.labels), 600))
-    assert "AUC" not in report_pairs([BAD], task, "bad")["systems"]["bad"]
-
-
-def test_quality_by_tokens_read() -> None:
-    """The first block says nothing of the topic, all later ones do: reading on must pay."""
-    ends = np.arange(1, 41) * 4
-    chance = np.random.default_rng(4)
-    of_blocks = np.repeat(np.eye(16, dtype=np.float32)[TOPICS], 4, axis=0)
-    of_blocks[::4] = chance.standard_normal((40, 16))
-    of_blocks /= np.linalg.norm(of_blocks, axis=1, keepdims=True)
-    blocks = CorpusBlocks(of_blocks, ends - 4, ends, np.arange(1, 161) * 64)
-    curve = curve_by_tokens(blocks, QUESTION)
-    assert tuple(curve) == TOKENS_READ
-    assert curve[64] < 0.6 < 0.9 < curve[256]
-    assert curve[256] == curve[8_192]
+    positive = pairs.labels
+    alike = PairRows(pairs.sources[positive], pairs.targets[positive], positive[positive])
+    task = PairTask(alike, None, np.full(len(alike.labels), 600))
+    assert "AUC" not in report_pairs([BAD], task, "bad")["systems"]["bad"]  # of one label
 
 
 def test_figures_of_seeds_are_their_means() -> None:

@@ -58,13 +58,6 @@ def two_sections(*documents: int) -> Sections:
     return Sections(rows % 2, rows + 1 - 2 * (rows % 2))
 
 
-def test_the_defaults_are_the_papers() -> None:
-    config = ColdeConfig()
-    assert (config.hidden_size, config.sentence_layers, config.block_length) == (768, 12, 512)
-    assert (config.lstm_size, config.dimension, config.chunk_heads) == (512, 256, 4)
-    assert (config.pooling, config.aggregate) == ("cls", "lstm")
-
-
 def test_numbers_that_training_never_saw_add_nothing() -> None:
     torch.manual_seed(0)
     encoder = Colde(SMALL).document_encoder
