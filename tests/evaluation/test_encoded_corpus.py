@@ -155,36 +155,17 @@ def test_damage_is_named(encoder: OnnxEncoder, tmp_path: Path, name: str, conten
         read_encoded_corpus(tmp_path / "blocks")
 
 
-TEXTS = {"a": "A river. " * 30, "b": "Music. " * 2_000, "c": "A river. " * 30, "d": "Stones."}
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("corpus") / "c.jsonl"
-    path.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in TEXTS.items()))
-    return path
-
-
-@pytest.fixture(scope="module")
-def encoded(
-    corpus: Path, encoder: OnnxEncoder, tmp_path_factory: pytest.TempPathFactory
-) -> EncodedCorpus:
-    return encode_corpus(corpus, tmp_path_factory.mktemp("kept"), encoder, SilentProgress(), 90)
-
-
-def test_kept_blocks_give_the_vectors_of_the_texts(
-    corpus: Path, encoded: EncodedCorpus, encoder: OnnxEncoder
-) -> None:
+def test_kept_blocks_give_the_vectors_of_the_texts(encoder: OnnxEncoder, tmp_path: Path) -> None:
     """More blocks are kept of the long one than the checkpoint reads."""
+    texts = {"a": "A river. " * 30, "b": "Music. " * 2_000, "c": "A river. " * 30, "d": "Stones."}
+    corpus = write_corpus(tmp_path / "c.jsonl", texts)
+    encoded = encode_corpus(corpus, tmp_path / "kept", encoder, SilentProgress(), 90)
     kept = embed_encoded_corpus(encoded, encoder)
     fresh = embed_corpus(corpus, BlockTokenizer(encoder.checkpoint), encoder, SilentProgress())
     assert kept.ids == fresh.ids
     assert np.allclose(kept.vectors, fresh.vectors, atol=2e-3)
     assert kept.tokens.tolist() == fresh.tokens.tolist()
     assert kept.tokens_read.tolist() == fresh.tokens_read.tolist()
-
-
-def test_blocks_of_documents_in_any_order(encoded: EncodedCorpus) -> None:
     blocks = find_blocks(encoded, ["d", "c", "a"])
     assert blocks.starts[1] == blocks.starts[2]  # equal texts are kept once
     assert (blocks.ends - blocks.starts).tolist()[0] == 1

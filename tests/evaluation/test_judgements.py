@@ -14,15 +14,12 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def test_trec_judgements_with_tabs_or_spaces(tmp_path: Path) -> None:
-    content = "q1\t0\td 1\t2\nq1\t0\td 1\t2\nq1 0 d2 0\n\n  q2   Q0  d1  -1 \r\nq1\t0\td3\t1"
-    path = write(tmp_path / "qrels.txt", content)
-    assert read_qrels(path) == {"q1": {"d 1": 2, "d2": 0, "d3": 1}, "q2": {"d1": -1}}
-
-
-def test_beir_judgements_under_their_header(tmp_path: Path) -> None:
-    path = write(tmp_path / "test.tsv", "\ufeffquery-id\tcorpus-id\tscore\nq1\td 1\t1\nq2\td2\t0\n")
-    assert read_qrels(path) == {"q1": {"d 1": 1}, "q2": {"d2": 0}}
+def test_judgements_of_trec_and_of_beir_under_their_header(tmp_path: Path) -> None:
+    trec = "q1\t0\td 1\t2\nq1\t0\td 1\t2\nq1 0 d2 0\n\n  q2   Q0  d1  -1 \r\nq1\t0\td3\t1"
+    read = read_qrels(write(tmp_path / "qrels.txt", trec))
+    assert read == {"q1": {"d 1": 2, "d2": 0, "d3": 1}, "q2": {"d1": -1}}
+    beir = "\ufeffquery-id\tcorpus-id\tscore\nq1\td 1\t1\nq2\td2\t0\n"
+    assert read_qrels(write(tmp_path / "t.tsv", beir)) == {"q1": {"d 1": 1}, "q2": {"d2": 0}}
 
 
 @pytest.mark.parametrize(
@@ -67,13 +64,10 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
 def test_ids_in_order_each_once(tmp_path: Path) -> None:
     path = write(tmp_path / "ids.txt", "\ufeffb 1\r\n\n a \nb 1\n漢字")
     assert read_ids(path) == ["b 1", "a", "漢字"]
-
-
-def test_ids_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="holds no id"):
-        read_ids(write(tmp_path / "empty.txt", " \n"))
+        read_ids(write(path, " \n"))
     with pytest.raises(CorpusError, match=r"ids\.txt:2: is not UTF-8 at byte 0"):
-        read_ids(write(tmp_path / "ids.txt", b"a\n\xff\n"))
+        read_ids(write(path, b"a\n\xff\n"))
 
 
 def line(source: object, target: object, label: object) -> str:
@@ -83,9 +77,8 @@ def line(source: object, target: object, label: object) -> str:
 @pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz"])
 def test_reads_pairs_in_order_and_finds_their_rows(tmp_path: Path, name: str) -> None:
     text = line("a", "b", 1) + "\n" + line("b", 3, 0) + line("b", "a", 1) + line("a", "b", 1)
-    data = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
-    path = tmp_path / name
-    path.write_bytes(data)
+    data = gzip.compress(text.encode()) if name.endswith(".gz") else text
+    path = write(tmp_path / name, data)
     pairs = read_pairs(path)
     assert [(pair.source, pair.target, pair.label) for pair in pairs] == [
         ("a", "b", True),
@@ -125,8 +118,7 @@ def test_a_missing_document_is_named(tmp_path: Path) -> None:
 
 
 def test_reads_parts_of_ids_that_may_have_spaces(tmp_path: Path) -> None:
-    path = tmp_path / "splits.tsv"
-    path.write_text("a b\ttrain\n\nc\tvalid\nd\ttest\nd\ttest\n")
+    path = write(tmp_path / "splits.tsv", "a b\ttrain\n\nc\tvalid\nd\ttest\nd\ttest\n")
     assert read_splits(path) == {"a b": "train", "c": "valid", "d": "test"}
 
 

@@ -68,9 +68,7 @@ def test_a_mention_counts_in_both_directions_and_as_whole_words(corpus: Path) ->
     assert found["world"] == {"battle", "untitled"}
     assert found["treaty"] == {"war", "untitled"}
     assert found["untitled"] == {"war", "world", "treaty"}  # it has no title to be named
-
-
-def test_titles_without_words_or_with_too_many_are_never_named(corpus: Path) -> None:
+    # Titles without words or with too many are never named.
     qrels = {"signs": {"long": 1, "untitled": 1}, "names long": {"long": 1, "signs": 1}}
     assert left_out(corpus, qrels) == {"signs": set(), "names long": set()}
 

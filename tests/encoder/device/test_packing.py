@@ -48,19 +48,12 @@ def test_padding_keeps_every_block(blocks: list[list[int]], packing: BlockPackin
     assert not mask[len(blocks) :].any()
 
 
-def test_without_a_budget_each_block_has_its_own_unpadded_call() -> None:
+def test_the_budget_of_a_call() -> None:
     blocks = [[7] * 5, [7] * 60, [7]]
-    assert list(ONE_A_CALL.calls(blocks)) == [[0], [1], [2]]
+    assert list(ONE_A_CALL.calls(blocks)) == [[0], [1], [2]]  # without one
     assert [ONE_A_CALL.pad([block])[0].shape for block in blocks] == [(1, 7), (1, 62), (1, 3)]
-
-
-def test_a_length_that_is_no_power_of_two_keeps_the_budget() -> None:
-    """48 tokens: five blocks would fit, and eight rows would not."""
-    assert PACKING.most_rows(46) == 4
+    assert PACKING.most_rows(46) == 4  # five would fit, but eight rows would not
     assert PACKING.pad([[7] * 46] * 4)[0].shape == (4, 48)
-
-
-def test_a_block_over_the_budget_has_a_call_of_its_own() -> None:
     small = replace(PACKING, batch_tokens=32)
     assert list(small.calls([[7] * 62] * 2)) == [[0], [1]]
 

@@ -1,7 +1,10 @@
 import dataclasses
+import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,13 +15,15 @@ from torch.nn.utils.rnn import pad_sequence
 import encoder.golden
 from encoder.checkpoint import (
     DEFAULT_CHECKPOINT,
+    QUALITY,
     load_checkpoint,
     write_manifest,
 )
-from encoder.errors import CheckpointError, ParityError
+from encoder.errors import CheckpointError, ParityError, QualityError
 from encoder.export.create import Recipe, create_checkpoint, load_model, read_recipe
 from encoder.export.export import compute_golden_batch, export_checkpoint
 from encoder.export.graphs import check_sections, export_section_reader
+from encoder.export.quality import Quality, check_quality, write_quality
 from encoder.golden import MINIMUM_COSINE, read_golden_batch
 from encoder.models.architecture import Sections
 from encoder.models.colde import Colde
@@ -289,3 +294,35 @@ def test_shipped_weights_give_the_golden_vectors() -> None:
     # Sums are rounded differently on other processors.
     assert np.abs(computed.block_vectors - stored.block_vectors).max() <= 1e-5
     assert np.abs(computed.document_vectors - stored.document_vectors).max() <= 1e-5
+
+
+GOOD = Quality("wiki", 900, 300, 12_345, 0, neighbours=0.98, queries=9, ndcg=0.4, ndcg_fp32=0.4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, None),
+        ({"ndcg": 0.3981}, None),
+        ({"ndcg": 0.9}, None),  # a gain is no loss
+        ({"queries": 0, "ndcg": None, "ndcg_fp32": None}, None),
+        ({"ndcg": 0.0, "ndcg_fp32": 0.0}, None),
+        ({"neighbours": 0.9799}, r"int8/block_encoder.onnx .*97\.99% .* under 98%"),
+        ({"neighbours": float("nan")}, "neighbours"),
+        ({"ndcg": 0.3979}, r"nDCG@10 is 0\.3979 and that of fp32 0\.4000, .* over 0\.5%"),
+        ({"ndcg": float("nan")}, "nDCG"),
+    ],
+)
+def test_what_is_beyond_a_limit_is_refused(change: dict[str, Any], message: str | None) -> None:
+    quality = dataclasses.replace(GOOD, **change)
+    with pytest.raises(QualityError, match=message) if message else nullcontext():
+        check_quality(quality, "int8")
+
+
+def test_reports_of_other_precisions_stay(tmp_path: Path) -> None:
+    write_quality(tmp_path, {"int8": GOOD})
+    write_quality(tmp_path, {"fp16": dataclasses.replace(GOOD, neighbours=1.0)})
+    report = json.loads((tmp_path / QUALITY).read_text())
+    assert {p: r["neighbours"] for p, r in report.items()} == {"int8": 0.98, "fp16": 1.0}
+    assert report["int8"]["limits"] == {"neighbours": 0.98, "ndcg_loss": 0.005}
+    assert report["int8"]["documents"] == 300

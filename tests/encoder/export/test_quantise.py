@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from onnx import TensorProto, helper, numpy_helper
 
 from encoder.arrays import Float32
-from encoder.export.quantise import arrays_of, quantise, quantise_channels, transpose_keys_at_once
+from encoder.export.quantise import quantise, quantise_channels
 
 
 @settings(deadline=None, max_examples=50)
@@ -121,20 +121,3 @@ def test_each_row_of_a_table_has_a_scale(tmp_path: Path) -> None:
     peaks = np.abs(table).max(1, keepdims=True)
     assert (np.abs(found - table) <= peaks / 127 * 0.501).all()
     assert (tmp_path / "int8").stat().st_size < (tmp_path / "fp32").stat().st_size / 1.9
-
-
-def test_keys_are_transposed_in_one_node(tiny_checkpoint: Path) -> None:
-    path = tiny_checkpoint / "fp32" / "block_encoder.onnx"
-    model = onnx.load(path)
-    before = len(model.graph.node)
-    names = set(arrays_of(model.graph))
-    transpose_keys_at_once(model.graph)
-    assert len(model.graph.node) < before
-    assert set(arrays_of(model.graph)) <= names
-    ids = np.random.default_rng(0).integers(1_000, 8_000, (2, 9))
-    inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-    results = [
-        ort.InferenceSession(source, providers=["CPUExecutionProvider"]).run(None, inputs)[0]
-        for source in (path.read_bytes(), model.SerializeToString())
-    ]
-    assert np.abs(results[0] - results[1]).max() <= 1e-5

@@ -60,21 +60,17 @@ def test_gradients_reach_every_parameter(changes: dict[str, Any]) -> None:
         assert parameter.grad.abs().sum() > 0, name
 
 
-@pytest.mark.parametrize("combine", ["mean_concat", "attention"])
-def test_begins_as_the_mean_of_the_block_vectors(combine: Combine) -> None:
-    model = small(combine=combine, dimension=16)
-    begin_as_mean(model.document_encoder)
+def test_what_can_begin_as_the_mean_of_the_block_vectors() -> None:
     blocks = F.normalize(torch.randn(2, 5, 16), dim=-1)
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     expected = F.normalize(torch.stack([blocks[0].mean(0), blocks[1, :3].mean(0)]), dim=-1)
-    assert torch.allclose(model.document_encoder(blocks, mask), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("changes", [{"combine": "normal", "dimension": 16}, {"dimension": 12}])
-def test_what_cannot_begin_as_the_mean(changes: dict[str, object]) -> None:
-    encoder = small(**({"combine": "attention"} | changes)).document_encoder
-    with pytest.raises(ValueError, match="mean"):
+    for combine in ("mean_concat", "attention"):
+        encoder = small(combine=combine, dimension=16).document_encoder
         begin_as_mean(encoder)
+        assert torch.allclose(encoder(blocks, mask), expected, atol=1e-5)
+    for combine, dimension in (("normal", 16), ("attention", 12)):
+        with pytest.raises(ValueError, match="mean"):
+            begin_as_mean(small(combine=combine, dimension=dimension).document_encoder)
 
 
 def test_averages_attend_to_tokens() -> None:

@@ -25,7 +25,6 @@ from encoder.export.export_reranker import export_reranker, score_with_model
 from encoder.golden import GOLDEN_TEXTS
 from encoder.reranker.checkpoint import load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
-from encoder.reranker.pair_tokenizer import PairTokenizer
 from encoder.reranker.score_fusion import (
     UNFITTED,
     FusionWeights,
@@ -91,30 +90,6 @@ def test_an_encoder_is_no_reranker(changed: Path) -> None:
     (changed / "manifest.json").write_text("[]")
     with pytest.raises(CheckpointError, match="is not a JSON object"):
         load_reranker_checkpoint(changed)
-
-
-@pytest.mark.parametrize(
-    ("model", "pair"),
-    [
-        ({"reduction": 0.0}, {}),
-        ({}, {"filtered": False}),
-        *(({"importance": kind}, {}) for kind in ("norm", "attention", "random")),
-    ],
-)
-def test_the_variants_of_the_paper_are_settings(
-    tiny_bert: Path, tmp_path: Path, model: dict[str, object], pair: dict[str, object]
-) -> None:
-    """Tables 5 to 7 of Match-Ignition: a start keeps the setting, and reads a pair by it."""
-    recipe = read_reranker_recipe(RECIPES / "match-ignition-paper.toml")
-    recipe.model.update({"layers": 2, **model})
-    recipe.pair.update({"length": 64, "language": "en", **pair})
-    made = create_reranker(recipe, str(tiny_bert), tmp_path / "made")
-    judge = load_reranker_model(made)
-    assert {name: getattr(judge.config, name) for name in model} == model
-    assert made.pair.filtered == pair.get("filtered", True)
-    reader = PairTokenizer(made)
-    first, second = (reader.read(text) for text in GOLDEN_TEXTS[3:5])
-    assert np.isfinite(score_with_model(judge, [reader.pair(first, second)])).all()
 
 
 def test_the_shipped_recipe_makes_a_reranker(tiny_bert: Path, tmp_path: Path) -> None:

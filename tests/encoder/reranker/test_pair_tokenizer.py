@@ -55,7 +55,7 @@ def words_of(checkpoint: RerankerCheckpoint, pair: PairTokens) -> tuple[str, str
         ),
     ],
 )
-def test_lead_and_shared_sentences_are_read_in_the_order_of_the_text(
+def test_lead_and_shared_sentences_are_read_in_their_order(
     checkpoint: RerankerCheckpoint, sentences: int, lead: int, first: str, second: str
 ) -> None:
     reader = reader_of(checkpoint, sentences=sentences, lead_sentences=lead)

@@ -16,7 +16,6 @@ from encoder.reranker.sentence_ranking import (
     similarities,
     split_for_ranking,
 )
-from tests.tools.chinese_news import EVENTS, article
 
 WORDS = [f"w{number}" for number in range(40)]
 Sentences = st.lists(st.lists(st.sampled_from(WORDS), unique=True, max_size=8), max_size=70)
@@ -94,18 +93,3 @@ def test_texts_with_nothing_to_rank(text: str) -> None:
 def test_a_long_text_says_what_was_not_looked_at() -> None:
     read = split_for_ranking("Stones are heavy. " * 30, most=12)
     assert (len(read.words), read.sentences_left_out) == (12, 18)
-
-
-@pytest.mark.parametrize("event", EVENTS)
-def test_chinese_sentences_are_ranked_by_shared_words(event: str) -> None:
-    first, second = (split_for_ranking(article(event, side)) for side in (0, 1))
-    words = [*first.words, *second.words]
-    weights = similarities(words)
-    assert len(words) >= 6
-    assert weights.any()
-    assert weights[: len(first.words), len(first.words) :].any()  # edges between the texts
-    for text, ranks in zip((first, second), rank_sentences(first, second), strict=True):
-        noise = [place for place in range(len(ranks)) if "天" in text.sentence(place)[:2]]
-        story = [place for place in range(len(ranks)) if place not in noise]
-        assert all(ranks[place] < ranks[story].min() for place in noise)
-        assert ranks.max() > ranks.min() + 0.01

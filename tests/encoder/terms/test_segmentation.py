@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoder.golden import GOLDEN_TEXTS
-from encoder.reranker.sentence_ranking import split_for_ranking
-from encoder.terms.segmentation import STOP_WORDS, find_words, separate_words, split_words
+from encoder.terms.segmentation import find_words, separate_words, split_words
 from index.lexical.terms import count_terms, words_of
 
 RUN_OF_LETTERS = re.compile(r"[^\W_]+")  # what a word was before scripts were segmented
@@ -44,16 +43,6 @@ def test_words_and_terms_of_english_do_not_change() -> None:
         counted = count_terms(text)
         assert {word: counted[word] for word in short} == Counter(short)
         assert separate_words(text) is text
-
-
-def test_the_sentence_graph_of_english_does_not_change() -> None:
-    for text in english_texts():
-        read = split_for_ranking(text)
-        for (start, end), words in zip(read.spans, read.words, strict=True):
-            found = RUN_OF_LETTERS.findall(plain(text[start:end]))
-            assert words == tuple(
-                dict.fromkeys(result for result in found if result not in STOP_WORDS)
-            )
 
 
 @given(st.text(st.characters(max_codepoint=0x08FF)))

@@ -10,7 +10,6 @@ import pytest
 from encoder.arrays import Float32
 from encoder.checkpoint import CONFIG, TERMS, Checkpoint, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError
-from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import (
     HashedTerms,
     open_term_channel,
@@ -44,21 +43,6 @@ def test_features_are_those_of_all_blocks_in_any_order(tiny_terms: Path) -> None
     known = channel.table.features(channel.vocabulary.count(blocks))
     assert np.array_equal(features[:width], known)
     assert np.array_equal(features[width:], channel.hashed.features(blocks))
-
-
-def test_words_decide_over_equal_block_vectors(tiny_terms: Path) -> None:
-    checkpoint = load_checkpoint(tiny_terms)
-    encoder = OnnxEncoder(checkpoint, precision="fp32", threads=1)
-    here, there = (
-        find_blocks(checkpoint, text) for text in ("Rivers of Spain.", "A brass engine.")
-    )
-    vectors = encoder.encode_blocks(here[:1])
-    known = checkpoint.model["term_dimension"]
-    words = slice(known, -checkpoint.model["sketch_dimension"])
-    own, others = (encoder.encode_document(blocks, vectors) for blocks in (here, there))
-    assert np.isclose(np.linalg.norm(own), 1, atol=1e-5)
-    assert np.allclose(own[words], others[words], atol=1e-6)
-    assert not np.allclose(own[:known], others[:known], atol=1e-2)
 
 
 def test_a_changed_or_missing_table_is_refused(copied: Path, tiny_terms: Path) -> None:
@@ -120,16 +104,6 @@ def test_cosines_of_hashed_terms_are_those_of_tfidf() -> None:
     errors = hashed @ hashed.T - exact @ exact.T
     assert (exact @ exact.T)[0, 1] > 0.2 > 0.1 > (exact @ exact.T)[0, 9]
     assert 0.5 / np.sqrt(512) < errors[np.triu_indices(60, 1)].std() < 1.5 / np.sqrt(512)
-
-
-def test_words_are_counted_whole_in_any_order_of_blocks() -> None:
-    terms = hashed_terms_of(64)
-    blocks = documents(1)[0]
-    assert np.array_equal(terms.features(blocks), terms.features(blocks))
-    begins = [[0, 3, 8], [4, 12]]  # piece 3 continues the word of piece 0
-    swapped = [[8, 0, 3], [12, 4]]
-    assert np.array_equal(terms.features(begins), terms.features(swapped))
-    assert not np.allclose(terms.features([[0, 3]]), terms.features([[3, 0]]))
 
 
 def test_places_and_signs_are_fixed() -> None:

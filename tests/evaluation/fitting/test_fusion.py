@@ -79,6 +79,9 @@ def test_the_alignment_weight_is_fitted_on_the_judgements() -> None:
     assert mean_ndcg(good, hybrid_scores(good, fitted)) == pytest.approx(1.0)
     unaligned = replace(good, alignment=np.full_like(good.alignment, np.nan))
     assert mean_ndcg(unaligned, hybrid_scores(unaligned, fitted)) == pytest.approx(0.5)
+    other = np.array([[np.nan, 0.1, 0.9, 0.8]], dtype=np.float32)  # of the hybrid candidates
+    fitted = fit_fusion(replace(good, lexical=np.zeros_like(good.lexical), alignment=other))
+    assert fitted.semantic_alignment_weight > fitted.hybrid_alignment_weight
     # Only the alignment does not.
     bad = corpus("a", [1.0, 0.7, 0.6, 0.5], [1.0, 0.7, 0.6, 0.5], [np.nan, 0.1, 0.9, 0.8])
     fitted = fit_fusion(bad)
@@ -112,14 +115,6 @@ def test_the_weights_of_the_highest_plateau_are_chosen() -> None:
     semantic[1, 1:4] = 0.4
     rule = choose_rule(WeightSurface(hybrid, semantic), (0.5, 0.1))
     assert rule == LinearFusion(LEXICAL[11], ALIGNMENT[7], ALIGNMENT[2], 0.5, 0.1)
-
-
-def test_semantic_mode_has_a_weight_of_its_own() -> None:
-    # Only the alignment of these candidates puts a first.
-    hybrid = corpus("a", [1.0, 0.5, 0.6, 0.7], [0.0] * 4, [np.nan, 0.1, 0.9, 0.8])
-    semantic = np.array([[np.nan, 0.9, 0.1, 0.2]], dtype=np.float32)
-    fitted = fit_fusion(replace(hybrid, semantic_alignment=semantic))
-    assert fitted.semantic_alignment_weight > fitted.hybrid_alignment_weight
 
 
 def test_a_fit_is_described_with_each_corpus_left_out() -> None:
