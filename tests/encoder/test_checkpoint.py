@@ -141,20 +141,16 @@ def test_a_shared_file_is_read_from_the_other_checkpoint(copy: Path, sharing: Pa
     assert list(shared) == ["int8/document_encoder.onnx"]
 
 
-def test_a_shared_file_is_verified(copy: Path, sharing: Path) -> None:
+def test_a_shared_file_is_verified_and_next_to_it(
+    copy: Path, sharing: Path, tmp_path: Path
+) -> None:
+    alone = Path(shutil.copytree(sharing, tmp_path / "elsewhere" / "alone"))
+    with pytest.raises(CheckpointError, match="copy the folder 'checkpoint' next to 'alone'"):
+        load_checkpoint(alone)
     with (copy / "int8" / "document_encoder.onnx").open("ab") as file:
         file.write(b"\0")
     with pytest.raises(CheckpointError, match=r"checkpoint/int8/document_encoder\.onnx is not"):
         OnnxEncoder(load_checkpoint(sharing), precision="int8")
-
-
-def test_a_checkpoint_copied_without_the_one_it_shares_with(sharing: Path, tmp_path: Path) -> None:
-    alone = Path(shutil.copytree(sharing, tmp_path / "elsewhere" / "alone"))
-    with pytest.raises(CheckpointError, match="copy the folder 'checkpoint' next to 'alone'"):
-        load_checkpoint(alone)
-
-
-def test_a_shared_file_is_in_a_folder_of_the_same_parent(sharing: Path) -> None:
     text = (sharing / "manifest.json").read_text()
     (sharing / "manifest.json").write_text(text.replace('"checkpoint"', '"../checkpoint"'))
     with pytest.raises(CheckpointError, match=r"shared: '../checkpoint' is not the name"):

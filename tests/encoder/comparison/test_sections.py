@@ -36,11 +36,6 @@ def test_underlined_headings_of_markdown_and_rst() -> None:
     assert pieces(rst)[0].startswith("======\n Ants")
 
 
-def test_a_rule_under_a_paragraph_is_no_heading() -> None:
-    text = "A paragraph of\ntwo lines\n---\n\nanother of\ntwo lines\n---\n\nend.\n"
-    assert titles(text) == ["", ""]
-
-
 def test_numbered_headings_of_plain_text() -> None:
     text = (
         "Request for Comments\n\n1.  Introduction\n\n   Ants dig.\n\n1.1.  Terms\n\n   None.\n\n"
@@ -50,9 +45,11 @@ def test_numbered_headings_of_plain_text() -> None:
     assert titles("I. ANTS\n\nDig.\n\nIV. SEEDS\n\nMany.\n") == ["I. ANTS", "IV. SEEDS"]
 
 
-def test_items_of_a_list_are_no_headings() -> None:
+def test_what_looks_like_a_heading_and_is_none() -> None:
     assert titles("Buy:\n\n1. Milk\n\n2. Bread\n\n3. Salt\n", 1) == [""]
     assert titles("Buy:\n1. Milk\n2. Bread\n3. Salt\n", 1) == [""]
+    rules = "A paragraph of\ntwo lines\n---\n\nanother of\ntwo lines\n---\n\nend.\n"
+    assert titles(rules) == ["", ""]
 
 
 def test_html_headings_where_the_raw_text_has_them() -> None:

@@ -78,10 +78,12 @@ def test_gradients_reach_every_weight(model: MatchIgnition) -> None:
         assert parameter.grad.abs().sum() > 0, name
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"attention_heads": 5}, {"reduction": 1.0}, {"importance": "luck"}, {"layers": 0}],
-)
-def test_what_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong)).split("_")[-1]):
-        replace(CONFIG, **wrong)
+def test_what_makes_no_sense_is_refused() -> None:
+    for wrong in (
+        {"attention_heads": 5},
+        {"reduction": 1.0},
+        {"importance": "luck"},
+        {"layers": 0},
+    ):
+        with pytest.raises(ValueError, match=next(iter(wrong)).split("_")[-1]):
+            replace(CONFIG, **wrong)

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -55,20 +56,16 @@ def test_each_tensor_of_bert_has_its_place(tiny_bert: Path) -> None:
         "output": "output.dense",
         "output_norm": "output.LayerNorm",
     }
-    for kind in ("weight", "bias"):
+    for kind, number in product(("weight", "bias"), range(2)):
         norm = bert[f"embeddings.LayerNorm.{kind}"]
         assert torch.equal(loaded[f"embedding_norm.{kind}"], norm)
-        for number in range(2):
-            ours, theirs = f"layers.{number}", f"encoder.layer.{number}"
-            for name, place in places.items():
-                assert torch.equal(
-                    loaded[f"{ours}.{name}.{kind}"], bert[f"{theirs}.{place}.{kind}"]
-                )
-            parts = [
-                bert[f"{theirs}.attention.self.{part}.{kind}"] for part in ("query", "key", "value")
-            ]
-            joined = loaded[f"{ours}.attention.query_key_value.{kind}"]
-            assert torch.equal(joined, torch.cat(parts))
+        ours, theirs = f"layers.{number}", f"encoder.layer.{number}"
+        for name, place in places.items():
+            expected = bert[f"{theirs}.{place}.{kind}"]
+            assert torch.equal(loaded[f"{ours}.{name}.{kind}"], expected)
+        parts = [bert[f"{theirs}.attention.self.{p}.{kind}"] for p in ("query", "key", "value")]
+        joined = loaded[f"{ours}.attention.query_key_value.{kind}"]
+        assert torch.equal(joined, torch.cat(parts))
 
 
 def test_names_with_the_prefix_bert_are_understood(tiny_bert: Path, tmp_path: Path) -> None:
