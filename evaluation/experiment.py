@@ -17,19 +17,16 @@ from encoder.tokenizer import BlockTokenizer
 from evaluation.baselines import LEXICAL_BASELINES, CorpusBlocks, block_baselines, lexical_baselines
 from evaluation.judgements import Pair, Qrels, find_pairs
 from evaluation.mentions import JudgementsWithoutMentions
-from evaluation.metrics import MEASURES, NDCG, measure_index
-from evaluation.plots import plot_by_length, plot_by_tokens_read
+from evaluation.metrics import MEASURES, measure_index
 from evaluation.report import (
     PairTask,
     Report,
     RetrievalTask,
-    curve_by_tokens,
     report_pairs,
     report_retrieval,
     report_with_and_without_mentions,
 )
 from evaluation.reranking import PairScorer, reranked_system
-from evaluation.significance import Estimate
 from evaluation.systems import HYBRID, LEXICAL, System, lexical_system, search_system, vector_system
 from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
 from index.corpus.reader import read_documents
@@ -274,29 +271,3 @@ def measure_systems(systems: Sequence[System], vectors: Vectors, judgements: Jud
         pairs = pair_task(vectors.corpus, judgements.pairs, judgements.valid)
         report["pairs"] = report_pairs(systems, pairs, judgements.reference)
     return report
-
-
-def plot_report(
-    folder: Path,
-    report: Report,
-    vectors: Vectors,
-    judgements: Judgements,
-    blocks: CorpusBlocks | None,
-) -> None:
-    """Plot a report: quality by length and, with block vectors, by tokens read."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for task, measure in (("retrieval", NDCG), ("pairs", "AUC")):
-        if task in report:
-            lengths = {
-                name: {
-                    bucket: Estimate(**figures[measure])
-                    for bucket, figures in system["by_length"].items()
-                    if measure in figures
-                }
-                for name, system in report[task]["systems"].items()
-            }
-            plot_by_length(folder / f"{task}-by-length.svg", lengths, measure)
-    if blocks is not None and judgements.qrels and vectors.queries is vectors.corpus:
-        queries = retrieval_task(vectors, judgements.qrels, judgements.query_ids)
-        curves = {"mean of block vectors": curve_by_tokens(blocks, queries)}
-        plot_by_tokens_read(folder / "retrieval-by-tokens-read.svg", curves, NDCG)

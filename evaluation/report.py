@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from evaluation.baselines import CorpusBlocks, first_tokens_system
 from evaluation.judgements import PairRows, Qrels
 from evaluation.mentions import JudgementsWithoutMentions
 from evaluation.metrics import (
@@ -28,7 +27,6 @@ Report = dict[str, Any]
 # The largest number of tokens of each bucket; longer documents are in one more bucket.
 LENGTHS = (512, 2_048, 8_192)
 BUCKETS = ("<=512", "513-2048", "2049-8192", ">8192")
-TOKENS_READ = (64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192)
 USUAL_REFERENCE = "tfidf"
 
 
@@ -198,15 +196,6 @@ def _with_seeds(report: Report, by_seed: Mapping[str, Sequence[Mapping[str, floa
         if len(seeds) > 1:
             report["systems"][name]["by_seed"] = list(seeds)
     return report
-
-
-def curve_by_tokens(blocks: CorpusBlocks, task: RetrievalTask) -> dict[int, float]:
-    """Return nDCG@10 of the mean of block vectors, by the tokens read of each document."""
-    curve = {}
-    for tokens in TOKENS_READ:
-        run = rank(first_tokens_system(blocks, tokens), task.ids, task.query_ids, task.rows)
-        curve[tokens] = float(evaluate_per_query(run, task.ids, task.qrels).ndcg.mean())
-    return curve
 
 
 def report_pairs(systems: Sequence[System], task: PairTask, reference: str) -> Report:

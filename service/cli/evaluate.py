@@ -118,7 +118,7 @@ def _check_mentions(options: EvaluationOptions) -> None:
 
 
 def _check_extras(options: EvaluationOptions) -> None:
-    """Check that the libraries are installed which the measures, baselines and plots need."""
+    """Check that the libraries are installed which the measures and baselines need."""
     require_extra("evaluate", "evaluate", "scipy")
     if options.qrels:
         require_extra("evaluate", "evaluate QRELS", "ir_measures")

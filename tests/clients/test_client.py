@@ -1,8 +1,8 @@
 """Every method of both clients, against the real server."""
 
-import asyncio
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from longmatch import (
     Align,
-    AsyncClient,
     AuthenticationError,
-    Client,
     ConflictError,
     DeadlineExceededError,
     Document,
@@ -50,6 +48,9 @@ def test_match(client: Any) -> None:
     assert found.receipt.tokens == found.receipt.tokens_read > 10
     assert "ants" not in ids(client.match(Stored("ants")))
     assert ids(client.match(Text("Something of a colony.", "About ants")))[0] == "ants"
+    queries = [Stored("ants"), TEXTS["ants"], Text(TEXTS[".."])]
+    several = client.match_many(queries, MatchOptions(top_k=1))
+    assert [ids(result)[0] for result in several][1:] == ["ants", ".."]
 
 
 def test_the_options_of_a_match(client: Any) -> None:
@@ -76,12 +77,6 @@ def test_the_options_of_a_match(client: Any) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         client.match("a", MatchOptions(rerank=5, min_probability=0.5))
     assert {error.pointer for error in caught.value.errors} >= {"#/rerank"}
-
-
-def test_several_queries(client: Any) -> None:
-    queries = [Stored("ants"), TEXTS["ants"], Text(TEXTS[".."])]
-    found = client.match_many(queries, MatchOptions(top_k=1))
-    assert [ids(result)[0] for result in found][1:] == ["ants", ".."]
 
 
 def test_examples(client: Any) -> None:
@@ -154,25 +149,19 @@ def test_embed_and_models(client: Any) -> None:
         client.embed(["a"], model="other")
 
 
-@pytest.mark.parametrize("name", list(TEXTS))
-def test_a_document_of_any_name(client: Any, name: str) -> None:
-    found = client.document(name, text=True)
-    assert (found.id, found.text) == (name, TEXTS[name])
-    assert client.document(name).text is None
-    client.delete(name)
-    with pytest.raises(NotFoundError) as caught:
-        client.delete(name)
-    assert caught.value.type == "/problems/document-not-found"
-    stored = client.index([document for document in DOCUMENTS if document.id == name])
-    assert [(document.id, document.unchanged) for document in stored.documents] == [(name, False)]
-
-
-def test_listing_and_export(client: Any) -> None:
-    listed = list(client.documents(page_size=2))
-    assert [item.id for item in listed] == sorted(TEXTS)
-    assert [document.id for document in client.documents()] == sorted(TEXTS)
-    exported = {item.id: item for item in client.export()}
-    assert exported == {document.id: document for document in DOCUMENTS}
+def test_documents_of_any_name(client: Any) -> None:
+    assert [item.id for item in client.documents(page_size=2)] == sorted(TEXTS)
+    assert {item.id: item for item in client.export()} == {item.id: item for item in DOCUMENTS}
+    for document in DOCUMENTS:
+        found = client.document(document.id, text=True)
+        assert (found.id, found.text) == (document.id, document.text)
+        assert client.document(document.id).text is None
+        client.delete(document.id)
+        with pytest.raises(NotFoundError) as caught:
+            client.delete(document.id)
+        assert caught.value.type == "/problems/document-not-found"
+        [stored] = client.index([document]).documents
+        assert (stored.id, stored.unchanged) == (document.id, False)
 
 
 @pytest.mark.parametrize("kind", ["documents", "plain", "compressed", "packed by us"])
@@ -303,36 +292,52 @@ def test_an_upload_that_is_refused_while_it_is_sent(
         make_longmatch(url, api_key=tokens["read"]).upload(path, compress=False)
 
 
-def test_a_client_of_a_collection_meets_its_documents_alone(server: Server) -> None:
-    with Client(server.url) as client:
-        assert client.create_collection("papers").state == "open"
-        papers = client.in_collection("papers")
-        papers.index([Document("ice", "Ice carves valleys over thousands of years.")])
-        assert [document.id for document in papers.documents()] == ["ice"]
-        assert [match.id for match in papers.match("Ice carves valleys.").matches] == ["ice"]
-        assert len(papers.embed(["Ice."])) == 1
-        assert papers.version().version == client.version().version  # of the service, not below it
-        for of_default in (client, papers.in_collection(None)):
-            assert "ice" not in {document.id for document in of_default.documents()} >= set(TEXTS)
-        assert [collection.name for collection in client.collections()] == ["default", "papers"]
-        assert client.collection_state("papers").documents == 1
-        papers.index([Document("snow", "Ice carves valleys over thousands of years.")])
-        [pair] = papers.pairs(min_score=0.0)
-        assert (pair.left, pair.right) == ("ice", "snow")
-        with pytest.raises(InvalidRequestError):
-            list(papers.pairs())
-        client.delete_collection("papers")
-        with pytest.raises(NotFoundError):
-            client.collection_state("papers")
-        with pytest.raises(NotFoundError):
-            papers.match("Ice.")
+def test_a_client_of_a_collection_meets_its_documents_alone(client: Any) -> None:
+    assert client.create_collection("papers").state == "open"
+    papers = client.in_collection("papers")
+    papers.index([Document("ice", "Ice carves valleys over thousands of years.")])
+    assert [document.id for document in papers.documents()] == ["ice"]
+    assert ids(papers.match("Ice carves valleys.")) == ["ice"]
+    assert len(papers.embed(["Ice."])) == 1
+    assert papers.version().version == client.version().version  # of the service, not below it
+    for of_default in (client, papers.in_collection(None)):
+        assert "ice" not in {document.id for document in of_default.documents()} >= set(TEXTS)
+    assert [collection.name for collection in client.collections()] == ["default", "papers"]
+    assert client.collection_state("papers").documents == 1
+    papers.index([Document("snow", "Ice carves valleys over thousands of years.")])
+    [pair] = papers.pairs(min_score=0.0)
+    assert (pair.left, pair.right) == ("ice", "snow")
+    with pytest.raises(InvalidRequestError):
+        list(papers.pairs())
+    client.delete_collection("papers")
+    with pytest.raises(NotFoundError):
+        client.collection_state("papers")
+    with pytest.raises(NotFoundError):
+        papers.match("Ice.")
 
-    async def ask() -> None:
-        async with AsyncClient(server.url) as other:
-            await other.create_collection("notes")
-            notes = other.in_collection("notes")
-            assert [document.id async for document in notes.documents()] == []
-            assert [pair async for pair in notes.pairs(min_score=0)] == []
-            await other.delete_collection("notes")
 
-    asyncio.run(ask())
+README = Path(__file__).parents[2] / "clients/python/README.md"
+
+
+def test_the_examples_work(
+    serve: Callable[..., Any],
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    examples = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.M | re.S)
+    assert len(examples) == 4
+    printed = []
+    with serve(tmp_path / "data", tiny_checkpoint) as server:
+        names = {"url": server.url}
+        for example in examples:
+            exec(compile(example, README, "exec"), names)
+            printed.append(capsys.readouterr().out)
+    first, second, third, fourth = printed
+    assert first.startswith("bees Bees {'year': 2021} ")
+    assert "tokens were read" in first
+    assert "500 indexed, 0 failed []" in second
+    assert "100% indexed" in second
+    assert "notes/new" in third
+    assert fourth.startswith("422 /problems/invalid-input ")
+    assert "#/text: the text is empty" in fourth

@@ -77,13 +77,26 @@ def test_a_class_has_the_fields_of_the_server(kind: Any) -> None:
     known = {
         field.serialization_alias or name for name, field in ANSWERS[kind].model_fields.items()
     }
-    assert {field.name for field in fields(kind)} == known
+    assert names(kind) == known
 
 
-def test_a_term_has_the_fields_of_the_server() -> None:
-    assert {field.name for field in fields(results.Term)} == {
-        field.name for field in fields(TermWeight)
+def names(kind: Any) -> set[str]:
+    return {field.name for field in fields(kind)}
+
+
+def test_every_option_of_a_request_can_be_given() -> None:
+    assert names(results.Term) == names(TermWeight)
+    known = match.MatchRequest.model_fields.keys()
+    assert names(search.MatchOptions) == known - {
+        "text",
+        "title",
+        "id",
+        "queries",
+        "like",
+        "unlike",
     }
+    known = standing.StandingQueryRequest.model_fields.keys()
+    assert names(longmatch.StandingOptions) == known - {"text", "title", "id", "webhook"}
 
 
 def test_every_result_is_compared() -> None:
@@ -96,19 +109,7 @@ def test_every_result_is_compared() -> None:
         if hasattr(var, "__dataclass_fields__")
     }
     assert declared - mine <= ANSWERS.keys()
-    assert {field.name for field in fields(status.Model)} < embeddings.ModelBody.model_fields.keys()
-
-
-def test_every_option_of_a_match_can_be_given() -> None:
-    queries = {"text", "title", "id", "queries", "like", "unlike"}
-    known = match.MatchRequest.model_fields.keys() - queries
-    assert {field.name for field in fields(search.MatchOptions)} == known
-
-
-def test_every_option_of_a_standing_query_can_be_given() -> None:
-    own = {"text", "title", "id", "webhook"}
-    known = standing.StandingQueryRequest.model_fields.keys() - own
-    assert {field.name for field in fields(longmatch.StandingOptions)} == known
+    assert names(status.Model) < embeddings.ModelBody.model_fields.keys()
 
 
 def test_every_route_has_a_method() -> None:

@@ -69,6 +69,8 @@ def test_short_documents_are_encoded_whole(hashed: HashedTerms) -> None:
     selector = BlockSelector(hashed, 0.01)
     assert selector(of_topics(*range(LEAST_BLOCKS))) == tuple(range(LEAST_BLOCKS))
     assert len(selector(of_topics(*range(LEAST_BLOCKS + 1)))) == LEAST_BLOCKS
+    silent = HashedTerms(hashed.vocabulary, np.zeros(WORDS + 1, dtype=np.float32), 16)
+    assert len(BlockSelector(silent, 0.5)(of_topics(*range(20)))) == 10  # no word has a weight
 
 
 def test_each_window_of_a_book_has_its_share(hashed: HashedTerms) -> None:
@@ -85,19 +87,11 @@ def test_how_many_blocks_are_encoded(blocks: int, share: float, expected: int) -
     assert blocks_to_encode(blocks, share) == expected
 
 
-def test_blocks_without_a_weighed_word_can_be_selected(hashed: HashedTerms) -> None:
-    silent = HashedTerms(hashed.vocabulary, np.zeros(WORDS + 1, dtype=np.float32), 16)
-    assert len(BlockSelector(silent, 0.5)(of_topics(*range(20)))) == 10
-
-
-def test_features_of_blocks_are_those_of_each_alone(tiny_terms: Path) -> None:
-    checkpoint = load_checkpoint(tiny_terms)
-    tokenizer = BlockTokenizer(checkpoint)
-    vocabulary = TermVocabulary(np.zeros(checkpoint.model["vocabulary_size"], np.bool_), 50)
+def test_features_of_blocks_are_those_of_each_alone() -> None:
     random = np.random.default_rng(3)
-    weights = random.random(vocabulary.rows).astype(np.float32)
-    hashed = HashedTerms(vocabulary, weights, 64)
-    blocks = tokenizer(TEXT).blocks
+    vocabulary = TermVocabulary(np.zeros(WORDS, dtype=np.bool_), 50)
+    hashed = HashedTerms(vocabulary, random.random(vocabulary.rows).astype(np.float32), 64)
+    blocks = random.integers(0, WORDS, (40, 14)).tolist()
     alone = np.stack([hashed.features([block]) for block in blocks])
     assert np.abs(hashed.features_of_blocks(blocks) - alone).max() < 1e-6
 
@@ -122,11 +116,9 @@ def test_offsets_and_receipt_are_of_what_is_encoded(checkpoint: Checkpoint) -> N
     encoded = sum(map(len, read.to_encode))
     assert read.receipt == replace(whole.receipt, tokens_encoded=encoded)
     assert encoded < whole.receipt.tokens_encoded == whole.receipt.tokens_read
-
-
-def test_strict_refuses_what_is_cut_not_what_is_not_selected(checkpoint: Checkpoint) -> None:
-    tokenizer = open_document_tokenizer(replace(checkpoint, max_blocks=1_000))
-    assert tokenizer(TEXT, strict=True).selected is not None
+    # Strict refuses what is cut, not what is not selected.
+    longer = open_document_tokenizer(replace(checkpoint, max_blocks=1_000))
+    assert longer(TEXT, strict=True).selected is not None
 
 
 def test_the_selected_blocks_are_encoded_and_all_words_counted(tiny_terms: Path) -> None:

@@ -32,17 +32,6 @@ def copy(tiny_checkpoint: Path, tmp_path: Path) -> Path:
     return target
 
 
-@pytest.mark.parametrize("name", BY_NAME)
-def test_a_checkpoint_that_ships_is_whole(name: str) -> None:
-    checkpoint = load_checkpoint(find_checkpoint(Path(name)))
-    assert checkpoint.precisions == ("int8",)
-    OnnxEncoder(checkpoint).warm_up()
-
-
-def test_every_precision_is_listed(tiny_checkpoint: Path) -> None:
-    assert set(load_checkpoint(tiny_checkpoint).precisions) == {"fp32", "fp16", "int8"}
-
-
 def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=str(tmp_path)):
         load_checkpoint(tmp_path)
@@ -66,16 +55,7 @@ def test_a_damaged_file_is_named(copy: Path, name: str, damage: str) -> None:
         OnnxEncoder(load_checkpoint(copy), precision="int8")
 
 
-def test_a_graph_that_is_none_is_named(copy: Path) -> None:
-    (copy / "int8" / "block_encoder.onnx").write_bytes(b"not a graph")
-    write_manifest(copy)
-    with pytest.raises(CheckpointError, match=r"block_encoder\.onnx"):
-        OnnxEncoder(load_checkpoint(copy), precision="int8")
-
-
-@pytest.mark.parametrize(
-    "manifest", ["", "[]", "null", '{"format": 2}', '{"format": 1}', '{"format": 1, "files": 3}']
-)
+@pytest.mark.parametrize("manifest", ["", "[]", '{"format": 2}', '{"format": 1, "files": 3}'])
 def test_a_manifest_that_is_not_understood(copy: Path, manifest: str) -> None:
     (copy / "manifest.json").write_text(manifest)
     with pytest.raises(CheckpointError, match=r"manifest|not understood"):
@@ -92,22 +72,19 @@ def test_a_configuration_with_another_field_is_not_understood(copy: Path) -> Non
 
 def test_the_fingerprint_is_of_the_weights_not_the_precisions(copy: Path) -> None:
     before = load_checkpoint(copy)
+    assert set(before.precisions) == {"fp32", "fp16", "int8"}
     shutil.rmtree(copy / "fp16")
     write_manifest(copy)
     fewer = load_checkpoint(copy)
     assert fewer.precisions == ("int8", "fp32")
     assert fewer.fingerprint == before.fingerprint
-    with (copy / "weights.safetensors").open("ab") as file:
-        file.write(b"\0")
+    weights = (copy / "weights.safetensors").read_bytes()
+    (copy / "weights.safetensors").unlink()
+    write_manifest(copy)  # the weights need not be there
+    assert load_checkpoint(copy).fingerprint == before.fingerprint
+    (copy / "weights.safetensors").write_bytes(weights + b"\0")
     write_manifest(copy)
     assert load_checkpoint(copy).fingerprint != before.fingerprint
-
-
-def test_a_checkpoint_without_its_weights_keeps_its_fingerprint(copy: Path) -> None:
-    before = load_checkpoint(copy).fingerprint
-    (copy / "weights.safetensors").unlink()
-    write_manifest(copy)
-    assert load_checkpoint(copy).fingerprint == before
 
 
 def test_a_bare_name_is_that_of_a_checkpoint_that_ships(
@@ -130,9 +107,12 @@ def test_shipped_checkpoints_are_complete_and_different() -> None:
     assert len({checkpoint.fingerprint for checkpoint in shipped.values()}) == len(BY_NAME)
     for checkpoint in shipped.values():
         assert is_shipped(checkpoint.directory)
-        assert "int8" in checkpoint.precisions
+        assert checkpoint.precisions == ("int8",)
+        OnnxEncoder(checkpoint).warm_up()
         assert {ALIGNMENT, CALIBRATION, FUSION} <= checkpoint.files.keys()
         assert (checkpoint.directory / "MODEL_CARD.md").exists()
+    found = [path for path in SHIPPED.rglob("*") if path.is_file()]
+    assert len({file_digest(path) for path in found}) == len(found)  # each is stored once
 
 
 @pytest.fixture
@@ -161,29 +141,20 @@ def test_a_shared_file_is_read_from_the_other_checkpoint(copy: Path, sharing: Pa
     assert list(shared) == ["int8/document_encoder.onnx"]
 
 
-def test_a_shared_file_is_verified(copy: Path, sharing: Path) -> None:
+def test_a_shared_file_is_verified_and_next_to_it(
+    copy: Path, sharing: Path, tmp_path: Path
+) -> None:
+    alone = Path(shutil.copytree(sharing, tmp_path / "elsewhere" / "alone"))
+    with pytest.raises(CheckpointError, match="copy the folder 'checkpoint' next to 'alone'"):
+        load_checkpoint(alone)
     with (copy / "int8" / "document_encoder.onnx").open("ab") as file:
         file.write(b"\0")
     with pytest.raises(CheckpointError, match=r"checkpoint/int8/document_encoder\.onnx is not"):
         OnnxEncoder(load_checkpoint(sharing), precision="int8")
-
-
-def test_a_checkpoint_copied_without_the_one_it_shares_with(sharing: Path, tmp_path: Path) -> None:
-    alone = Path(shutil.copytree(sharing, tmp_path / "elsewhere" / "alone"))
-    with pytest.raises(CheckpointError, match="copy the folder 'checkpoint' next to 'alone'"):
-        load_checkpoint(alone)
-
-
-def test_a_shared_file_is_in_a_folder_of_the_same_parent(sharing: Path) -> None:
     text = (sharing / "manifest.json").read_text()
     (sharing / "manifest.json").write_text(text.replace('"checkpoint"', '"../checkpoint"'))
     with pytest.raises(CheckpointError, match=r"shared: '../checkpoint' is not the name"):
         load_checkpoint(sharing)
-
-
-def test_shipped_files_are_stored_once() -> None:
-    found = [path for path in SHIPPED.rglob("*") if path.is_file()]
-    assert len({file_digest(path) for path in found}) == len(found)
 
 
 def test_a_fingerprint_names_the_share(tiny_checkpoint: Path) -> None:
@@ -196,17 +167,14 @@ def test_a_fingerprint_names_the_share(tiny_checkpoint: Path) -> None:
     assert split_fingerprint(whole.fingerprint) == (whole.fingerprint, 1.0)
 
 
-@pytest.mark.parametrize("share", [0.01, 0.1, 0.29, 0.35, 0.99, 1.0])
-def test_shares_come_back(share: float) -> None:
-    assert split_fingerprint(mark_fingerprint("abc", share)) == ("abc", share)
+def test_fingerprints_give_back_the_share() -> None:
+    for share in (0.01, 0.29, 0.99, 1.0):
+        assert split_fingerprint(mark_fingerprint("abc", share)) == ("abc", share)
+    for marked in ("abc-other-0.35", "abc-coverage-x", "abc-coverage-7", "abc-"):
+        assert split_fingerprint(marked) == (marked, 1.0)
 
 
-@pytest.mark.parametrize("marked", ["abc-other-0.35", "abc-coverage-x", "abc-coverage-7", "abc-"])
-def test_another_method_is_another_fingerprint(marked: str) -> None:
-    assert split_fingerprint(marked) == (marked, 1.0)
-
-
-@pytest.mark.parametrize("share", [0.0, -0.5, 1.01, 0.123, float("nan"), float("inf")])
+@pytest.mark.parametrize("share", [0.0, 1.01, 0.123, float("nan")])
 def test_what_is_no_share_is_refused(tiny_checkpoint: Path, share: float) -> None:
     with pytest.raises(ValueError, match=r"is not from 0\.01 to 1"):
         with_reading_share(load_checkpoint(tiny_checkpoint), share)

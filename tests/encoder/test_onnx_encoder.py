@@ -4,16 +4,22 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError, ParityError, ProviderError
-from encoder.golden import read_golden_batch, write_golden_batch
+from encoder.golden import (
+    MAXIMUM_DIFFERENCE,
+    MINIMUM_COSINE,
+    Parity,
+    check_parity,
+    read_golden_batch,
+    write_golden_batch,
+)
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 
@@ -30,41 +36,23 @@ def encoder(checkpoint: Checkpoint) -> OnnxEncoder:
     return OnnxEncoder(checkpoint)
 
 
-@pytest.fixture(scope="module")
-def document(checkpoint: Checkpoint) -> SentenceBlocks:
-    return BlockTokenizer(checkpoint)(TEXT)
-
-
 def test_a_cpu_takes_int8_and_one_block_a_call(encoder: OnnxEncoder) -> None:
     assert (encoder.precision, encoder.provider) == ("int8", "CPUExecutionProvider")
     assert encoder.batch_tokens == 0
     assert encoder.threads >= 1
 
 
-@pytest.mark.parametrize("providers", [["CPU"], ["CPUExecutionProvider"], ["cuda", "cpu"]])
-def test_the_first_installed_provider_is_taken(
-    checkpoint: Checkpoint, providers: list[str]
-) -> None:
-    assert OnnxEncoder(checkpoint, providers=providers).provider == "CPUExecutionProvider"
-
-
-@pytest.mark.parametrize("providers", [["cuda"], ["nonsense"], []])
-def test_no_usable_provider_is_an_error(checkpoint: Checkpoint, providers: list[str]) -> None:
-    with pytest.raises(ProviderError, match="not installed"):
-        OnnxEncoder(checkpoint, providers=providers)
+def test_the_first_installed_provider_is_taken(checkpoint: Checkpoint) -> None:
+    for installed in (["CPU"], ["CPUExecutionProvider"], ["cuda", "cpu"]):
+        assert OnnxEncoder(checkpoint, providers=installed).provider == "CPUExecutionProvider"
+    for missing in (["cuda"], ["nonsense"], []):
+        with pytest.raises(ProviderError, match="not installed"):
+            OnnxEncoder(checkpoint, providers=missing)
 
 
 def test_a_precision_that_is_not_there_is_named(checkpoint: Checkpoint) -> None:
     with pytest.raises(CheckpointError, match=r"int4.*fp32"):
         OnnxEncoder(checkpoint, precision="int4")
-
-
-def test_the_two_steps_are_what_encode_does(encoder: OnnxEncoder, document: SentenceBlocks) -> None:
-    blocks = encoder.encode_blocks(document.blocks)
-    encoded = encoder.encode([document])
-    assert np.array_equal(blocks, encoded.block_vectors[0])
-    vector = encoder.encode_document(document.blocks, blocks)
-    assert np.array_equal(vector, encoded.document_vectors[0])
 
 
 def test_many_threads_get_their_own_answers(encoder: OnnxEncoder, checkpoint: Checkpoint) -> None:
@@ -74,28 +62,6 @@ def test_many_threads_get_their_own_answers(encoder: OnnxEncoder, checkpoint: Ch
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda d: encoder.encode([d]).document_vectors[0], documents * 3))
     assert np.array_equal(np.stack(answers), np.concatenate([expected] * 3))
-
-
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("fp16", 2e-3)])
-def test_packed_calls_never_mix_rows(
-    checkpoint: Checkpoint, precision: str, tolerance: float
-) -> None:
-    """Lengths in no order, texts that occur once: each row is of its own block and document."""
-    alone = OnnxEncoder(checkpoint, precision=precision, threads=1)
-    packed = OnnxEncoder(checkpoint, precision=precision, batch_tokens=256)
-    random = np.random.default_rng(1)
-    blocks = [random.integers(5, 900, 1 + number % 14).tolist() for number in range(150)]
-    expected = alone.encode_blocks(blocks)
-    assert np.abs(packed.encode_blocks(blocks) - expected).max() <= tolerance
-    ends = np.cumsum(1 + np.arange(16) % 7 * 3).tolist()
-    documents = list(pairwise([0, *ends]))
-    assert ends[-1] <= len(blocks)
-    texts = [blocks[start:end] for start, end in documents]
-    vectors = [expected[start:end] for start, end in documents]
-    together = packed.encode_documents(texts, vectors)
-    for text, rows, found in zip(texts, vectors, together, strict=True):
-        assert np.abs(found - alone.encode_document(text, rows)).max() <= tolerance
-    assert packed.encode_documents([], []).shape == (0, packed.dimension)
 
 
 def test_a_packed_document_without_a_block_is_refused(checkpoint: Checkpoint) -> None:
@@ -135,3 +101,16 @@ def test_onnx_runtime_does_not_report_its_use(tmp_path: Path) -> None:
     )
     assert result.stdout.strip() == "1"
     assert not list(tmp_path.rglob("*"))  # the client keeps a file in the home folder
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_the_limits_pass_and_each_figure_alone_refuses(precision: str) -> None:
+    cosine, difference = MINIMUM_COSINE[precision], MAXIMUM_DIFFERENCE[precision]
+    limits = Parity(cosine, difference, cosine, difference)
+    check_parity(limits, precision)
+    for level in ("block", "document"):
+        for figure, wrong in (("cosine", 0.9), ("difference", 0.2)):
+            for value in (wrong, float("nan")):
+                changed = replace(limits, **{f"{level}_{figure}": value})
+                with pytest.raises(ParityError, match=f"{precision} {level}"):
+                    check_parity(changed, precision)

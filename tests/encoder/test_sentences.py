@@ -39,20 +39,13 @@ def test_a_window_does_not_cut_a_sentence() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "   \n\n\t",
-        "\x00",
-        "no punctuation at all",
-        "a\x00b. c\x00",
-        "\ud800 lone. \udfff surrogates.",
-        "😀. 👩‍👩‍👧‍👦! 🇳🇱?",
-        "| a | b |\n|---|---|\n| 1 | 2 |",
+        "a\x00b. \ud800 lone. \udfff surrogates. 😀. 👩‍👩‍👧‍👦! 🇳🇱?",
         "." * 10_000,
         '"' * 10_000,
         "\n\n" * 10_000,
         "x" * 1_000_000,
         "漢字" * 200_000,
-        "word " * 200_000,
         "A. " * 50_000,
     ],
 )
@@ -60,13 +53,11 @@ def test_hostile_texts_are_covered(text: str) -> None:
     assert_covers(text)
 
 
-@given(st.text(st.characters(), max_size=300))
+@given(
+    st.text(st.characters(), max_size=300)
+    | st.text(st.sampled_from("ab. \n\"'!?(。\ud800"), max_size=300)
+)
 def test_any_text_is_covered(text: str) -> None:
-    assert_covers(text)
-
-
-@given(st.text(st.sampled_from("ab. \n\"'!?(。\ud800"), max_size=300))
-def test_any_punctuation_is_covered(text: str) -> None:
     assert_covers(text)
 
 

@@ -1,13 +1,15 @@
 import dataclasses
 import random
 import shutil
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoder.blocks import LongSentence
+from encoder.blocks import LongSentence, block_capacity, plan_sentence_blocks
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError, EmptyTextError, TruncatedTextError
 from encoder.tokenizer import BlockTokenizer
@@ -33,18 +35,12 @@ def tiny_tokenizer(tiny_weights: Checkpoint) -> BlockTokenizer:
 
 
 def test_offsets_are_the_text_of_each_block(tiny_tokenizer: BlockTokenizer) -> None:
-    blocks = tiny_tokenizer(TEXT)
-    assert [TEXT[start:end] for start, end in blocks.offsets] == [
-        "The first sentence is here.",
+    text = f"😀 Ünïcödé 漢字. {TEXT}"  # they count characters, not bytes
+    assert [text[start:end] for start, end in tiny_tokenizer(text).offsets] == [
+        "😀 Ünïcödé 漢字. The first sentence is here.",
         "Then comes one that is longer, by far!",
         "Is this the end?",
     ]
-
-
-def test_offsets_count_characters_not_bytes(tiny_tokenizer: BlockTokenizer) -> None:
-    text = "😀 Ünïcödé 漢字 here. " + TEXT
-    start, end = tiny_tokenizer(text).offsets[-1]
-    assert text[start:end].endswith("Is this the end?")
 
 
 def test_a_long_sentence_is_split_with_its_offsets(tiny_tokenizer: BlockTokenizer) -> None:
@@ -56,13 +52,8 @@ def test_a_long_sentence_is_split_with_its_offsets(tiny_tokenizer: BlockTokenize
 
 def test_receipt_counts_what_is_left_out(tiny_tokenizer: BlockTokenizer) -> None:
     receipt = tiny_tokenizer(TOO_LONG).receipt
-    assert receipt.tokens == 14 * 70
-    assert receipt.tokens_read == 14 * 64
-    assert receipt.blocks == 64
-    assert receipt.blocks_left_out == 6
-
-
-def test_strict_refuses_what_would_be_left_out(tiny_tokenizer: BlockTokenizer) -> None:
+    assert (receipt.tokens, receipt.tokens_read) == (14 * 70, 14 * 64)
+    assert (receipt.blocks, receipt.blocks_left_out) == (64, 6)
     assert tiny_tokenizer(TEXT, strict=True).receipt.blocks_left_out == 0
     with pytest.raises(TruncatedTextError) as caught:
         tiny_tokenizer(TOO_LONG, strict=True)
@@ -98,16 +89,10 @@ def test_special_tokens_in_a_text_are_text(tokenizer: BlockTokenizer, shipped: C
     assert not {shipped.start_token, shipped.end_token, shipped.padding_token} & set(tokens)
 
 
-def test_a_word_without_end_is_read_in_parts(tokenizer: BlockTokenizer) -> None:
-    assert tokenizer("a" * 1_000).receipt.tokens >= 10
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["x" * 1_000_000, "漢" * 200_000, "word " * 200_000, "a\ud800b \udfff", "a\x00b", "😀" * 100],
-)
-def test_hostile_texts_lose_no_place(tokenizer: BlockTokenizer, text: str) -> None:
+def assert_in_order(tokenizer: BlockTokenizer, text: str) -> None:
     blocks = tokenizer(text)
+    assert len(blocks.offsets) == len(blocks.blocks) == blocks.receipt.blocks
+    assert sum(map(len, blocks.blocks)) == blocks.receipt.tokens_read
     position = 0
     for start, end in blocks.offsets:
         assert position <= start < end <= len(text)
@@ -116,17 +101,18 @@ def test_hostile_texts_lose_no_place(tokenizer: BlockTokenizer, text: str) -> No
         assert blocks.receipt.tokens == blocks.receipt.tokens_read
 
 
+@pytest.mark.parametrize(
+    "text", ["x" * 1_000_000, "漢" * 200_000, "word " * 200_000, "a\ud800b \udfff", "a\x00b"]
+)
+def test_hostile_texts_are_read_in_order(tokenizer: BlockTokenizer, text: str) -> None:
+    assert_in_order(tokenizer, text)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.text(st.characters(), max_size=400))
 def test_any_text_is_empty_or_read_in_order(tokenizer: BlockTokenizer, text: str) -> None:
-    try:
-        blocks = tokenizer(text)
-    except EmptyTextError:
-        return
-    assert len(blocks.offsets) == len(blocks.blocks) == blocks.receipt.blocks
-    assert sum(map(len, blocks.blocks)) == blocks.receipt.tokens_read
-    assert list(blocks.offsets) == sorted(blocks.offsets)
-    assert all(0 <= start < end <= len(text) for start, end in blocks.offsets)
+    with suppress(EmptyTextError):
+        assert_in_order(tokenizer, text)
 
 
 def test_a_broken_tokenizer_is_named(tiny_weights: Checkpoint, tmp_path: Path) -> None:
@@ -136,3 +122,70 @@ def test_a_broken_tokenizer_is_named(tiny_weights: Checkpoint, tmp_path: Path) -
     write_manifest(copy)
     with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
         BlockTokenizer(load_checkpoint(copy))
+
+
+LENGTHS = st.lists(st.integers(0, 40), max_size=30)
+ROOM = st.integers(1, 18)
+
+
+def fill(lengths: list[int], room: int, long_sentence: LongSentence = "split") -> list[list[int]]:
+    """Fill blocks with tokens that count up over all sentences."""
+    starts = [sum(lengths[:number]) for number in range(len(lengths))]
+    plan = plan_sentence_blocks(lengths, capacity=room, long_sentence=long_sentence)
+    return [
+        [
+            starts[piece.sentence] + token
+            for piece in block
+            for token in range(piece.start, piece.stop)
+        ]
+        for block in plan
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "room", "blocks"),
+    [
+        ([3, 2, 4, 1], 5, [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]),
+        ([1, 7], 3, [[0], [1, 2, 3], [4, 5, 6], [7]]),  # a long sentence opens a block
+        ([7, 2, 1], 3, [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]),  # its last part is filled up
+        ([0, 1, 0, 1, 0], 3, [[0, 1]]),
+    ],
+)
+def test_blocks_are_filled_with_sentences(
+    lengths: list[int], room: int, blocks: list[list[int]]
+) -> None:
+    assert fill(lengths, room) == blocks
+
+
+def test_what_cannot_be_planned_is_refused() -> None:
+    assert block_capacity(3) == 1
+    with pytest.raises(ValueError, match="block_length must be over the 2 special tokens, not 2"):
+        block_capacity(2)
+    with pytest.raises(ValueError, match="long_sentence"):
+        fill([1], 3, "drop")  # type: ignore[arg-type]
+
+
+@given(LENGTHS, ROOM)
+def test_truncate_keeps_the_beginning_of_every_sentence(lengths: list[int], room: int) -> None:
+    blocks = fill(lengths, room, "truncate")
+    kept, start = [], 0
+    for length in lengths:
+        kept += range(start, start + min(length, room))
+        start += length
+    assert [token for block in blocks for token in block] == kept
+    assert all(0 < len(block) <= room for block in blocks)
+
+
+@given(LENGTHS, ROOM)
+def test_every_token_once_in_blocks_as_full_as_can_be(lengths: list[int], room: int) -> None:
+    """A block ends only where the next sentence, or the next part of one, does not fit."""
+    blocks = fill(lengths, room)
+    assert [token for block in blocks for token in block] == list(range(sum(lengths)))
+    opening = {sum(lengths[:number]): length for number, length in enumerate(lengths) if length}
+    assert all(0 < len(block) <= room for block in blocks)
+    for block, following in pairwise(blocks):
+        length = opening.get(following[0])
+        if length is None:  # the next block continues a split sentence
+            assert len(block) == room
+        elif length <= room:
+            assert len(block) + length > room

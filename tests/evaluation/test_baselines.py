@@ -15,7 +15,6 @@ from evaluation.baselines import (
     mean_system,
     parse_baselines,
 )
-from evaluation.systems import rank
 from index.errors import CorpusError
 
 TEXTS = [
@@ -146,11 +145,3 @@ def test_chunks_by_hand() -> None:
     assert system.score(rows(0, 2))[0, 2] == pytest.approx(there, abs=1e-5)
     assert system.score(rows(0, 2))[1, 0] == pytest.approx(back, abs=1e-5)
     assert system.score_pairs(rows(0), rows(2))[0] == pytest.approx((there + back) / 2, abs=1e-5)
-
-
-def test_ranking_leaves_the_query_out() -> None:
-    (system,) = lexical_baselines(["tfidf"], TEXTS)
-    run = rank(system, list("abcde"), ["a", "c"], rows(0, 2))
-    assert run.rows[0][0] == 1
-    assert 0 not in run.rows[0].tolist()
-    assert 2 not in run.rows[1].tolist()

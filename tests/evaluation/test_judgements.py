@@ -1,5 +1,6 @@
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,12 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def test_trec_judgements_with_tabs_or_spaces(tmp_path: Path) -> None:
-    content = "q1\t0\td 1\t2\nq1\t0\td 1\t2\nq1 0 d2 0\n\n  q2   Q0  d1  -1 \r\nq1\t0\td3\t1"
-    path = write(tmp_path / "qrels.txt", content)
-    assert read_qrels(path) == {"q1": {"d 1": 2, "d2": 0, "d3": 1}, "q2": {"d1": -1}}
-
-
-def test_beir_judgements_under_their_header(tmp_path: Path) -> None:
-    path = write(tmp_path / "test.tsv", "\ufeffquery-id\tcorpus-id\tscore\nq1\td 1\t1\nq2\td2\t0\n")
-    assert read_qrels(path) == {"q1": {"d 1": 1}, "q2": {"d2": 0}}
+def test_judgements_of_trec_and_of_beir_under_their_header(tmp_path: Path) -> None:
+    trec = "q1\t0\td 1\t2\nq1\t0\td 1\t2\nq1 0 d2 0\n\n  q2   Q0  d1  -1 \r\nq1\t0\td3\t1"
+    read = read_qrels(write(tmp_path / "qrels.txt", trec))
+    assert read == {"q1": {"d 1": 2, "d2": 0, "d3": 1}, "q2": {"d1": -1}}
+    beir = "\ufeffquery-id\tcorpus-id\tscore\nq1\td 1\t1\nq2\td2\t0\n"
+    assert read_qrels(write(tmp_path / "t.tsv", beir)) == {"q1": {"d 1": 1}, "q2": {"d2": 0}}
 
 
 @pytest.mark.parametrize(
@@ -30,9 +28,7 @@ def test_beir_judgements_under_their_header(tmp_path: Path) -> None:
         ("q 0 d 1\nq 0 d\n", 2, "3 columns, not query, 0, document, relevance"),
         ("q d 1\n", 1, "after the header"),
         ("query-id corpus-id score\nq 0 d 1\n", 2, "4 columns, not query, document, relevance"),
-        ("q 0 d 1 run\n", 1, "5 columns"),
-        ("q 0 d x\n", 1, "the relevance 'x' is not an integer"),
-        ("q 0 d ٣\n", 1, "not an integer"),
+        ("q 0 d ٣\n", 1, "the relevance '٣' is not an integer"),
         ("q 0 d " + "9" * 5000, 1, "not an integer"),
         ("q\t0\t\t1\n", 1, "an id is empty"),
         ("q 0 d 1\n\nq 0 d 2\n", 3, "the relevance of 'd' for 'q' is 2, but 1 in an earlier line"),
@@ -40,11 +36,9 @@ def test_beir_judgements_under_their_header(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, content: str | bytes, line: int, message: str) -> None:
-    path = write(tmp_path / "qrels.tsv", content)
-    with pytest.raises(CorpusError) as caught:
-        read_qrels(path)
+    with pytest.raises(CorpusError, match=re.escape(message)) as caught:
+        read_qrels(write(tmp_path / "qrels.tsv", content))
     assert f"qrels.tsv:{line}: " in str(caught.value)
-    assert message in str(caught.value)
 
 
 def test_a_cut_off_gzip_file_is_refused_as_a_whole(tmp_path: Path) -> None:
@@ -70,13 +64,10 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
 def test_ids_in_order_each_once(tmp_path: Path) -> None:
     path = write(tmp_path / "ids.txt", "\ufeffb 1\r\n\n a \nb 1\n漢字")
     assert read_ids(path) == ["b 1", "a", "漢字"]
-
-
-def test_ids_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="holds no id"):
-        read_ids(write(tmp_path / "empty.txt", " \n"))
+        read_ids(write(path, " \n"))
     with pytest.raises(CorpusError, match=r"ids\.txt:2: is not UTF-8 at byte 0"):
-        read_ids(write(tmp_path / "ids.txt", b"a\n\xff\n"))
+        read_ids(write(path, b"a\n\xff\n"))
 
 
 def line(source: object, target: object, label: object) -> str:
@@ -86,9 +77,8 @@ def line(source: object, target: object, label: object) -> str:
 @pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz"])
 def test_reads_pairs_in_order_and_finds_their_rows(tmp_path: Path, name: str) -> None:
     text = line("a", "b", 1) + "\n" + line("b", 3, 0) + line("b", "a", 1) + line("a", "b", 1)
-    data = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
-    path = tmp_path / name
-    path.write_bytes(data)
+    data = gzip.compress(text.encode()) if name.endswith(".gz") else text
+    path = write(tmp_path / name, data)
     pairs = read_pairs(path)
     assert [(pair.source, pair.target, pair.label) for pair in pairs] == [
         ("a", "b", True),
@@ -108,9 +98,7 @@ def test_reads_pairs_in_order_and_finds_their_rows(tmp_path: Path, name: str) ->
         ("", "holds no pair"),
         ("{oops\n", r":1: is not JSON"),
         ("[1]\n", ":1: is not a JSON object"),
-        ('{"source": "a", "target": "b"}\n', ":1: label: is missing"),
         ('{"source": "a", "label": 1}\n', ":1: target: is missing"),
-        (line("a", "", 1), ":1: target: is not a document id"),
         (line(True, "b", 1), ":1: source: is not a document id"),
         (line("a", "b", 2), ":1: label: is '2', not 0 or 1"),
         (line("a", "b", 1) + line("c", "c", 0), ":2: 'c' is paired with itself"),
@@ -119,22 +107,18 @@ def test_reads_pairs_in_order_and_finds_their_rows(tmp_path: Path, name: str) ->
     ],
 )
 def test_a_bad_pair_is_named(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "p.jsonl"
-    path.write_text(text)
     with pytest.raises(CorpusError, match=message):
-        read_pairs(path)
+        read_pairs(write(tmp_path / "p.jsonl", text))
 
 
 def test_a_missing_document_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
-    path.write_text(line("a", "b", 1) + line("a", "c", 0))
+    path = write(tmp_path / "p.jsonl", line("a", "b", 1) + line("a", "c", 0))
     with pytest.raises(CorpusError, match=":2: the corpus has no document 'c'"):
         find_pairs(read_pairs(path), ["a", "b"])
 
 
 def test_reads_parts_of_ids_that_may_have_spaces(tmp_path: Path) -> None:
-    path = tmp_path / "splits.tsv"
-    path.write_text("a b\ttrain\n\nc\tvalid\nd\ttest\nd\ttest\n")
+    path = write(tmp_path / "splits.tsv", "a b\ttrain\n\nc\tvalid\nd\ttest\nd\ttest\n")
     assert read_splits(path) == {"a b": "train", "c": "valid", "d": "test"}
 
 
@@ -142,15 +126,12 @@ def test_reads_parts_of_ids_that_may_have_spaces(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "holds no document"),
-        ("a train\n", ":1: is not a document id, a tab"),
-        ("a\ttrain\tx\n", ":1: is not a document id"),
+        ("a\ttrain\tx\n", ":1: is not a document id, a tab"),
         ("\ttrain\n", ":1: is not a document id"),
         ("a\ttrain\nb\tdev\n", ":2: the part 'dev' is none of train, valid, test"),
         ("a\ttrain\na\ttest\n", ":2: 'a' is already in train"),
     ],
 )
 def test_a_bad_split_is_named(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "splits.tsv"
-    path.write_text(text)
     with pytest.raises(CorpusError, match=message):
-        read_splits(path)
+        read_splits(write(tmp_path / "splits.tsv", text))

@@ -68,9 +68,7 @@ def test_a_mention_counts_in_both_directions_and_as_whole_words(corpus: Path) ->
     assert found["world"] == {"battle", "untitled"}
     assert found["treaty"] == {"war", "untitled"}
     assert found["untitled"] == {"war", "world", "treaty"}  # it has no title to be named
-
-
-def test_titles_without_words_or_with_too_many_are_never_named(corpus: Path) -> None:
+    # Titles without words or with too many are never named.
     qrels = {"signs": {"long": 1, "untitled": 1}, "names long": {"long": 1, "signs": 1}}
     assert left_out(corpus, qrels) == {"signs": set(), "names long": set()}
 
@@ -92,11 +90,6 @@ def test_what_is_left(corpus: Path) -> None:
     assert found.left_out["war"] == {"battle", "treaty"}
     assert found.left_out["treaty"] == {"war"}
     assert found.titles == 4  # of the judged documents
-
-
-def test_a_query_judged_for_itself_is_no_mention(tmp_path: Path) -> None:
-    corpus = write(tmp_path / "c.jsonl", {"a": ("Ants", "Ants dig."), "b": ("Ants", "Ants fly.")})
-    assert left_out(corpus, {"a": {"a": 1, "b": 1}}) == {"a": {"b"}}
 
 
 def test_queries_of_their_own_file(corpus: Path, tmp_path: Path) -> None:
@@ -140,31 +133,19 @@ def test_mentions_are_masked_and_nothing_else(text: str, expected: str) -> None:
     assert masked(text, titles) == expected
 
 
-def test_words_brought_together_by_a_mask_are_masked_too() -> None:
-    assert masked("The red cross army came.", ["Cross", "Red Army"]) == "The _ came."
-
-
-def test_the_own_title_stays_but_for_titles_in_it() -> None:
+def test_the_own_title_stays_but_for_titles_in_it(tmp_path: Path) -> None:
     titles = ["World War II", "War", "Ants"]
     text = "World War II was a war."
     assert masked(text, titles[::2], title="World War II") == text
     assert masked(text, titles, title="World War II") == "World _ II was a _."
     assert masked(text, titles) == "_ was a _."
-
-
-def test_a_title_of_two_documents_is_masked_in_both(tmp_path: Path) -> None:
-    corpus = tmp_path / "corpus.jsonl"
-    same = [
-        {"id": i, "title": t, "text": "ants and bees"} for i, t in (("a", "Ants"), ("b", "ANTS"))
-    ]
-    lone = [{"id": "c", "title": "Bees", "text": "ants and bees"}]
-    corpus.write_text("".join(json.dumps(line) + "\n" for line in same + lone))
-    mask = read_title_mask(corpus)
-    assert [mask(document)[0] for document in documents(corpus)] == [
-        "_ and _",
-        "_ and _",
-        "_ and bees",
-    ]
+    assert masked("The red cross army came.", ["Cross", "Red Army"]) == "The _ came."
+    text = "ants and bees"  # a title of two documents is masked in both
+    same = {"a": ("Ants", text), "b": ("ANTS", text), "c": ("Bees", text)}
+    corpus = write(tmp_path / "corpus.jsonl", same)
+    found = [read_title_mask(corpus)(document)[0] for document in documents(corpus)]
+    assert found == ["_ and _", "_ and _", "_ and bees"]
+    assert left_out(corpus, {"a": {"a": 1, "b": 1}}) == {"a": {"b"}}  # not for itself
 
 
 @settings(deadline=None)

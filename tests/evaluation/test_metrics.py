@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoder.arrays import Float32
+from encoder.arrays import Float32, Float64
 from evaluation.metrics import (
     choose_threshold,
     estimate_pairs_of_seeds,
@@ -15,6 +15,7 @@ from evaluation.metrics import (
     rank_exactly,
     recall_against_exact,
 )
+from evaluation.significance import bootstrap_percentiles, compare_paired, estimate_means
 from evaluation.systems import DEPTH
 from index.errors import CorpusError
 from index.vectors.faiss.faiss_index import train_faiss_index
@@ -36,13 +37,6 @@ def test_ranks_by_cosine_and_leaves_the_query_out() -> None:
     assert run.rows[0].tolist() == expected
     assert np.allclose(run.scores[0], cosines[expected], atol=1e-6)
     assert run.rows[1][0] == 5  # a query that is no document of the corpus keeps all
-
-
-def test_a_corpus_smaller_than_the_depth() -> None:
-    vectors = unit_vectors(3)
-    run = rank_exactly(["a", "b", "c"], vectors, ["a"], vectors[:1])
-    assert run.rows.shape == (1, 3)
-    assert run.rows[0][-1] == NO_VECTOR
 
 
 def test_measures_by_hand() -> None:
@@ -79,17 +73,13 @@ def test_each_measure_ends_at_its_depth(place: int, found: dict[str, float]) -> 
 def test_queries_without_judgement_do_not_count() -> None:
     vectors = unit_vectors(20)
     ids = [f"d{n}" for n in range(20)]
+    both = rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]])
+    alone = rank_exactly(ids, vectors, ["d0"], vectors[[0]])
     qrels = {"d0": {"d1": 1}}
-    both = evaluate_run(rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]]), ids, qrels)
-    alone = evaluate_run(rank_exactly(ids, vectors, ["d0"], vectors[[0]]), ids, qrels)
-    assert both == alone
-
-
-def test_no_judgement_at_all_is_an_error() -> None:
-    vectors = unit_vectors(4)
-    run = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
+    assert (alone.rows.shape, alone.rows[0][-1]) == ((1, 20), NO_VECTOR)  # fewer than the depth
+    assert evaluate_run(both, ids, qrels) == evaluate_run(alone, ids, qrels)
     with pytest.raises(CorpusError, match="no query has a judgement"):
-        evaluate_run(run, ["a", "b", "c", "d"], {"x": {"y": 1}})
+        evaluate_run(both, ids, {"x": {"y": 1}})
 
 
 def test_recall_against_exact_search() -> None:
@@ -118,16 +108,12 @@ def test_pair_measures_by_hand() -> None:
     assert values == pytest.approx(
         {"accuracy": 4 / 6, "precision": 2 / 3, "recall": 2 / 3, "F1": 2 / 3, "AUC": 8 / 9}
     )
-
-
-def test_a_score_at_the_threshold_is_similar() -> None:
-    score = np.array([0.5], dtype=np.float32)
-    assert measure_pairs(score, np.array([True]), 0.5)["accuracy"] == 1.0
-
-
-def test_nothing_found_and_one_label() -> None:
-    values = measure_pairs(SCORES, np.ones(6, dtype=np.bool_), 0.9)
-    assert values == {"accuracy": 0.0, "precision": 0.0, "recall": 0.0, "F1": 0.0}
+    at_threshold = measure_pairs(np.array([0.5], dtype=np.float32), np.array([True]), 0.5)
+    assert at_threshold["accuracy"] == 1.0
+    nothing = measure_pairs(SCORES, np.ones(6, dtype=np.bool_), 0.9)  # found, and one label
+    assert nothing == {"accuracy": 0.0, "precision": 0.0, "recall": 0.0, "F1": 0.0}
+    few = estimate_pairs_of_seeds([(SCORES[:2], 0.15)], np.array([False, True]))["AUC"]
+    assert (few.value, few.low, few.high) == (1.0, 1.0, 1.0)  # resamples may have one label
 
 
 @settings(deadline=None)
@@ -161,19 +147,73 @@ def test_intervals_lie_around_the_measured_values() -> None:
         assert 0.02 < estimate.high - estimate.value < 0.08
 
 
-def test_resampled_auc_is_that_of_the_drawn_pairs() -> None:
-    from sklearn.metrics import roc_auc_score  # not at the start: each worker collects all tests
+def drawn_counts(items: int, resamples: int) -> Float64:
+    """How often each item occurs in each resample, Float64[resamples, items]."""
+    seen: list[Float64] = []
 
-    from evaluation.metrics import _auc
+    def statistic(counts: Float64) -> Float64:
+        seen.append(counts)
+        return counts[:, :1].T
 
-    chance = np.random.default_rng(2)
-    labels = chance.random(30) < 0.5
-    scores = np.round(labels + chance.standard_normal(30), 1).astype(np.float32)
-    counts = chance.multinomial(30, np.full(30, 1 / 30), 20).astype(np.float64)
-    expected = [roc_auc_score(labels, scores, sample_weight=row) for row in counts]
-    assert _auc(counts, scores, labels) == pytest.approx(np.array(expected))
+    bootstrap_percentiles(items, statistic, resamples)
+    return np.concatenate([counts for counts in seen if len(counts) > 1])
 
 
-def test_few_pairs_whose_resamples_may_have_one_label() -> None:
-    estimate = estimate_pairs_of_seeds([(SCORES[:2], 0.15)], np.array([False, True]))["AUC"]
-    assert (estimate.value, estimate.low, estimate.high) == (1.0, 1.0, 1.0)
+def test_resamples_are_seeded_and_as_large_as_the_sample() -> None:
+    counts = drawn_counts(700, 6_000)  # more than one batch
+    assert counts.shape == (6_000, 700)
+    assert (counts.sum(1) == 700).all()
+    assert counts.mean(0) == pytest.approx(np.ones(700), abs=0.08)
+    assert (counts == drawn_counts(700, 6_000)).all()
+
+
+def test_an_undefined_resample_does_not_count() -> None:
+    """The mean of the items after the first, undefined where only the first one is drawn."""
+
+    def statistic(counts: Float64) -> Float64:
+        others = counts[:, 1:].sum(1)
+        found: Float64 = np.full(len(counts), np.nan)
+        np.divide(counts[:, 1], others, out=found, where=others > 0)
+        return found[None]
+
+    low, high = bootstrap_percentiles(3, statistic, 2_000)
+    assert (low.tolist(), high.tolist()) == ([0.0], [1.0])
+
+
+def test_the_interval_of_a_mean_is_as_wide_as_theory_says() -> None:
+    values = np.random.default_rng(3).standard_normal((400, 2)) * [1.0, 5.0]
+    narrow, wide = estimate_means(values)
+    for column, estimate in enumerate((narrow, wide)):
+        deviation = values[:, column].std() / math.sqrt(400)
+        assert estimate.value == pytest.approx(values[:, column].mean())
+        assert estimate.low == pytest.approx(estimate.value - 1.96 * deviation, abs=0.1 * deviation)
+        assert estimate.high == pytest.approx(
+            estimate.value + 1.96 * deviation, abs=0.1 * deviation
+        )
+
+
+def test_one_item_has_no_width() -> None:
+    (estimate,) = estimate_means(np.array([[0.25]]))
+    assert (estimate.low, estimate.high) == (0.25, 0.25)
+    assert compare_paired(np.array([0.5]), np.array([0.25])).p == 1.0
+
+
+def test_p_by_hand() -> None:
+    """Of the 16 exchanges of four items that all gain 1, two differ by as much: p is 1/8."""
+    compared = compare_paired(np.ones(4), np.zeros(4))
+    assert compared.difference == 1.0
+    assert compared.p == pytest.approx(1 / 8, abs=0.01)
+
+
+def test_pairing_sees_what_the_two_intervals_hide() -> None:
+    hard = np.random.default_rng(5).random(200)
+    gains = np.random.default_rng(6).random(200) * 0.02
+    better, (first, other) = (
+        compare_paired(hard + gains, hard),
+        estimate_means(np.stack([hard + gains, hard], axis=1)),
+    )
+    assert other.high > first.low
+    assert better.low > 0
+    assert better.p < 0.001
+    worse = compare_paired(hard, hard + gains)
+    assert (worse.difference, worse.high < 0) == (pytest.approx(-better.difference), True)

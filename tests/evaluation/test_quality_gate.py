@@ -81,11 +81,7 @@ def test_equal_documents_may_stand_for_each_other() -> None:
     exact = unit(np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)).repeat(5, 0)
     noise = np.random.default_rng(1).normal(size=exact.shape).astype(np.float32) * 1e-4
     assert neighbours_kept(exact, unit(exact + noise), k=2) == 1.0
-
-
-def test_vectors_that_are_no_numbers_keep_nothing() -> None:
-    exact = unit(np.random.default_rng(0).normal(size=(20, 8)).astype(np.float32))
-    assert neighbours_kept(exact, np.full_like(exact, np.nan), k=10) < 0.98
+    assert neighbours_kept(exact, np.full_like(exact, np.nan), k=2) < 0.98
 
 
 def test_precisions_are_measured_against_fp32(tiny_checkpoint: Path, corpus: Path) -> None:

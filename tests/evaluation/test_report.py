@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 
 from encoder.arrays import Float32
-from evaluation.baselines import CorpusBlocks
 from evaluation.judgements import PairRows
 from evaluation.mentions import JudgementsWithoutMentions
 from evaluation.metrics import evaluate_run, rank_exactly
 from evaluation.report import (
     BUCKETS,
-    TOKENS_READ,
     PairTask,
     RetrievalTask,
     choose_reference,
-    curve_by_tokens,
     leave_out,
     length_buckets,
     report_pairs,
@@ -111,16 +108,13 @@ def test_retrieval_without_mentions() -> None:
     assert (rest["queries"], rest["judgements"]) == (25, sum(map(len, left.values())))
     assert rest["systems"]["good"]["nDCG@10"]["value"] == 1.0  # nothing left out comes first
     assert rest["systems"]["good"]["recall@10"]["value"] == 1.0
-    kept = [[d for d in IDS if d not in left_out.get(name, ())] for name in IDS[:25]]
-    some = [
-        evaluate_run(
-            rank_exactly(names, vectors(0.6)[[IDS.index(d) for d in names]], [name], query),
-            names,
-            left,
-        )["nDCG@10"]
-        for name, names, query in zip(IDS, kept, vectors(0.6)[:25, None], strict=False)
-    ]
-    assert rest["systems"]["bad"]["nDCG@10"]["value"] == pytest.approx(np.mean(some))
+    figures, noisy = [], vectors(0.6)
+    for row, name in enumerate(IDS[:25]):
+        rows = [n for n, other in enumerate(IDS) if other not in left_out.get(name, ())]
+        names = [IDS[n] for n in rows]
+        run = rank_exactly(names, noisy[rows], [name], noisy[row : row + 1])
+        figures.append(evaluate_run(run, names, left)["nDCG@10"])
+    assert rest["systems"]["bad"]["nDCG@10"]["value"] == pytest.approx(np.mean(figures))
 
 
 def test_later_documents_move_up_to_the_full_depth() -> None:
@@ -165,28 +159,10 @@ def test_pairs_without_others_are_called_an_upper_bound() -> None:
     assert "accuracy" not in upper
     assert upper["accuracy_upper_bound"]["value"] >= other["accuracy"]["value"]
     assert upper["AUC"] == other["AUC"]
-
-
-def test_pairs_of_one_label_have_no_auc() -> None:
-    some = pair_rows(1)
-    positive = some.labels
-    pairs = PairRows(some.sources[positive], some.targets[positive], positive[positive])
-    task = PairTask(pairs, None, np.full(len(pairs.labels), 600))
-    assert "AUC" not in report_pairs([BAD], task, "bad")["systems"]["bad"]
-
-
-def test_quality_by_tokens_read() -> None:
-    """The first block says nothing of the topic, all later ones do: reading on must pay."""
-    ends = np.arange(1, 41) * 4
-    chance = np.random.default_rng(4)
-    of_blocks = np.repeat(np.eye(16, dtype=np.float32)[TOPICS], 4, axis=0)
-    of_blocks[::4] = chance.standard_normal((40, 16))
-    of_blocks /= np.linalg.norm(of_blocks, axis=1, keepdims=True)
-    blocks = CorpusBlocks(of_blocks, ends - 4, ends, np.arange(1, 161) * 64)
-    curve = curve_by_tokens(blocks, QUESTION)
-    assert tuple(curve) == TOKENS_READ
-    assert curve[64] < 0.6 < 0.9 < curve[256]
-    assert curve[256] == curve[8_192]
+    positive = pairs.labels
+    alike = PairRows(pairs.sources[positive], pairs.targets[positive], positive[positive])
+    task = PairTask(alike, None, np.full(len(alike.labels), 600))
+    assert "AUC" not in report_pairs([BAD], task, "bad")["systems"]["bad"]  # of one label
 
 
 def test_figures_of_seeds_are_their_means() -> None:

@@ -133,12 +133,11 @@ def test_no_corpus_pays_for_what_another_gains(texts: list[str], system: System)
     scorer = PairScorer(TopicReranker(), texts)
     gains = score_candidates(system, scorer, IDS, ROWS, qrels_of(texts), 10)
     loses = replace(gains, logits=-gains.logits)
-    assert fit_mixture([gains]).mixture.weight > 0.0
-    both = fit_mixture([gains, loses])
+    both, alone = fit_mixture([gains, loses]).mixture, fit_mixture([gains]).mixture
     for gain in (gains, loses):
         before = ndcg_of(gain, FusionWeights(0.0, 1.0)).mean()
-        assert ndcg_of(gain, both.mixture).mean() >= before - 0.01
-    assert both.mixture.weight < fit_mixture([gains]).mixture.weight
+        assert ndcg_of(gain, both).mean() >= before - 0.01
+    assert both.weight < alone.weight
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.4, 0.9])

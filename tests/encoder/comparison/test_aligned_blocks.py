@@ -32,17 +32,7 @@ def aligned(left: ComparableText, right: ComparableText) -> BlockAlignment:
     return found
 
 
-def test_the_best_pair_is_the_sentence_that_both_have() -> None:
-    ours, theirs = block_vectors(6, seed=1), block_vectors(9, seed=2)
-    theirs[7] = ours[2]
-    left, right = text_of(ours, "this"), text_of(theirs, "that")
-    best = aligned(left, right).pairs[0]
-    assert left.text[slice(*best.left)] == "Block 2 of this."
-    assert right.text[slice(*best.right)] == "Block 7 of that."
-    assert best.similarity > 0.3
-
-
-@pytest.mark.parametrize(("ours", "theirs"), [(1_024, 1_024), (1_024, 5), (1, 1), (96, 97)])
+@pytest.mark.parametrize(("ours", "theirs"), [(1_024, 1_024), (1_024, 5), (1, 1), (6, 9)])
 def test_of_long_texts_the_blocks_that_are_aligned_are_named(ours: int, theirs: int) -> None:
     first, second = block_vectors(ours, seed=1), block_vectors(theirs, seed=2)
     row, column = int(choose_blocks(ours)[-1]), int(choose_blocks(theirs)[-1])
@@ -50,7 +40,7 @@ def test_of_long_texts_the_blocks_that_are_aligned_are_named(ours: int, theirs: 
     left, right = text_of(first, "this"), text_of(second, "that")
     found = aligned(left, right)
     names = [(left.text[slice(*pair.left)], right.text[slice(*pair.right)]) for pair in found.pairs]
-    assert (f"Block {row} of this.", f"Block {column} of that.") in names
+    assert names[0] == (f"Block {row} of this.", f"Block {column} of that.")
     assert {name for name, _ in names} <= {f"Block {n} of this." for n in choose_blocks(ours)}
     assert {name for _, name in names} <= {f"Block {n} of that." for n in choose_blocks(theirs)}
     assert sum(pair.share for pair in found.pairs) == pytest.approx(1.0)

@@ -158,10 +158,3 @@ def test_a_section_that_was_not_read_scores_0(encoder: OnnxEncoder) -> None:
     scores = compare_texts(short, whole, reader=encoder).section_scores
     assert np.abs(scores[0]).min() > 0
     assert not scores[-1].any()
-
-
-def test_a_text_of_one_section_is_the_document_that_is_not_cut(encoder: OnnxEncoder) -> None:
-    first = read(encoder, "Ants dig.")
-    assert len(first.sections) == 1
-    assert first.section_vectors is not None
-    assert np.abs(first.section_vectors[0] - first.vector).max() < 1e-4

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,34 +48,20 @@ def test_padding_keeps_every_block(blocks: list[list[int]], packing: BlockPackin
     assert not mask[len(blocks) :].any()
 
 
-def test_without_a_budget_each_block_has_its_own_unpadded_call() -> None:
+def test_the_budget_of_a_call() -> None:
     blocks = [[7] * 5, [7] * 60, [7]]
-    assert list(ONE_A_CALL.calls(blocks)) == [[0], [1], [2]]
+    assert list(ONE_A_CALL.calls(blocks)) == [[0], [1], [2]]  # without one
     assert [ONE_A_CALL.pad([block])[0].shape for block in blocks] == [(1, 7), (1, 62), (1, 3)]
-
-
-def test_a_length_that_is_no_power_of_two_keeps_the_budget() -> None:
-    """48 tokens: five blocks would fit, and eight rows would not."""
-    assert PACKING.most_rows(46) == 4
+    assert PACKING.most_rows(46) == 4  # five would fit, but eight rows would not
     assert PACKING.pad([[7] * 46] * 4)[0].shape == (4, 48)
-
-
-def test_a_block_over_the_budget_has_a_call_of_its_own() -> None:
     small = replace(PACKING, batch_tokens=32)
     assert list(small.calls([[7] * 62] * 2)) == [[0], [1]]
 
 
-@pytest.mark.parametrize(
-    ("number", "up", "down"),
-    [(1, 1, 1), (2, 2, 2), (3, 4, 2), (1000, 1024, 512), (1025, 2048, 1024)],
-)
-def test_powers_of_two(number: int, up: int, down: int) -> None:
-    assert power_of_two_from(number) == up
-    assert power_of_two_up_to(number) == down
-
-
-def test_no_power_of_two_is_under_one() -> None:
-    assert power_of_two_up_to(0) == 1
+def test_powers_of_two() -> None:
+    numbers = [1, 2, 3, 1000, 1025]
+    assert [power_of_two_from(number) for number in numbers] == [1, 2, 4, 1024, 2048]
+    assert [power_of_two_up_to(n) for n in [0, *numbers]] == [1, 1, 2, 2, 512, 1024]
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=60), st.integers(1, 512))
@@ -96,10 +81,7 @@ def test_documents_are_padded_with_blocks_that_are_masked() -> None:
     for row, document in enumerate(documents):
         assert np.array_equal(vectors[row][mask[row] == 1], document)
     assert not vectors[3].any()
-
-
-def test_documents_are_not_padded_beyond_what_the_model_reads() -> None:
-    assert pad_documents([np.ones((5, 2), dtype=np.float32)], 6)[0].shape == (1, 6, 2)
+    assert pad_documents(documents, 6)[0].shape == (4, 6, 4)  # no more than the model reads
 
 
 def test_rows_are_padded_with_zeros() -> None:

@@ -33,11 +33,15 @@ def test_a_missing_provider_is_named_in_the_log(
     assert "cuda is not installed" in caplog.text
 
 
-def test_other_providers_of_onnx_runtime_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_providers_are_used_in_the_requested_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """ONNX Runtime for CUDA lists TensorRT, which needs options that nobody has tried."""
     monkeypatch.setattr(
-        "onnxruntime.get_available_providers", lambda: ["TensorrtExecutionProvider", CUDA, CPU]
+        "onnxruntime.get_available_providers", lambda: ["TensorrtExecutionProvider", CPU, CUDA]
     )
     assert list(usable_providers(None)) == [CUDA, CPU]
-    with pytest.raises(ProviderError, match="tensorrt is not installed; installed: cuda, cpu"):
+    assert list(usable_providers(["cpu", "cuda"])) == [CPU, CUDA]
+    assert list(usable_providers(["cuda", "cpu"])) == [CUDA, CPU]
+    with pytest.raises(ProviderError, match="tensorrt is not installed; installed: cpu, cuda"):
         list(usable_providers(["tensorrt"]))

@@ -135,6 +135,8 @@ def colde_vector(model: Colde, section: int, sections: list[list[list[int]]]) ->
         chunks.append(vectors)
         embedded.append(norm(level.embedding_norm, vectors + place))
     own, following = embedded[section], embedded[(section + 1) % len(sections)]
+    if model.config.aggregate == "embedded_mean":  # CoLDE-LSTM of section 4.5.2
+        return unit(linear(level.projection, own.mean(0)))
     attention = level.attention
     context, _ = attend(
         linear(attention.query, own),
@@ -211,7 +213,7 @@ def test_smith_is_its_formulas(combine: Combine, pooling: Pooling) -> None:
     assert np.abs(numbers(model(*tensors(DOCUMENTS))) - expected).max() < 1e-5
 
 
-@pytest.mark.parametrize("aggregate", ["lstm", "lstm_and_mean", "mean"])
+@pytest.mark.parametrize("aggregate", ["lstm", "lstm_and_mean", "mean", "embedded_mean"])
 def test_colde_is_its_formulas(aggregate: Any) -> None:
     config = ColdeConfig(
         **SIZES, block_length=8, max_blocks=4, max_sections=3, sentence_layers=1,

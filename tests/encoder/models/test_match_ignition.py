@@ -44,15 +44,9 @@ def model() -> MatchIgnition:
     return made.eval()
 
 
-@pytest.mark.parametrize(
-    ("reduction", "lengths"),
-    [
-        (0.1, [400, 360, 324, 291, 262, 236, 212, 191, 172, 154, 139, 125]),  # the paper, 3.2.3
-        (0.0, [400] * 12),
-    ],
-)
-def test_lengths_are_those_of_the_paper(reduction: float, lengths: list[int]) -> None:
-    config = MatchIgnitionConfig(reduction=reduction)
+def test_lengths_are_those_of_the_paper() -> None:
+    lengths = [400, 360, 324, 291, 262, 236, 212, 191, 172, 154, 139, 125]  # section 3.2.3
+    config = MatchIgnitionConfig(reduction=0.1)
     found = [400, *(kept_length(400, config.kept_share(layer)) for layer in range(1, 12))]
     # a share in whole thousandths differs from the paper's by a word at most
     assert all(abs(a - b) <= 1 for a, b in zip(found, lengths, strict=True))
@@ -79,26 +73,17 @@ def test_chance_drops_other_words_each_time(model: MatchIgnition) -> None:
 
 def test_gradients_reach_every_weight(model: MatchIgnition) -> None:
     model(*pair(40)).sum().backward()
-    silent = [
-        name
-        for name, parameter in model.named_parameters()
-        if parameter.grad is None or not parameter.grad.abs().sum() > 0
-    ]
-    assert silent == []
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
 
 
-def test_half_precision_drops_what_full_precision_drops(model: MatchIgnition) -> None:
-    with torch.no_grad():
-        whole = model(*pair(50))
-        with torch.autocast("cpu", torch.bfloat16):
-            half = model(*pair(50))
-    torch.testing.assert_close(half.float(), whole, atol=0.2, rtol=0.1)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"attention_heads": 5}, {"reduction": 1.0}, {"importance": "luck"}, {"layers": 0}],
-)
-def test_what_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong)).split("_")[-1]):
-        replace(CONFIG, **wrong)
+def test_what_makes_no_sense_is_refused() -> None:
+    for wrong in (
+        {"attention_heads": 5},
+        {"reduction": 1.0},
+        {"importance": "luck"},
+        {"layers": 0},
+    ):
+        with pytest.raises(ValueError, match=next(iter(wrong)).split("_")[-1]):
+            replace(CONFIG, **wrong)

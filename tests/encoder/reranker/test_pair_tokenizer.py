@@ -44,24 +44,23 @@ def words_of(checkpoint: RerankerCheckpoint, pair: PairTokens) -> tuple[str, str
     return first, second
 
 
-def test_the_sentences_that_both_texts_speak_of_are_read(checkpoint: RerankerCheckpoint) -> None:
-    reader = reader_of(checkpoint, sentences=1, lead_sentences=0)
-    first, second = words_of(checkpoint, reader.pair(reader.read(HARBOUR), reader.read(OTHER)))
-    assert first == "the stone quay fell into the harbour."
-    assert second == "a stone quay and a harbour were drawn."
-
-
-def test_lead_sentences_are_read_whatever_they_say(checkpoint: RerankerCheckpoint) -> None:
-    reader = reader_of(checkpoint, sentences=1, lead_sentences=1)
-    first, second = words_of(checkpoint, reader.pair(reader.read(HARBOUR), reader.read(OTHER)))
-    assert first == "the quay was built of stone."
-    assert second == "nobody saw it."
-
-
-def test_sentences_stand_in_the_order_of_the_text(checkpoint: RerankerCheckpoint) -> None:
-    reader = reader_of(checkpoint, sentences=2, lead_sentences=0)
-    first, _ = words_of(checkpoint, reader.pair(reader.read(HARBOUR), reader.read(OTHER)))
-    assert first == "the quay was built of stone. the stone quay fell into the harbour."
+@pytest.mark.parametrize(
+    ("sentences", "lead", "first", "second"),
+    [
+        (1, 0, "the stone quay fell into the harbour.", "a stone quay and a harbour were drawn."),
+        (1, 1, "the quay was built of stone.", "nobody saw it."),
+        (
+            *(2, 0, "the quay was built of stone. the stone quay fell into the harbour."),
+            "nobody saw it. a stone quay and a harbour were drawn.",
+        ),
+    ],
+)
+def test_lead_and_shared_sentences_are_read_in_their_order(
+    checkpoint: RerankerCheckpoint, sentences: int, lead: int, first: str, second: str
+) -> None:
+    reader = reader_of(checkpoint, sentences=sentences, lead_sentences=lead)
+    pair = reader.pair(reader.read(HARBOUR), reader.read(OTHER))
+    assert words_of(checkpoint, pair) == (first, second)
 
 
 def test_without_the_filter_a_text_is_read_from_its_beginning(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from encoder.reranker.sentence_ranking import (
@@ -16,10 +16,10 @@ from encoder.reranker.sentence_ranking import (
     similarities,
     split_for_ranking,
 )
-from tests.tools.chinese_news import EVENTS, article
 
 WORDS = [f"w{number}" for number in range(40)]
 Sentences = st.lists(st.lists(st.sampled_from(WORDS), unique=True, max_size=8), max_size=70)
+FREQUENT = [WORDS[: 2 + number % 9] for number in range(60)]  # w0 and w1 are in all of them
 
 
 def plain_similarities(sentences: Sequence[Sequence[str]]) -> np.ndarray:
@@ -44,16 +44,12 @@ def plain_ranks(weights: np.ndarray) -> np.ndarray:
 
 
 @given(Sentences)
+@example(FREQUENT)
 @settings(max_examples=40, deadline=None)
 def test_similarities_are_those_of_the_formula(sentences: list[list[str]]) -> None:
     found = similarities([tuple(words) for words in sentences])
     assert found.shape == (len(sentences), len(sentences))
     np.testing.assert_allclose(found, plain_similarities(sentences), rtol=1e-5)
-
-
-def test_frequent_words_are_counted_like_rare_ones() -> None:
-    sentences = [tuple(WORDS[: 2 + number % 9]) for number in range(60)]  # w0 and w1 are in all
-    np.testing.assert_allclose(similarities(sentences), plain_similarities(sentences), rtol=1e-5)
 
 
 @given(Sentences.filter(len))
@@ -84,7 +80,7 @@ def test_of_equal_sentences_the_earlier_is_better() -> None:
     assert best_sentences(np.array([0.2, 0.4, 0.4, 0.1], dtype=np.float32), 3) == [1, 2, 0]
 
 
-@pytest.mark.parametrize("text", ["", "   ", "...", "The of and.", "Yes."])
+@pytest.mark.parametrize("text", ["", "...", "The of and.", "Yes."])
 def test_texts_with_nothing_to_rank(text: str) -> None:
     ranks, others = rank_sentences(
         split_for_ranking(text), split_for_ranking("One more sentence about quays.")
@@ -97,18 +93,3 @@ def test_texts_with_nothing_to_rank(text: str) -> None:
 def test_a_long_text_says_what_was_not_looked_at() -> None:
     read = split_for_ranking("Stones are heavy. " * 30, most=12)
     assert (len(read.words), read.sentences_left_out) == (12, 18)
-
-
-@pytest.mark.parametrize("event", EVENTS)
-def test_chinese_sentences_are_ranked_by_shared_words(event: str) -> None:
-    first, second = (split_for_ranking(article(event, side)) for side in (0, 1))
-    words = [*first.words, *second.words]
-    weights = similarities(words)
-    assert len(words) >= 6
-    assert weights.any()
-    assert weights[: len(first.words), len(first.words) :].any()  # edges between the texts
-    for text, ranks in zip((first, second), rank_sentences(first, second), strict=True):
-        noise = [place for place in range(len(ranks)) if "天" in text.sentence(place)[:2]]
-        story = [place for place in range(len(ranks)) if place not in noise]
-        assert all(ranks[place] < ranks[story].min() for place in noise)
-        assert ranks.max() > ranks.min() + 0.01

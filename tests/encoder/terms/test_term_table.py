@@ -14,6 +14,14 @@ from encoder.terms.term_table import (
     read_term_table,
     write_term_table,
 )
+from encoder.terms.title_matcher import (
+    MAX_TITLE_TOKENS,
+    NO_TITLES,
+    TitleMatcher,
+    hash_runs,
+    match_token_titles,
+    token_items,
+)
 
 CONTINUES = np.array([False] * 6 + [True] * 4)  # pieces 6 to 9 go on with a word
 VOCABULARY = TermVocabulary(CONTINUES, buckets=1_000)
@@ -61,27 +69,18 @@ def test_without_buckets_words_of_several_pieces_are_not_counted() -> None:
     assert terms.rows.tolist() == [1, 2, 6, 7]
 
 
-def test_features_are_weighted_log_counts_times_the_vectors() -> None:
-    some = table()
+def test_features_are_weighted_log_counts_times_the_vectors(tmp_path: Path) -> None:
+    known = table()
     terms = VOCABULARY.count([[1, 6, 1, 6, 3], [2, 2, 2]])
-    logs = np.log1p(terms.counts) * some.weights[terms.rows]
-    vectors = some.vectors[terms.rows] * some.scales[terms.rows, None]
+    logs = np.log1p(terms.counts) * known.weights[terms.rows]
+    vectors = known.vectors[terms.rows] * known.scales[terms.rows, None]
     expected = (logs / np.linalg.norm(logs)) @ vectors
-    assert np.allclose(some.features(terms), expected, atol=1e-6)
-
-
-def test_terms_without_weight_have_features_of_zero() -> None:
-    some = table()
-    silent = TermTable(np.zeros_like(some.weights), some.vectors, some.scales)
-    assert silent.features(VOCABULARY.count([[1, 2]])).tolist() == [0.0] * 5
-
-
-def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
-    some = table()
-    write_term_table(tmp_path / "terms.npz", some)
+    assert np.allclose(known.features(terms), expected, atol=1e-6)
+    silent = TermTable(np.zeros_like(known.weights), known.vectors, known.scales)
+    assert silent.features(terms).tolist() == [0.0] * 5
+    write_term_table(tmp_path / "terms.npz", known)
     read = read_term_table((tmp_path / "terms.npz").read_bytes(), "terms.npz")
-    terms = VOCABULARY.count([[1, 6, 2]])
-    assert np.array_equal(read.features(terms), some.features(terms))
+    assert np.array_equal(read.features(terms), known.features(terms))
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04 but no archive", b"words"])
@@ -91,8 +90,8 @@ def test_what_is_no_table_is_refused(data: bytes) -> None:
 
 
 def test_a_table_of_uneven_rows_is_refused(tmp_path: Path) -> None:
-    some = table()
-    write_term_table(tmp_path / "t", TermTable(some.weights[:-1], some.vectors, some.scales))
+    whole = table()
+    write_term_table(tmp_path / "t", TermTable(whole.weights[:-1], whole.vectors, whole.scales))
     with pytest.raises(CheckpointError, match="differ in their rows"):
         read_term_table((tmp_path / "t").read_bytes(), "t")
 
@@ -102,3 +101,63 @@ def test_rounding_error_is_a_254th_of_the_largest_component() -> None:
     rounded = quantise_term_table(np.ones(50, dtype=np.float32), vectors)
     error = np.abs(rounded.vectors * rounded.scales[:, None] - vectors)
     assert np.all(error <= np.abs(vectors).max(1, keepdims=True) / 253)
+
+
+TOKENS = st.lists(st.integers(0, 3), max_size=30)
+TITLES = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=8)
+
+
+def found(table: TitleMatcher, tokens: list[int]) -> set[int]:
+    runs = table.find(token_items(np.array(tokens, dtype=np.int64)))
+    return {hashed for _, _, hashes in runs for hashed in hashes.tolist()}
+
+
+def test_different_titles_have_different_hashes() -> None:
+    titles = [[0], [0, 0], [0, 0, 0], [1, 0], [0, 1], [2**31, 5], [5, 2**31]]
+    table = match_token_titles([*titles, *titles, []])
+    assert len(table) == len(titles)
+    assert table.lengths.tolist() == [1, 2, 3]
+    assert (np.diff(table.hashes.astype(object)) > 0).all()
+
+
+def test_a_title_that_is_too_long_is_left_out() -> None:
+    longest = list(range(MAX_TITLE_TOKENS))
+    assert found(match_token_titles([longest]), [7, *longest, 7])
+    assert not len(match_token_titles([[*longest, 7]]))
+    for tokens in ([], [1], [1, 2, 3]):
+        assert found(NO_TITLES, tokens) == found(match_token_titles([[5, 6]]), tokens) == set()
+
+
+def test_of_some_titles_only_they_are_found() -> None:
+    table = match_token_titles([[1], [2, 3], [4]])
+    kept = np.array([True, False, True])
+    assert found(table.only(kept), [1, 2, 3, 4]) == set(table.hashes[kept].tolist())
+    assert found(table.only(np.zeros(3, dtype=np.bool_)), [1, 2, 3, 4]) == set()
+
+
+@given(TITLES, TOKENS)
+def test_a_title_is_found_at_its_places(titles: list[list[int]], tokens: list[int]) -> None:
+    table = match_token_titles(titles)
+    places = [
+        (int(match_token_titles([title]).hashes[0]), len(title), start)
+        for title in {tuple(title) for title in titles if title}
+        for start in range(len(tokens) - len(title) + 1)
+        if tokens[start : start + len(title)] == list(title)
+    ]
+    assert sorted(
+        (hashed, length, start)
+        for length, starts, hashes in table.find(token_items(np.array(tokens, dtype=np.int64)))
+        for start, hashed in zip(starts.tolist(), hashes.tolist(), strict=True)
+    ) == sorted(places)
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=9), st.integers(1, 9))
+def test_a_run_is_hashed_with_its_length(items: list[int], length: int) -> None:
+    """As stored signatures of near-duplicates have it."""
+    expected = []
+    for start in range(len(items) - length + 1):
+        hashed = length
+        for item in items[start : start + length]:
+            hashed = (hashed * 0x9E3779B97F4A7C15 + item) % 2**64
+        expected.append(hashed)
+    assert hash_runs(np.array(items, dtype=np.uint64), length).tolist() == expected
