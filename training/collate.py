@@ -115,11 +115,7 @@ def new_objective(
     """Make an objective of its recipe and the sampler of its batches.
 
     Args:
-        recipe: of the objective.
         sampler: gives the batches of its kind.
-        reader: of the sampled documents.
-        config: of the model.
-        vocabulary: for masked words.
         seed: of the initial weights of the head.
     """
     check_objective(recipe, config)
@@ -142,16 +138,7 @@ def pretraining_task(
     vocabulary: Vocabulary,
     generator: torch.Generator,
 ) -> ModelTask[EncoderModel]:
-    """Make the task of an objective of pretraining over given documents.
-
-    Args:
-        recipe: of the objective.
-        parts: the documents.
-        reader: of them.
-        head: of the objective.
-        vocabulary: for masked words.
-        generator: of every choice.
-    """
+    """Make the task of an objective of pretraining over given documents."""
     making = _Making(reader, head, vocabulary, generator)
     return _pretraining_task(recipe, DocumentsBatch(tuple(parts)), making)
 
@@ -166,9 +153,6 @@ def encode_slices(
     """Encode documents without gradients.
 
     Args:
-        model: ready to encode.
-        reader: of the documents.
-        parts: D of them.
         from_tokens: compute every block vector anew, since the cached ones are of another sentence
             level.
 

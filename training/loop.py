@@ -40,11 +40,7 @@ _TERM_CHANNEL = "encoder.document_encoder.term"
 
 
 def choose_trained(model: TrainableModel, level: SentenceLevelRecipe) -> None:
-    """Enable gradients of the head, and of the token encoder as the recipe says.
-
-    Raises:
-        TrainingRecipeError: the sentence level has fewer layers than should be trained.
-    """
+    """Enable gradients of the head, and of the token encoder as the recipe says."""
     reader = model.token_encoder
     layers = reader.layers
     if level.layers > len(layers):
@@ -132,7 +128,6 @@ def cached_backward(
         encode: documents -> their vectors, [V, width].
         chunks: of the batch; at least one.
         loss: [all V, width] -> [] loss.
-        scale: of the gradients.
 
     Returns:
         [] the loss, not scaled, without its graph.
@@ -233,9 +228,7 @@ def train(model: M, plan: TrainingPlan[M], directory: Path, progress: TrainingPr
 
     Args:
         model: on the device to train on; has the best weights afterwards.
-        plan: of the run.
         directory: of the state, best weights and curve of the run; created if missing.
-        is notified of every step.
 
     Raises:
         TrainingRecipeError: the recipe does not fit the model.

@@ -57,9 +57,7 @@ def mask_words(
 
     Args:
         input_ids: [N, T] token ids on the CPU, padding by the padding token.
-        vocabulary: which ids are special.
         share: of the words to be predicted, each chosen by itself; 0.15 in BERT.
-        generator: of the choice.
 
     Returns:
         [N, T] the token ids to read, and [N, T] bool, the places to predict.
@@ -81,7 +79,6 @@ def mask_blocks(block_mask: Tensor, count: int, generator: torch.Generator) -> T
         block_mask: [D, S] on the CPU, 1 for a block and 0 for padding.
         count: of blocks in each document (m); 2 in the paper. A document of m blocks or fewer
             keeps one: what is all masked says nothing of itself.
-        generator: of the choice.
 
     Returns:
         [D, S] bool.
@@ -194,9 +191,6 @@ def pairs_task(documents: DocumentBatch, labels: Tensor, amplifier: float | None
         documents: 2 P documents.
         labels: [P], 1 for a match and 0 for none.
         amplifier: of the cosine, for cross-entropy; None for the cosine loss.
-
-    Raises:
-        ValueError: not two documents for each label.
     """
     if len(documents) != 2 * len(labels):
         raise ValueError(f"{len(labels)} labels take twice as many documents, not {len(documents)}")
@@ -225,11 +219,7 @@ class Candidates:
     ignored: Tensor | None = None
 
     def check(self, documents: int) -> None:
-        """Check that queries and candidates together are so many documents.
-
-        Raises:
-            ValueError: they are not, or a query has no positive.
-        """
+        """Check that queries and candidates together are so many documents."""
         if documents != sum(self.positives.shape):
             raise ValueError(
                 f"{tuple(self.positives.shape)} positives do not fit {documents} documents"
@@ -247,13 +237,7 @@ class Candidates:
 def contrastive_task(
     documents: DocumentBatch, candidates: Candidates, temperature: Temperature
 ) -> VectorTask:
-    """Find the positives of queries among candidates by their document vectors.
-
-    Args:
-        documents: Q queries, then C candidates.
-        candidates: what is known of them.
-        temperature: of the objective; its head.
-    """
+    """Find the positives of queries among candidates by their document vectors."""
     candidates.check(len(documents))
     queries = len(candidates.positives)
 

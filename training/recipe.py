@@ -268,10 +268,8 @@ class TermRecipe(RecipeTable):
     Attributes:
         dimension: dimensions of the document vector that it gets, beside those of the blocks;
             0 for no channel.
-        residual_dimension: how many of them begin as a mix of the residual.
         buckets: rows of the table that words of several WordPieces share.
         span: dimensions of latent semantic analysis that training chooses from.
-        residual: random projections of what lies outside the span, likewise.
         power: of the singular values by which the dimensions of the span are divided.
         documents: that the span is fitted on, at most.
         balance: the initial weight of the blocks beside the terms.
@@ -280,10 +278,8 @@ class TermRecipe(RecipeTable):
     """
 
     dimension: NonNegativeInt = 0
-    residual_dimension: NonNegativeInt = 0
     buckets: NonNegativeInt = 16_384
     span: PositiveInt = 512
-    residual: NonNegativeInt = 512
     power: NonNegativeFloat = 0.25
     documents: PositiveInt = 6_000
     balance: PositiveFloat = 0.6
@@ -297,13 +293,9 @@ class TermRecipe(RecipeTable):
             if self.hashed_dimension:
                 raise ValueError("hashed_dimension takes a dimension, which is 0")
             return self
-        if self.residual_dimension > self.dimension:
-            raise ValueError("residual_dimension is part of dimension, and must not be above it")
-        mixed = max(self.residual_dimension, self.dimension - self.span)
-        if mixed > self.residual:
+        if self.dimension > self.span:
             raise ValueError(
-                f"{mixed} of {self.dimension} dimensions begin as a mix of the residual, "
-                f"which has {self.residual}: raise residual or span"
+                f"dimension is {self.dimension}, and must not be above span, which is {self.span}"
             )
         if self.documents <= self.span:
             raise ValueError("documents must be above span, which is fitted on them")
@@ -426,15 +418,7 @@ def reads_tokens_only(recipe: TrainingRecipe) -> bool:
 
 
 def check_objective(objective: ObjectiveRecipe, config: "EncoderConfig") -> None:
-    """Check that a model can learn an objective.
-
-    Args:
-        objective: of a recipe.
-        config: of the model.
-
-    Raises:
-        TrainingRecipeError: it cannot; the message says what it has not.
-    """
+    """Check that a model can learn an objective."""
     if objective.kind in ("sp", "wp+sp") and not config.predicts_blocks:
         raise TrainingRecipeError(
             f"objective {objective.name}: this architecture cannot predict masked sentence blocks"
@@ -449,15 +433,7 @@ def check_objective(objective: ObjectiveRecipe, config: "EncoderConfig") -> None
 
 
 def check_recurrence(recipe: TrainingRecipe, *, recurrent: bool) -> None:
-    """Check that a recipe fits an encoder whose block vectors depend on the whole document, or not.
-
-    Args:
-        recipe: of an encoder.
-        recurrent: whether they do.
-
-    Raises:
-        TrainingRecipeError: it is for the other kind; the message says what cannot be.
-    """
+    """Check that a recipe fits an encoder whose blocks depend on the whole document, or not."""
     kinds = {objective.kind for objective in recipe.objectives}
     of_blocks = kinds & {"sp", "wp+sp", DISTIL_BLOCKS}
     level = recipe.sentence_level

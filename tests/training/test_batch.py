@@ -47,17 +47,6 @@ def test_vectors_are_computed_where_there_is_text_and_cached_elsewhere(
     assert torch.allclose(vectors[3, 1], computed, atol=1e-6)
 
 
-def test_gradients_reach_the_sentence_level_through_text_only(
-    tiny_model: Callable[[], Smith], documents: list[DocumentArrays]
-) -> None:
-    model = tiny_model()
-    cached = [replace(document, places=(), tokens=()) for document in documents]
-    encode(model, collate(cached)).sum().backward()
-    assert model.block_encoder.projection.weight.grad is None
-    encode(model, collate(documents)).sum().backward()
-    assert model.block_encoder.projection.weight.grad is not None
-
-
 def test_term_features_go_with_their_documents() -> None:
     vectors = np.ones((1, 4), np.float32)
     batch = collate(

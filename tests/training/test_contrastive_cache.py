@@ -1,7 +1,6 @@
 """Gradients of a batch in chunks are the gradients of the batch."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,7 +13,6 @@ from training.objectives import (
     Candidates,
     Temperature,
     contrastive_task,
-    supervised_contrastive_task,
 )
 
 
@@ -96,28 +94,3 @@ def test_a_batch_of_one_chunk_is_encoded_once(
 
     cached_backward(count, split(collate(documents), 9), task_of(documents)[1])
     assert calls == [9]
-
-
-def test_chunks_of_sections_give_the_gradients_of_one_batch(
-    tiny_colde_model: Callable[..., Colde], documents: list[DocumentArrays]
-) -> None:
-    model, temperature = tiny_colde_model(dropout=0.0).train(), Temperature(0.1)
-    cut = [replace(one, section=row % 2, sections=2) for row, one in enumerate(documents[:8])]
-    batch = collate(cut)
-    labels = torch.tensor([0, 0, 0, 0, 1, 1, 2, 2])
-    loss = supervised_contrastive_task(batch, labels, temperature).loss
-
-    def at_once() -> Tensor:
-        value = loss(encode(model, batch))
-        value.backward()
-        return value
-
-    def in_chunks() -> Tensor:
-        return cached_backward(lambda c: encode(model, c), split(batch, 3), loss)
-
-    expected_loss, expected = gradients(model, temperature, at_once)
-    found_loss, found = gradients(model, temperature, in_chunks)
-    assert torch.allclose(found_loss, expected_loss)
-    assert len(found) == len(expected) > 20
-    for one, other in zip(found, expected, strict=True):
-        assert torch.allclose(one, other, atol=1e-5, rtol=1e-3)

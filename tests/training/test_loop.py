@@ -126,15 +126,6 @@ def test_the_sentence_level_is_trained_as_far_as_the_recipe_says(
     assert not changed & set(outside)
 
 
-def test_each_level_has_its_rate(bench: Bench) -> None:
-    before = bench.weights()
-    rates = {"document_rate": 0.0, "sentence_rate": 0.01, "weight_decay": 0.0}
-    level = {"trained": "all", "blocks": 2}
-    bench.train(bench.plan(optimiser=rates, sentence_level=level))
-    assert all(name.startswith("block_encoder") for name in bench.changed(before))
-    assert "block_encoder.projection.weight" in bench.changed(before)
-
-
 def test_the_best_weights_are_kept_and_patience_ends_the_run(bench: Bench) -> None:
     bench.figures = [0.1, 0.5, 0.4, 0.3, 9.9]
     progress = bench.train(bench.plan(steps=100, patience=2))

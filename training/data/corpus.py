@@ -110,7 +110,6 @@ def read_training_data(
     """Read what is known of the documents of corpora, and check for data leakage.
 
     Args:
-        corpora: at least one, encoded.
         seed: of the parts of documents to which no file gives one.
         allow_shared: whether training may see documents of held-out pairs, and held-out texts;
             they are counted.

@@ -91,12 +91,7 @@ class TimeLimit:
 
 
 def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
-    """Read the recipe of a job, with the number of steps that the job sets.
-
-    Raises:
-        TrainingRecipeError: it cannot be read, or is for another model than the job starts from.
-        CheckpointError: the architecture of the checkpoint is unknown.
-    """
+    """Read the recipe of a job, with the number of steps that the job sets."""
     from encoder.export.create import model_config
     from training.distillation import smaller_config
     from training.errors import TrainingRecipeError
@@ -141,11 +136,7 @@ def part_in_name(path: Path) -> str | None:
 
 
 def read_classes(corpus: Path) -> dict[str, str]:
-    """Return the classes of the documents that have one, by id: the field `class` of the metadata.
-
-    Raises:
-        CorpusError: the corpus cannot be read, or a class is neither a text nor an integer.
-    """
+    """Return the classes, by id, of the documents with the field `class` in their metadata."""
     classes: dict[str, str] = {}
     for document in read_corpus(corpus):
         if not isinstance(document, Document) or document.metadata.get(CLASS) in (None, ""):
@@ -161,11 +152,7 @@ def read_classes(corpus: Path) -> dict[str, str]:
 
 
 def check_classes(files: Sequence[CorpusFiles]) -> None:
-    """Check that a corpus has two classes of at least two documents each that training may see.
-
-    Raises:
-        CorpusError: none has; or as `read_classes`.
-    """
+    """Check that a corpus has two classes of at least two documents each that training may see."""
     found = 0
     for file in files:
         classes = read_classes(file.corpus)
@@ -188,11 +175,7 @@ def check_classes(files: Sequence[CorpusFiles]) -> None:
 def given_files(
     corpora: list[Path], qrels: Path | None, pairs: list[Path], splits: Path | None
 ) -> list[CorpusFiles]:
-    """Return the files that a command line names.
-
-    Raises:
-        CorpusError: files are named, and there are several corpora.
-    """
+    """Return the files that a command line names."""
     if len(set(corpora)) < len(corpora):
         raise CorpusError("a corpus is named twice")
     if not (qrels or pairs or splits):

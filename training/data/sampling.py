@@ -191,7 +191,6 @@ def find_neighbours(directory: Path, texts: Sequence[str]) -> Neighbours:
 
     Args:
         directory: where they are stored; computed again if the texts have changed.
-        texts: M of at least two.
     """
     digest = hashlib.sha256()
     for text in texts:
@@ -407,11 +406,7 @@ def sample_neighbours(
 def choose_source(
     sources: Sequence[TrainingSource], counts: Sequence[int], what: str, random: np.random.Generator
 ) -> TrainingSource:
-    """Choose a corpus by the square root of how much it has.
-
-    Raises:
-        CorpusError: none has any of it.
-    """
+    """Choose a corpus by the square root of how much it has."""
     if not sum(counts):
         raise CorpusError(f"the recipe learns from {what}, and no corpus has any for training")
     shares = np.sqrt(np.array(counts, dtype=np.float64))
@@ -455,8 +450,6 @@ def find_section_starts(
 
     Args:
         corpus: encoded with the tokenizer of the checkpoint.
-        checkpoint: whose tokenizer it is.
-        is notified.
 
     Returns:
         For each row of a document with headings, the first blocks of its sections, ascending:
@@ -482,7 +475,6 @@ def blocks_at(offsets: Sequence[tuple[int, int]], characters: Sequence[int]) -> 
 
     Args:
         offsets: (start, end) characters of each block.
-        characters: where sections begin.
     """
     begins = [start for start, _ in offsets]
     return np.unique(np.array([bisect_left(begins, c) for c in characters], dtype=np.int64))
@@ -499,10 +491,8 @@ def sample_sections(
     """Sample documents, each with a label of its own; only their blocks are needed.
 
     Args:
-        sources: corpora to sample from.
         size: minimum number of sections; every document is complete.
         parts: sections of a document; a document of fewer blocks has as many sections.
-        random: of the choice.
     """
     source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
     groups = ([row] for row in random.permutation(source.rows).tolist())
@@ -522,9 +512,7 @@ def sample_labels(
     group is one document.
 
     Args:
-        sources: corpora to sample from.
         size: minimum number of sections; every group is complete.
-        random: of the choice.
         parts: sections of a document; 1 leaves documents whole.
         linked: of each corpus, the related documents; its links when not given.
     """
@@ -566,10 +554,8 @@ def sample_classes(
     documents, so that the batch has several of each class, and of two classes at least.
 
     Args:
-        sources: corpora to sample from.
         members: of each corpus, `class_members`.
         size: minimum number of sections; every document is complete.
-        random: of the choice.
         parts: sections of a document; 1 leaves documents whole.
         per_class: documents of a class at a time; fewer where the class has no more.
     """
@@ -661,7 +647,6 @@ def find_sources(
         data: corpora; the number of a part's archive is their place.
         directories: where the neighbours of each are kept.
         max_blocks: blocks of a document that training reads.
-        progress: is notified.
         neighbours: whether they are searched for: all texts are read, and each is compared with
             each.
     """
@@ -686,13 +671,7 @@ def needs_neighbours(objectives: "Sequence[ObjectiveRecipe]") -> bool:
 def sampler_of(
     objective: "ObjectiveRecipe", sources: Sequence[TrainingSource], size: int
 ) -> Sampler:
-    """Return the sampler of the batches of an objective.
-
-    Args:
-        objective: one of a recipe.
-        sources: of the data.
-        size: documents of a batch.
-    """
+    """Return the sampler of the batches of an objective."""
     parameters = objective.parameters
     hard = parameters.get("hard_negatives", 0)
     parts = parameters.get("parts", 1)

@@ -64,9 +64,6 @@ def read_similar_articles(source: Path, progress: Progress) -> DataSet:
 
     Of a matching pair the article with the smaller title is the source, and an article that the
     source links to and does not match makes a negative pair. Only articles of pairs are kept.
-
-    Raises:
-        CorpusError: a line is no article, or no two articles match.
     """
     check_articles(source)
     articles = {article.title: article for article in _read_articles(source, progress)}

@@ -62,8 +62,6 @@ def write_feedback_corpus(
 
     Args:
         output: must not exist; it appears complete or not at all.
-        store: of the documents.
-        judged: the feedback.
 
     Returns:
         What counts.json holds.

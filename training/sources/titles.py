@@ -47,10 +47,6 @@ def link_by_titles(documents: Sequence[Document], progress: Progress) -> list[Li
     A title is found as it is written, except that its first letter may be in either case: "Solar
     energy" is named by "solar energy", but "The End" is not named by "the end". Titles of two or
     more words and rare single words are used. A title that two documents have is none.
-
-    Args:
-        documents: with unique ids.
-        progress: is notified.
     """
     titles = _read_titles(documents)
     known = match_titles(hash_words(words) for words in titles)

@@ -36,11 +36,3 @@ def test_draws_move_halves_from_three_to_seven_tenths() -> None:
     firsts = [len(cut_blocks(100, 2, np.random.default_rng(seed))[0]) for seed in range(200)]
     assert 30 <= min(firsts) < 35
     assert 65 < max(firsts) <= 70
-
-
-def test_the_documents_own_sections_are_cut_at() -> None:
-    random = np.random.default_rng(0)
-    for _ in range(20):
-        (first, second) = cut_blocks(20, 2, random, [0, 3, 17])
-        assert len(first) in (3, 17)
-        assert len(first) + len(second) == 20

@@ -88,18 +88,6 @@ def test_own_pairs_without_splits(folder: Path, encoded: EncodedCorpus) -> None:
     assert one.found.pairs_unused == 11
 
 
-def test_pairs_files_give_the_parts(folder: Path, encoded: EncodedCorpus) -> None:
-    write_pairs(folder / "pairs.train.jsonl", [("d0", "d1", 1), ("d2", "d3", 0)])
-    write_pairs(folder / "pairs.test.jsonl", [("d4", "d5", 1)])
-    one = read(folder, encoded)
-    assert one.parts[:4].tolist() == [TRAIN] * 4
-    assert one.parts[4:6].tolist() == [TEST] * 2
-    assert LEFT_OUT not in one.parts
-    write_pairs(folder / "pairs.test.jsonl", [("d1", "d4", 1)])
-    with pytest.raises(CorpusError, match=r"leak.*'d1'.*pairs\.train\.jsonl:1.*pairs\.test"):
-        read(folder, encoded)
-
-
 @pytest.mark.parametrize(
     ("name", "pair", "match"),
     [
@@ -185,12 +173,6 @@ def test_pairs_of_one_label(folder: Path, encoded: EncodedCorpus, label: int) ->
     write_splits(folder, SPLITS)
     write_pairs(folder / "pairs.jsonl", [("d0", "d1", label), ("d1", "d2", label)])
     with pytest.raises(CorpusError, match=f"the label {label}"):
-        read(folder, encoded)
-
-
-def test_an_empty_pair_file(folder: Path, encoded: EncodedCorpus) -> None:
-    (folder / "pairs.jsonl").write_text("\n")
-    with pytest.raises(CorpusError, match="holds no pair"):
         read(folder, encoded)
 
 

@@ -34,18 +34,6 @@ def test_kept_layers_follow_one_another(tiny_model: Callable[..., Smith]) -> Non
     assert all(t.equal(documents[n]) for n, t in start.document_encoder.state_dict().items())
 
 
-def test_all_layers_are_the_model_itself(tiny_model: Callable[..., Smith]) -> None:
-    start = tiny_model()
-    assert smaller_config(start.config, level((0, 1))) == start.config
-    weights = weights_of_layers(start.state_dict(), (0, 1))
-    assert weights.keys() == start.state_dict().keys()
-
-
-def test_a_layer_that_is_not_there_is_named(tiny_model: Callable[..., Smith]) -> None:
-    with pytest.raises(TrainingRecipeError, match=r"kept_layers: 2 is no layer of the 2"):
-        smaller_config(tiny_model().config, level((0, 2)))
-
-
 def test_an_architecture_without_such_layers_is_refused() -> None:
     with pytest.raises(TrainingRecipeError, match="kept_layers: this architecture has no such"):
         smaller_config(BaselineConfig(), level((0,)))

@@ -3,13 +3,11 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from encoder.export.create import create_reranker, read_reranker_recipe
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
 from encoder.reranker.pair_tokenizer import PairTokenizer
-from evaluation.baselines import tfidf_matrix
 from index.corpus.reader import read_documents
 from index.errors import CorpusError
 from tests.tools.chinese_news import EVENTS, article, write_news
@@ -69,14 +67,6 @@ def test_the_filter_chooses_sentences_that_both_texts_tell(small: RerankerCheckp
             assert "天天气" not in text  # the noise at the end of some articles
             assert "今天多云" not in text
             assert "昨天下雨" not in text
-
-
-def test_words_make_neighbours_of_articles_on_one_event() -> None:
-    texts = [article(event, side) for event in EVENTS for side in (0, 1)]
-    matrix = tfidf_matrix(texts)
-    similar = (matrix @ matrix.T).toarray()
-    np.fill_diagonal(similar, 0)
-    assert similar.argmax(1).tolist() == [place ^ 1 for place in range(len(texts))]
 
 
 def test_given_pairs_are_the_only_ones(corpus: Path, tmp_path: Path) -> None:
