@@ -201,8 +201,8 @@ def as_documents(texts: BlockTexts) -> tuple[Tensor, Tensor]:
     if not torch.equal(places.cpu(), expected):
         raise ValueError("a recurrent model reads all blocks of a document, in their order")
     ids, mask = (
-        one.new_zeros(size).index_put((documents, places), one)
-        for one in (texts.input_ids, texts.attention_mask)
+        tensor.new_zeros(size).index_put((documents, places), tensor)
+        for tensor in (texts.input_ids, texts.attention_mask)
     )
     return ids, mask
 

@@ -27,7 +27,6 @@ from training.distillation import AlignmentProjection, block_vectors_task
 from training.errors import TrainingRecipeError
 from training.losses import BlockHead, JointHead, WordHead
 from training.objectives import (
-    Candidates,
     ModelTask,
     Objective,
     Temperature,
@@ -216,7 +215,12 @@ def _task(
             amplified = parameters["loss"] == "cross_entropy"
             return pairs_task(batch, labels, parameters["amplifier"] if amplified else None)
         case CandidateBatch():
-            return _candidates_task(spec, making)
+            return contrastive_task(
+                making.batch(spec.queries, spec.candidates),
+                torch.from_numpy(spec.positives),
+                _temperature(making.head),
+                torch.from_numpy(spec.ignored),
+            )
         case LabelBatch():
             labels = torch.from_numpy(spec.labels)
             batch = making.batch(spec.documents)
@@ -232,12 +236,6 @@ def _task(
             return _pretraining_task(recipe, spec, making)
         case _:
             assert_never(spec)
-
-
-def _candidates_task(spec: CandidateBatch, making: _Making) -> VectorTask:
-    batch, temperature = making.batch(spec.queries, spec.candidates), _temperature(making.head)
-    candidates = Candidates(torch.from_numpy(spec.positives), torch.from_numpy(spec.ignored))
-    return contrastive_task(batch, candidates, temperature)
 
 
 def _pretraining_task(

@@ -139,7 +139,9 @@ def cached_backward(
     states, encoded = [], []
     with torch.no_grad():
         for chunk in chunks:
-            states.append(_random_state(chunk.block_mask.device))
+            device = chunk.block_mask.device
+            on_gpu = device.type == "cuda"
+            states.append(torch.cuda.get_rng_state(device) if on_gpu else torch.get_rng_state())
             encoded.append(encode(chunk))
     vectors = torch.cat(encoded).requires_grad_()
     value = loss(vectors)
@@ -150,10 +152,6 @@ def cached_backward(
     for chunk, state, gradient in zip(chunks, states, gradients, strict=True):
         torch.autograd.backward(_encode_again(encode, chunk, state), gradient)
     return value.detach()
-
-
-def _random_state(device: torch.device) -> Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
 
 def _encode_again(
@@ -168,10 +166,6 @@ def _encode_again(
     with torch.random.fork_rng([]):
         torch.set_rng_state(state)
         return encode(chunk)
-
-
-def _never() -> bool:
-    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +201,7 @@ class TrainingPlan(Generic[M]):
     validate: Callable[[M], Validated]
     data_fingerprint: str
     lower_is_better: bool = False
-    stop: Callable[[], bool] = _never
+    stop: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,43 +206,32 @@ def pairs_task(documents: DocumentBatch, labels: Tensor, amplifier: float | None
     return VectorTask(documents, loss)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """What is known of Q queries and C candidates of a batch.
+def contrastive_task(
+    documents: DocumentBatch,
+    positives: Tensor,
+    temperature: Temperature,
+    ignored: Tensor | None = None,
+) -> VectorTask:
+    """Find the positives of queries among candidates by their document vectors.
 
-    Attributes:
+    Args:
+        documents: Q queries, then C candidates.
         positives: [Q, C] bool; every query has at least one.
+        temperature: of the objective; its head.
         ignored: [Q, C] bool, pairs that are neither positive nor negative.
     """
-
-    positives: Tensor
-    ignored: Tensor | None = None
-
-    def check(self, documents: int) -> None:
-        """Check that queries and candidates together are so many documents."""
-        if documents != sum(self.positives.shape):
-            raise ValueError(
-                f"{tuple(self.positives.shape)} positives do not fit {documents} documents"
-            )
-        if not self.positives.any(1).all():
-            raise ValueError("every query takes a positive among the candidates")
-
-    def loss(self, scores: Tensor) -> Tensor:
-        """Return the contrastive loss of scores [Q, C]."""
-        device = scores.device
-        ignored = None if self.ignored is None else self.ignored.to(device)
-        return contrastive(scores, self.positives.to(device), ignored)
-
-
-def contrastive_task(
-    documents: DocumentBatch, candidates: Candidates, temperature: Temperature
-) -> VectorTask:
-    """Find the positives of queries among candidates by their document vectors."""
-    candidates.check(len(documents))
-    queries = len(candidates.positives)
+    if len(documents) != sum(positives.shape):
+        raise ValueError(
+            f"{tuple(positives.shape)} positives do not fit {len(documents)} documents"
+        )
+    if not positives.any(1).all():
+        raise ValueError("every query takes a positive among the candidates")
+    queries = len(positives)
 
     def loss(vectors: Tensor) -> Tensor:
-        return candidates.loss(vectors[:queries] @ vectors[queries:].T / temperature())
+        scores = vectors[:queries] @ vectors[queries:].T / temperature()
+        left_out = None if ignored is None else ignored.to(scores.device)
+        return contrastive(scores, positives.to(scores.device), left_out)
 
     return VectorTask(documents, loss)
 

@@ -35,7 +35,7 @@ def test_chunks_hold_what_the_batch_held(
         assert torch.allclose(encode(model, batch), parts, atol=1e-6)
 
 
-def test_vectors_are_computed_where_there_is_text_and_cached_elsewhere(
+def test_vectors_are_computed_from_text_or_cached(
     tiny_model: Callable[[], Smith], documents: list[DocumentArrays]
 ) -> None:
     model = tiny_model().eval()

@@ -10,7 +10,6 @@ from encoder.models.smith import Smith
 from training.batch import DocumentArrays, DocumentBatch, collate, encode, split
 from training.loop import cached_backward
 from training.objectives import (
-    Candidates,
     Temperature,
     contrastive_task,
 )
@@ -29,9 +28,7 @@ def gradients(
 def task_of(documents: list[DocumentArrays]) -> tuple[Temperature, Callable[[Tensor], Tensor]]:
     temperature = Temperature("learned")
     batch = collate(documents)
-    return temperature, contrastive_task(
-        batch, Candidates(torch.eye(4, 5).bool()), temperature
-    ).loss
+    return temperature, contrastive_task(batch, torch.eye(4, 5).bool(), temperature).loss
 
 
 def test_chunks_give_the_gradients_of_one_batch(
@@ -52,8 +49,8 @@ def test_chunks_give_the_gradients_of_one_batch(
     found_loss, found = gradients(model, temperature, in_chunks)
     assert torch.allclose(found_loss, expected_loss)
     assert len(found) == len(expected) > 20
-    for one, other in zip(found, expected, strict=True):
-        assert torch.allclose(one, other, atol=1e-5, rtol=1e-4)
+    for gradient, other in zip(found, expected, strict=True):
+        assert torch.allclose(gradient, other, atol=1e-5, rtol=1e-4)
     assert max(gradient.abs().max().item() for gradient in expected) > 1e-2
 
 

@@ -228,9 +228,7 @@ def test_pairs_and_relations_are_learned(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_checkpoint(
-    bench: Bench, value: float
-) -> None:
+def test_a_loss_that_is_no_number_ends_the_run(bench: Bench, value: float) -> None:
     plan, sampled = bench.plan(), []
 
     def sample(generator: torch.Generator) -> VectorTask:

@@ -194,7 +194,7 @@ def test_contrastive_is_the_formula_both_ways(learned: bool) -> None:
         assert temperature.grad.abs() > 0
 
 
-def test_contrastive_without_a_negative_is_zero_with_finite_gradients() -> None:
+def test_contrastive_without_a_negative_is_zero() -> None:
     vectors = unit(1, 4, seed=5).requires_grad_()
     loss = contrastive(vectors @ unit(1, 4, seed=6).T / 0.05, torch.ones(1, 1).bool())
     loss.backward()
@@ -246,7 +246,7 @@ def test_masked_block_prediction_is_equations_4_to_6() -> None:
     assert masked_block_prediction(predicted, blocks).item() == pytest.approx(expected)
 
 
-def test_masked_word_prediction_is_cross_entropy_over_the_vocabulary() -> None:
+def test_masked_word_prediction_is_cross_entropy() -> None:
     states, embedding = unit(3, 4, seed=13), unit(7, 4, seed=14)
     bias, words = torch.linspace(-1, 1, 7, dtype=torch.float64), [6, 0, 3]
     expected = 0.0

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from training.batch import DocumentArrays, DocumentBatch, collate
 from training.objectives import (
-    Candidates,
     Temperature,
     Vocabulary,
     choose_blocks,
@@ -32,11 +31,11 @@ def batch(documents: list[DocumentArrays]) -> DocumentBatch:
     [
         (lambda b: pairs_task(b, torch.ones(4), 6.0), "4 labels take twice as many"),
         (
-            lambda b: contrastive_task(b, Candidates(torch.eye(4).bool()), Temperature(0.1)),
+            lambda b: contrastive_task(b, torch.eye(4).bool(), Temperature(0.1)),
             r"\(4, 4\) positives do not fit 9 documents",
         ),
         (
-            lambda b: contrastive_task(b, Candidates(torch.zeros(4, 5).bool()), Temperature(0.1)),
+            lambda b: contrastive_task(b, torch.zeros(4, 5).bool(), Temperature(0.1)),
             "every query takes a positive",
         ),
     ],

@@ -53,7 +53,7 @@ def encode(model: Smith, *term_features: Sequence[float]) -> torch.Tensor:
     return vectors
 
 
-def test_a_start_without_a_channel_grows_one_and_its_blocks_count_as_before(
+def test_a_start_without_a_channel_grows_one(
     start: Checkpoint, archive: BlockArchive, tmp_path: Path
 ) -> None:
     requested = recipe(terms=TERMS, dropout=0.4)
@@ -106,7 +106,7 @@ def test_only_the_named_documents_of_each_corpus_are_read(
 
 
 @pytest.mark.parametrize("documents", [4, 5])
-def test_a_new_channel_takes_the_place_of_the_old_where_documents_suffice(
+def test_a_new_channel_replaces_the_old_if_documents_suffice(
     tiny_terms: Path, archive: BlockArchive, tmp_path: Path, documents: int
 ) -> None:
     start = load_checkpoint(tiny_terms)

@@ -63,7 +63,7 @@ def test_the_dimensions_of_the_span_are_orthogonal() -> None:
     assert np.abs(cosines - np.eye(8)).max() <= 0.02  # rounding to int8 is what is left
 
 
-def test_a_power_brings_the_lengths_of_the_span_nearer_to_each_other() -> None:
+def test_a_power_makes_the_lengths_of_the_span_more_alike() -> None:
     found = []
     for power in (0.0, 0.5):
         table = fit_term_table([corpus()], ROWS, RECIPE.model_copy(update={"power": power}), 0)
@@ -80,7 +80,7 @@ def test_the_same_documents_and_seed_give_the_same_table() -> None:
     assert not np.array_equal(first.vectors, other.vectors)
 
 
-def test_each_corpus_weighs_the_same_however_many_documents_it_has() -> None:
+def test_each_corpus_weighs_the_same_whatever_its_size() -> None:
     large, small = corpus(40, kinds=2), corpus(10, seed=1, kinds=2)
     table = fit_term_table([large, small], ROWS, RECIPE, 0)
     shares = [
@@ -90,7 +90,7 @@ def test_each_corpus_weighs_the_same_however_many_documents_it_has() -> None:
     assert np.allclose(table.weights, np.maximum(-np.log(sum(shares) / 2 + 1 / 50), 0), atol=1e-5)
 
 
-def test_documents_of_fewer_dimensions_than_the_span_leave_columns_of_nought() -> None:
+def test_a_span_wider_than_the_documents_has_zero_columns() -> None:
     three = corpus(3)
     table = fit_term_table([three * 10], ROWS, RECIPE, 0)
     vectors = unrounded(table)

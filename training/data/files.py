@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -121,11 +121,13 @@ def find_corpus_files(corpus: Path) -> CorpusFiles:
     """
     if not any((corpus / f"corpus{suffix}").is_file() for suffix in _LINES):
         return CorpusFiles(corpus)
+    of_parts = ("", *(f".{part}" for part in PARTS))
+    pairs = (corpus / f"pairs{part}{end}" for part in of_parts for end in _LINES)
     return CorpusFiles(
         corpus=corpus,
-        qrels=_first(corpus / f"qrels.tsv{end}" for end in ("", ".gz")),
-        pairs=tuple(_existing(corpus / f"pairs{part}{end}" for part in _parts() for end in _LINES)),
-        splits=_first(corpus / f"splits.tsv{end}" for end in ("", ".gz")),
+        qrels=_plain_or_gzip(corpus / "qrels.tsv"),
+        pairs=tuple(path for path in pairs if path.is_file()),
+        splits=_plain_or_gzip(corpus / "splits.tsv"),
     )
 
 
@@ -188,13 +190,5 @@ def given_files(
     return [CorpusFiles(corpora[0], qrels, tuple(pairs), splits)]
 
 
-def _parts() -> tuple[str, ...]:
-    return ("", *(f".{part}" for part in PARTS))
-
-
-def _existing(paths: Iterator[Path]) -> list[Path]:
-    return [path for path in paths if path.is_file()]
-
-
-def _first(paths: Iterator[Path]) -> Path | None:
-    return next((path for path in paths if path.is_file()), None)
+def _plain_or_gzip(path: Path) -> Path | None:
+    return next((p for p in (path, path.with_name(f"{path.name}.gz")) if p.is_file()), None)

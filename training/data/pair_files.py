@@ -312,13 +312,11 @@ def _tenth(pairs: Sequence[Pair], seed: int) -> set[tuple[str, str]]:
     chosen: set[tuple[str, str]] = set()
     for label in (False, True):
         some = {pair.ends for pair in pairs if pair.label == label}
-        order = sorted(some, key=lambda ends: _hash(ends, seed))
+        order = sorted(
+            some, key=lambda ends: hashlib.sha256("\0".join([str(seed), *ends]).encode()).digest()
+        )
         chosen.update(order[: valid_number(len(order))])
     return chosen
-
-
-def _hash(ends: tuple[str, str], seed: int) -> bytes:
-    return hashlib.sha256("\0".join([str(seed), *ends]).encode()).digest()
 
 
 def _by_part(files: Sequence[PairFile]) -> dict[str, list[Pair]]:

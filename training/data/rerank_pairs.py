@@ -323,10 +323,11 @@ def _near(
     near = np.where(found.similarities < likely, found.nearest, NO_VECTOR)
     asking = {row for edge in linked for row in edge}
     return {
-        _edge(row, other)
+        _edge(row, int(rows[other]))
         for place, row in enumerate(rows.tolist())
         if row in asking
-        for other in _rows_of(rows, near[place][: kinds.candidates])
+        for other in near[place][: kinds.candidates].tolist()
+        if other != NO_VECTOR
     }
 
 
@@ -350,11 +351,6 @@ def _sample(
         *(RowPair(a, b, 1.0) for a, b in matches),
         *(RowPair(a, b, 0.0) for a, b in [*hard, *sorted(easy)]),
     ]
-
-
-def _rows_of(rows: Int64, places: Int64) -> list[int]:
-    found: list[int] = rows[places[places != NO_VECTOR]].tolist()
-    return found
 
 
 def _some(edges: set[Edge], most: int, chance: np.random.Generator) -> list[Edge]:

@@ -308,13 +308,6 @@ class TrainingSource:
         return near
 
 
-def new_training_source(
-    number: int, corpus: TrainingCorpus, neighbours: Neighbours, max_blocks: int
-) -> TrainingSource:
-    """Make the source of a corpus; `neighbours` are those of its training part, in order."""
-    return TrainingSource(number, corpus, corpus.rows(TRAIN), neighbours, max_blocks)
-
-
 def sample_documents(
     sources: Sequence[TrainingSource], size: int, random: np.random.Generator
 ) -> DocumentsBatch:
@@ -520,7 +513,9 @@ def sample_labels(
     known = [sum(len(of(row)) > 0 for row in s.rows) for s, of in zip(sources, linked, strict=True)]
     counts = known if any(known) else [len(source.rows) for source in sources]
     source = choose_source(sources, counts, "documents", random)
-    of_source = next(of for one, of in zip(sources, linked, strict=True) if one is source)
+    of_source = next(
+        of for candidate, of in zip(sources, linked, strict=True) if candidate is source
+    )
     groups = _groups(source, of_source, random, alone=not any(known))
     return _labelled(source, enumerate(groups), size, parts, random)
 
@@ -561,7 +556,9 @@ def sample_classes(
     """
     counts = [sum(map(len, group)) for group in members]
     source = choose_source(sources, counts, "classes", random)
-    of_source = next(of for one, of in zip(sources, members, strict=True) if one is source)
+    of_source = next(
+        of for candidate, of in zip(sources, members, strict=True) if candidate is source
+    )
     groups = _class_groups(of_source, per_class, random)
     return _labelled(source, groups, size, parts, random, fewest=2)
 
@@ -651,15 +648,15 @@ def find_sources(
             each.
     """
     sources = []
-    for number, (one, directory) in enumerate(zip(data, directories, strict=True)):
-        rows = one.rows(TRAIN)
+    for number, (corpus, directory) in enumerate(zip(data, directories, strict=True)):
+        rows = corpus.rows(TRAIN)
         if len(rows) < 2:
             continue  # nothing to sample: held-out documents only
         found = without_neighbours(len(rows))
         if neighbours:
-            progress.started(f"lexical neighbours of {one.files.corpus.name}", None)
-            found = find_neighbours(directory, _texts(one, rows.tolist()))
-        sources.append(new_training_source(number, one, found, max_blocks))
+            progress.started(f"lexical neighbours of {corpus.files.corpus.name}", None)
+            found = find_neighbours(directory, _texts(corpus, rows.tolist()))
+        sources.append(TrainingSource(number, corpus, rows, found, max_blocks))
     return sources
 
 

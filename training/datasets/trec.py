@@ -174,6 +174,6 @@ def _read_document(where: str, markup: str) -> Document | None:
     for head in list(page.iter(*_HEADS)):
         head.drop_tree()
     titles = (page.find(f".//{name}") for name in _TITLES)
-    title = next((shorten(one.text_content()) for one in titles if one is not None), "")
+    title = next((shorten(element.text_content()) for element in titles if element is not None), "")
     text = element_text(page)
     return make_document(where, number[1], text, title) if text else None

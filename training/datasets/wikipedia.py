@@ -107,10 +107,10 @@ def similar_sets(
         yield name, tuple(other for other in candidates if jaccard(elements, sets[other]) > over)
 
 
-def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+def jaccard(first: frozenset[str], other: frozenset[str]) -> float:
     """Return |both| / |either|; 0 for two empty sets."""
-    both = len(one & other)
-    either = len(one) + len(other) - both
+    both = len(first & other)
+    either = len(first) + len(other) - both
     return both / either if either else 0.0
 
 

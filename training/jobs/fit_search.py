@@ -205,7 +205,7 @@ def fit_fusion(
     Returns:
         What was fitted and measured; None if no corpus has validation queries.
     """
-    judged = [one for one in data if one.judgements]
+    judged = [corpus for corpus in data if corpus.judgements]
     if not judged:
         return None
     progress.started("fusion of the scores", 2 * len(judged))

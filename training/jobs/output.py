@@ -174,6 +174,6 @@ def _write_learned(job: TrainingJob[Start], curves: Path) -> None:
     places: list[Path] = [job.start.directory / TRAINING]
     for files in job.files:
         places.append(files.corpus if files.corpus.is_dir() else files.corpus.parent)
-    found = [one for one in map(read_learned, places) if one is not None]
+    found = [learned for learned in map(read_learned, places) if learned is not None]
     if found:
         write_learned(curves, set().union(*found))

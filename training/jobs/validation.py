@@ -68,13 +68,13 @@ def measure(
         data: corpora; the number of a part's archive is their place.
     """
     figure, figures = validation.figure, []
-    for number, one in enumerate(data):
-        if figure == LINKS and one.judgements:
-            figures.append(_links(number, one, similarities, validation.documents))
-        elif figure == PAIRS and _has_both(one):
-            figures.append(_pairs(number, one, similarities, validation.documents))
-        elif figure == HALVES and len(one.rows(VALID)):
-            figures.append(_halves(number, one, similarities, validation))
+    for number, corpus in enumerate(data):
+        if figure == LINKS and corpus.judgements:
+            figures.append(_links(number, corpus, similarities, validation.documents))
+        elif figure == PAIRS and _has_both(corpus):
+            figures.append(_pairs(number, corpus, similarities, validation.documents))
+        elif figure == HALVES and len(corpus.rows(VALID)):
+            figures.append(_halves(number, corpus, similarities, validation))
     return float(np.mean(figures)) if figures else 0.0
 
 
@@ -176,9 +176,9 @@ def held_out_batches(data: Sequence[TrainingCorpus], size: int) -> list[list[Doc
         data: corpora; the number of a part's archive is their place.
     """
     held_out = [
-        DocumentSlice(number, int(one.encoded.rows[row]))
-        for number, one in enumerate(data)
-        for row in one.rows(VALID).tolist()
+        DocumentSlice(number, int(corpus.encoded.rows[row]))
+        for number, corpus in enumerate(data)
+        for row in corpus.rows(VALID).tolist()
     ]
     if not held_out:
         raise CorpusError(

@@ -85,21 +85,17 @@ def _is_a_name(word: str) -> bool:
 
 
 def _mentions(document: Document, titles: _Titles, known: TitleMatcher) -> tuple[Mention, ...]:
-    named = [titles[words] for words in sorted(_named(document.text, titles, known))]
+    words = words_of(document.text)
+    runs = {
+        tuple(words[start : start + length])
+        for length, starts, _ in known.find(hash_words(words))
+        for start in starts.tolist()
+    }
+    named = [titles[run] for run in sorted(runs & titles.keys())]
     text = _WHITE_SPACE.sub(" ", document.text)
     return without_overlaps(
         [m for title in named if title.owner != document.id for m in title.find(text)]
     )
-
-
-def _named(text: str, titles: _Titles, known: TitleMatcher) -> set[tuple[str, ...]]:
-    return {words for words in _runs(words_of(text), known) if words in titles}
-
-
-def _runs(words: Sequence[str], known: TitleMatcher) -> Iterator[tuple[str, ...]]:
-    for length, starts, _ in known.find(hash_words(words)):
-        for start in starts.tolist():
-            yield tuple(words[start : start + length])
 
 
 def _common_words(found: Sequence[tuple[Mention, ...]], titles: _Titles) -> set[str]:

@@ -17,7 +17,6 @@ from training.data.sampling import (
     class_members,
     find_neighbours,
     matching_pairs,
-    new_training_source,
     sample_classes,
     sample_documents,
     sample_halves,
@@ -64,10 +63,11 @@ def sources(encode_texts: Callable[..., EncodedCorpus], tmp_path: Path) -> list[
         corpora.append((find_corpus_files(tmp_path / name), encoded))
     data = read_training_data(corpora)
     made = []
-    for number, one in enumerate(data):
+    for number, corpus in enumerate(data):
         texts = list(make_texts(number + 1).values())
-        neighbours = find_neighbours(tmp_path / f"n{number}", [texts[r] for r in one.rows(TRAIN)])
-        made.append(new_training_source(number, one, neighbours, 6))
+        rows = corpus.rows(TRAIN)
+        neighbours = find_neighbours(tmp_path / f"n{number}", [texts[r] for r in rows])
+        made.append(TrainingSource(number, corpus, rows, neighbours, 6))
     return made
 
 
@@ -221,7 +221,7 @@ def test_batches_have_several_documents_of_each_class(sources: list[TrainingSour
         classes = [int(CLASSES[part.row]) for part in sampled.documents]
         label_of = dict(zip(classes, sampled.labels.tolist(), strict=True))
         assert len(set(label_of.values())) == len(label_of) >= 2
-        assert sampled.labels.tolist() == [label_of[one] for one in classes]
+        assert sampled.labels.tolist() == [label_of[label] for label in classes]
         whole = [part for part in sampled.documents if part.section == 0]
         assert len({part.row for part in whole}) == len(whole)  # none twice
         by_class = np.bincount([CLASSES[part.row] for part in whole])
@@ -229,16 +229,16 @@ def test_batches_have_several_documents_of_each_class(sources: list[TrainingSour
         assert sum(part.sections for part in whole) == len(sampled.documents) >= 20
 
 
-def test_classes_are_exhausted_one_after_another_and_two_at_least(
+def test_classes_are_exhausted_in_turn_and_two_at_least(
     sources: list[TrainingSource],
 ) -> None:
-    one = with_classes(sources[0])
-    members = [class_members(one.corpus)]
+    source = with_classes(sources[0])
+    members = [class_members(source.corpus)]
     total = sum(map(len, members[0]))
-    everything = sample_classes([one], members, 10**6, np.random.default_rng(0), 1, 2)
+    everything = sample_classes([source], members, 10**6, np.random.default_rng(0), 1, 2)
     assert len(everything.documents) == total
     for seed in SEEDS:  # the first class alone would be enough
-        small = sample_classes([one], members, 2, np.random.default_rng(seed), 1, 2)
+        small = sample_classes([source], members, 2, np.random.default_rng(seed), 1, 2)
         assert len(set(small.labels.tolist())) == 2
 
 

@@ -68,8 +68,8 @@ def test_the_loss_is_one_less_the_cosines_in_both_spaces() -> None:
     plain, aligned = [], []
     for mine, theirs in zip(student.numpy(), teacher.numpy(), strict=True):
         plain.append(1 - mine @ theirs)
-        one, other = ((row - space.mean) @ space.projection for row in (mine, theirs))
-        aligned.append(1 - one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+        first, other = ((row - space.mean) @ space.projection for row in (mine, theirs))
+        aligned.append(1 - first @ other / np.linalg.norm(first) / np.linalg.norm(other))
     assert found["vectors"].item() == pytest.approx(np.mean(plain), rel=1e-5)
     assert found["aligned"].item() == pytest.approx(np.mean(aligned), rel=1e-5)
     same = block_vector_losses(teacher, teacher, AlignmentProjection(space))
@@ -98,8 +98,8 @@ def test_blocks_are_compared_with_their_own_stored_vectors(
     losses = block_vectors_task(collate(documents), projection).losses(model)
     assert [loss.item() for loss in losses.values()] == pytest.approx([0, 0], abs=1e-5)
     turned = [
-        DocumentArrays(vectors[::-1].copy(), None, one.places, one.tokens)
-        for vectors, one in zip(stored, documents, strict=True)
+        DocumentArrays(vectors[::-1].copy(), None, document.places, document.tokens)
+        for vectors, document in zip(stored, documents, strict=True)
     ]
     losses = block_vectors_task(collate(turned), projection).losses(model)
     assert losses["vectors"].item() > 0.1
@@ -149,10 +149,10 @@ def test_a_checkpoint_is_made_smaller_from_texts_alone(
     assert read_fusion(made) == rule
     assert open_space(made).projection.tolist() == space_of(width, 5).projection.tolist()
     blocks = [[7, 8, 9, 10], [20, 21, 22]]
-    one, other = (
+    teacher, student = (
         OnnxEncoder(each, precision="fp32").encode_blocks(blocks) for each in (start, made)
     )
-    assert (one * other).sum(1).min() > 0.5
+    assert (teacher * student).sum(1).min() > 0.5
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def job_of(corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path, name:
     )
 
 
-def test_pairs_are_candidates_of_the_training_part_and_labels_are_links(
+def test_pairs_are_training_candidates_and_labels_are_links(
     corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
     read = read_rerank_corpus(corpus)
@@ -123,7 +123,7 @@ def test_pairs_are_candidates_of_the_training_part_and_labels_are_links(
     assert (again.training.tokens == data.training.tokens).all()
 
 
-def test_all_links_are_matches_and_a_share_of_the_others_is_random(
+def test_links_are_matches_and_a_share_of_others_is_random(
     corpus: CorpusFiles, tmp_path: Path
 ) -> None:
     read = read_rerank_corpus(corpus)
@@ -284,9 +284,7 @@ def test_labelled_pairs_alone_give_matches_and_others(paired: CorpusFiles, tmp_p
     assert all(read.parts[a] == read.parts[b] == TRAIN for a, b in others)
 
 
-def test_neighbours_that_probably_match_are_no_negatives_of_pairs(
-    paired: CorpusFiles, tmp_path: Path
-) -> None:
+def test_probable_matches_are_no_negatives_of_pairs(paired: CorpusFiles, tmp_path: Path) -> None:
     """Nobody has said of them that they do not; a corpus with links says so of all others."""
     file = paired.corpus / "corpus.jsonl"
     records = [json.loads(line) for line in file.read_text().splitlines()]
@@ -316,8 +314,8 @@ def test_held_out_pairs_of_shared_documents_are_not_trained_on(
     held_out = {edge for part in (1, 2) for edge in edges_of(read, part, True, False)}
     links = {f"p{a}": {f"p{b}": 1} for a, b in held_out}
     for random, qrels in ((0.0, {}), (0.9, {}), (0.5, links)):
-        one = replace(read, qrels=qrels)
-        pairs = training_pairs(one, PairKinds(30, random), tmp_path / "n")
+        changed = replace(read, qrels=qrels)
+        pairs = training_pairs(changed, PairKinds(30, random), tmp_path / "n")
         edges = ends(pairs, 0.0) | ends(pairs, 1.0)
         assert len(edges) == len(pairs)
         assert not edges & held_out
@@ -345,7 +343,7 @@ def test_a_reranker_is_trained_on_labelled_pairs_alone(
     assert (facts["matches"], facts["texts_seen"]) == (len(edges_of(read, TRAIN, True)), 0)
 
 
-def test_links_of_one_corpus_are_measured_before_pairs_of_another(
+def test_links_are_measured_before_pairs_of_another_corpus(
     corpus: CorpusFiles, paired: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
     both = [read_rerank_corpus(corpus), read_rerank_corpus(paired)]
@@ -364,7 +362,7 @@ def test_links_of_one_corpus_are_measured_before_pairs_of_another(
         ({"train": [(0, 4), (0, 1)]}, "validation takes links, or pairs of both labels"),
     ],
 )
-def test_pairs_that_cannot_be_trained_on_are_refused_before_documents_are_read(
+def test_unusable_pairs_are_refused_before_documents_are_read(
     paired: CorpusFiles, written: dict[str, list[tuple[int, int]]], message: str
 ) -> None:
     for path in paired.pairs:
@@ -376,7 +374,7 @@ def test_pairs_that_cannot_be_trained_on_are_refused_before_documents_are_read(
         check_rerank_files([find_corpus_files(paired.corpus)])
 
 
-def test_chosen_parts_without_a_pair_for_validation_say_what_to_do(
+def test_without_pairs_for_validation_the_error_says_what_to_do(
     paired: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
     for path in paired.pairs:

@@ -133,7 +133,7 @@ def test_the_loss_is_that_of_the_paper(checkpoint: Checkpoint, model: RecurrentM
     assert alone.item() == pytest.approx(order, rel=1e-4)
 
 
-def test_the_order_is_predicted_at_the_last_segment_in_retrospect(
+def test_the_order_is_predicted_at_the_last_segment(
     checkpoint: Checkpoint, model: RecurrentModel
 ) -> None:
     texts = texts_of(checkpoint, (14, 14, 14))

@@ -12,7 +12,7 @@ def linked(**texts: str) -> dict[str, LinkedDocument]:
         Document(id=name.lower(), title=name.replace("_", " "), text=text, metadata={"n": 1})
         for name, text in texts.items()
     ]
-    return {one.id: one for one in link_by_titles(documents, SilentProgress())}
+    return {document.id: document for document in link_by_titles(documents, SilentProgress())}
 
 
 def test_a_document_is_linked_to_those_whose_titles_it_names() -> None:
@@ -47,7 +47,7 @@ def test_a_title_of_two_documents_is_none() -> None:
         Document(id="b", title="Big apple", text="y"),
         Document(id="c", title="", text="The Big Apple is a city."),
     ]
-    assert not any(one.links for one in link_by_titles(documents, SilentProgress()))
+    assert not any(document.links for document in link_by_titles(documents, SilentProgress()))
 
 
 def test_single_words_are_titles_if_they_are_rare() -> None:
