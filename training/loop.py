@@ -91,7 +91,6 @@ def new_optimiser(
             {"params": parameters, "full_rate": rate, "weight_decay": decay}
             for (rate, decay), parameters in groups.items()
         ],
-        betas=recipe.betas,
         eps=recipe.epsilon,
         fused=True,
     )
@@ -304,27 +303,22 @@ def _take_step(run: _Run[M], step: int) -> dict[str, float]:
 def _add_gradients(
     run: _Run[M], objective: Objective[M], step: int, stream: int
 ) -> dict[str, float]:
-    """Add the gradients of an objective; return its loss and its parts, means over the batches."""
-    recipe = run.plan.recipe
-    totals = {objective.name: 0.0}
-    for number in range(recipe.accumulation):
-        # Separate streams: adding or removing an objective does not change the samples of others.
-        task = objective.sample(step_generator(recipe.seed, step, stream, number))
-        scale = objective.weight / recipe.accumulation
-        parts: Mapping[str, Tensor] = {}
-        if isinstance(task, VectorTask):
-            loss = _vector_gradients(run, task, scale)
-        else:
-            with _autocast(run):
-                parts = task.losses(run.model)
-            loss = torch.stack(list(parts.values())).sum()
-            _finite(step, f"the loss of objective {objective.name}", loss)
-            torch.autograd.backward(loss * scale)
-        found = {objective.name: _finite(step, f"the loss of objective {objective.name}", loss)}
-        if len(parts) > 1:
-            found |= {f"{objective.name}.{name}": part.item() for name, part in parts.items()}
-        totals |= {name: totals.get(name, 0.0) + value for name, value in found.items()}
-    return {name: total / recipe.accumulation for name, total in totals.items()}
+    """Add the gradients of an objective; return its loss and its parts."""
+    # Separate streams: adding or removing an objective does not change the samples of others.
+    task = objective.sample(step_generator(run.plan.recipe.seed, step, stream, 0))
+    parts: Mapping[str, Tensor] = {}
+    if isinstance(task, VectorTask):
+        loss = _vector_gradients(run, task, objective.weight)
+    else:
+        with _autocast(run):
+            parts = task.losses(run.model)
+        loss = torch.stack(list(parts.values())).sum()
+        _finite(step, f"the loss of objective {objective.name}", loss)
+        torch.autograd.backward(loss * objective.weight)
+    found = {objective.name: _finite(step, f"the loss of objective {objective.name}", loss)}
+    if len(parts) > 1:
+        found |= {f"{objective.name}.{name}": part.item() for name, part in parts.items()}
+    return found
 
 
 def _vector_gradients(run: _Run[M], task: VectorTask, scale: float) -> Tensor:

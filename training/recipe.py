@@ -209,8 +209,7 @@ class OptimiserRecipe(RecipeTable):
         warm_up: steps in which the rates rise from 0.
         decay: how they fall to 0 until the last step.
         weight_decay: of the matrices of linear layers; nothing else decays. 0 is Adam.
-        betas: of the running means of the gradient and of its square.
-        epsilon: added to the root of the latter.
+        epsilon: added to the root of the mean square of the gradient.
         gradient_clip: largest norm of the gradient.
     """
 
@@ -220,7 +219,6 @@ class OptimiserRecipe(RecipeTable):
     warm_up: NonNegativeInt = 0
     decay: Literal["linear", "cosine"] = "linear"
     weight_decay: NonNegativeFloat = 0.01
-    betas: Annotated[tuple[Share, Share], Field(strict=False)] = (0.9, 0.999)
     epsilon: PositiveFloat = 1e-8
     gradient_clip: PositiveFloat = 1.0
 
@@ -316,7 +314,6 @@ class TrainingRecipe(RecipeTable):
         seed: of every random choice.
         chunk: documents of one forward pass (`training.loop.cached_backward`).
         max_blocks: sentence blocks of a document that training reads.
-        accumulation: batches of one step.
         dropout: share of activations that a step drops, in every layer.
         precision: "bf16" computes the encoder in bfloat16; weights and losses stay fp32.
         validation_interval: steps between validations.
@@ -334,7 +331,6 @@ class TrainingRecipe(RecipeTable):
     seed: NonNegativeInt = 0
     chunk: PositiveInt = 64
     max_blocks: PositiveInt = 64
-    accumulation: PositiveInt = 1
     dropout: Share = 0.1
     precision: Literal["fp32", "bf16"] = "fp32"
     validation_interval: PositiveInt = 100

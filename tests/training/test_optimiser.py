@@ -44,11 +44,9 @@ def test_matrices_decay_and_each_level_has_its_rate(tiny_model: Callable[..., Sm
     choose_trained(model, SentenceLevelRecipe(trained="all", blocks=1))
     objectives = [Objective("o", 1.0, _no_task, Temperature("learned"))]
     trained = trained_parameters(model, objectives)
-    recipe = OptimiserRecipe(
-        document_rate=0.5, sentence_rate=0.25, weight_decay=0.1, betas=(0.8, 0.9), epsilon=1e-6
-    )
+    recipe = OptimiserRecipe(document_rate=0.5, sentence_rate=0.25, weight_decay=0.1, epsilon=1e-6)
     optimiser = new_optimiser(model, objectives, trained, recipe)
-    assert {(g["betas"], g["eps"]) for g in optimiser.param_groups} == {((0.8, 0.9), 1e-6)}
+    assert {(g["betas"], g["eps"]) for g in optimiser.param_groups} == {((0.9, 0.999), 1e-6)}
     set_rates(optimiser, 0.5)
     names = {id(parameter): name for name, parameter in trained.items()}
     found = {

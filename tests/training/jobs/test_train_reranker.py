@@ -1,7 +1,6 @@
 """Training a reranker on links, or on labelled pairs alone: its pairs, and a run that resumes."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +29,6 @@ from training.data.rerank_pairs import (
 from training.data.sampling import PROBABLE_MATCH, find_neighbours
 from training.jobs.train_reranker import measure, train_reranker
 from training.progress import SilentTrainingProgress
-from training.run_files import read_curve
 
 TOPICS = {
     "river": "The river carries silt past the quay and floods its banks in spring.",
@@ -55,14 +53,6 @@ layers = 2
 kind = "rerank"
 candidates = 5
 """
-
-
-class Interrupting(SilentTrainingProgress):
-    """Raises KeyboardInterrupt after the third step."""
-
-    def stepped(self, step: int, figures: Mapping[str, float]) -> None:
-        if step == 3:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -168,30 +158,6 @@ def test_what_a_reranker_cannot_learn_from_is_refused(
         unlinked = replace(read, qrels=qrels)
         with pytest.raises(CorpusError, match=message):
             prepare_rerank_data([unlinked], start, KINDS, tmp_path / "work", SilentProgress())
-
-
-@pytest.mark.slow
-def test_training_learns_writes_and_goes_on_where_it_stopped(
-    corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
-) -> None:
-    whole = job_of(corpus, start, tmp_path, "whole")
-    first = train_reranker(whole, SilentProgress(), SilentTrainingProgress())
-    open_reranker(first.directory).warm_up()
-    report = json.loads((first.directory / "training" / "report.json").read_text())
-    assert report["steps"] == 4
-    assert report["best"] >= report["before"]
-    assert report["corpora"][0]["matches"] > 0
-    names = ("whole", "stopped")
-    stopped = replace(job_of(corpus, start, tmp_path, "stopped"), precisions=["fp32"])
-    with pytest.raises(KeyboardInterrupt):
-        train_reranker(stopped, SilentProgress(), Interrupting())
-    assert not stopped.output.exists()
-    resumed = train_reranker(stopped, SilentProgress(), SilentTrainingProgress())
-    curves = [read_curve(tmp_path / f"{n}.work" / "run" / "curve.jsonl") for n in names]
-    losses = [[r["loss"] for r in curve if "loss" in r] for curve in curves]
-    assert losses[0] == losses[1]
-    assert losses[0][-1] < losses[0][0]
-    assert (resumed.name, resumed.fingerprint) == (start.name, first.fingerprint)
 
 
 def test_a_recipe_of_another_model_is_refused(

@@ -133,23 +133,6 @@ def test_the_loss_is_that_of_the_paper(checkpoint: Checkpoint, model: RecurrentM
     assert alone.item() == pytest.approx(order, rel=1e-4)
 
 
-def test_the_order_is_predicted_at_the_last_segment(
-    checkpoint: Checkpoint, model: RecurrentModel
-) -> None:
-    texts = texts_of(checkpoint, (14, 14, 14))
-    head = OrderHead(model.config, 3)
-    nothing, classes = torch.full_like(texts.input_ids, -1), torch.tensor([3])
-    before = reorder_losses(model, head, texts, nothing, classes)["order"]
-    texts.input_ids[0, 3] += 1  # in the first segment, which the last one reads of in its memory
-    assert reorder_losses(model, head, texts, nothing, classes)["order"] != before
-    before.backward()
-    gradients = model.block_encoder.token_embedding.weight.grad
-    assert gradients is not None
-    assert gradients[1_028:1_042].abs().amax(1).min() > 0  # the last segment's
-    assert not gradients[1_000:1_028].any()
-    model.zero_grad()
-
-
 def test_a_task_hides_words_of_the_permuted_document(
     checkpoint: Checkpoint, model: RecurrentModel
 ) -> None:
