@@ -10,21 +10,34 @@ import pytest
 import torch
 from torch import Tensor
 
+from encoder.models.colde import Colde
 from encoder.models.smith import Smith
-from training.batch import DocumentArrays, DocumentBatch, collate, encode
+from training.batch import DocumentArrays, DocumentBatch, collate, encode, split
 from training.errors import NotFiniteError, ResumeError, TrainingRecipeError
-from training.loop import TrainingPlan, Validated, train
+from training.loop import (
+    TrainingPlan,
+    Validated,
+    cached_backward,
+    choose_trained,
+    new_optimiser,
+    rate_share,
+    set_rates,
+    train,
+    trained_parameters,
+)
 from training.objectives import (
+    ModelTask,
     Objective,
     Temperature,
     VectorTask,
+    contrastive_task,
     distillation_task,
     pairs_task,
     step_generator,
     supervised_contrastive_task,
 )
 from training.progress import SilentTrainingProgress
-from training.recipe import parse_training_recipe
+from training.recipe import OptimiserRecipe, SentenceLevelRecipe, parse_training_recipe
 from training.run_files import BEST, CURVE, STATE, RunState, read_curve
 
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2])
@@ -311,3 +324,127 @@ def test_an_observer_hears_of_all(bench: Bench) -> None:
         2,
         ("validated", 2, 0.4, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("decay", "expected"),
+    [
+        ("linear", [1 / 3, 2 / 3, 1.0, 0.75, 0.5, 0.25]),
+        ("cosine", [1 / 3, 2 / 3, 1.0, 0.853553, 0.5, 0.146447]),
+    ],
+)
+def test_rates_run_as_the_recipe_says(decay: str, expected: list[float]) -> None:
+    recipe = OptimiserRecipe(warm_up=2, decay=decay)
+    shares = [rate_share(step, 6, recipe) for step in range(1, 7)]
+    assert shares == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_run_may_be_all_warm_up() -> None:
+    shares = [rate_share(step, 3, OptimiserRecipe(warm_up=9)) for step in (1, 2, 3)]
+    assert shares == pytest.approx([0.1, 0.2, 0.3])
+
+
+def _no_task(generator: torch.Generator) -> ModelTask:
+    raise NotImplementedError
+
+
+def test_matrices_decay_and_each_level_has_its_rate(tiny_model: Callable[..., Smith]) -> None:
+    model = tiny_model()
+    choose_trained(model, SentenceLevelRecipe(trained="all", blocks=1))
+    objectives = [Objective("o", 1.0, _no_task, Temperature("learned"))]
+    trained = trained_parameters(model, objectives)
+    recipe = OptimiserRecipe(document_rate=0.5, sentence_rate=0.25, weight_decay=0.1, epsilon=1e-6)
+    optimiser = new_optimiser(model, objectives, trained, recipe)
+    assert {(g["betas"], g["eps"]) for g in optimiser.param_groups} == {((0.9, 0.999), 1e-6)}
+    set_rates(optimiser, 0.5)
+    names = {id(parameter): name for name, parameter in trained.items()}
+    found = {
+        names[id(parameter)]: (group["lr"], group["weight_decay"])
+        for group in optimiser.param_groups
+        for parameter in group["params"]
+    }
+    assert found.keys() == trained.keys()
+    assert found["encoder.document_encoder.projection.weight"] == (0.25, 0.1)
+    assert found["encoder.document_encoder.projection.bias"] == (0.25, 0.0)
+    assert found["encoder.document_encoder.position_embedding.weight"] == (0.25, 0.0)
+    assert found["encoder.block_encoder.projection.weight"] == (0.125, 0.1)
+    assert found["encoder.block_encoder.embedding_norm.weight"] == (0.125, 0.0)
+    assert found["head.o.logarithm"] == (0.25, 0.0)
+
+
+def gradients(
+    model: Smith | Colde, temperature: Temperature, backward: Callable[[], Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    model.zero_grad()
+    temperature.zero_grad()
+    loss = backward()
+    parameters = [*model.parameters(), *temperature.parameters()]
+    return loss, [p.grad.clone() for p in parameters if p.grad is not None]
+
+
+def task_of(documents: list[DocumentArrays]) -> tuple[Temperature, Callable[[Tensor], Tensor]]:
+    temperature = Temperature("learned")
+    batch = collate(documents)
+    return temperature, contrastive_task(batch, torch.eye(4, 5).bool(), temperature).loss
+
+
+def test_chunks_give_the_gradients_of_one_batch(
+    tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
+) -> None:
+    model, batch = tiny_model().train(), collate(documents)
+    temperature, loss = task_of(documents)
+
+    def at_once() -> Tensor:
+        value = 0.5 * loss(encode(model, batch))
+        value.backward()
+        return value * 2
+
+    def in_chunks() -> Tensor:
+        return cached_backward(lambda c: encode(model, c), split(batch, 2), loss, scale=0.5)
+
+    expected_loss, expected = gradients(model, temperature, at_once)
+    found_loss, found = gradients(model, temperature, in_chunks)
+    assert torch.allclose(found_loss, expected_loss)
+    assert len(found) == len(expected) > 20
+    for gradient, other in zip(found, expected, strict=True):
+        assert torch.allclose(gradient, other, atol=1e-5, rtol=1e-4)
+    assert max(gradient.abs().max().item() for gradient in expected) > 1e-2
+
+
+def test_dropout_drops_the_same_the_second_time(
+    tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
+) -> None:
+    model = tiny_model(dropout=0.5).train()
+    seen: dict[int, list[Tensor]] = {}
+
+    def remember(chunk: DocumentBatch) -> Tensor:
+        vectors = encode(model, chunk)
+        seen.setdefault(id(chunk), []).append(vectors.detach())
+        return vectors
+
+    chunks = split(collate(documents), 2)
+    temperature, loss = task_of(documents)
+    torch.manual_seed(1)
+    cached_backward(remember, chunks, loss)
+    after = torch.get_rng_state()
+    for first, second in seen.values():
+        assert torch.allclose(first, second, atol=1e-6)
+    assert not torch.allclose(encode(model, chunks[0]), seen[id(chunks[0])][0], atol=1e-2)
+    torch.manual_seed(1)
+    for chunk in chunks:
+        encode(model, chunk)
+    assert torch.equal(torch.get_rng_state(), after)  # the second pass drew nothing
+    assert temperature.logarithm.grad is not None
+
+
+def test_a_batch_of_one_chunk_is_encoded_once(
+    tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
+) -> None:
+    model, calls = tiny_model(), []
+
+    def count(chunk: DocumentBatch) -> Tensor:
+        calls.append(len(chunk))
+        return encode(model, chunk)
+
+    cached_backward(count, split(collate(documents), 9), task_of(documents)[1])
+    assert calls == [9]
