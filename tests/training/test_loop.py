@@ -213,6 +213,17 @@ def test_objectives_are_summed_by_weight_and_draw_apart(bench: Bench) -> None:
     assert sampled["a"][0] == expected
 
 
+def test_gradients_have_the_weight_of_the_objective(bench: Bench) -> None:
+    norms = []
+    for weight in (1.0, 0.25):
+        plan = bench.plan(steps=1, optimiser={"document_rate": 0.0})
+        objectives = [replace(plan.objectives[0], weight=weight)]
+        bench.directory = bench.directory.with_name(f"weight-{weight}")
+        bench.train(replace(plan, objectives=objectives))
+        norms.append(read_curve(bench.directory / CURVE)[1]["gradient_norm"])
+    assert norms[1] == pytest.approx(norms[0] / 4, rel=1e-4)
+
+
 def test_pairs_and_relations_are_learned(bench: Bench) -> None:
     batch = replace(bench.batch, texts=None)
     labels = torch.tensor([1, 0, 1, 0])

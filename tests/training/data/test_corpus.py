@@ -228,6 +228,8 @@ def test_files_are_found_or_named(folder: Path, encoded: EncodedCorpus, tmp_path
     found = find_corpus_files(folder)
     assert (found.splits, found.qrels) == (folder / "splits.tsv", None)
     assert found.pairs == (folder / "pairs.train.jsonl",)
+    (folder / "splits.tsv").rename(folder / "splits.tsv.gz")
+    assert find_corpus_files(folder).splits == folder / "splits.tsv.gz"
     alone = find_corpus_files(folder / "corpus.jsonl")
     assert alone == CorpusFiles(folder / "corpus.jsonl")
     named = given_files([folder], None, [], tmp_path / "other.tsv")
