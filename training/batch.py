@@ -97,11 +97,6 @@ def collate(documents: Sequence[DocumentArrays], padding_token: int = 0) -> Docu
 
     Args:
         documents: at least one; all with terms, or none.
-        padding_token: token id of padding.
-
-    Raises:
-        ValueError: no document, a document without a block, terms of some documents only, or
-            sections of a document that do not follow one another.
     """
     if not documents or any(len(document.block_vectors) == 0 for document in documents):
         raise ValueError("a batch takes at least one document, and each at least one block")
@@ -178,11 +173,7 @@ def encode(model: EncoderModel, batch: DocumentBatch) -> Tensor:
 
 
 def encode_texts(model: EncoderModel, batch: DocumentBatch) -> Tensor:
-    """Return the block vectors [N, H] of the blocks that are read from their tokens, in float32.
-
-    Raises:
-        ValueError: the batch has none, or the model is recurrent: a block has no vector alone.
-    """
+    """Return the block vectors [N, H] of the blocks that are read from their tokens, in float32."""
     if isinstance(model, RecurrentModel):
         raise ValueError("a recurrent model has no vectors of lone blocks")
     texts = texts_of(batch)
@@ -191,11 +182,7 @@ def encode_texts(model: EncoderModel, batch: DocumentBatch) -> Tensor:
 
 
 def texts_of(batch: DocumentBatch) -> BlockTexts:
-    """Return the blocks that are read from their tokens.
-
-    Raises:
-        ValueError: the batch has none.
-    """
+    """Return the blocks that are read from their tokens."""
     if batch.texts is None:
         raise ValueError("the batch has no block to be read from its tokens")
     return batch.texts
@@ -204,14 +191,8 @@ def texts_of(batch: DocumentBatch) -> BlockTexts:
 def as_documents(texts: BlockTexts) -> tuple[Tensor, Tensor]:
     """Lay blocks out by document and place.
 
-    Args:
-        texts: all blocks of each document.
-
     Returns:
         Token ids and mask, both [D, S, T]; where a document has no block, the mask is 0.
-
-    Raises:
-        ValueError: a block of a document is missing.
     """
     documents, places = texts.documents, texts.places
     size = (int(documents.max()) + 1, int(places.max()) + 1, texts.input_ids.shape[1])
@@ -220,8 +201,8 @@ def as_documents(texts: BlockTexts) -> tuple[Tensor, Tensor]:
     if not torch.equal(places.cpu(), expected):
         raise ValueError("a recurrent model reads all blocks of a document, in their order")
     ids, mask = (
-        one.new_zeros(size).index_put((documents, places), one)
-        for one in (texts.input_ids, texts.attention_mask)
+        tensor.new_zeros(size).index_put((documents, places), tensor)
+        for tensor in (texts.input_ids, texts.attention_mask)
     )
     return ids, mask
 

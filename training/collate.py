@@ -27,7 +27,6 @@ from training.distillation import AlignmentProjection, block_vectors_task
 from training.errors import TrainingRecipeError
 from training.losses import BlockHead, JointHead, WordHead
 from training.objectives import (
-    Candidates,
     ModelTask,
     Objective,
     Temperature,
@@ -115,11 +114,7 @@ def new_objective(
     """Make an objective of its recipe and the sampler of its batches.
 
     Args:
-        recipe: of the objective.
         sampler: gives the batches of its kind.
-        reader: of the sampled documents.
-        config: of the model.
-        vocabulary: for masked words.
         seed: of the initial weights of the head.
     """
     check_objective(recipe, config)
@@ -142,16 +137,7 @@ def pretraining_task(
     vocabulary: Vocabulary,
     generator: torch.Generator,
 ) -> ModelTask[EncoderModel]:
-    """Make the task of an objective of pretraining over given documents.
-
-    Args:
-        recipe: of the objective.
-        parts: the documents.
-        reader: of them.
-        head: of the objective.
-        vocabulary: for masked words.
-        generator: of every choice.
-    """
+    """Make the task of an objective of pretraining over given documents."""
     making = _Making(reader, head, vocabulary, generator)
     return _pretraining_task(recipe, DocumentsBatch(tuple(parts)), making)
 
@@ -166,9 +152,6 @@ def encode_slices(
     """Encode documents without gradients.
 
     Args:
-        model: ready to encode.
-        reader: of the documents.
-        parts: D of them.
         from_tokens: compute every block vector anew, since the cached ones are of another sentence
             level.
 
@@ -232,7 +215,12 @@ def _task(
             amplified = parameters["loss"] == "cross_entropy"
             return pairs_task(batch, labels, parameters["amplifier"] if amplified else None)
         case CandidateBatch():
-            return _candidates_task(spec, making)
+            return contrastive_task(
+                making.batch(spec.queries, spec.candidates),
+                torch.from_numpy(spec.positives),
+                _temperature(making.head),
+                torch.from_numpy(spec.ignored),
+            )
         case LabelBatch():
             labels = torch.from_numpy(spec.labels)
             batch = making.batch(spec.documents)
@@ -248,12 +236,6 @@ def _task(
             return _pretraining_task(recipe, spec, making)
         case _:
             assert_never(spec)
-
-
-def _candidates_task(spec: CandidateBatch, making: _Making) -> VectorTask:
-    batch, temperature = making.batch(spec.queries, spec.candidates), _temperature(making.head)
-    candidates = Candidates(torch.from_numpy(spec.positives), torch.from_numpy(spec.ignored))
-    return contrastive_task(batch, candidates, temperature)
 
 
 def _pretraining_task(

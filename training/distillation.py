@@ -31,9 +31,6 @@ def smaller_config(config: EncoderConfig, level: SentenceLevelRecipe) -> Encoder
     Args:
         config: of the model that its layers are taken from.
         level: says which layers it keeps, and how many of these read groups of tokens.
-
-    Raises:
-        TrainingRecipeError: the sentence level has no such layers, or none that read groups.
     """
     changed: dict[str, int] = {}
     if level.kept_layers:
@@ -103,7 +100,6 @@ def block_vector_losses(
     Args:
         student: [N, H] of unit norm.
         teacher: [N, H] of unit norm, of the same blocks.
-        projection: into the alignment space.
 
     Returns:
         [] 1 - cosine, the mean over the blocks: of the "vectors", and "aligned" in the space.
@@ -121,7 +117,6 @@ def block_vectors_task(
 
     Args:
         documents: with the teacher's block vectors, and the tokens of some of them.
-        projection: the head of the objective.
     """
     texts = texts_of(documents)
     teacher = documents.block_vectors[texts.documents, texts.places]

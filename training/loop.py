@@ -40,11 +40,7 @@ _TERM_CHANNEL = "encoder.document_encoder.term"
 
 
 def choose_trained(model: TrainableModel, level: SentenceLevelRecipe) -> None:
-    """Enable gradients of the head, and of the token encoder as the recipe says.
-
-    Raises:
-        TrainingRecipeError: the sentence level has fewer layers than should be trained.
-    """
+    """Enable gradients of the head, and of the token encoder as the recipe says."""
     reader = model.token_encoder
     layers = reader.layers
     if level.layers > len(layers):
@@ -95,7 +91,6 @@ def new_optimiser(
             {"params": parameters, "full_rate": rate, "weight_decay": decay}
             for (rate, decay), parameters in groups.items()
         ],
-        betas=recipe.betas,
         eps=recipe.epsilon,
         fused=True,
     )
@@ -132,7 +127,6 @@ def cached_backward(
         encode: documents -> their vectors, [V, width].
         chunks: of the batch; at least one.
         loss: [all V, width] -> [] loss.
-        scale: of the gradients.
 
     Returns:
         [] the loss, not scaled, without its graph.
@@ -144,7 +138,9 @@ def cached_backward(
     states, encoded = [], []
     with torch.no_grad():
         for chunk in chunks:
-            states.append(_random_state(chunk.block_mask.device))
+            device = chunk.block_mask.device
+            on_gpu = device.type == "cuda"
+            states.append(torch.cuda.get_rng_state(device) if on_gpu else torch.get_rng_state())
             encoded.append(encode(chunk))
     vectors = torch.cat(encoded).requires_grad_()
     value = loss(vectors)
@@ -155,10 +151,6 @@ def cached_backward(
     for chunk, state, gradient in zip(chunks, states, gradients, strict=True):
         torch.autograd.backward(_encode_again(encode, chunk, state), gradient)
     return value.detach()
-
-
-def _random_state(device: torch.device) -> Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
 
 def _encode_again(
@@ -173,10 +165,6 @@ def _encode_again(
     with torch.random.fork_rng([]):
         torch.set_rng_state(state)
         return encode(chunk)
-
-
-def _never() -> bool:
-    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +200,7 @@ class TrainingPlan(Generic[M]):
     validate: Callable[[M], Validated]
     data_fingerprint: str
     lower_is_better: bool = False
-    stop: Callable[[], bool] = _never
+    stop: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +221,7 @@ def train(model: M, plan: TrainingPlan[M], directory: Path, progress: TrainingPr
 
     Args:
         model: on the device to train on; has the best weights afterwards.
-        plan: of the run.
         directory: of the state, best weights and curve of the run; created if missing.
-        is notified of every step.
 
     Raises:
         TrainingRecipeError: the recipe does not fit the model.
@@ -317,27 +303,22 @@ def _take_step(run: _Run[M], step: int) -> dict[str, float]:
 def _add_gradients(
     run: _Run[M], objective: Objective[M], step: int, stream: int
 ) -> dict[str, float]:
-    """Add the gradients of an objective; return its loss and its parts, means over the batches."""
-    recipe = run.plan.recipe
-    totals = {objective.name: 0.0}
-    for number in range(recipe.accumulation):
-        # Separate streams: adding or removing an objective does not change the samples of others.
-        task = objective.sample(step_generator(recipe.seed, step, stream, number))
-        scale = objective.weight / recipe.accumulation
-        parts: Mapping[str, Tensor] = {}
-        if isinstance(task, VectorTask):
-            loss = _vector_gradients(run, task, scale)
-        else:
-            with _autocast(run):
-                parts = task.losses(run.model)
-            loss = torch.stack(list(parts.values())).sum()
-            _finite(step, f"the loss of objective {objective.name}", loss)
-            torch.autograd.backward(loss * scale)
-        found = {objective.name: _finite(step, f"the loss of objective {objective.name}", loss)}
-        if len(parts) > 1:
-            found |= {f"{objective.name}.{name}": part.item() for name, part in parts.items()}
-        totals |= {name: totals.get(name, 0.0) + value for name, value in found.items()}
-    return {name: total / recipe.accumulation for name, total in totals.items()}
+    """Add the gradients of an objective; return its loss and its parts."""
+    # Separate streams: adding or removing an objective does not change the samples of others.
+    task = objective.sample(step_generator(run.plan.recipe.seed, step, stream, 0))
+    parts: Mapping[str, Tensor] = {}
+    if isinstance(task, VectorTask):
+        loss = _vector_gradients(run, task, objective.weight)
+    else:
+        with _autocast(run):
+            parts = task.losses(run.model)
+        loss = torch.stack(list(parts.values())).sum()
+        _finite(step, f"the loss of objective {objective.name}", loss)
+        torch.autograd.backward(loss * objective.weight)
+    found = {objective.name: _finite(step, f"the loss of objective {objective.name}", loss)}
+    if len(parts) > 1:
+        found |= {f"{objective.name}.{name}": part.item() for name, part in parts.items()}
+    return found
 
 
 def _vector_gradients(run: _Run[M], task: VectorTask, scale: float) -> Tensor:

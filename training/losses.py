@@ -55,8 +55,6 @@ def word_loss(model: EncoderModel, head: WordHead, texts: BlockTexts, words: Ten
     """Masked word prediction over text.
 
     Args:
-        model: whose sentence level is trained.
-        head: of this objective.
         texts: sentence blocks with hidden words, [N, T]; of a recurrent model, all blocks of each
             document.
         words: [N, T] the token ids to predict, -1 where there is nothing to predict.
@@ -93,8 +91,6 @@ def block_loss(
 
     Args:
         model: whose document level is trained, and its sentence level where the batch has text.
-        head: of this objective.
-        batch: documents.
         masked: [D, S] bool, the blocks to predict.
 
     Returns:
@@ -132,7 +128,6 @@ def joint_losses(
 
     Args:
         model: both of whose levels are trained.
-        head: of this objective.
         batch: documents whose texts have hidden words, [N, T].
         words: [N, T] the token ids to predict, -1 where there is nothing to predict.
         masked: [D, S] bool, the blocks to predict.
@@ -212,7 +207,6 @@ def supervised_contrastive(vectors: Tensor, labels: Tensor, temperature: Tensor 
     Args:
         vectors: [D, H] unit vectors: in the paper two sections of each document.
         labels: [D] integers.
-        temperature: divides the cosines.
     """
     itself = torch.eye(len(labels), dtype=torch.bool, device=vectors.device)
     positives = (labels[:, None] == labels[None, :]) & ~itself  # [D, D]
@@ -235,8 +229,6 @@ def relation_distillation(
     Args:
         vectors: [D, H] unit vectors of the student.
         teacher_similarities: [D, D]; the diagonal is not looked at.
-        temperature: divides the student's cosines.
-        teacher_temperature: divides the teacher's similarities.
     """
     itself = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
     lowest = _lowest(vectors)

@@ -57,9 +57,7 @@ def mask_words(
 
     Args:
         input_ids: [N, T] token ids on the CPU, padding by the padding token.
-        vocabulary: which ids are special.
         share: of the words to be predicted, each chosen by itself; 0.15 in BERT.
-        generator: of the choice.
 
     Returns:
         [N, T] the token ids to read, and [N, T] bool, the places to predict.
@@ -81,7 +79,6 @@ def mask_blocks(block_mask: Tensor, count: int, generator: torch.Generator) -> T
         block_mask: [D, S] on the CPU, 1 for a block and 0 for padding.
         count: of blocks in each document (m); 2 in the paper. A document of m blocks or fewer
             keeps one: what is all masked says nothing of itself.
-        generator: of the choice.
 
     Returns:
         [D, S] bool.
@@ -194,9 +191,6 @@ def pairs_task(documents: DocumentBatch, labels: Tensor, amplifier: float | None
         documents: 2 P documents.
         labels: [P], 1 for a match and 0 for none.
         amplifier: of the cosine, for cross-entropy; None for the cosine loss.
-
-    Raises:
-        ValueError: not two documents for each label.
     """
     if len(documents) != 2 * len(labels):
         raise ValueError(f"{len(labels)} labels take twice as many documents, not {len(documents)}")
@@ -212,53 +206,32 @@ def pairs_task(documents: DocumentBatch, labels: Tensor, amplifier: float | None
     return VectorTask(documents, loss)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """What is known of Q queries and C candidates of a batch.
-
-    Attributes:
-        positives: [Q, C] bool; every query has at least one.
-        ignored: [Q, C] bool, pairs that are neither positive nor negative.
-    """
-
-    positives: Tensor
-    ignored: Tensor | None = None
-
-    def check(self, documents: int) -> None:
-        """Check that queries and candidates together are so many documents.
-
-        Raises:
-            ValueError: they are not, or a query has no positive.
-        """
-        if documents != sum(self.positives.shape):
-            raise ValueError(
-                f"{tuple(self.positives.shape)} positives do not fit {documents} documents"
-            )
-        if not self.positives.any(1).all():
-            raise ValueError("every query takes a positive among the candidates")
-
-    def loss(self, scores: Tensor) -> Tensor:
-        """Return the contrastive loss of scores [Q, C]."""
-        device = scores.device
-        ignored = None if self.ignored is None else self.ignored.to(device)
-        return contrastive(scores, self.positives.to(device), ignored)
-
-
 def contrastive_task(
-    documents: DocumentBatch, candidates: Candidates, temperature: Temperature
+    documents: DocumentBatch,
+    positives: Tensor,
+    temperature: Temperature,
+    ignored: Tensor | None = None,
 ) -> VectorTask:
     """Find the positives of queries among candidates by their document vectors.
 
     Args:
         documents: Q queries, then C candidates.
-        candidates: what is known of them.
+        positives: [Q, C] bool; every query has at least one.
         temperature: of the objective; its head.
+        ignored: [Q, C] bool, pairs that are neither positive nor negative.
     """
-    candidates.check(len(documents))
-    queries = len(candidates.positives)
+    if len(documents) != sum(positives.shape):
+        raise ValueError(
+            f"{tuple(positives.shape)} positives do not fit {len(documents)} documents"
+        )
+    if not positives.any(1).all():
+        raise ValueError("every query takes a positive among the candidates")
+    queries = len(positives)
 
     def loss(vectors: Tensor) -> Tensor:
-        return candidates.loss(vectors[:queries] @ vectors[queries:].T / temperature())
+        scores = vectors[:queries] @ vectors[queries:].T / temperature()
+        left_out = None if ignored is None else ignored.to(scores.device)
+        return contrastive(scores, positives.to(scores.device), left_out)
 
     return VectorTask(documents, loss)
 

@@ -209,8 +209,7 @@ class OptimiserRecipe(RecipeTable):
         warm_up: steps in which the rates rise from 0.
         decay: how they fall to 0 until the last step.
         weight_decay: of the matrices of linear layers; nothing else decays. 0 is Adam.
-        betas: of the running means of the gradient and of its square.
-        epsilon: added to the root of the latter.
+        epsilon: added to the root of the mean square of the gradient.
         gradient_clip: largest norm of the gradient.
     """
 
@@ -220,7 +219,6 @@ class OptimiserRecipe(RecipeTable):
     warm_up: NonNegativeInt = 0
     decay: Literal["linear", "cosine"] = "linear"
     weight_decay: NonNegativeFloat = 0.01
-    betas: Annotated[tuple[Share, Share], Field(strict=False)] = (0.9, 0.999)
     epsilon: PositiveFloat = 1e-8
     gradient_clip: PositiveFloat = 1.0
 
@@ -268,10 +266,8 @@ class TermRecipe(RecipeTable):
     Attributes:
         dimension: dimensions of the document vector that it gets, beside those of the blocks;
             0 for no channel.
-        residual_dimension: how many of them begin as a mix of the residual.
         buckets: rows of the table that words of several WordPieces share.
         span: dimensions of latent semantic analysis that training chooses from.
-        residual: random projections of what lies outside the span, likewise.
         power: of the singular values by which the dimensions of the span are divided.
         documents: that the span is fitted on, at most.
         balance: the initial weight of the blocks beside the terms.
@@ -280,10 +276,8 @@ class TermRecipe(RecipeTable):
     """
 
     dimension: NonNegativeInt = 0
-    residual_dimension: NonNegativeInt = 0
     buckets: NonNegativeInt = 16_384
     span: PositiveInt = 512
-    residual: NonNegativeInt = 512
     power: NonNegativeFloat = 0.25
     documents: PositiveInt = 6_000
     balance: PositiveFloat = 0.6
@@ -297,13 +291,9 @@ class TermRecipe(RecipeTable):
             if self.hashed_dimension:
                 raise ValueError("hashed_dimension takes a dimension, which is 0")
             return self
-        if self.residual_dimension > self.dimension:
-            raise ValueError("residual_dimension is part of dimension, and must not be above it")
-        mixed = max(self.residual_dimension, self.dimension - self.span)
-        if mixed > self.residual:
+        if self.dimension > self.span:
             raise ValueError(
-                f"{mixed} of {self.dimension} dimensions begin as a mix of the residual, "
-                f"which has {self.residual}: raise residual or span"
+                f"dimension is {self.dimension}, and must not be above span, which is {self.span}"
             )
         if self.documents <= self.span:
             raise ValueError("documents must be above span, which is fitted on them")
@@ -324,7 +314,6 @@ class TrainingRecipe(RecipeTable):
         seed: of every random choice.
         chunk: documents of one forward pass (`training.loop.cached_backward`).
         max_blocks: sentence blocks of a document that training reads.
-        accumulation: batches of one step.
         dropout: share of activations that a step drops, in every layer.
         precision: "bf16" computes the encoder in bfloat16; weights and losses stay fp32.
         validation_interval: steps between validations.
@@ -342,7 +331,6 @@ class TrainingRecipe(RecipeTable):
     seed: NonNegativeInt = 0
     chunk: PositiveInt = 64
     max_blocks: PositiveInt = 64
-    accumulation: PositiveInt = 1
     dropout: Share = 0.1
     precision: Literal["fp32", "bf16"] = "fp32"
     validation_interval: PositiveInt = 100
@@ -426,15 +414,7 @@ def reads_tokens_only(recipe: TrainingRecipe) -> bool:
 
 
 def check_objective(objective: ObjectiveRecipe, config: "EncoderConfig") -> None:
-    """Check that a model can learn an objective.
-
-    Args:
-        objective: of a recipe.
-        config: of the model.
-
-    Raises:
-        TrainingRecipeError: it cannot; the message says what it has not.
-    """
+    """Check that a model can learn an objective."""
     if objective.kind in ("sp", "wp+sp") and not config.predicts_blocks:
         raise TrainingRecipeError(
             f"objective {objective.name}: this architecture cannot predict masked sentence blocks"
@@ -449,15 +429,7 @@ def check_objective(objective: ObjectiveRecipe, config: "EncoderConfig") -> None
 
 
 def check_recurrence(recipe: TrainingRecipe, *, recurrent: bool) -> None:
-    """Check that a recipe fits an encoder whose block vectors depend on the whole document, or not.
-
-    Args:
-        recipe: of an encoder.
-        recurrent: whether they do.
-
-    Raises:
-        TrainingRecipeError: it is for the other kind; the message says what cannot be.
-    """
+    """Check that a recipe fits an encoder whose blocks depend on the whole document, or not."""
     kinds = {objective.kind for objective in recipe.objectives}
     of_blocks = kinds & {"sp", "wp+sp", DISTIL_BLOCKS}
     level = recipe.sentence_level

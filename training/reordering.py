@@ -77,7 +77,6 @@ def reorder(
         texts: all blocks of D documents, on the CPU.
         chunks: of a document, at most (m).
         checkpoint: its special tokens and the length of a segment.
-        generator: of cuts and permutations.
 
     Returns:
         The segments, and [D] classes of the permutations.
@@ -109,8 +108,6 @@ def reorder_losses(
     """Segment reordering and masked words (section 3.4).
 
     Args:
-        model: that is pretrained.
-        head: of this objective.
         texts: all segments of D documents with permuted chunks and hidden words, N of them.
         words: [N, T] the token ids to predict, -1 where there is nothing to predict.
         classes: [D] the permutations.
@@ -148,12 +145,9 @@ def reorder_task(
     """Permute chunks of documents, hide words, and predict both.
 
     Args:
-        texts: all blocks of the documents.
         checkpoint: as in `reorder`.
         vocabulary: as in `mask_words`.
         parameters: the most chunks of a document, and the share of the words that are hidden.
-        head: of this objective.
-        generator: of every choice.
     """
     chunks, share = parameters
     permuted, classes = reorder(texts, chunks, checkpoint, generator)

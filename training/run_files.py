@@ -38,11 +38,7 @@ def truncate_curve(path: Path, last_step: int) -> None:
 
 
 def read_curve(path: Path) -> list[dict[str, Any]]:
-    """Read the records of a curve; an incomplete last line is left out.
-
-    Raises:
-        TrainingError: the file is missing or not a curve.
-    """
+    """Read the records of a curve; an incomplete last line is left out."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         records = [json.loads(line) for line in lines if line.endswith("\n")]
@@ -158,17 +154,6 @@ def load_best(directory: Path, trained: Mapping[str, nn.Parameter]) -> None:
     """Set the weights to the best of the run."""
     path = directory / BEST
     _set_weights(path, trained, _read(path)[0], "")
-
-
-def load_last(directory: Path, trained: Mapping[str, nn.Parameter]) -> None:
-    """Set the weights to those after the last step that was saved, which may not be the best.
-
-    Args:
-        directory: of the run.
-        trained: some of its parameters.
-    """
-    path = directory / STATE
-    _set_weights(path, trained, _read(path)[0], "weight.")
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:

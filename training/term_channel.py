@@ -1,10 +1,9 @@
 """The first layer of the term channel, fitted on counts of terms: no gradient is needed for it.
 
 A TF-IDF vector has as many dimensions as there are terms. For documents like those of training,
-latent semantic analysis preserves cosines in few dimensions: the span. The rest of a document, such
-as the words of a subject that training never saw, is approximated by random projections: the
-residual. A linear layer over both is then trained (`term_projection`), and finally folded into one
-table of few dimensions (`fold_projection`).
+latent semantic analysis preserves cosines in few dimensions: the span. A linear layer over it is
+then trained (`term_projection`), and finally folded into one table of few dimensions
+(`fold_projection`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,7 +90,6 @@ def read_or_fit_channel(
         start: whose own channel is used if the recipe requests none, or if it has one and there
             are too few documents to fit another.
         recipe: says how large a new one is.
-        archives: of the corpora.
         rows: of each, those of the documents to fit a new one on.
         kept: the file that a new table is kept in for a resumed run; hashed terms beside it.
     """
@@ -166,7 +164,7 @@ def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) 
     }
     grown.load_state_dict(kept, strict=not new)
     if new:
-        begin_as_terms(cast(ReadsTerms, grown.document_encoder), terms, recipe.seed)
+        begin_as_terms(cast(ReadsTerms, grown.document_encoder), terms)
     return grown.eval()
 
 
@@ -207,16 +205,10 @@ def fit_term_table(
     Args:
         corpora: terms of the training documents of each corpus; all corpora weigh the same in the
             weights of terms, however many documents they have.
-        rows: of the table.
-        recipe: sizes.
-        seed: of the sample of documents and of the random projections.
+        seed: of the sample of documents.
 
     Returns:
-        A table of width `recipe.span + recipe.residual`.
-
-    Raises:
-        EncoderError: scipy is not installed, there are too few documents for the span, or no term
-            tells them apart.
+        A table of width `recipe.span`.
     """
     random = np.random.default_rng(seed)
     share = recipe.documents // max(1, len(corpora))
@@ -228,31 +220,13 @@ def fit_term_table(
         )
     weights = term_weights(corpora, rows)
     span = _fit_span(_tfidf(sample, weights), recipe)  # [R, span], orthonormal columns scaled
-    noise = random.standard_normal((rows, recipe.residual), dtype=np.float32)
-    noise /= np.sqrt(max(1, recipe.residual))
-    lengths = np.linalg.norm(span, axis=0, keepdims=True)
-    directions = span / np.where(lengths, lengths, 1)
-    residual = noise - directions @ (directions.T @ noise)
-    return quantise_term_table(weights, np.concatenate([span, residual], axis=1))
+    return quantise_term_table(weights, span)
 
 
-def begin_as_terms(encoder: ReadsTerms, recipe: TermRecipe, seed: int) -> None:
-    """Set the term channel so that it keeps the strongest of the span and mixes the residual.
-
-    Args:
-        encoder: with a term channel of `recipe.dimension`.
-        recipe: sizes.
-        seed: of the mix.
-    """
-    own = min(recipe.span, recipe.dimension - recipe.residual_dimension)
-    generator = torch.Generator().manual_seed(seed)
-    mix = torch.randn(recipe.residual, recipe.dimension - own, generator=generator)
-    weight = torch.zeros(recipe.dimension, recipe.span + recipe.residual)
-    weight[:own, :own] = torch.eye(own)
-    if recipe.residual:
-        weight[own:, recipe.span :] = torch.linalg.qr(mix).Q.T
+def begin_as_terms(encoder: ReadsTerms, recipe: TermRecipe) -> None:
+    """Set the term channel, of `recipe.dimension`, so that it keeps the strongest of the span."""
     with torch.no_grad():
-        encoder.term_projection.weight.copy_(weight)
+        encoder.term_projection.weight.copy_(torch.eye(recipe.dimension, recipe.span))
         encoder.term_projection.bias.zero_()
         encoder.balance.fill_(float(np.log(recipe.balance)))
         if recipe.hashed_dimension:
@@ -282,7 +256,6 @@ def term_weights(corpora: Sequence[Sequence[Terms]], rows: int) -> Float32:
 
     Args:
         corpora: terms of the documents of each corpus; all corpora weigh the same.
-        rows: of the vocabulary.
 
     Returns:
         Float32[rows]; a term that no document has weighs as one that a single document has.

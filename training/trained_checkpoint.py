@@ -39,11 +39,8 @@ def write_trained(
     The projection of the term channel is folded into its table.
 
     Args:
-        model: trained.
         channel: its term channel; of width 0 where it has none.
         start: the checkpoint it was trained from, whose tokenizer and sizes it keeps.
-        directory: created if missing.
-        name: of the new checkpoint.
     """
     directory.mkdir(parents=True, exist_ok=True)
     config = json.loads(read_verified(start.directory, start.files, CONFIG))
@@ -69,11 +66,7 @@ def write_trained(
 
 
 def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
-    """Read the token ids that masking needs.
-
-    Raises:
-        CheckpointError: the tokenizer has no [MASK].
-    """
+    """Read the token ids that masking needs."""
     tokenizer = Tokenizer.from_buffer(
         read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
     )

@@ -212,7 +212,7 @@ def baseline_maker(name: str) -> Callable[[Path, Find], None]:
 
 def make_terms(target: Path, find: Find) -> None:
     """Write the checkpoint `weights` with a term channel, and graphs of every precision."""
-    terms = {"dimension": 16, "residual_dimension": 10, "buckets": 64, "span": 6, "residual": 10}
+    terms = {"dimension": 16, "buckets": 64, "span": 16}
     terms |= {"hashed_dimension": 8}
     objectives = [{"kind": "halves"}]
     recipe = parse_training_recipe(
@@ -221,7 +221,7 @@ def make_terms(target: Path, find: Find) -> None:
     start = load_checkpoint(find("weights"))
     tokenizer = BlockTokenizer(start)
     vocabulary = read_term_vocabulary(open_tokenizer(start), recipe.terms.buckets)
-    corpus = [vocabulary.count(tokenizer(text).blocks) for text in GOLDEN_TEXTS]
+    corpus = [vocabulary.count([b]) for text in GOLDEN_TEXTS for b in tokenizer(text).blocks]
     words = hashed_vocabulary(start)
     whole = [count_words(words, tokenizer(text).blocks) for text in GOLDEN_TEXTS]
     channel = TermChannel(

@@ -10,21 +10,34 @@ import pytest
 import torch
 from torch import Tensor
 
+from encoder.models.colde import Colde
 from encoder.models.smith import Smith
-from training.batch import DocumentArrays, DocumentBatch, collate, encode
+from training.batch import DocumentArrays, DocumentBatch, collate, encode, split
 from training.errors import NotFiniteError, ResumeError, TrainingRecipeError
-from training.loop import TrainingPlan, Validated, train
+from training.loop import (
+    TrainingPlan,
+    Validated,
+    cached_backward,
+    choose_trained,
+    new_optimiser,
+    rate_share,
+    set_rates,
+    train,
+    trained_parameters,
+)
 from training.objectives import (
+    ModelTask,
     Objective,
     Temperature,
     VectorTask,
+    contrastive_task,
     distillation_task,
     pairs_task,
     step_generator,
     supervised_contrastive_task,
 )
 from training.progress import SilentTrainingProgress
-from training.recipe import parse_training_recipe
+from training.recipe import OptimiserRecipe, SentenceLevelRecipe, parse_training_recipe
 from training.run_files import BEST, CURVE, STATE, RunState, read_curve
 
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2])
@@ -126,15 +139,6 @@ def test_the_sentence_level_is_trained_as_far_as_the_recipe_says(
     assert not changed & set(outside)
 
 
-def test_each_level_has_its_rate(bench: Bench) -> None:
-    before = bench.weights()
-    rates = {"document_rate": 0.0, "sentence_rate": 0.01, "weight_decay": 0.0}
-    level = {"trained": "all", "blocks": 2}
-    bench.train(bench.plan(optimiser=rates, sentence_level=level))
-    assert all(name.startswith("block_encoder") for name in bench.changed(before))
-    assert "block_encoder.projection.weight" in bench.changed(before)
-
-
 def test_the_best_weights_are_kept_and_patience_ends_the_run(bench: Bench) -> None:
     bench.figures = [0.1, 0.5, 0.4, 0.3, 9.9]
     progress = bench.train(bench.plan(steps=100, patience=2))
@@ -161,20 +165,14 @@ def test_what_training_cannot_improve_stays_as_it_was(bench: Bench) -> None:
     assert not bench.changed(before)
 
 
-def test_accumulated_batches_and_chunks_are_one_gradient(bench: Bench) -> None:
+def test_chunks_are_one_gradient(bench: Bench) -> None:
     initial = bench.weights()
-    curves = []
-    for name, recipe in {
-        "plain": {},
-        "accumulated": {"accumulation": 3},
-        "chunked": {"chunk": 2},
-    }.items():
-        bench.model.load_state_dict(initial)
-        bench.directory = bench.directory.with_name(name)
-        bench.train(bench.plan(**recipe))
-        curves.append(bench.losses())
-    assert curves[1] == pytest.approx(curves[0], rel=1e-3)
-    assert curves[2] == pytest.approx(curves[0], rel=1e-3)
+    bench.train(bench.plan())
+    whole = bench.losses()
+    bench.model.load_state_dict(initial)
+    bench.directory = bench.directory.with_name("chunked")
+    bench.train(bench.plan(chunk=2))
+    assert bench.losses() == pytest.approx(whole, rel=1e-3)
 
 
 def test_bf16_learns_with_weights_in_fp32(bench: Bench) -> None:
@@ -206,13 +204,24 @@ def test_objectives_are_summed_by_weight_and_draw_apart(bench: Bench) -> None:
         return sample
 
     objectives = [Objective("a", 1.0, sampler_of("a")), Objective("b", 0.25, sampler_of("b"))]
-    plan = replace(bench.plan(steps=2, accumulation=2), objectives=objectives)
+    plan = replace(bench.plan(steps=4), objectives=objectives)
     bench.train(plan)
     record = read_curve(bench.directory / CURVE)[1]
     assert record["loss"] == pytest.approx(record["loss.a"] + 0.25 * record["loss.b"])
     assert len(set(sampled["a"] + sampled["b"])) == 8
     expected = int(torch.randint(10**9, (), generator=step_generator(0, 1, 1, 0)))
     assert sampled["a"][0] == expected
+
+
+def test_gradients_have_the_weight_of_the_objective(bench: Bench) -> None:
+    norms = []
+    for weight in (1.0, 0.25):
+        plan = bench.plan(steps=1, optimiser={"document_rate": 0.0})
+        objectives = [replace(plan.objectives[0], weight=weight)]
+        bench.directory = bench.directory.with_name(f"weight-{weight}")
+        bench.train(replace(plan, objectives=objectives))
+        norms.append(read_curve(bench.directory / CURVE)[1]["gradient_norm"])
+    assert norms[1] == pytest.approx(norms[0] / 4, rel=1e-4)
 
 
 def test_pairs_and_relations_are_learned(bench: Bench) -> None:
@@ -237,9 +246,7 @@ def test_pairs_and_relations_are_learned(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_checkpoint(
-    bench: Bench, value: float
-) -> None:
+def test_a_loss_that_is_no_number_ends_the_run(bench: Bench, value: float) -> None:
     plan, sampled = bench.plan(), []
 
     def sample(generator: torch.Generator) -> VectorTask:
@@ -328,3 +335,127 @@ def test_an_observer_hears_of_all(bench: Bench) -> None:
         2,
         ("validated", 2, 0.4, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("decay", "expected"),
+    [
+        ("linear", [1 / 3, 2 / 3, 1.0, 0.75, 0.5, 0.25]),
+        ("cosine", [1 / 3, 2 / 3, 1.0, 0.853553, 0.5, 0.146447]),
+    ],
+)
+def test_rates_run_as_the_recipe_says(decay: str, expected: list[float]) -> None:
+    recipe = OptimiserRecipe(warm_up=2, decay=decay)
+    shares = [rate_share(step, 6, recipe) for step in range(1, 7)]
+    assert shares == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_run_may_be_all_warm_up() -> None:
+    shares = [rate_share(step, 3, OptimiserRecipe(warm_up=9)) for step in (1, 2, 3)]
+    assert shares == pytest.approx([0.1, 0.2, 0.3])
+
+
+def _no_task(generator: torch.Generator) -> ModelTask:
+    raise NotImplementedError
+
+
+def test_matrices_decay_and_each_level_has_its_rate(tiny_model: Callable[..., Smith]) -> None:
+    model = tiny_model()
+    choose_trained(model, SentenceLevelRecipe(trained="all", blocks=1))
+    objectives = [Objective("o", 1.0, _no_task, Temperature("learned"))]
+    trained = trained_parameters(model, objectives)
+    recipe = OptimiserRecipe(document_rate=0.5, sentence_rate=0.25, weight_decay=0.1, epsilon=1e-6)
+    optimiser = new_optimiser(model, objectives, trained, recipe)
+    assert {(g["betas"], g["eps"]) for g in optimiser.param_groups} == {((0.9, 0.999), 1e-6)}
+    set_rates(optimiser, 0.5)
+    names = {id(parameter): name for name, parameter in trained.items()}
+    found = {
+        names[id(parameter)]: (group["lr"], group["weight_decay"])
+        for group in optimiser.param_groups
+        for parameter in group["params"]
+    }
+    assert found.keys() == trained.keys()
+    assert found["encoder.document_encoder.projection.weight"] == (0.25, 0.1)
+    assert found["encoder.document_encoder.projection.bias"] == (0.25, 0.0)
+    assert found["encoder.document_encoder.position_embedding.weight"] == (0.25, 0.0)
+    assert found["encoder.block_encoder.projection.weight"] == (0.125, 0.1)
+    assert found["encoder.block_encoder.embedding_norm.weight"] == (0.125, 0.0)
+    assert found["head.o.logarithm"] == (0.25, 0.0)
+
+
+def gradients(
+    model: Smith | Colde, temperature: Temperature, backward: Callable[[], Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    model.zero_grad()
+    temperature.zero_grad()
+    loss = backward()
+    parameters = [*model.parameters(), *temperature.parameters()]
+    return loss, [p.grad.clone() for p in parameters if p.grad is not None]
+
+
+def task_of(documents: list[DocumentArrays]) -> tuple[Temperature, Callable[[Tensor], Tensor]]:
+    temperature = Temperature("learned")
+    batch = collate(documents)
+    return temperature, contrastive_task(batch, torch.eye(4, 5).bool(), temperature).loss
+
+
+def test_chunks_give_the_gradients_of_one_batch(
+    tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
+) -> None:
+    model, batch = tiny_model().train(), collate(documents)
+    temperature, loss = task_of(documents)
+
+    def at_once() -> Tensor:
+        value = 0.5 * loss(encode(model, batch))
+        value.backward()
+        return value * 2
+
+    def in_chunks() -> Tensor:
+        return cached_backward(lambda c: encode(model, c), split(batch, 2), loss, scale=0.5)
+
+    expected_loss, expected = gradients(model, temperature, at_once)
+    found_loss, found = gradients(model, temperature, in_chunks)
+    assert torch.allclose(found_loss, expected_loss)
+    assert len(found) == len(expected) > 20
+    for gradient, other in zip(found, expected, strict=True):
+        assert torch.allclose(gradient, other, atol=1e-5, rtol=1e-4)
+    assert max(gradient.abs().max().item() for gradient in expected) > 1e-2
+
+
+def test_dropout_drops_the_same_the_second_time(
+    tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
+) -> None:
+    model = tiny_model(dropout=0.5).train()
+    seen: dict[int, list[Tensor]] = {}
+
+    def remember(chunk: DocumentBatch) -> Tensor:
+        vectors = encode(model, chunk)
+        seen.setdefault(id(chunk), []).append(vectors.detach())
+        return vectors
+
+    chunks = split(collate(documents), 2)
+    temperature, loss = task_of(documents)
+    torch.manual_seed(1)
+    cached_backward(remember, chunks, loss)
+    after = torch.get_rng_state()
+    for first, second in seen.values():
+        assert torch.allclose(first, second, atol=1e-6)
+    assert not torch.allclose(encode(model, chunks[0]), seen[id(chunks[0])][0], atol=1e-2)
+    torch.manual_seed(1)
+    for chunk in chunks:
+        encode(model, chunk)
+    assert torch.equal(torch.get_rng_state(), after)  # the second pass drew nothing
+    assert temperature.logarithm.grad is not None
+
+
+def test_a_batch_of_one_chunk_is_encoded_once(
+    tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
+) -> None:
+    model, calls = tiny_model(), []
+
+    def count(chunk: DocumentBatch) -> Tensor:
+        calls.append(len(chunk))
+        return encode(model, chunk)
+
+    cached_backward(count, split(collate(documents), 9), task_of(documents)[1])
+    assert calls == [9]

@@ -63,6 +63,7 @@ def test_blocks_are_predicted_from_what_is_left(
 ) -> None:
     model = tiny_model()
     head, batch = BlockHead(model.config), collate(documents)
+    assert head.masked_block.norm().item() == pytest.approx(1.0)
     masked = torch.zeros_like(batch.block_mask).bool()
     masked[3, 5], masked[7, 2], masked[2, 2] = True, True, True  # all from the cache
     vectors = batch.block_vectors.clone()
@@ -100,22 +101,6 @@ def test_words_and_blocks_of_one_batch_are_predicted_together(
     for parameter in [parameter for part in read for parameter in part.parameters()]:
         assert parameter.grad is not None
         assert parameter.grad.abs().max() > 0
-
-
-def test_a_masked_block_is_not_seen(
-    tiny_model: Callable[..., Smith], documents: list[DocumentArrays]
-) -> None:
-    model = tiny_model()
-    head, batch = BlockHead(model.config), collate([documents[3]])
-    vectors = batch.block_vectors
-    masked = torch.zeros_like(batch.block_mask).bool()
-    masked[0, 5] = True
-    other = vectors.clone()
-    other[0, 5] = -vectors[0, 5]
-    assert torch.equal(head(vectors, masked), head(other, masked))
-    assert torch.equal(head(vectors, masked)[~masked], vectors[~masked])
-    assert head.masked_block.norm().item() == pytest.approx(1.0)
-    assert model.state_dict().keys() == tiny_model().state_dict().keys()  # heads are apart
 
 
 def test_pretraining_learns_what_can_be_learned(
@@ -209,17 +194,7 @@ def test_contrastive_is_the_formula_both_ways(learned: bool) -> None:
         assert temperature.grad.abs() > 0
 
 
-def test_contrastive_with_one_positive_each_is_cross_entropy() -> None:
-    queries, candidates = unit(4, 6, seed=3), unit(6, 6, seed=4)
-    positives = torch.eye(4, 6).bool()
-    scores = queries @ candidates.T / 0.1
-    there = F.cross_entropy(scores, torch.arange(4))
-    back = F.cross_entropy(scores.T[:4], torch.arange(4))
-    found = contrastive(scores, positives)
-    assert found.item() == pytest.approx(((there + back) / 2).item())
-
-
-def test_contrastive_without_a_negative_is_zero_with_finite_gradients() -> None:
+def test_contrastive_without_a_negative_is_zero() -> None:
     vectors = unit(1, 4, seed=5).requires_grad_()
     loss = contrastive(vectors @ unit(1, 4, seed=6).T / 0.05, torch.ones(1, 1).bool())
     loss.backward()
@@ -262,17 +237,6 @@ def test_relation_distillation_is_the_formula() -> None:
     assert found.item() == pytest.approx(expected)
 
 
-def test_relation_distillation_vanishes_where_student_and_teacher_agree() -> None:
-    vectors = unit(5, 3, seed=10).requires_grad_()
-    teacher = (vectors @ vectors.T).detach()
-    teacher.fill_diagonal_(100.0)  # not looked at
-    loss = relation_distillation(vectors, teacher, 0.1, 0.1)
-    loss.backward()
-    assert loss.item() == pytest.approx(0.0, abs=1e-12)
-    assert vectors.grad is not None
-    assert vectors.grad.abs().max() < 1e-9
-
-
 def test_masked_block_prediction_is_equations_4_to_6() -> None:
     predicted, blocks = unit(4, 3, seed=11) * 2, unit(4, 3, seed=12)
     expected = 0.0
@@ -282,7 +246,7 @@ def test_masked_block_prediction_is_equations_4_to_6() -> None:
     assert masked_block_prediction(predicted, blocks).item() == pytest.approx(expected)
 
 
-def test_masked_word_prediction_is_cross_entropy_over_the_vocabulary() -> None:
+def test_masked_word_prediction_is_cross_entropy() -> None:
     states, embedding = unit(3, 4, seed=13), unit(7, 4, seed=14)
     bias, words = torch.linspace(-1, 1, 7, dtype=torch.float64), [6, 0, 3]
     expected = 0.0

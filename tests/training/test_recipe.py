@@ -21,85 +21,11 @@ documents = 4
 [[objective]]
 kind = "supcon"
 """
-WHOLE = """
-name = "whole"
-seed = 3
-steps = 1000
-documents = 512
-chunk = 128
-max_blocks = 64
-accumulation = 2
-precision = "bf16"
-validation_interval = 50
-checkpoint_interval = 25
-patience = 4
-
-[optimiser]
-document_rate = 2e-3
-sentence_rate = 1e-5
-term_rate = 1
-warm_up = 100
-decay = "cosine"
-weight_decay = 0.1
-gradient_clip = 0.5
-
-[sentence_level]
-trained = "last"
-layers = 2
-blocks = 4
-
-[terms]
-dimension = 48
-residual_dimension = 16
-span = 64
-residual = 32
-
-[[objective]]
-kind = "links"
-temperature = "learned"
-hard_negatives = 4
-
-[[objective]]
-kind = "links"
-name = "citations"
-weight = 0.5
-
-[[objective]]
-kind = "distil"
-temperature = 0.1
-
-[[objective]]
-kind = "wp"
-share = 0.2
-
-[[objective]]
-kind = "sp"
-masked_blocks = 3
-"""
 
 
 def read(path: Path, text: str) -> TrainingRecipe:
     (path / "recipe.toml").write_text(text)
     return read_training_recipe(path / "recipe.toml")
-
-
-def test_a_recipe_is_read_as_it_is_written(tmp_path: Path) -> None:
-    recipe = read(tmp_path, WHOLE)
-    assert (recipe.name, recipe.seed, recipe.steps, recipe.documents) == ("whole", 3, 1000, 512)
-    assert (recipe.chunk, recipe.accumulation, recipe.precision) == (128, 2, "bf16")
-    assert (recipe.validation_interval, recipe.checkpoint_interval, recipe.patience) == (50, 25, 4)
-    assert recipe.optimiser.document_rate == 2e-3
-    assert recipe.optimiser.decay == "cosine"
-    assert recipe.sentence_level.trained == "last"
-    assert (recipe.terms.dimension, recipe.terms.span, recipe.terms.buckets) == (48, 64, 16_384)
-    links, citations, distil, words, blocks = recipe.objectives
-    assert (links.parameters["temperature"], links.parameters["hard_negatives"]) == ("learned", 4)
-    assert (citations.name, citations.weight) == ("citations", 0.5)
-    assert dict(citations.parameters) == {"temperature": 0.05, "hard_negatives": 0}
-    assert distil.parameters["temperature"] == 0.1
-    assert distil.parameters["teacher_temperature"] == 0.05
-    assert words.parameters["share"] == 0.2
-    assert blocks.parameters["masked_blocks"] == 3
 
 
 def test_every_field_has_a_default_but_what_must_be_said(tmp_path: Path) -> None:
@@ -127,35 +53,20 @@ def test_whatever_differs_has_another_fingerprint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name = ", "Invalid value"),
         ('name = "x"\nsteps = 1\ndocuments = 2', r"it has no \[\[objective\]\]"),
         (SMALL.replace("steps = 10", ""), "steps: missing"),
-        (SMALL.replace("steps = 10", "steps = 1.5"), "steps: must be a valid integer, not 1.5"),
         (SMALL + "[optimiser]\nwarmup = 3", "optimiser.warmup: unknown field"),
-        (SMALL + "[optimiser]\nterm_rate = nan", "optimiser.term_rate: must be a finite number"),
         (SMALL + '[sentence_level]\ntrained = "last"', "sentence_level: layers goes with"),
         (SMALL + "[sentence_level]\nlayers = 2", "sentence_level: layers goes with"),
         (SMALL + '[sentence_level]\ntrained = "all"', "sentence_level.blocks goes with"),
         (SMALL + "[sentence_level]\nblocks = 2", "sentence_level.blocks goes with"),
         (
-            SMALL + "[terms]\ndimension = 8\nresidual_dimension = 9",
-            "terms: residual_dimension is part of",
-        ),
-        (
-            SMALL + "[terms]\ndimension = 8\nspan = 5\nresidual = 2",
-            "terms: 3 of 8 dimensions begin as a mix of the residual, which has 2",
-        ),
-        (
-            SMALL + "[terms]\ndimension = 8\nresidual_dimension = 4\nresidual = 3",
-            "terms: 4 of 8 dimensions begin as a mix of the residual, which has 3",
+            SMALL + "[terms]\ndimension = 8\nspan = 7",
+            "terms: dimension is 8, and must not be above span, which is 7",
         ),
         (SMALL + "[terms]\ndimension = 8\ndocuments = 512", "terms: documents must be above"),
         (SMALL.replace('kind = "supcon"', ""), "objective.1: kind is missing"),
         (SMALL.replace("supcon", "magic"), "objective.1: kind must be one of .* not 'magic'"),
-        (
-            SMALL + "temperature = 0",
-            r"objective\.1\.supcon\.temperature.*: must be greater than 0, not 0",
-        ),
         (SMALL + "weight = 0", "every objective has weight 0"),
         (SMALL + '[[objective]]\nkind = "supcon"', "two objectives have one name"),
         (SMALL.replace("supcon", "wp"), 'objective "wp" trains the sentence level, which is'),
@@ -173,11 +84,6 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None
     with pytest.raises(TrainingRecipeError, match=message) as caught:
         read(tmp_path, text)
     assert str(tmp_path / "recipe.toml") in str(caught.value)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TrainingRecipeError, match=r"none\.toml"):
-        read_training_recipe(tmp_path / "none.toml")
 
 
 def test_sections_take_another_section(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_pair_is_cut_to_the_tokens_of_the_recipe(
     assert sampled(recipe(tokens=48), table, checkpoint, model).shape == (8 * BATCH, 27)
 
 
-def test_matches_have_their_share_and_a_corpus_the_root_of_its_matches(
+def test_matches_and_corpora_have_their_shares(
     checkpoint: RerankerCheckpoint, model: MatchIgnition
 ) -> None:
     table = table_of(checkpoint, [(7, 9), (50, 144)])

@@ -20,7 +20,7 @@ from training.recipe import TrainingRecipe, parse_training_recipe
 from training.term_channel import open_model, read_or_fit_channel
 from training.trained_checkpoint import write_trained
 
-TERMS = {"dimension": 12, "residual_dimension": 8, "buckets": 32, "span": 4, "residual": 8}
+TERMS = {"dimension": 4, "buckets": 32, "span": 4}
 
 
 def recipe(**fields: object) -> TrainingRecipe:
@@ -53,33 +53,21 @@ def encode(model: Smith, *term_features: Sequence[float]) -> torch.Tensor:
     return vectors
 
 
-def test_without_a_table_of_terms_the_model_is_that_of_the_start(
-    start: Checkpoint, archive: BlockArchive, tmp_path: Path
-) -> None:
-    kept = tmp_path / "terms.npz"
-    channel = read_or_fit_channel(start, recipe(), [archive], [np.arange(len(archive))], kept)
-    assert channel.table.width == 0
-    assert not kept.exists()
-    model, own = open_model(start, recipe(), channel), load_model(start)
-    for name, weight in own.state_dict().items():
-        assert torch.equal(weight, model.state_dict()[name]), name
-
-
-def test_a_start_without_a_channel_grows_one_and_its_blocks_count_as_before(
+def test_a_start_without_a_channel_grows_one(
     start: Checkpoint, archive: BlockArchive, tmp_path: Path
 ) -> None:
     requested = recipe(terms=TERMS, dropout=0.4)
     rows = [np.arange(len(archive))]
     channel = read_or_fit_channel(start, requested, [archive], rows, tmp_path / "run" / "terms.npz")
-    assert channel.table.width == 12
+    assert channel.table.width == 4
     model, own = open_model(start, requested, channel), load_model(start)
-    assert model.config.dimension == start.dimension + 12
+    assert model.config.dimension == start.dimension + 4
     assert model.config.dropout == 0.4
     assert not model.training
     for name, weight in own.state_dict().items():
         assert torch.equal(weight, model.state_dict()[name]), name
     features = np.stack([channel.features(archive.blocks(row)) for row in (0, 1)])
-    grown = encode(model, *features.tolist())[:, 12:]
+    grown = encode(model, *features.tolist())[:, 4:]
     grown /= grown.norm(dim=1, keepdim=True)
     assert torch.allclose(grown, encode(own), atol=1e-5)
     again = open_model(start, requested, channel)
@@ -118,23 +106,23 @@ def test_only_the_named_documents_of_each_corpus_are_read(
 
 
 @pytest.mark.parametrize("documents", [4, 5])
-def test_a_new_channel_takes_the_place_of_the_old_where_documents_suffice(
+def test_a_new_channel_replaces_the_old_if_documents_suffice(
     tiny_terms: Path, archive: BlockArchive, tmp_path: Path, documents: int
 ) -> None:
     start = load_checkpoint(tiny_terms)
-    requested = recipe(terms={"dimension": 6, "span": 4, "residual": 8, "hashed_dimension": 5})
+    requested = recipe(terms={"dimension": 3, "span": 4, "hashed_dimension": 5})
     rows = [np.arange(documents)]
     channel = read_or_fit_channel(start, requested, [archive], rows, tmp_path / "terms.npz")
     model, own = open_model(start, requested, channel), load_model(start)
     if documents == 4:  # as many as the span has dimensions: too few
         assert model.config == own.config
         return
-    assert model.config.dimension == own.config.block_part + 6 + 5
-    assert channel.features(archive.blocks(1)).shape == (4 + 8 + 5,)
+    assert model.config.dimension == own.config.block_part + 3 + 5
+    assert channel.features(archive.blocks(1)).shape == (4 + 5,)
     projection = "document_encoder.projection.weight"
     assert torch.equal(model.state_dict()[projection], own.state_dict()[projection])
     written = write_trained(model, channel, start, tmp_path / "written", "again")
-    assert open_term_channel(written).features(archive.blocks(1)).shape == (6 + 5,)
+    assert open_term_channel(written).features(archive.blocks(1)).shape == (3 + 5,)
 
 
 def test_a_start_with_a_channel_keeps_it_and_goes_on_from_there(

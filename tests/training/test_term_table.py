@@ -12,9 +12,7 @@ from training.recipe import TermRecipe
 from training.term_channel import begin_as_terms, fit_term_table, fold_projection
 
 ROWS = 200
-RECIPE = TermRecipe(
-    dimension=20, residual_dimension=12, buckets=0, span=8, residual=16, power=0.0, documents=60
-)
+RECIPE = TermRecipe(dimension=6, buckets=0, span=8, power=0.0, documents=60)
 
 
 def corpus(number: int = 40, seed: int = 0, kinds: int = 8) -> list[Terms]:
@@ -46,45 +44,43 @@ def unrounded(table: TermTable) -> Float32:
 
 def test_the_span_keeps_the_cosines_of_training_documents() -> None:
     documents = corpus()
-    recipe = RECIPE.model_copy(update={"span": 39, "residual": 0})  # 40 documents span 39
+    recipe = RECIPE.model_copy(update={"span": 39})  # 40 documents span 39
     table = fit_term_table([documents], ROWS, recipe, 0)
     found = features(documents, table)
     exact = tfidf(documents, table)
     # The scale of all columns together is free: cosines are what is kept.
     found /= np.linalg.norm(found, axis=1, keepdims=True)
     assert np.abs(found @ found.T - exact @ exact.T).max() <= 0.03
-    narrow = features(documents, fit_term_table([documents], ROWS, RECIPE, 0))[:, :8]
+    narrow = features(documents, fit_term_table([documents], ROWS, RECIPE, 0))
     narrow /= np.linalg.norm(narrow, axis=1, keepdims=True)
     of_kind = np.equal.outer(np.arange(40) % 8, np.arange(40) % 8)
     assert (narrow @ narrow.T)[of_kind].min() > (narrow @ narrow.T)[~of_kind].max()
 
 
-def test_the_residual_is_orthogonal_to_the_span() -> None:
-    vectors = unrounded(fit_term_table([corpus()], ROWS, RECIPE, 0))
-    span, residual = vectors[:, :8], vectors[:, 8:]
-    lengths = np.outer(np.linalg.norm(span, axis=0), np.linalg.norm(residual, axis=0))
-    assert np.abs(span.T @ residual / lengths).max() <= 0.02  # rounding to int8 is what is left
+def test_the_dimensions_of_the_span_are_orthogonal() -> None:
+    span = unrounded(fit_term_table([corpus()], ROWS, RECIPE, 0))
     cosines = span.T @ span / np.outer(*[np.linalg.norm(span, axis=0)] * 2)
-    assert np.abs(cosines - np.eye(8)).max() <= 0.02
+    assert np.abs(cosines - np.eye(8)).max() <= 0.02  # rounding to int8 is what is left
 
 
-def test_a_power_brings_the_lengths_of_the_span_nearer_to_each_other() -> None:
+def test_a_power_makes_the_lengths_of_the_span_more_alike() -> None:
     found = []
     for power in (0.0, 0.5):
         table = fit_term_table([corpus()], ROWS, RECIPE.model_copy(update={"power": power}), 0)
-        lengths = np.linalg.norm(features(corpus(), table)[:, :8], axis=0)
+        lengths = np.linalg.norm(features(corpus(), table), axis=0)
         found.append(lengths.max() / lengths.min())
     assert found[1] < found[0]
 
 
 def test_the_same_documents_and_seed_give_the_same_table() -> None:
-    first, again, other = (fit_term_table([corpus()], ROWS, RECIPE, seed) for seed in (0, 0, 1))
+    few = RECIPE.model_copy(update={"documents": 20})  # of 40
+    first, again, other = (fit_term_table([corpus()], ROWS, few, seed) for seed in (0, 0, 1))
     assert np.array_equal(first.vectors, again.vectors)
     assert np.array_equal(first.scales, again.scales)
-    assert not np.array_equal(first.vectors[:, 8:], other.vectors[:, 8:])
+    assert not np.array_equal(first.vectors, other.vectors)
 
 
-def test_each_corpus_weighs_the_same_however_many_documents_it_has() -> None:
+def test_each_corpus_weighs_the_same_whatever_its_size() -> None:
     large, small = corpus(40, kinds=2), corpus(10, seed=1, kinds=2)
     table = fit_term_table([large, small], ROWS, RECIPE, 0)
     shares = [
@@ -94,12 +90,12 @@ def test_each_corpus_weighs_the_same_however_many_documents_it_has() -> None:
     assert np.allclose(table.weights, np.maximum(-np.log(sum(shares) / 2 + 1 / 50), 0), atol=1e-5)
 
 
-def test_documents_of_fewer_dimensions_than_the_span_leave_columns_of_nought() -> None:
+def test_a_span_wider_than_the_documents_has_zero_columns() -> None:
     three = corpus(3)
     table = fit_term_table([three * 10], ROWS, RECIPE, 0)
     vectors = unrounded(table)
     assert np.isfinite(vectors).all()
-    assert (np.abs(vectors[:, :8]).max(axis=0) > 0).tolist() == [True] * 3 + [False] * 5
+    assert (np.abs(vectors).max(axis=0) > 0).tolist() == [True] * 3 + [False] * 5
 
 
 @pytest.mark.parametrize("corpora", [[], [corpus(8)]])
@@ -127,7 +123,7 @@ def grown() -> Smith:
         sentence_layers=1,
         document_layers=1,
         dimension=12 + RECIPE.dimension,
-        term_features=RECIPE.span + RECIPE.residual,
+        term_features=RECIPE.span,
         term_dimension=RECIPE.dimension,
     )
     return Smith(config).eval()
@@ -145,17 +141,15 @@ def encode(model: Smith, term_features: Float32) -> Float32:
     return vectors
 
 
-def test_a_channel_begins_as_the_span_and_a_mix_of_the_residual(grown: Smith) -> None:
+def test_a_channel_begins_as_the_strongest_of_the_span(grown: Smith) -> None:
     documents = corpus()
     found = features(documents, fit_term_table([documents], ROWS, RECIPE, 0))
-    begin_as_terms(grown.document_encoder, RECIPE, 0)
+    begin_as_terms(grown.document_encoder, RECIPE)
     with torch.no_grad():
         projected = grown.document_encoder.term_projection(torch.from_numpy(found)).numpy()
-    assert np.allclose(projected[:, :8], found[:, :8], atol=1e-6)
-    mix = grown.document_encoder.term_projection.weight.detach().numpy()[8:, 8:]
-    assert np.allclose(mix @ mix.T, np.eye(12), atol=1e-5)  # keeps lengths as well as it can
+    assert np.allclose(projected, found[:, :6], atol=1e-6)
     vectors = encode(grown, found)
-    terms, blocks = (np.linalg.norm(part, axis=1) for part in (vectors[:, :20], vectors[:, 20:]))
+    terms, blocks = (np.linalg.norm(part, axis=1) for part in (vectors[:, :6], vectors[:, 6:]))
     assert np.allclose(blocks / terms, RECIPE.balance, atol=1e-5)
 
 

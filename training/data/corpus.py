@@ -110,7 +110,6 @@ def read_training_data(
     """Read what is known of the documents of corpora, and check for data leakage.
 
     Args:
-        corpora: at least one, encoded.
         seed: of the parts of documents to which no file gives one.
         allow_shared: whether training may see documents of held-out pairs, and held-out texts;
             they are counted.
@@ -124,12 +123,12 @@ def read_training_data(
         raise CorpusError("there is no corpus to train with")
     read = [_read_files(files, encoded, seed, allow_shared) for files, encoded in corpora]
     known: dict[str, int] = {}
-    for (_, encoded), one in zip(corpora, read, strict=True):
-        pairs = zip(encoded.hashes, one.pairs.parts.tolist(), strict=True)
+    for (_, encoded), content in zip(corpora, read, strict=True):
+        pairs = zip(encoded.hashes, content.pairs.parts.tolist(), strict=True)
         known |= {h: part for h, part in pairs if part != LEFT_OUT}
     parts = []
-    for (files, encoded), one in zip(corpora, read, strict=True):
-        some = one.pairs.parts
+    for (files, encoded), content in zip(corpora, read, strict=True):
+        some = content.pairs.parts
         if files.splits is None:  # splits leave documents out on purpose
             some = choose_parts(some, encoded.hashes, known, seed)
         parts.append(some)
@@ -140,14 +139,16 @@ def read_training_data(
         if part == TRAIN
     }
     data = tuple(
-        _training_corpus(files, encoded, one, some, trained)
-        for (files, encoded), one, some in zip(corpora, read, parts, strict=True)
+        _training_corpus(files, encoded, content, some, trained)
+        for (files, encoded), content, some in zip(corpora, read, parts, strict=True)
     )
     if not allow_shared:
         check_equal_texts(
-            (f"{name!r} of {one.files.corpus}", h, part)
-            for one in data
-            for name, h, part in zip(one.encoded.ids, one.encoded.hashes, one.parts, strict=True)
+            (f"{name!r} of {corpus.files.corpus}", h, part)
+            for corpus in data
+            for name, h, part in zip(
+                corpus.encoded.ids, corpus.encoded.hashes, corpus.parts, strict=True
+            )
         )
     if sum(corpus.found.documents["train"] for corpus in data) < 2:
         raise CorpusError("training takes at least two documents in the training part")

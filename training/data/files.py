@@ -4,7 +4,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -91,12 +91,7 @@ class TimeLimit:
 
 
 def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
-    """Read the recipe of a job, with the number of steps that the job sets.
-
-    Raises:
-        TrainingRecipeError: it cannot be read, or is for another model than the job starts from.
-        CheckpointError: the architecture of the checkpoint is unknown.
-    """
+    """Read the recipe of a job, with the number of steps that the job sets."""
     from encoder.export.create import model_config
     from training.distillation import smaller_config
     from training.errors import TrainingRecipeError
@@ -126,11 +121,13 @@ def find_corpus_files(corpus: Path) -> CorpusFiles:
     """
     if not any((corpus / f"corpus{suffix}").is_file() for suffix in _LINES):
         return CorpusFiles(corpus)
+    of_parts = ("", *(f".{part}" for part in PARTS))
+    pairs = (corpus / f"pairs{part}{end}" for part in of_parts for end in _LINES)
     return CorpusFiles(
         corpus=corpus,
-        qrels=_first(corpus / f"qrels.tsv{end}" for end in ("", ".gz")),
-        pairs=tuple(_existing(corpus / f"pairs{part}{end}" for part in _parts() for end in _LINES)),
-        splits=_first(corpus / f"splits.tsv{end}" for end in ("", ".gz")),
+        qrels=_plain_or_gzip(corpus / "qrels.tsv"),
+        pairs=tuple(path for path in pairs if path.is_file()),
+        splits=_plain_or_gzip(corpus / "splits.tsv"),
     )
 
 
@@ -141,11 +138,7 @@ def part_in_name(path: Path) -> str | None:
 
 
 def read_classes(corpus: Path) -> dict[str, str]:
-    """Return the classes of the documents that have one, by id: the field `class` of the metadata.
-
-    Raises:
-        CorpusError: the corpus cannot be read, or a class is neither a text nor an integer.
-    """
+    """Return the classes, by id, of the documents with the field `class` in their metadata."""
     classes: dict[str, str] = {}
     for document in read_corpus(corpus):
         if not isinstance(document, Document) or document.metadata.get(CLASS) in (None, ""):
@@ -161,11 +154,7 @@ def read_classes(corpus: Path) -> dict[str, str]:
 
 
 def check_classes(files: Sequence[CorpusFiles]) -> None:
-    """Check that a corpus has two classes of at least two documents each that training may see.
-
-    Raises:
-        CorpusError: none has; or as `read_classes`.
-    """
+    """Check that a corpus has two classes of at least two documents each that training may see."""
     found = 0
     for file in files:
         classes = read_classes(file.corpus)
@@ -188,11 +177,7 @@ def check_classes(files: Sequence[CorpusFiles]) -> None:
 def given_files(
     corpora: list[Path], qrels: Path | None, pairs: list[Path], splits: Path | None
 ) -> list[CorpusFiles]:
-    """Return the files that a command line names.
-
-    Raises:
-        CorpusError: files are named, and there are several corpora.
-    """
+    """Return the files that a command line names."""
     if len(set(corpora)) < len(corpora):
         raise CorpusError("a corpus is named twice")
     if not (qrels or pairs or splits):
@@ -205,13 +190,5 @@ def given_files(
     return [CorpusFiles(corpora[0], qrels, tuple(pairs), splits)]
 
 
-def _parts() -> tuple[str, ...]:
-    return ("", *(f".{part}" for part in PARTS))
-
-
-def _existing(paths: Iterator[Path]) -> list[Path]:
-    return [path for path in paths if path.is_file()]
-
-
-def _first(paths: Iterator[Path]) -> Path | None:
-    return next((path for path in paths if path.is_file()), None)
+def _plain_or_gzip(path: Path) -> Path | None:
+    return next((p for p in (path, path.with_name(f"{path.name}.gz")) if p.is_file()), None)

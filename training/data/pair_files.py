@@ -36,7 +36,6 @@ def parts_of_pairs(
     """Return the part [N] of each document by the files of pairs that name it, else LEFT_OUT.
 
     Args:
-        ids: N document ids.
         pairs: by part, as the names of the files say.
         allow_shared: whether a document may be in the pairs of two parts; it is then of the first
             of them in the order train, valid, test.
@@ -74,9 +73,6 @@ def choose_parts(parts: Int64, hashes: Sequence[str], known: Mapping[str, int], 
 
     Args:
         parts: Int64[N], LEFT_OUT where there is none yet.
-        hashes: N hashes of the texts.
-        known: part by text hash.
-        seed: of the choice.
     """
     free = sorted({h for h, part in zip(hashes, parts, strict=True) if part == LEFT_OUT} - {*known})
     order = sorted(free, key=lambda h: hashlib.sha256(f"{seed} {h}".encode()).digest())
@@ -120,7 +116,6 @@ def check_crossing_pairs(
     """Check that both documents of pairs are in the part that their file is for.
 
     Args:
-        pairs: P pairs of one file.
         sources: Int64[P], the part of each source.
         targets: Int64[P], the part of each target.
         part: what the name of the file says, if anything.
@@ -181,15 +176,9 @@ def read_labelled_pairs(
     """Read the pairs of a corpus, and the parts that its files give to documents.
 
     Args:
-        files: of the corpus.
-        ids: its N document ids.
         seed: of the tenth of the pairs that is for validation where documents are shared and the
             name of a file does not say what it is for.
         allow_shared: whether, without splits, the pairs of two parts may share documents.
-
-    Raises:
-        CorpusError: a file cannot be read, names no document of the corpus, shares documents, or
-            has a pair that is in the file of another part.
     """
     splits = read_splits(files.splits) if files.splits else None
     shared = allow_shared and splits is None
@@ -212,8 +201,6 @@ def place_pairs(
     """Return the pairs of each part as rows, and how many are of none.
 
     Args:
-        labelled: of a corpus.
-        ids: its N document ids.
         parts: Int64[N], those of `labelled`, and chosen ones where it gives none.
     """
     found = [find_pairs(file.pairs, ids) for file in labelled.files]
@@ -259,11 +246,7 @@ def check_pair_files(files: CorpusFiles, *, allow_shared: bool = False) -> None:
 
 
 def check_held_out(corpora: Sequence[CorpusFiles]) -> None:
-    """Check that some document may be held out, which pretraining is validated on.
-
-    Raises:
-        CorpusError: every corpus has splits, and none names a document of the validation part.
-    """
+    """Check that some document may be held out, which pretraining is validated on."""
     splits = [corpus.splits for corpus in corpora]
     if all(path and PARTS[VALID] not in read_splits(path).values() for path in splits):
         raise CorpusError(
@@ -293,7 +276,6 @@ def count_seen(
     Args:
         hashes: N hashes of the texts of a corpus.
         parts: Int64[N], the part of each document.
-        placed: its pairs by part.
         trained: hashes of all texts of training.
     """
     rows = set(np.flatnonzero(parts > TRAIN).tolist())
@@ -330,13 +312,11 @@ def _tenth(pairs: Sequence[Pair], seed: int) -> set[tuple[str, str]]:
     chosen: set[tuple[str, str]] = set()
     for label in (False, True):
         some = {pair.ends for pair in pairs if pair.label == label}
-        order = sorted(some, key=lambda ends: _hash(ends, seed))
+        order = sorted(
+            some, key=lambda ends: hashlib.sha256("\0".join([str(seed), *ends]).encode()).digest()
+        )
         chosen.update(order[: valid_number(len(order))])
     return chosen
-
-
-def _hash(ends: tuple[str, str], seed: int) -> bytes:
-    return hashlib.sha256("\0".join([str(seed), *ends]).encode()).digest()
 
 
 def _by_part(files: Sequence[PairFile]) -> dict[str, list[Pair]]:

@@ -182,7 +182,6 @@ def read_rerank_corpus(
     """Read a corpus with its links, labelled pairs and parts.
 
     Args:
-        files: of the corpus.
         seed: of the parts of documents to which no file gives one.
         allow_shared: whether training may see documents of held-out pairs, and held-out texts.
     """
@@ -219,12 +218,7 @@ def check_rerank_files(corpora: Sequence[CorpusFiles], *, given: bool = False) -
     """Check that corpora may have what a reranker learns from, without reading their documents.
 
     Args:
-        corpora: with their files.
         given: whether it learns from labelled pairs alone.
-
-    Raises:
-        CorpusError: a corpus has neither links nor a matching pair for training, or not the pairs
-            that are to be learned from alone; or nothing of any corpus can be for validation.
     """
     for files in corpora:
         if given and len(_labels(files, TRAIN)) < 2:
@@ -295,10 +289,6 @@ def training_pairs(corpus: RerankCorpus, kinds: PairKinds, directory: Path) -> l
 
     Links and pairs of label 1 match. Pairs of label 0 do not, nor do lexical neighbours and random
     documents: where only labelled pairs are known, neighbours that probably match are left out.
-
-    Raises:
-        CorpusError: nothing within it matches, pairs of one label are given alone, or an extra is
-            not installed.
     """
     rows = np.flatnonzero(corpus.parts == TRAIN)
     labelled = _by_label(corpus.pairs[TRAIN])
@@ -333,10 +323,11 @@ def _near(
     near = np.where(found.similarities < likely, found.nearest, NO_VECTOR)
     asking = {row for edge in linked for row in edge}
     return {
-        _edge(row, other)
+        _edge(row, int(rows[other]))
         for place, row in enumerate(rows.tolist())
         if row in asking
-        for other in _rows_of(rows, near[place][: kinds.candidates])
+        for other in near[place][: kinds.candidates].tolist()
+        if other != NO_VECTOR
     }
 
 
@@ -360,11 +351,6 @@ def _sample(
         *(RowPair(a, b, 1.0) for a, b in matches),
         *(RowPair(a, b, 0.0) for a, b in [*hard, *sorted(easy)]),
     ]
-
-
-def _rows_of(rows: Int64, places: Int64) -> list[int]:
-    found: list[int] = rows[places[places != NO_VECTOR]].tolist()
-    return found
 
 
 def _some(edges: set[Edge], most: int, chance: np.random.Generator) -> list[Edge]:
@@ -395,11 +381,7 @@ def _edge(a: int, b: int) -> Edge:
 
 
 def choose_figure(corpora: Sequence[RerankCorpus]) -> str:
-    """Return the best figure that validation allows: of queries with links, else of pairs.
-
-    Raises:
-        CorpusError: it allows neither.
-    """
+    """Return the best figure that validation allows: of queries with links, else of pairs."""
     if any(len(corpus.valid_queries()) for corpus in corpora):
         return QUERIES
     if any(corpus.has_valid_pairs() for corpus in corpora):
@@ -483,15 +465,8 @@ def prepare_rerank_data(
     """Tokenise the pairs of corpora, or read the tables stored before.
 
     Args:
-        corpora: at least one.
-        checkpoint: that reads the pairs.
-        kinds: of pairs.
         work: where neighbours and tables are stored.
         progress: is notified of pairs, counted as documents.
-
-    Raises:
-        CorpusError: an extra is not installed, nothing within the training part of a corpus
-            matches, or nothing is for validation.
     """
     work.mkdir(parents=True, exist_ok=True)
     reader = PairTokenizer(checkpoint)

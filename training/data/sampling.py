@@ -191,7 +191,6 @@ def find_neighbours(directory: Path, texts: Sequence[str]) -> Neighbours:
 
     Args:
         directory: where they are stored; computed again if the texts have changed.
-        texts: M of at least two.
     """
     digest = hashlib.sha256()
     for text in texts:
@@ -309,13 +308,6 @@ class TrainingSource:
         return near
 
 
-def new_training_source(
-    number: int, corpus: TrainingCorpus, neighbours: Neighbours, max_blocks: int
-) -> TrainingSource:
-    """Make the source of a corpus; `neighbours` are those of its training part, in order."""
-    return TrainingSource(number, corpus, corpus.rows(TRAIN), neighbours, max_blocks)
-
-
 def sample_documents(
     sources: Sequence[TrainingSource], size: int, random: np.random.Generator
 ) -> DocumentsBatch:
@@ -407,11 +399,7 @@ def sample_neighbours(
 def choose_source(
     sources: Sequence[TrainingSource], counts: Sequence[int], what: str, random: np.random.Generator
 ) -> TrainingSource:
-    """Choose a corpus by the square root of how much it has.
-
-    Raises:
-        CorpusError: none has any of it.
-    """
+    """Choose a corpus by the square root of how much it has."""
     if not sum(counts):
         raise CorpusError(f"the recipe learns from {what}, and no corpus has any for training")
     shares = np.sqrt(np.array(counts, dtype=np.float64))
@@ -455,8 +443,6 @@ def find_section_starts(
 
     Args:
         corpus: encoded with the tokenizer of the checkpoint.
-        checkpoint: whose tokenizer it is.
-        is notified.
 
     Returns:
         For each row of a document with headings, the first blocks of its sections, ascending:
@@ -482,7 +468,6 @@ def blocks_at(offsets: Sequence[tuple[int, int]], characters: Sequence[int]) -> 
 
     Args:
         offsets: (start, end) characters of each block.
-        characters: where sections begin.
     """
     begins = [start for start, _ in offsets]
     return np.unique(np.array([bisect_left(begins, c) for c in characters], dtype=np.int64))
@@ -499,10 +484,8 @@ def sample_sections(
     """Sample documents, each with a label of its own; only their blocks are needed.
 
     Args:
-        sources: corpora to sample from.
         size: minimum number of sections; every document is complete.
         parts: sections of a document; a document of fewer blocks has as many sections.
-        random: of the choice.
     """
     source = choose_source(sources, [len(s.rows) for s in sources], "documents", random)
     groups = ([row] for row in random.permutation(source.rows).tolist())
@@ -522,9 +505,7 @@ def sample_labels(
     group is one document.
 
     Args:
-        sources: corpora to sample from.
         size: minimum number of sections; every group is complete.
-        random: of the choice.
         parts: sections of a document; 1 leaves documents whole.
         linked: of each corpus, the related documents; its links when not given.
     """
@@ -532,7 +513,9 @@ def sample_labels(
     known = [sum(len(of(row)) > 0 for row in s.rows) for s, of in zip(sources, linked, strict=True)]
     counts = known if any(known) else [len(source.rows) for source in sources]
     source = choose_source(sources, counts, "documents", random)
-    of_source = next(of for one, of in zip(sources, linked, strict=True) if one is source)
+    of_source = next(
+        of for candidate, of in zip(sources, linked, strict=True) if candidate is source
+    )
     groups = _groups(source, of_source, random, alone=not any(known))
     return _labelled(source, enumerate(groups), size, parts, random)
 
@@ -566,16 +549,16 @@ def sample_classes(
     documents, so that the batch has several of each class, and of two classes at least.
 
     Args:
-        sources: corpora to sample from.
         members: of each corpus, `class_members`.
         size: minimum number of sections; every document is complete.
-        random: of the choice.
         parts: sections of a document; 1 leaves documents whole.
         per_class: documents of a class at a time; fewer where the class has no more.
     """
     counts = [sum(map(len, group)) for group in members]
     source = choose_source(sources, counts, "classes", random)
-    of_source = next(of for one, of in zip(sources, members, strict=True) if one is source)
+    of_source = next(
+        of for candidate, of in zip(sources, members, strict=True) if candidate is source
+    )
     groups = _class_groups(of_source, per_class, random)
     return _labelled(source, groups, size, parts, random, fewest=2)
 
@@ -661,20 +644,19 @@ def find_sources(
         data: corpora; the number of a part's archive is their place.
         directories: where the neighbours of each are kept.
         max_blocks: blocks of a document that training reads.
-        progress: is notified.
         neighbours: whether they are searched for: all texts are read, and each is compared with
             each.
     """
     sources = []
-    for number, (one, directory) in enumerate(zip(data, directories, strict=True)):
-        rows = one.rows(TRAIN)
+    for number, (corpus, directory) in enumerate(zip(data, directories, strict=True)):
+        rows = corpus.rows(TRAIN)
         if len(rows) < 2:
             continue  # nothing to sample: held-out documents only
         found = without_neighbours(len(rows))
         if neighbours:
-            progress.started(f"lexical neighbours of {one.files.corpus.name}", None)
-            found = find_neighbours(directory, _texts(one, rows.tolist()))
-        sources.append(new_training_source(number, one, found, max_blocks))
+            progress.started(f"lexical neighbours of {corpus.files.corpus.name}", None)
+            found = find_neighbours(directory, _texts(corpus, rows.tolist()))
+        sources.append(TrainingSource(number, corpus, rows, found, max_blocks))
     return sources
 
 
@@ -686,13 +668,7 @@ def needs_neighbours(objectives: "Sequence[ObjectiveRecipe]") -> bool:
 def sampler_of(
     objective: "ObjectiveRecipe", sources: Sequence[TrainingSource], size: int
 ) -> Sampler:
-    """Return the sampler of the batches of an objective.
-
-    Args:
-        objective: one of a recipe.
-        sources: of the data.
-        size: documents of a batch.
-    """
+    """Return the sampler of the batches of an objective."""
     parameters = objective.parameters
     hard = parameters.get("hard_negatives", 0)
     parts = parameters.get("parts", 1)

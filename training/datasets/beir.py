@@ -24,10 +24,6 @@ def read_beir(source: Path, progress: Progress) -> DataSet:
     """Read a collection; the part of a query is that of the judgements which name it.
 
     Queries without judgements are left out.
-
-    Raises:
-        CorpusError: a file is missing, a line is not of its format, a judged query has no text, or
-            a query is in two parts.
     """
     check_beir(source)
     parts: dict[str, str] = {}

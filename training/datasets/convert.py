@@ -70,8 +70,6 @@ def convert_dataset(name: str, source: Path, output: Path, progress: Progress) -
     Args:
         name: of `DATASETS`.
         source: the folder or file as it is distributed.
-        output: must not exist.
-        progress: is notified.
 
     Returns:
         Counts of documents, pairs, judgements and queries, and of what was left out.

@@ -54,13 +54,8 @@ def make_document(
 
     Args:
         where: `file` or `file:line` that it is from.
-        name: its id.
         text: not empty.
         title: may be empty.
-        metadata: kept in the corpus.
-
-    Raises:
-        CorpusError: a field is empty or over its limit; names the place.
     """
     try:
         return Document(id=name, text=text, title=title, metadata=metadata or {})
@@ -74,16 +69,7 @@ def ends(pair: LabelledIds) -> tuple[str, str]:
 
 
 def read_pair_lists(paths: Sequence[Path], source: Path) -> dict[str, list[LabelledIds]]:
-    """Read lists of `label TAB document TAB document`, one for each part.
-
-    Args:
-        paths: of the lists.
-        source: that they are of.
-
-    Raises:
-        CorpusError: a part has no list or two; a line has other columns or another label, or its
-            pair has two labels.
-    """
+    """Read lists of `label TAB document TAB document`, one for each part."""
     listed: dict[str, list[LabelledIds]] = {}
     known: dict[tuple[str, str], tuple[bool, str]] = {}
     for part, path in one_file_a_part(paths, source).items():
@@ -146,11 +132,7 @@ def add_negatives(
 def without_missing(
     pairs: Mapping[str, Sequence[LabelledIds]], known: Iterable[str], left_out: Counter[str]
 ) -> dict[str, list[LabelledIds]]:
-    """Leave out the pairs of documents whose text is missing, and count them.
-
-    Raises:
-        CorpusError: no pair of both labels remains for training.
-    """
+    """Leave out the pairs of documents whose text is missing, and count them."""
     having = set(known)
     kept = {
         part: [pair for pair in some if having.issuperset(ends(pair))]

@@ -18,22 +18,14 @@ _PART_NAMES = {
 
 
 def require_files(paths: Sequence[Path], source: Path, expected: str) -> Sequence[Path]:
-    """Return paths, of which there must be one.
-
-    Raises:
-        CorpusError: there is none; says what was expected.
-    """
+    """Return paths, of which there must be one."""
     if not paths:
         raise CorpusError(f"{source}: there is no {expected}")
     return paths
 
 
 def require_folder(source: Path) -> None:
-    """Check that a source is a folder.
-
-    Raises:
-        CorpusError: it is missing, or a file.
-    """
+    """Check that a source is a folder."""
     if not source.is_dir():
         raise CorpusError(f"{source}: there is no such folder")
 
@@ -45,11 +37,7 @@ def files_below(folder: Path, *patterns: str) -> list[Path]:
 
 
 def text_lines(path: Path) -> Iterator[Line]:
-    """Read the lines of a file that are not empty, plain or gzip.
-
-    Raises:
-        CorpusError: there is no such file, or a line cannot be read.
-    """
+    """Read the lines of a file that are not empty, plain or gzip."""
     if not path.is_file():
         raise CorpusError(f"{path}: there is no such file")
     for line in read_lines(path):
@@ -60,11 +48,7 @@ def text_lines(path: Path) -> Iterator[Line]:
 
 
 def read_columns(path: Path, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Read columns that are separated by tabs, each with the `file:line` it is from.
-
-    Raises:
-        CorpusError: a line has another number of columns, or there is no line.
-    """
+    """Read columns that are separated by tabs, each with the `file:line` it is from."""
     some = False
     for line in text_lines(path):
         where = f"{path}:{line.number}"
@@ -78,11 +62,7 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[tuple[str, list[s
 
 
 def read_objects(paths: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read JSON Lines, each object with the `file:line` it is from.
-
-    Raises:
-        CorpusError: a line is not a JSON object.
-    """
+    """Read JSON Lines, each object with the `file:line` it is from."""
     for path in paths:
         for line in text_lines(path):
             where = f"{path}:{line.number}"
@@ -96,11 +76,7 @@ def read_objects(paths: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def text_field(record: dict[str, Any], name: str, where: str, default: str | None = None) -> str:
-    """Return a field that is text, or a number where an id is asked for.
-
-    Raises:
-        CorpusError: it is missing and there is no default, or it is no text.
-    """
+    """Return a field that is text, or a number where an id is asked for."""
     if name not in record and default is not None:
         return default
     value = record.get(name)
@@ -112,22 +88,14 @@ def text_field(record: dict[str, Any], name: str, where: str, default: str | Non
 
 
 def read_label(text: str, where: str) -> bool:
-    """Return a label.
-
-    Raises:
-        CorpusError: it is neither 0 nor 1.
-    """
+    """Return a label."""
     if text not in ("0", "1"):
         raise CorpusError(f"{where}: the label is {text[:20]!r}, not 0 or 1")
     return text == "1"
 
 
 def part_of_file(path: Path) -> str:
-    """Return the part that the name of a file says it is for (`acl_dev.tsv`).
-
-    Raises:
-        CorpusError: the name says none, or two.
-    """
+    """Return the part that the name of a file says it is for (`acl_dev.tsv`)."""
     words = path.name.lower().replace("-", ".").replace("_", ".").split(".")
     parts = {_PART_NAMES[word] for word in words if word in _PART_NAMES}
     if len(parts) != 1:
@@ -136,11 +104,7 @@ def part_of_file(path: Path) -> str:
 
 
 def one_file_a_part(paths: Sequence[Path], source: Path) -> dict[str, Path]:
-    """Return the file of each part.
-
-    Raises:
-        CorpusError: a part has no file, or two.
-    """
+    """Return the file of each part."""
     found: dict[str, Path] = {}
     for path in paths:
         part = part_of_file(path)
@@ -154,11 +118,7 @@ def one_file_a_part(paths: Sequence[Path], source: Path) -> dict[str, Path]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file with its line ends as they are, which offsets count.
-
-    Raises:
-        CorpusError: it cannot be read, or is not UTF-8.
-    """
+    """Return the text of a UTF-8 file with its line ends as they are, which offsets count."""
     try:
         return path.read_bytes().decode()
     except UnicodeDecodeError as error:

@@ -14,11 +14,7 @@ COLUMNS = ("label", "doc_id1", "doc_id2", "title1", "title2", "content1", "conte
 
 
 def find_news(source: Path) -> Path:
-    """Return the file of pairs: the source itself, or the only `*doc_pair*.txt` in the folder.
-
-    Raises:
-        CorpusError: there is none, or several.
-    """
+    """Return the file of pairs: the source itself, or the only `*doc_pair*.txt` in the folder."""
     if not source.is_dir():
         if not source.is_file():
             raise CorpusError(f"{source}: there is no such file or folder")
@@ -36,9 +32,6 @@ def read_news(source: Path, progress: Progress) -> DataSet:
 
     A first line of names is skipped. An article id that occurs with another text is another
     document, `id~2`.
-
-    Raises:
-        CorpusError: a line has another number of columns than the first, or another label.
     """
     path = find_news(source)
     progress.started("reading pairs", None, unit="pairs")

@@ -52,12 +52,7 @@ def check_plagiarism(source: Path) -> None:
 
 
 def read_plagiarism(source: Path, progress: Progress) -> DataSet:
-    """Read cases of plagiarism as pairs of passages; a suspicious document is in one part.
-
-    Raises:
-        CorpusError: an annotation is no XML, misses an attribute, or names a document or a passage
-            that is not there.
-    """
+    """Read cases of plagiarism as pairs of passages; a suspicious document is in one part."""
     check_plagiarism(source)
     texts = _index_texts(files_below(source, "*.txt"))
     annotations = files_below(source, "*.xml")

@@ -54,10 +54,6 @@ def read_text_pairs(source: Path, progress: Progress) -> DataSet:
 
     A pair that an earlier row or part has is left out and counted, and so is a text that is
     paired with itself.
-
-    Raises:
-        CorpusError: a file is missing or not UTF-8; a row has other columns or another label;
-            a pair has two labels.
     """
     paths = find_text_pairs(source)
     left_out: Counter[str] = Counter()

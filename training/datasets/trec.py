@@ -42,11 +42,7 @@ class CollectionFiles:
 
 
 def find_collection(source: Path) -> CollectionFiles:
-    """Find the folder `documents`, and files `topics*` and `qrels*`.
-
-    Raises:
-        CorpusError: what is missing, or is compressed in a way that is not read.
-    """
+    """Find the folder `documents`, and files `topics*` and `qrels*`."""
     require_folder(source)
     documents = require_files(
         files_below(source / DOCUMENTS, "*"), source, f"folder {DOCUMENTS} with files"
@@ -63,10 +59,6 @@ def read_collection(source: Path, progress: Progress) -> DataSet:
     """Read a collection. The text of a query is title, description and narrative of its topic.
 
     A document without text is skipped and reported.
-
-    Raises:
-        CorpusError: a file is missing or not of its format, an id repeats, or a judged topic has
-            no text.
     """
     files = find_collection(source)
     judgements: Qrels = {}
@@ -182,6 +174,6 @@ def _read_document(where: str, markup: str) -> Document | None:
     for head in list(page.iter(*_HEADS)):
         head.drop_tree()
     titles = (page.find(f".//{name}") for name in _TITLES)
-    title = next((shorten(one.text_content()) for one in titles if one is not None), "")
+    title = next((shorten(element.text_content()) for element in titles if element is not None), "")
     text = element_text(page)
     return make_document(where, number[1], text, title) if text else None

@@ -64,9 +64,6 @@ def read_similar_articles(source: Path, progress: Progress) -> DataSet:
 
     Of a matching pair the article with the smaller title is the source, and an article that the
     source links to and does not match makes a negative pair. Only articles of pairs are kept.
-
-    Raises:
-        CorpusError: a line is no article, or no two articles match.
     """
     check_articles(source)
     articles = {article.title: article for article in _read_articles(source, progress)}
@@ -110,10 +107,10 @@ def similar_sets(
         yield name, tuple(other for other in candidates if jaccard(elements, sets[other]) > over)
 
 
-def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+def jaccard(first: frozenset[str], other: frozenset[str]) -> float:
     """Return |both| / |either|; 0 for two empty sets."""
-    both = len(one & other)
-    either = len(one) + len(other) - both
+    both = len(first & other)
+    either = len(first) + len(other) - both
     return both / either if either else 0.0
 
 

@@ -59,8 +59,6 @@ def encode_again(encoded: EncodedCorpus, encoder: OnnxEncoder, progress: Progres
 
     Args:
         encoded: its blocks of tokens, cut by the tokenizer of this encoder.
-        encoder: that reads them.
-        progress: is notified of every document.
     """
     rows = encoded.rows.tolist()
     stored = encoded.archive
@@ -133,11 +131,7 @@ def fit_search(
     level has the vectors of its teacher, nearly, and takes over what was fitted to those.
 
     Args:
-        checkpoint: that was trained.
-        job: of the training.
         start: the checkpoint that it was trained from.
-        data: of the training.
-        progress: is notified.
 
     Returns:
         What was fitted and measured; None if no corpus has validation queries, or nothing is
@@ -204,17 +198,14 @@ def fit_fusion(
     """Fit the fusion of a trained checkpoint on validation queries, and write it.
 
     Args:
-        trained: the checkpoint.
         start: the checkpoint that it was trained from.
-        data: of the training.
-        progress: is notified.
         encode: makes the block vectors of some documents; without it, those of the data count,
             which both sentence levels then have in common.
 
     Returns:
         What was fitted and measured; None if no corpus has validation queries.
     """
-    judged = [one for one in data if one.judgements]
+    judged = [corpus for corpus in data if corpus.judgements]
     if not judged:
         return None
     progress.started("fusion of the scores", 2 * len(judged))

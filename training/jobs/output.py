@@ -96,10 +96,6 @@ def make_report(
     """Make the report of a run that has ended, from its curve.
 
     Args:
-        job: that ran.
-        recipe: as it was followed.
-        figure: what validation measured.
-        corpora: facts about each.
         out_of_time: whether the run ended because its time was up.
     """
     from training.run_files import CURVE, LOSS, VALIDATION, read_curve
@@ -133,9 +129,6 @@ def write_output(
     """Write the checkpoint, its graphs, the curves and the report, atomically.
 
     Args:
-        job: that ran.
-        trained: what it trained.
-        gate: that the graphs must pass.
         fit: fits what search needs beside the graphs (`training.jobs.fit_search`).
 
     Returns:
@@ -181,6 +174,6 @@ def _write_learned(job: TrainingJob[Start], curves: Path) -> None:
     places: list[Path] = [job.start.directory / TRAINING]
     for files in job.files:
         places.append(files.corpus if files.corpus.is_dir() else files.corpus.parent)
-    found = [one for one in map(read_learned, places) if one is not None]
+    found = [learned for learned in map(read_learned, places) if learned is not None]
     if found:
         write_learned(curves, set().union(*found))

@@ -92,9 +92,6 @@ def read_tokens(
 
     Args:
         corpus: of any format of `index.corpus.reader`.
-        directory: where they are kept.
-        start: whose tokenizer cuts them.
-        progress: is notified.
 
     Returns:
         The corpus, with block vectors of zeros that take no memory.
@@ -121,11 +118,8 @@ def sources_of(
     """Find what the samplers of a recipe need; see `prepare_sources`.
 
     Args:
-        recipe: of the run.
-        start: the checkpoint it starts from.
         data: of `prepare_data`.
         directories: where the lexical neighbours of each corpus are kept.
-        progress: is notified.
     """
     neighbours = needs_neighbours(recipe.objectives)
     sources = find_sources(data, directories, recipe.max_blocks, progress, neighbours=neighbours)
@@ -145,10 +139,8 @@ def run_training(
     """Train, or resume training; `write_output` makes a checkpoint of the result.
 
     Args:
-        job: what to train.
         data: of `prepare_data`.
         sources: of `prepare_sources`.
-        is notified of every step.
     """
     from training.collate import training_device
     from training.loop import TrainingPlan, train

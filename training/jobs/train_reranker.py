@@ -50,10 +50,8 @@ def rerank_objective(
     steps faster.
 
     Args:
-        recipe: of the objective.
         table: the pairs; the group of a pair is its corpus.
         checkpoint: whose special tokens join a pair.
-        pairs: of one batch.
     """
     groups = [_rows_by_label(table, group) for group in np.unique(table.groups)]
     positives = recipe.positives

@@ -66,17 +66,15 @@ def measure(
 
     Args:
         data: corpora; the number of a part's archive is their place.
-        similarities: of documents.
-        validation: what is measured.
     """
     figure, figures = validation.figure, []
-    for number, one in enumerate(data):
-        if figure == LINKS and one.judgements:
-            figures.append(_links(number, one, similarities, validation.documents))
-        elif figure == PAIRS and _has_both(one):
-            figures.append(_pairs(number, one, similarities, validation.documents))
-        elif figure == HALVES and len(one.rows(VALID)):
-            figures.append(_halves(number, one, similarities, validation))
+    for number, corpus in enumerate(data):
+        if figure == LINKS and corpus.judgements:
+            figures.append(_links(number, corpus, similarities, validation.documents))
+        elif figure == PAIRS and _has_both(corpus):
+            figures.append(_pairs(number, corpus, similarities, validation.documents))
+        elif figure == HALVES and len(corpus.rows(VALID)):
+            figures.append(_halves(number, corpus, similarities, validation))
     return float(np.mean(figures)) if figures else 0.0
 
 
@@ -94,7 +92,6 @@ def choose_search(corpus: TrainingCorpus, limit: int) -> tuple[list[str], list[s
     """Choose validation queries and the documents to search.
 
     Args:
-        corpus: a corpus with judgements.
         limit: of the documents. All that match a query are among them, so queries may be left out;
             one stays, whatever it takes.
 
@@ -177,15 +174,11 @@ def held_out_batches(data: Sequence[TrainingCorpus], size: int) -> list[list[Doc
 
     Args:
         data: corpora; the number of a part's archive is their place.
-        size: documents of a batch.
-
-    Raises:
-        CorpusError: there is none.
     """
     held_out = [
-        DocumentSlice(number, int(one.encoded.rows[row]))
-        for number, one in enumerate(data)
-        for row in one.rows(VALID).tolist()
+        DocumentSlice(number, int(corpus.encoded.rows[row]))
+        for number, corpus in enumerate(data)
+        for row in corpus.rows(VALID).tolist()
     ]
     if not held_out:
         raise CorpusError(
@@ -211,10 +204,8 @@ def held_out_loss(
     validation of a run asks the same. No step of a run has them: steps count from 1.
 
     Args:
-        recipe: of the run.
         objectives: made of its objectives, in their order.
         batches: of `held_out_batches`.
-        reader: of these documents.
         start: the checkpoint of the run, for its vocabulary.
 
     Returns:

@@ -62,8 +62,6 @@ def write_feedback_corpus(
 
     Args:
         output: must not exist; it appears complete or not at all.
-        store: of the documents.
-        judged: the feedback.
 
     Returns:
         What counts.json holds.
@@ -97,8 +95,8 @@ def _id_of(query: JudgedQuery) -> str:
 def _divide(store: SQLiteDocumentStore, judged: Sequence[JudgedQuery]) -> _Divided:
     """Divide queries; an answer that is no query goes to training if one for training has it."""
     part_of: dict[str, str] = {}  # by key
-    for one, out in zip(judged, hold_out(judged, HELD_OUT), strict=True):
-        part_of[one.key] = VALID if out else TRAIN
+    for query, out in zip(judged, hold_out(judged, HELD_OUT), strict=True):
+        part_of[query.key] = VALID if out else TRAIN
     asked = frozenset(part_of)
     for query in judged:
         for key in query.answer_keys.values():
@@ -181,9 +179,9 @@ def _others(store: SQLiteDocumentStore, named: frozenset[str]) -> list[str]:
     if len(ids) > OTHERS + len(named):
         ids = random.Random(_SEED).sample(ids, OTHERS + len(named))  # noqa: S311  no secret
     found = (
-        one.id
+        document.id
         for start in range(0, len(ids), _BATCH)
-        for one in store.get(ids[start : start + _BATCH], skip_damaged=True).values()
+        for document in store.get(ids[start : start + _BATCH], skip_damaged=True).values()
     )
     return [name for name in found if name not in named][:OTHERS]
 
@@ -191,7 +189,7 @@ def _others(store: SQLiteDocumentStore, named: frozenset[str]) -> list[str]:
 def _stored(store: SQLiteDocumentStore, names: Sequence[str]) -> Iterator[Document]:
     for start in range(0, len(names), _BATCH):
         found = store.find(names[start : start + _BATCH], skip_damaged=True)
-        yield from (one.document for one in found.values())
+        yield from (record.document for record in found.values())
 
 
 def _record(document: Document) -> dict[str, Any]:

@@ -166,10 +166,7 @@ def write_corpus(
     The folder appears complete or not at all. The same selection and options give the same bytes.
 
     Args:
-        output: must not exist.
-        selection: what to write.
         options: for masks; a text that masks make too short is left out.
-        unit: of masks.
 
     Returns:
         What counts.json holds.
@@ -191,7 +188,6 @@ def mask_names(
     """Return the text of a document without the names of some documents that it is linked with.
 
     Args:
-        document: with its mentions.
         linked: ids of those whose names may be removed.
         share: of the links; each is drawn by a hash of both ids, so that the draw of a link does
             not depend on the others. All mentions of a drawn document are removed.
@@ -310,7 +306,6 @@ def _remove_spans(text: str, spans: Sequence[Span]) -> str:
     """Return a text without some of its characters, and without the spaces that would be doubled.
 
     Args:
-        text: any text.
         spans: (start, end) of characters, ascending, none overlapping.
     """
     pieces = []

@@ -17,11 +17,7 @@ KINDS: tuple[SourceKind, ...] = get_args(SourceKind)
 
 
 def check_sources(kind: SourceKind, sources: Sequence[Path]) -> None:
-    """Check that sources are of a kind, without reading documents.
-
-    Raises:
-        CorpusError: a source is missing or of another kind.
-    """
+    """Check that sources are of a kind, without reading documents."""
     for source in sources:
         if kind == "titles":
             read_corpus(source)
@@ -41,10 +37,7 @@ def make_corpus(
     Args:
         kind: "titles" (corpora of any format, whose documents name one another's titles) or "html"
             (folders of pages).
-        sources: at least one.
         output: the folder to write; must not exist.
-        options: what to keep.
-        progress: is notified.
 
     Returns:
         Counts of documents, words and links, and of what was left out.

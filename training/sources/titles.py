@@ -47,10 +47,6 @@ def link_by_titles(documents: Sequence[Document], progress: Progress) -> list[Li
     A title is found as it is written, except that its first letter may be in either case: "Solar
     energy" is named by "solar energy", but "The End" is not named by "the end". Titles of two or
     more words and rare single words are used. A title that two documents have is none.
-
-    Args:
-        documents: with unique ids.
-        progress: is notified.
     """
     titles = _read_titles(documents)
     known = match_titles(hash_words(words) for words in titles)
@@ -89,21 +85,17 @@ def _is_a_name(word: str) -> bool:
 
 
 def _mentions(document: Document, titles: _Titles, known: TitleMatcher) -> tuple[Mention, ...]:
-    named = [titles[words] for words in sorted(_named(document.text, titles, known))]
+    words = words_of(document.text)
+    runs = {
+        tuple(words[start : start + length])
+        for length, starts, _ in known.find(hash_words(words))
+        for start in starts.tolist()
+    }
+    named = [titles[run] for run in sorted(runs & titles.keys())]
     text = _WHITE_SPACE.sub(" ", document.text)
     return without_overlaps(
         [m for title in named if title.owner != document.id for m in title.find(text)]
     )
-
-
-def _named(text: str, titles: _Titles, known: TitleMatcher) -> set[tuple[str, ...]]:
-    return {words for words in _runs(words_of(text), known) if words in titles}
-
-
-def _runs(words: Sequence[str], known: TitleMatcher) -> Iterator[tuple[str, ...]]:
-    for length, starts, _ in known.find(hash_words(words)):
-        for start in starts.tolist():
-            yield tuple(words[start : start + length])
 
 
 def _common_words(found: Sequence[tuple[Mention, ...]], titles: _Titles) -> set[str]:

@@ -45,11 +45,9 @@ kind = "supcon"
 """
 TERMS = """
 [terms]
-dimension = 12
-residual_dimension = 8
+dimension = 4
 buckets = 32
 span = 4
-residual = 8
 """
 PAIRS = '[[objective]]\nkind = "pairs"\n'
 WORDS_TOO = """
@@ -156,7 +154,9 @@ def test_train_then_serve(
     assert report["figure"].startswith(figure)
     assert report["best"] >= report["before"]
     assert (report["steps"], report["stopped"]) == (6, "steps")
-    assert load_checkpoint(tmp_path / "t").dimension == (44 if TERMS in objectives else 32)
+    curve = (tmp_path / "t" / "training" / "curve.jsonl").read_text().splitlines()
+    assert json.loads(curve[-1])["step"] == 6
+    assert load_checkpoint(tmp_path / "t").dimension == (36 if TERMS in objectives else 32)
     trained_blocks = "sentence_level" in objectives
     assert (report["search"] is None) == trained_blocks
     if report["search"]:

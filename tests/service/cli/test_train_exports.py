@@ -25,11 +25,9 @@ kind = "halves"
 """
 TERMS = """
 [terms]
-dimension = 12
-residual_dimension = 8
+dimension = 4
 buckets = 32
 span = 4
-residual = 8
 """
 
 
@@ -53,7 +51,7 @@ def test_a_term_channel_is_served_and_trained_further(
     embed = ("embed", corpus, "-o", vectors, "--precision", "fp32")
     assert longmatch(*embed, "--checkpoint", further).status == 0
     anew = read_embedded_corpus(vectors)
-    assert anew.vectors.shape == (30, 44)
+    assert anew.vectors.shape == (30, 36)
     # Encoded once by the start, and read by every document level over the same sentence level.
     assert longmatch(*embed, "--blocks", tmp_path / "kept").status == 0
     assert read_embedded_corpus(vectors).vectors.shape == (30, 32)

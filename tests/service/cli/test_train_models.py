@@ -202,7 +202,7 @@ def test_the_recipes_of_the_paper_have_its_settings() -> None:
         assert [objective.kind for objective in recipe.objectives] == [kind]
         assert (recipe.documents, recipe.max_blocks, recipe.dropout) == (32, 48, 0.1)
         assert optimiser.document_rate == optimiser.sentence_rate == 5e-5
-        assert (optimiser.betas, optimiser.epsilon) == ((0.9, 0.999), 1e-6)
+        assert optimiser.epsilon == 1e-6
 
 
 def test_the_recipes_of_colde_have_the_settings_of_its_paper() -> None:

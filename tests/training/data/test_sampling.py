@@ -1,12 +1,22 @@
+"""Batches that are sampled, sections that documents are cut into, and lexical neighbours."""
+
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics.pairwise import cosine_similarity
 
+from encoder.checkpoint import load_checkpoint
+from encoder.tokenizer import BlockTokenizer
+from evaluation.baselines import tfidf_matrix
 from evaluation.encoded_corpus import EncodedCorpus
 from index.errors import CorpusError
+from index.progress import SilentProgress
 from training.data.corpus import read_training_data
 from training.data.files import find_corpus_files
 from training.data.pair_files import TRAIN
@@ -14,10 +24,12 @@ from training.data.sampling import (
     PROBABLE_MATCH,
     DocumentSlice,
     TrainingSource,
+    blocks_at,
     class_members,
+    cut_blocks,
     find_neighbours,
+    find_section_starts,
     matching_pairs,
-    new_training_source,
     sample_classes,
     sample_documents,
     sample_halves,
@@ -26,6 +38,7 @@ from training.data.sampling import (
     sample_neighbours,
     sample_pairs,
     sample_sections,
+    without_neighbours,
 )
 
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
@@ -64,10 +77,11 @@ def sources(encode_texts: Callable[..., EncodedCorpus], tmp_path: Path) -> list[
         corpora.append((find_corpus_files(tmp_path / name), encoded))
     data = read_training_data(corpora)
     made = []
-    for number, one in enumerate(data):
+    for number, corpus in enumerate(data):
         texts = list(make_texts(number + 1).values())
-        neighbours = find_neighbours(tmp_path / f"n{number}", [texts[r] for r in one.rows(TRAIN)])
-        made.append(new_training_source(number, one, neighbours, 6))
+        rows = corpus.rows(TRAIN)
+        neighbours = find_neighbours(tmp_path / f"n{number}", [texts[r] for r in rows])
+        made.append(TrainingSource(number, corpus, rows, neighbours, 6))
     return made
 
 
@@ -221,7 +235,7 @@ def test_batches_have_several_documents_of_each_class(sources: list[TrainingSour
         classes = [int(CLASSES[part.row]) for part in sampled.documents]
         label_of = dict(zip(classes, sampled.labels.tolist(), strict=True))
         assert len(set(label_of.values())) == len(label_of) >= 2
-        assert sampled.labels.tolist() == [label_of[one] for one in classes]
+        assert sampled.labels.tolist() == [label_of[label] for label in classes]
         whole = [part for part in sampled.documents if part.section == 0]
         assert len({part.row for part in whole}) == len(whole)  # none twice
         by_class = np.bincount([CLASSES[part.row] for part in whole])
@@ -229,16 +243,16 @@ def test_batches_have_several_documents_of_each_class(sources: list[TrainingSour
         assert sum(part.sections for part in whole) == len(sampled.documents) >= 20
 
 
-def test_classes_are_exhausted_one_after_another_and_two_at_least(
+def test_classes_are_exhausted_in_turn_and_two_at_least(
     sources: list[TrainingSource],
 ) -> None:
-    one = with_classes(sources[0])
-    members = [class_members(one.corpus)]
+    source = with_classes(sources[0])
+    members = [class_members(source.corpus)]
     total = sum(map(len, members[0]))
-    everything = sample_classes([one], members, 10**6, np.random.default_rng(0), 1, 2)
+    everything = sample_classes([source], members, 10**6, np.random.default_rng(0), 1, 2)
     assert len(everything.documents) == total
     for seed in SEEDS:  # the first class alone would be enough
-        small = sample_classes([one], members, 2, np.random.default_rng(seed), 1, 2)
+        small = sample_classes([source], members, 2, np.random.default_rng(seed), 1, 2)
         assert len(set(small.labels.tolist())) == 2
 
 
@@ -282,3 +296,108 @@ def test_what_is_not_there_is_said(sources: list[TrainingSource]) -> None:
     with pytest.raises(CorpusError, match="learns from pairs"):
         sample_pairs(sources[1:], 8, random)
     assert len(sample_labels(sources[1:], 8, random).labels) >= 8
+
+
+@settings(deadline=None)
+@given(
+    blocks=st.integers(1, 80),
+    parts=st.integers(1, 9),
+    seed=st.one_of(st.none(), st.integers(0, 99)),
+    starts=st.lists(st.integers(-3, 90), max_size=12),
+)
+def test_sections_are_the_document(
+    blocks: int, parts: int, seed: int | None, starts: list[int]
+) -> None:
+    random = None if seed is None else np.random.default_rng(seed)
+    sections = cut_blocks(blocks, parts, random, starts)
+    assert np.concatenate(sections).tolist() == list(range(blocks))
+    assert all(len(section) for section in sections)
+    inside = {start for start in starts if 0 < start < blocks}
+    assert len(sections) == min(parts, len(inside) + 1 if inside else blocks)
+    if inside:
+        assert {int(section[0]) for section in sections[1:]} <= inside
+
+
+def test_without_a_draw_parts_are_equal() -> None:
+    assert [len(section) for section in cut_blocks(12, 3)] == [4, 4, 4]
+    assert [len(section) for section in cut_blocks(9, 2)] in ([4, 5], [5, 4])
+
+
+def test_draws_move_halves_from_three_to_seven_tenths() -> None:
+    firsts = [len(cut_blocks(100, 2, np.random.default_rng(seed))[0]) for seed in range(200)]
+    assert 30 <= min(firsts) < 35
+    assert 65 < max(firsts) <= 70
+
+
+SECTION = "The river runs on and on. " * 6
+HEADED = f"# Rivers\n\n{SECTION}\n\n# Stones\n\n{SECTION}\n\n# Letters\n\n{SECTION}\n"
+
+
+def test_a_section_begins_with_the_first_block_of_its_own() -> None:
+    offsets = [(0, 9), (10, 19), (20, 29), (30, 39)]
+    assert blocks_at(offsets, [10, 25, 26]).tolist() == [1, 3]
+    assert blocks_at(offsets, [35]).tolist() == [4]  # no block of its own
+
+
+def test_headings_are_found_and_plain_texts_left_to_equal_parts(
+    encode_texts: Callable[..., EncodedCorpus], tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    texts = {"headed": HEADED, "plain": SECTION * 3, "held out": HEADED + "More."}
+    encoded = encode_texts(texts, "corpus")
+    folder = tmp_path / "corpus"
+    (folder / "splits.tsv").write_text("headed\ttrain\nplain\ttrain\nheld out\tvalid\n")
+    (data,) = read_training_data([(find_corpus_files(folder), encoded)])
+    checkpoint = load_checkpoint(tiny_checkpoint)
+    starts = find_section_starts(data, checkpoint, SilentProgress())
+    row = encoded.ids.index("headed")
+    assert list(starts) == [row]
+    offsets = BlockTokenizer(checkpoint)(HEADED).offsets
+    for start, title in zip(starts[row], ("# Stones", "# Letters"), strict=True):
+        assert offsets[start - 1][0] < HEADED.index(title) <= offsets[start][0]
+    assert json.dumps(starts[row].tolist())  # plain numbers
+    assert np.all(np.diff(starts[row]) > 0)
+
+
+def some_texts(number: int) -> list[str]:
+    random = np.random.default_rng(1)
+    return [" ".join(random.choice(WORDS, size=4)) for _ in range(number)]
+
+
+def test_neighbours_are_the_nearest_by_tfidf(tmp_path: Path) -> None:
+    texts = [*some_texts(300), "unheard unseen"]
+    found = find_neighbours(tmp_path / "n", texts)
+    expected = cosine_similarity(tfidf_matrix(texts))
+    between = found.between([3, 1, 300])
+    assert np.allclose(between, expected[np.ix_([3, 1, 300], [3, 1, 300])], atol=1e-6)
+    np.fill_diagonal(expected, -1)
+    for place in range(len(texts)):
+        best = np.sort(expected[place])[::-1][: found.nearest.shape[1]]
+        assert np.allclose(found.similarities[place], np.maximum(best, 0), atol=1e-6)
+        near = found.nearest[place][found.nearest[place] >= 0]
+        assert place not in near
+        assert np.allclose(expected[place, near], found.similarities[place, : len(near)], atol=1e-6)
+    assert (found.nearest[300] == -1).all()
+
+
+def test_found_once_and_again_for_other_texts(tmp_path: Path) -> None:
+    texts = some_texts(20)
+    find_neighbours(tmp_path / "n", texts)
+    made = (tmp_path / "n" / "nearest.npy").stat().st_mtime_ns
+    find_neighbours(tmp_path / "n", texts)
+    assert (tmp_path / "n" / "nearest.npy").stat().st_mtime_ns == made
+    assert len(find_neighbours(tmp_path / "n", texts[:15]).nearest) == 15
+    (tmp_path / "n" / "words.npy").write_bytes(b"")
+    with pytest.raises(CorpusError, match="damaged"):
+        find_neighbours(tmp_path / "n", texts[:15])
+
+
+def test_texts_without_a_word_in_common(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="no word"):
+        find_neighbours(tmp_path / "n", ["river", "stone"])
+    assert not (tmp_path / "n").exists()
+
+
+def test_texts_that_nobody_looked_at_share_nothing() -> None:
+    nothing = without_neighbours(3)
+    assert nothing.nearest.shape == (3, 0)
+    assert not nothing.between([0, 2]).any()

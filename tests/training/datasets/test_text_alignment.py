@@ -31,12 +31,12 @@ def write_pairs(folder: Path, rows: dict[str, list[tuple[str, str, str]]] = ROWS
     return folder
 
 
-def test_texts_of_several_lines_are_read_and_equal_ones_are_one_document(tmp_path: Path) -> None:
+def test_equal_texts_of_several_lines_are_one_document(tmp_path: Path) -> None:
     found = read_text_pairs(write_pairs(tmp_path), SilentProgress())
     texts = {document.id: document.text for document in found.documents}
     assert sorted(texts.values()) == sorted(TEXTS)
     read = {
-        part: [(str(int(one.label)), texts[one.source], texts[one.target]) for one in some]
+        part: [(str(int(pair.label)), texts[pair.source], texts[pair.target]) for pair in some]
         for part, some in found.pairs.items()
     }
     assert read == dict(zip(("train", "valid", "test"), ROWS.values(), strict=True))

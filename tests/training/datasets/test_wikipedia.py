@@ -80,9 +80,9 @@ def test_articles_match_by_their_links(tmp_path: Path) -> None:
 
 def test_links_in_the_text_are_read_and_removed(tmp_path: Path) -> None:
     records = [
-        {"title": one["title"], "text": "".join(f'<a href="{link}">x</a> ' for link in links)}
-        for one in articles()
-        if isinstance(links := one["links"], list)
+        {"title": article["title"], "text": "".join(f'<a href="{link}">x</a> ' for link in links)}
+        for article in articles()
+        if isinstance(links := article["links"], list)
     ]
     records.append({"title": "Redirection", "text": ""})
     write(tmp_path / "AA/wiki_00", json_lines(records))

@@ -3,16 +3,13 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from encoder.export.create import create_reranker, read_reranker_recipe
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
-from encoder.reranker.pair_tokenizer import PairTokenizer
-from evaluation.baselines import tfidf_matrix
 from index.corpus.reader import read_documents
 from index.errors import CorpusError
-from tests.tools.chinese_news import EVENTS, article, write_news
+from tests.tools.chinese_news import write_news
 from tests.tools.command import Run
 from tests.tools.corpora import write
 from training.data.files import find_corpus_files
@@ -55,28 +52,6 @@ def test_the_sizes_are_those_of_the_paper() -> None:
     assert training.steps == 10 * round(17_438 / 8)
     assert training.optimiser.document_rate == training.optimiser.sentence_rate == 1e-5
     assert training.sentence_level.trained == "all"
-
-
-def test_the_filter_chooses_sentences_that_both_texts_tell(small: RerankerCheckpoint) -> None:
-    reader = PairTokenizer(small)
-    vocabulary = reader._tokenizer
-    for event in EVENTS:
-        pair = reader.pair(*(reader.read(article(event, side)) for side in (0, 1)))
-        assert 30 < len(pair) <= 64
-        for side in (0, 1):
-            tokens = pair.input_ids[(pair.special == 0) & (pair.token_types == side)].tolist()
-            text = vocabulary.decode(tokens).replace(" ", "")
-            assert "天天气" not in text  # the noise at the end of some articles
-            assert "今天多云" not in text
-            assert "昨天下雨" not in text
-
-
-def test_words_make_neighbours_of_articles_on_one_event() -> None:
-    texts = [article(event, side) for event in EVENTS for side in (0, 1)]
-    matrix = tfidf_matrix(texts)
-    similar = (matrix @ matrix.T).toarray()
-    np.fill_diagonal(similar, 0)
-    assert similar.argmax(1).tolist() == [place ^ 1 for place in range(len(texts))]
 
 
 def test_given_pairs_are_the_only_ones(corpus: Path, tmp_path: Path) -> None:

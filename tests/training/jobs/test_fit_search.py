@@ -71,7 +71,7 @@ def write_groups(folder: Path, valid: int, repeated: int = 12) -> Path:
     return folder
 
 
-def test_the_weights_of_words_are_learned_from_the_validation_queries(
+def test_fusion_weights_are_fitted_to_the_validation_queries(
     read: Callable[[int], TrainingCorpus], trained: OnnxEncoder, tiny_checkpoint: Path
 ) -> None:
     start = OnnxEncoder(load_checkpoint(tiny_checkpoint), threads=1)
@@ -159,7 +159,7 @@ def test_documents_are_encoded_again_as_an_index_encodes_them(
 
 
 @pytest.mark.slow
-def test_after_a_recurrent_encoder_is_trained_its_own_blocks_are_aligned(
+def test_the_space_of_a_recurrent_encoder_is_fitted_anew(
     tiny_ernie_doc: Path, tmp_path: Path
 ) -> None:
     found = fit_from_tokens(tiny_ernie_doc, tmp_path, f'{WHOLE}"links"')
@@ -190,5 +190,5 @@ def test_where_another_training_follows_nothing_is_fitted(
 ) -> None:
     start = request.getfixturevalue(architecture)
     assert fit_from_tokens(start, tmp_path, recipe) is None
-    before, after = (load_checkpoint(one).files for one in (start, tmp_path / "trained"))
+    before, after = (load_checkpoint(path).files for path in (start, tmp_path / "trained"))
     assert before == after

@@ -126,7 +126,7 @@ def test_the_loss_is_the_weighted_sum_of_the_means_and_repeats(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["wp+sp", "reorder"])
-def test_texts_alone_are_pretrained_without_encoding_or_neighbours(
+def test_pretraining_neither_encodes_nor_finds_neighbours(
     longmatch: Run,
     tiny_checkpoint: Path,
     tiny_ernie_doc: Path,
@@ -156,7 +156,7 @@ def test_texts_alone_are_pretrained_without_encoding_or_neighbours(
     assert answer.status == 0, answer.err
     report = json.loads((tmp_path / "out" / "training" / "report.json").read_text())
     curve = read_curve(tmp_path / "out" / "training" / "curve.jsonl")
-    losses = {one["step"]: one["validation"] for one in curve if "validation" in one}
+    losses = {record["step"]: record["validation"] for record in curve if "validation" in record}
     assert list(losses) == [0, 2, 4, 6]
     assert report["figure"] == LOSS
     assert report["before"] == losses[0]
@@ -165,7 +165,7 @@ def test_texts_alone_are_pretrained_without_encoding_or_neighbours(
     assert f"{LOSS}: {report['before']:.4f} before, {report['best']:.4f} after" in answer.err
     parts = {"wp+sp": ("words", "blocks"), "reorder": ("words", "order")}[kind]
     for name in ("loss", "validation"):
-        record = next(one for one in curve if f"{name}.{kind}" in one)
+        record = next(record for record in curve if f"{name}.{kind}" in record)
         of_parts = sum(record[f"{name}.{kind}.{part}"] for part in parts)
         assert of_parts == pytest.approx(record[f"{name}.{kind}"], rel=1e-5)
     (tokens,) = (tmp_path / "out.work").glob("*/tokens")
@@ -173,9 +173,7 @@ def test_texts_alone_are_pretrained_without_encoding_or_neighbours(
     assert not list((tmp_path / "out.work").glob("*/neighbours"))
 
 
-def test_splits_without_validation_are_refused_before_anything_is_read(
-    longmatch: Run, tmp_path: Path
-) -> None:
+def test_splits_without_validation_are_refused_at_once(longmatch: Run, tmp_path: Path) -> None:
     folder, recipe = tmp_path / "corpus", tmp_path / "pretrain.toml"
     folder.mkdir()
     write_topics(folder / "corpus.jsonl", 4)

@@ -1,7 +1,6 @@
 """Training a reranker on links, or on labelled pairs alone: its pairs, and a run that resumes."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +29,6 @@ from training.data.rerank_pairs import (
 from training.data.sampling import PROBABLE_MATCH, find_neighbours
 from training.jobs.train_reranker import measure, train_reranker
 from training.progress import SilentTrainingProgress
-from training.run_files import read_curve
 
 TOPICS = {
     "river": "The river carries silt past the quay and floods its banks in spring.",
@@ -55,14 +53,6 @@ layers = 2
 kind = "rerank"
 candidates = 5
 """
-
-
-class Interrupting(SilentTrainingProgress):
-    """Raises KeyboardInterrupt after the third step."""
-
-    def stepped(self, step: int, figures: Mapping[str, float]) -> None:
-        if step == 3:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -105,7 +95,7 @@ def job_of(corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path, name:
     )
 
 
-def test_pairs_are_candidates_of_the_training_part_and_labels_are_links(
+def test_pairs_are_training_candidates_and_labels_are_links(
     corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
     read = read_rerank_corpus(corpus)
@@ -123,7 +113,7 @@ def test_pairs_are_candidates_of_the_training_part_and_labels_are_links(
     assert (again.training.tokens == data.training.tokens).all()
 
 
-def test_all_links_are_matches_and_a_share_of_the_others_is_random(
+def test_links_are_matches_and_a_share_of_others_is_random(
     corpus: CorpusFiles, tmp_path: Path
 ) -> None:
     read = read_rerank_corpus(corpus)
@@ -168,30 +158,6 @@ def test_what_a_reranker_cannot_learn_from_is_refused(
         unlinked = replace(read, qrels=qrels)
         with pytest.raises(CorpusError, match=message):
             prepare_rerank_data([unlinked], start, KINDS, tmp_path / "work", SilentProgress())
-
-
-@pytest.mark.slow
-def test_training_learns_writes_and_goes_on_where_it_stopped(
-    corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
-) -> None:
-    whole = job_of(corpus, start, tmp_path, "whole")
-    first = train_reranker(whole, SilentProgress(), SilentTrainingProgress())
-    open_reranker(first.directory).warm_up()
-    report = json.loads((first.directory / "training" / "report.json").read_text())
-    assert report["steps"] == 4
-    assert report["best"] >= report["before"]
-    assert report["corpora"][0]["matches"] > 0
-    names = ("whole", "stopped")
-    stopped = replace(job_of(corpus, start, tmp_path, "stopped"), precisions=["fp32"])
-    with pytest.raises(KeyboardInterrupt):
-        train_reranker(stopped, SilentProgress(), Interrupting())
-    assert not stopped.output.exists()
-    resumed = train_reranker(stopped, SilentProgress(), SilentTrainingProgress())
-    curves = [read_curve(tmp_path / f"{n}.work" / "run" / "curve.jsonl") for n in names]
-    losses = [[r["loss"] for r in curve if "loss" in r] for curve in curves]
-    assert losses[0] == losses[1]
-    assert losses[0][-1] < losses[0][0]
-    assert (resumed.name, resumed.fingerprint) == (start.name, first.fingerprint)
 
 
 def test_a_recipe_of_another_model_is_refused(
@@ -284,9 +250,7 @@ def test_labelled_pairs_alone_give_matches_and_others(paired: CorpusFiles, tmp_p
     assert all(read.parts[a] == read.parts[b] == TRAIN for a, b in others)
 
 
-def test_neighbours_that_probably_match_are_no_negatives_of_pairs(
-    paired: CorpusFiles, tmp_path: Path
-) -> None:
+def test_probable_matches_are_no_negatives_of_pairs(paired: CorpusFiles, tmp_path: Path) -> None:
     """Nobody has said of them that they do not; a corpus with links says so of all others."""
     file = paired.corpus / "corpus.jsonl"
     records = [json.loads(line) for line in file.read_text().splitlines()]
@@ -316,8 +280,8 @@ def test_held_out_pairs_of_shared_documents_are_not_trained_on(
     held_out = {edge for part in (1, 2) for edge in edges_of(read, part, True, False)}
     links = {f"p{a}": {f"p{b}": 1} for a, b in held_out}
     for random, qrels in ((0.0, {}), (0.9, {}), (0.5, links)):
-        one = replace(read, qrels=qrels)
-        pairs = training_pairs(one, PairKinds(30, random), tmp_path / "n")
+        changed = replace(read, qrels=qrels)
+        pairs = training_pairs(changed, PairKinds(30, random), tmp_path / "n")
         edges = ends(pairs, 0.0) | ends(pairs, 1.0)
         assert len(edges) == len(pairs)
         assert not edges & held_out
@@ -345,7 +309,7 @@ def test_a_reranker_is_trained_on_labelled_pairs_alone(
     assert (facts["matches"], facts["texts_seen"]) == (len(edges_of(read, TRAIN, True)), 0)
 
 
-def test_links_of_one_corpus_are_measured_before_pairs_of_another(
+def test_links_are_measured_before_pairs_of_another_corpus(
     corpus: CorpusFiles, paired: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
     both = [read_rerank_corpus(corpus), read_rerank_corpus(paired)]
@@ -364,7 +328,7 @@ def test_links_of_one_corpus_are_measured_before_pairs_of_another(
         ({"train": [(0, 4), (0, 1)]}, "validation takes links, or pairs of both labels"),
     ],
 )
-def test_pairs_that_cannot_be_trained_on_are_refused_before_documents_are_read(
+def test_unusable_pairs_are_refused_before_documents_are_read(
     paired: CorpusFiles, written: dict[str, list[tuple[int, int]]], message: str
 ) -> None:
     for path in paired.pairs:
@@ -376,7 +340,7 @@ def test_pairs_that_cannot_be_trained_on_are_refused_before_documents_are_read(
         check_rerank_files([find_corpus_files(paired.corpus)])
 
 
-def test_chosen_parts_without_a_pair_for_validation_say_what_to_do(
+def test_without_pairs_for_validation_the_error_says_what_to_do(
     paired: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
     for path in paired.pairs:

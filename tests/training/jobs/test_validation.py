@@ -61,26 +61,26 @@ def cosines(encode: Callable[[Sequence[DocumentSlice]], Float32]) -> Similaritie
 
 
 def measured(
-    one: TrainingCorpus,
+    corpus: TrainingCorpus,
     encode: Callable[[Sequence[DocumentSlice]], Float32],
     figure: str,
     max_blocks: int = 64,
     documents: int = 1_000,
 ) -> float:
-    return measure([one], cosines(encode), Validation(figure, max_blocks, documents))
+    return measure([corpus], cosines(encode), Validation(figure, max_blocks, documents))
 
 
 def test_halves(read: Callable[..., TrainingCorpus]) -> None:
-    one = read()
-    assert choose_figure([one]) == HALVES
-    assert measured(one, encode_rows, HALVES) == 1.0
+    corpus = read()
+    assert choose_figure([corpus]) == HALVES
+    assert measured(corpus, encode_rows, HALVES) == 1.0
 
     def encode_by_length(parts: Sequence[DocumentSlice]) -> Float32:
         return encode_rows(
             [DocumentSlice(0, 0 if part.places is None else len(part.places)) for part in parts]
         )
 
-    assert measured(one, encode_by_length, HALVES) < 1.0
+    assert measured(corpus, encode_by_length, HALVES) < 1.0
 
 
 def test_no_half_lies_beyond_what_is_read(read: Callable[..., TrainingCorpus]) -> None:
@@ -100,36 +100,36 @@ def test_links_are_before_pairs(read: Callable[..., TrainingCorpus]) -> None:
     pairs = "".join(
         f'{{"source": "d{n}", "target": "d{n + 3}", "label": {n % 2}}}\n' for n in held_out[:-1]
     )
-    one = read(qrels_tsv=qrels, pairs_valid_jsonl=pairs)
-    assert choose_figure([one]) == LINKS
-    assert set(one.judgements) == {f"d{row}" for row in one.rows(VALID)}
-    near = measured(one, encode_alike, LINKS)  # its two neighbours by row come first
+    corpus = read(qrels_tsv=qrels, pairs_valid_jsonl=pairs)
+    assert choose_figure([corpus]) == LINKS
+    assert set(corpus.judgements) == {f"d{row}" for row in corpus.rows(VALID)}
+    near = measured(corpus, encode_alike, LINKS)  # its two neighbours by row come first
     assert 0.6 < near <= 1.0
-    assert measured(one, encode_rows, LINKS) < near
+    assert measured(corpus, encode_rows, LINKS) < near
 
 
 def test_pairs(read: Callable[..., TrainingCorpus]) -> None:
     similar = '{"source": "d2", "target": "d5", "label": 1}\n'
-    one = read(pairs_valid_jsonl=similar + '{"source": "d2", "target": "d29", "label": 0}\n')
-    assert choose_figure([one]) == PAIRS
-    assert measured(one, encode_alike, PAIRS) == 1.0
-    assert measured(one, lambda parts: -encode_rows(parts), PAIRS) == 0.5
+    corpus = read(pairs_valid_jsonl=similar + '{"source": "d2", "target": "d29", "label": 0}\n')
+    assert choose_figure([corpus]) == PAIRS
+    assert measured(corpus, encode_alike, PAIRS) == 1.0
+    assert measured(corpus, lambda parts: -encode_rows(parts), PAIRS) == 0.5
     assert choose_figure([read(pairs_valid_jsonl=similar)]) == HALVES
 
 
 @pytest.mark.parametrize("limit", [4, 9, 29])
-def test_a_limit_leaves_out_queries_but_not_what_matches_the_others(
+def test_a_limit_leaves_out_queries_but_no_match_of_the_others(
     read: Callable[..., TrainingCorpus], limit: int
 ) -> None:
     held_out = range(2, DOCUMENTS, 3)
-    one = read(qrels_tsv="".join(f"d{n}\t0\td{n - 1}\t1\n" for n in held_out))
+    corpus = read(qrels_tsv="".join(f"d{n}\t0\td{n - 1}\t1\n" for n in held_out))
     seen: list[int] = []
 
     def encode(parts: Sequence[DocumentSlice]) -> Float32:
         seen.extend(part.row for part in parts)
         return encode_alike(parts)
 
-    assert measured(one, encode, LINKS, documents=limit) > 0.6
+    assert measured(corpus, encode, LINKS, documents=limit) > 0.6
     assert len(seen) == len(set(seen)) == limit
     queries = [n for n in held_out if {n, n - 1} <= set(seen)]
     assert len(queries) >= min(limit // 2, len(held_out)) - 1

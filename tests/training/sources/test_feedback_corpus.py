@@ -49,8 +49,8 @@ def judged(*, negative: bool = True) -> list[JudgedQuery]:
 
 
 def documents(folder: Path) -> dict[str, Document]:
-    read = [one for one in read_corpus(folder) if isinstance(one, Document)]
-    found = {one.id: one for one in read}
+    read = [document for document in read_corpus(folder) if isinstance(document, Document)]
+    found = {document.id: document for document in read}
     assert len(found) == len(read)
     return found
 
@@ -67,8 +67,8 @@ def test_what_training_reads(filled: SQLiteDocumentStore, tmp_path: Path) -> Non
     assert len([name for name in held_out if name[0] in "qf"]) == counts["queries"]["valid"] == 12
     # Copies of held-out texts are left out, those of others are there.
     check_equal_texts(
-        (name, one.content_hash.hex(), ("train", "valid").index(parts[name]))
-        for name, one in found.items()
+        (name, document.content_hash.hex(), ("train", "valid").index(parts[name]))
+        for name, document in found.items()
     )
     for number in range(1, QUERIES, 2):
         assert (f"copy{number}" in found) == (f"q{number}" not in held_out)
@@ -84,7 +84,7 @@ def test_what_training_reads(filled: SQLiteDocumentStore, tmp_path: Path) -> Non
     assert len(qrels) == QUERIES
     assert sorted(qrels["q1"].items()) == [("a0", 0), ("a1", 2)]
     assert found["q1"].title == "q1"
-    assert {one.text for one in found.values() if one.title == "A question"} == {
+    assert {document.text for document in found.values() if document.title == "A question"} == {
         f"What is {number}?" for number in range(0, QUERIES, 2)
     }
 
@@ -101,10 +101,10 @@ def test_of_two_verdicts_on_one_pair_relevant_counts(
     filled: SQLiteDocumentStore, tmp_path: Path
 ) -> None:
     both = judged()
-    for one, other, grade in (("q1", "q3", 0), ("q3", "q1", 1)):
-        keys = {other: text(other)}
-        both = [query for query in both if query.document_id != one]
-        both.append(JudgedQuery(one, "", "", text(one), {other: grade}, keys))
+    for source, target, grade in (("q1", "q3", 0), ("q3", "q1", 1)):
+        keys = {target: text(target)}
+        both = [query for query in both if query.document_id != source]
+        both.append(JudgedQuery(source, "", "", text(source), {target: grade}, keys))
     write_feedback_corpus(tmp_path / "out", filled, both)
     pairs = read_pairs(tmp_path / "out" / "pairs.jsonl")
     assert [pair.label for pair in pairs if pair.ends == ("q1", "q3")] == [True]
@@ -123,4 +123,4 @@ def test_too_few_queries_are_refused_and_leave_nothing(
 ) -> None:
     with pytest.raises(CorpusError, match="12 queries with a relevant match in the part 'train'"):
         write_feedback_corpus(tmp_path / "out", filled, judged()[:15])
-    assert not [one.name for one in tmp_path.iterdir() if one.name.startswith("out")]
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith("out")]

@@ -23,8 +23,8 @@ def pages(folder: Path, **texts: str) -> dict[str, LinkedDocument]:
         path.write_text(PAGE.format(name=name, text=text), encoding="utf-8")
     prefix = f"{folder.name}/"
     return {
-        one.id.removeprefix(prefix).removesuffix(".html"): one
-        for one in read_html_pages([folder], SilentProgress())
+        page.id.removeprefix(prefix).removesuffix(".html"): page
+        for page in read_html_pages([folder], SilentProgress())
     }
 
 

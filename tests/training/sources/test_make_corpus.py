@@ -79,18 +79,6 @@ def test_the_same_command_writes_the_same_bytes(articles: list[Path], tmp_path: 
     assert packed[4:8] == bytes(4)  # no time
 
 
-def test_a_share_of_the_names_is_masked(articles: list[Path], tmp_path: Path) -> None:
-    for name, share in (("none", 0.0), ("half", 0.5)):
-        options = CorpusOptions(min_words=20, held_out=0, mask_titles=share)
-        make_corpus("titles", articles, tmp_path / name, options, SilentProgress())
-    named = {
-        name: sum(one["text"].count("It is near") for one in read_texts(tmp_path / name).values())
-        for name in ("none", "half")
-    }
-    assert named["none"] == 120
-    assert 40 < named["half"] < 80
-
-
 def test_a_text_that_masks_make_too_short_is_left_out(articles: list[Path], tmp_path: Path) -> None:
     short = {"id": "s", "title": "Short", "text": f"It is near Mount Aarim. {sentences(99, 4)}"}
     extra = tmp_path / "extra.jsonl"

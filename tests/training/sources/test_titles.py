@@ -1,5 +1,7 @@
 """Links by titles: as they are written, the longest ones, rare single words, none of two owners."""
 
+import pytest
+
 from index.document import Document
 from index.progress import SilentProgress
 from training.sources.linked_corpus import LinkedDocument
@@ -12,7 +14,7 @@ def linked(**texts: str) -> dict[str, LinkedDocument]:
         Document(id=name.lower(), title=name.replace("_", " "), text=text, metadata={"n": 1})
         for name, text in texts.items()
     ]
-    return {one.id: one for one in link_by_titles(documents, SilentProgress())}
+    return {document.id: document for document in link_by_titles(documents, SilentProgress())}
 
 
 def test_a_document_is_linked_to_those_whose_titles_it_names() -> None:
@@ -25,20 +27,29 @@ def test_a_document_is_linked_to_those_whose_titles_it_names() -> None:
     assert not found["solar_energy"].links
 
 
-def test_titles_are_found_as_they_are_written() -> None:
-    found = linked(
-        The_End="A film.", Solar_energy="x", Other="It was the end. SOLAR ENERGY is solar energyy."
-    )
-    assert not found["other"].links
-
-
-def test_a_document_does_not_name_itself() -> None:
-    assert not linked(Solar_energy="Solar energy is energy.", Other="x")["solar_energy"].links
-
-
-def test_the_longest_title_is_named() -> None:
-    found = linked(New_York="x", New_York_City="y", Other="In New York City it rains.")
-    assert found["other"].links == {"new_york_city"}
+@pytest.mark.parametrize(
+    ("titles", "text", "links"),
+    [
+        (["The End", "Solar energy"], "It was the end. SOLAR ENERGY is solar energyy.", set()),
+        (["Other"], "The Other is energy.", set()),  # itself
+        (["New York", "New York City"], "In New York City it rains.", {"New York City"}),
+        (
+            ["St. Louis", "AC/DC", "Café au lait", "X-ray vision"],
+            "From St. Louis, by AC/DC, in café au lait, x-ray vision.",
+            {"St. Louis", "AC/DC", "Café au lait", "X-ray vision"},
+        ),
+    ],
+    ids=["as written", "not itself", "longest", "with marks"],
+)
+def test_titles_that_a_text_names(titles: list[str], text: str, links: set[str]) -> None:
+    documents = [
+        Document(id=title, title=title, text=f"about {number}")
+        for number, title in enumerate(titles)
+        if title != "Other"
+    ]
+    other = Document(id="Other", title="Other", text=text)
+    *_, found = link_by_titles([*documents, other], SilentProgress())
+    assert found.links == links
 
 
 def test_a_title_of_two_documents_is_none() -> None:
@@ -47,7 +58,7 @@ def test_a_title_of_two_documents_is_none() -> None:
         Document(id="b", title="Big apple", text="y"),
         Document(id="c", title="", text="The Big Apple is a city."),
     ]
-    assert not any(one.links for one in link_by_titles(documents, SilentProgress()))
+    assert not any(document.links for document in link_by_titles(documents, SilentProgress()))
 
 
 def test_single_words_are_titles_if_they_are_rare() -> None:
@@ -59,13 +70,3 @@ def test_single_words_are_titles_if_they_are_rare() -> None:
     assert not found["d0"].links
     del texts["D0"]
     assert linked(Topic="x", **texts)["d1"].links == {"topic"}
-
-
-def test_titles_with_marks_are_found() -> None:
-    text = "From St. Louis, by AC/DC, in café au lait, x-ray vision."
-    documents = [
-        Document(id=title, title=title, text=f"about {number}")
-        for number, title in enumerate(["St. Louis", "AC/DC", "Café au lait", "X-ray vision"])
-    ]
-    *_, found = link_by_titles([*documents, Document(id="o", text=text)], SilentProgress())
-    assert found.links == {"St. Louis", "AC/DC", "Café au lait", "X-ray vision"}

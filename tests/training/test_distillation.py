@@ -1,4 +1,4 @@
-"""The loss of distilled block vectors, and the command from a checkpoint to a smaller one."""
+"""Distillation of a sentence level: its layers, its loss, and the command."""
 
 import json
 import shutil
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from encoder.alignment.space import AlignmentSpace, open_space, write_checkpoint_space
 from encoder.checkpoint import load_checkpoint
+from encoder.models.baselines import BaselineConfig
 from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder
 from index.search.fusion import DEFAULT_RULE, read_fusion, write_fusion
@@ -23,8 +24,12 @@ from training.distillation import (
     AlignmentProjection,
     block_vector_losses,
     block_vectors_task,
+    smaller_config,
+    weights_of_layers,
 )
+from training.errors import TrainingRecipeError
 from training.jobs.validation import LOSS
+from training.recipe import SentenceLevelRecipe
 
 RECIPE = """
 name = "small"
@@ -68,8 +73,8 @@ def test_the_loss_is_one_less_the_cosines_in_both_spaces() -> None:
     plain, aligned = [], []
     for mine, theirs in zip(student.numpy(), teacher.numpy(), strict=True):
         plain.append(1 - mine @ theirs)
-        one, other = ((row - space.mean) @ space.projection for row in (mine, theirs))
-        aligned.append(1 - one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+        first, other = ((row - space.mean) @ space.projection for row in (mine, theirs))
+        aligned.append(1 - first @ other / np.linalg.norm(first) / np.linalg.norm(other))
     assert found["vectors"].item() == pytest.approx(np.mean(plain), rel=1e-5)
     assert found["aligned"].item() == pytest.approx(np.mean(aligned), rel=1e-5)
     same = block_vector_losses(teacher, teacher, AlignmentProjection(space))
@@ -98,8 +103,8 @@ def test_blocks_are_compared_with_their_own_stored_vectors(
     losses = block_vectors_task(collate(documents), projection).losses(model)
     assert [loss.item() for loss in losses.values()] == pytest.approx([0, 0], abs=1e-5)
     turned = [
-        DocumentArrays(vectors[::-1].copy(), None, one.places, one.tokens)
-        for vectors, one in zip(stored, documents, strict=True)
+        DocumentArrays(vectors[::-1].copy(), None, document.places, document.tokens)
+        for vectors, document in zip(stored, documents, strict=True)
     ]
     losses = block_vectors_task(collate(turned), projection).losses(model)
     assert losses["vectors"].item() > 0.1
@@ -149,10 +154,10 @@ def test_a_checkpoint_is_made_smaller_from_texts_alone(
     assert read_fusion(made) == rule
     assert open_space(made).projection.tolist() == space_of(width, 5).projection.tolist()
     blocks = [[7, 8, 9, 10], [20, 21, 22]]
-    one, other = (
+    teacher, student = (
         OnnxEncoder(each, precision="fp32").encode_blocks(blocks) for each in (start, made)
     )
-    assert (one * other).sum(1).min() > 0.5
+    assert (teacher * student).sum(1).min() > 0.5
 
 
 @pytest.mark.parametrize(
@@ -179,3 +184,41 @@ def test_layers_that_cannot_be_kept_are_refused_before_the_work(
     assert answer.status == 2
     assert message in answer.err
     assert not (tmp_path / "out.work").exists()
+
+
+def level(kept: tuple[int, ...] = (), **fields: int) -> SentenceLevelRecipe:
+    return SentenceLevelRecipe(trained="all", blocks=2, kept_layers=kept, **fields)
+
+
+def test_kept_layers_follow_one_another(tiny_model: Callable[..., Smith]) -> None:
+    torch.manual_seed(3)
+    start = Smith(replace(tiny_model().config, sentence_layers=4))
+    config = smaller_config(start.config, level((0, 3)))
+    assert config == replace(start.config, sentence_layers=2)
+    student = Smith(config)
+    student.load_state_dict(weights_of_layers(start.state_dict(), (0, 3)))
+    for place, layer in enumerate((0, 3)):
+        given = start.block_encoder.layers[layer].state_dict()
+        kept = student.block_encoder.layers[place].state_dict()
+        assert all(tensor.equal(kept[name]) for name, tensor in given.items())
+    embeddings = start.block_encoder.token_embedding.weight
+    assert student.block_encoder.token_embedding.weight.equal(embeddings)
+    documents = student.document_encoder.state_dict()
+    assert all(t.equal(documents[n]) for n, t in start.document_encoder.state_dict().items())
+
+
+def test_an_architecture_without_such_layers_is_refused() -> None:
+    with pytest.raises(TrainingRecipeError, match="kept_layers: this architecture has no such"):
+        smaller_config(BaselineConfig(), level((0,)))
+
+
+def test_pooled_layers_go_into_the_configuration(tiny_model: Callable[..., Smith]) -> None:
+    start = replace(tiny_model().config, pooling="mean")
+    made = smaller_config(start, level((1,), pooled_layers=1, pooled_tokens=4))
+    assert made == replace(start, sentence_layers=1, pooled_layers=1, pooled_tokens=4)
+    with pytest.raises(TrainingRecipeError, match="pooled_layers must be from 0 to the 2"):
+        smaller_config(start, level(pooled_layers=3, pooled_tokens=4))
+    with pytest.raises(TrainingRecipeError, match="pooled_layers take pooling"):
+        smaller_config(replace(start, pooling="cls"), level(pooled_layers=1, pooled_tokens=4))
+    with pytest.raises(TrainingRecipeError, match="pooled_layers: this architecture has no such"):
+        smaller_config(BaselineConfig(), level(pooled_layers=1, pooled_tokens=4))

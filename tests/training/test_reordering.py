@@ -133,23 +133,6 @@ def test_the_loss_is_that_of_the_paper(checkpoint: Checkpoint, model: RecurrentM
     assert alone.item() == pytest.approx(order, rel=1e-4)
 
 
-def test_the_order_is_predicted_at_the_last_segment_in_retrospect(
-    checkpoint: Checkpoint, model: RecurrentModel
-) -> None:
-    texts = texts_of(checkpoint, (14, 14, 14))
-    head = OrderHead(model.config, 3)
-    nothing, classes = torch.full_like(texts.input_ids, -1), torch.tensor([3])
-    before = reorder_losses(model, head, texts, nothing, classes)["order"]
-    texts.input_ids[0, 3] += 1  # in the first segment, which the last one reads of in its memory
-    assert reorder_losses(model, head, texts, nothing, classes)["order"] != before
-    before.backward()
-    gradients = model.block_encoder.token_embedding.weight.grad
-    assert gradients is not None
-    assert gradients[1_028:1_042].abs().amax(1).min() > 0  # the last segment's
-    assert not gradients[1_000:1_028].any()
-    model.zero_grad()
-
-
 def test_a_task_hides_words_of_the_permuted_document(
     checkpoint: Checkpoint, model: RecurrentModel
 ) -> None:
@@ -168,22 +151,3 @@ def test_a_task_hides_words_of_the_permuted_document(
     task = reorder_task(texts, checkpoint, vocabulary, (2, 0.1), head, torch.Generator())
     with pytest.raises(TypeError, match="recurrent encoder only"):
         task.loss(Smith.__new__(Smith))
-
-
-def test_a_batch_can_be_learned(checkpoint: Checkpoint) -> None:
-    model = load_model(checkpoint)
-    torch.manual_seed(2)
-    head = OrderHead(model.config, 2)
-    texts = texts_of(checkpoint, (14, 14, 5), (9, 3), (14, 6))
-    vocabulary = Vocabulary(8_000, 4, (0, 1, 2, 3, 4))
-    generator = torch.Generator().manual_seed(1)
-    task = reorder_task(texts, checkpoint, vocabulary, (2, 0.15), head, generator)
-    optimiser = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=1e-2)
-    losses = []
-    for _ in range(30):
-        optimiser.zero_grad()
-        loss = task.loss(model)
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0] / 4
