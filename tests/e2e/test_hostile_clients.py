@@ -71,22 +71,6 @@ def test_no_header_of_a_local_client_gives_it_another_rate(
         assert statuses == [b"200"] * 10 + [b"429"] * 2
 
 
-@pytest.mark.slow
-def test_another_site_cannot_delete_by_dns_rebinding(
-    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    with serve(tmp_path / "data", tiny_checkpoint) as server:
-        documents = [{"id": "a", "text": "Ants dig."}]
-        assert server.request("POST", "/index", {"documents": documents})[0] == 200
-        with connect(server) as client:
-            request = head("DELETE", "/documents/a", CLOSE)
-            client.sendall(request.replace(b"localhost", b"evil.example"))
-            answer = read_all(client)
-        assert answer.startswith(b"HTTP/1.1 421 ")
-        assert b"/problems/host-not-allowed" in answer
-        assert server.request("GET", "/documents/a")[0] == 200
-
-
 def fill(server: Any, megabytes: int) -> None:
     """Store so many megabytes, most of them metadata, which takes no encoding."""
     lines = [

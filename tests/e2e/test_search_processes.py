@@ -96,34 +96,3 @@ def test_a_signal_to_all_processes_lets_requests_end(
         log = server.log.read_text()
         assert "Traceback" not in log
         assert "search process" not in log
-
-
-@pytest.mark.slow
-def test_searches_go_on_while_processes_are_killed(
-    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    with serve(tmp_path / "data", tiny_checkpoint, search_processes=NUMBER) as server:
-        start_searching(server)
-        answers: list[tuple[int, str]] = []
-        ended = threading.Event()
-
-        def search() -> None:
-            while not ended.is_set():
-                status, answer = server.request("POST", "/match", {"id": "river"})
-                answers.append((status, answer["matches"][0]["id"]))
-
-        searching = [threading.Thread(target=search) for _ in range(4)]
-        for thread in searching:
-            thread.start()
-        kills = 0
-        while kills < 12:
-            for pid in children_of(server.process.pid):
-                os.kill(pid, signal.SIGKILL)
-                kills += 1
-            time.sleep(0.4)
-        ended.set()
-        for thread in searching:
-            thread.join()
-        assert set(answers) == {(200, "music")}
-        assert server.request("GET", "/readyz")[0] == 200
-        wait_until(lambda: ready(server))

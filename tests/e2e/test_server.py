@@ -1,14 +1,10 @@
 """The real server as a process, over HTTP."""
 
-import http.client
-import json
 import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from encoder.checkpoint import DEFAULT_CHECKPOINT
 from tests.tools.command import Run
@@ -44,22 +40,6 @@ def test_the_main_job_with_the_shipped_checkpoint(
             "POST", "/match", {"queries": [{"id": "music.txt"}, {"text": MUSIC}], "top_k": 1}
         )
         assert answer["results"][1]["matches"][0]["id"] == "music.txt"
-
-
-@pytest.mark.slow
-def test_an_ernie_doc_is_served_like_any_checkpoint(
-    serve: Callable[..., Any], tiny_ernie_doc: Path, tmp_path: Path
-) -> None:
-    with serve(tmp_path / "data", tiny_ernie_doc) as server:
-        documents = [{"id": "river", "text": RIVER * 4}, {"id": "music", "text": MUSIC}]
-        status, answer = server.request("POST", "/index", {"documents": documents})
-        assert (status, answer["indexed"]) == (200, 2)
-        body = {"text": RIVER * 4, "top_k": 1, "explain": {"matches": 1}}
-        status, answer = server.request("POST", "/match", body)
-        assert (status, answer["matches"][0]["id"]) == (200, "river")
-        assert answer["matches"][0]["explanation"]["passages"]
-        status, answer = server.request("POST", "/match", {"id": "music"})
-        assert (status, answer["matches"][0]["id"]) == (200, "river")
 
 
 def test_what_is_acknowledged_is_found_and_stays(
@@ -123,19 +103,3 @@ def test_sigterm_finishes_what_was_begun(serve: Callable[..., Any], tmp_path: Pa
         reader.join()
         assert answers[0][0] == 200
         assert answers[0][1]["receipt"]["tokens_read"] > 7_000
-
-
-def test_a_client_that_leaves_costs_no_more_work(serve: Callable[..., Any], tmp_path: Path) -> None:
-    with serve(tmp_path / "data", None, threads=1) as server:
-        book = "Nobody will wait for the end of this book, so nobody should read on. " * 2_500
-        host = server.url.removeprefix("http://")
-        connection = http.client.HTTPConnection(host)
-        connection.request(
-            "POST", "/match", json.dumps({"text": book}), {"Content-Type": "application/json"}
-        )
-        wait_until(lambda: server.metric("longmatch_queue_tokens") > 0)
-        connection.close()
-        wait_until(lambda: server.metric("longmatch_queue_tokens") == 0)
-        read = server.metric("longmatch_encoded_tokens_total")
-        assert read < 35_000  # of more than 40,000
-        assert server.request("POST", "/match", {"text": "A page."})[0] == 200

@@ -4,7 +4,6 @@ import http.client
 import json
 import random
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,14 +21,6 @@ from tests.tools.webhook_receiver import Receiver, status
 
 QUERY = {"text": "Bees live in hives. Each hive has a queen.", "min_score": -1}
 PATH = "/standing-queries"
-# `longmatch` that disconnects clients who take nothing for some seconds.
-HURRIED = """
-from functools import partial
-import service.process as process
-process.SendLimits = partial(process.SendLimits, seconds=0.2, bytes_per_second=1e9)
-from service.cli.main import main
-main()
-"""
 
 
 def make(server: Any, **body: Any) -> str:
@@ -157,21 +148,6 @@ def test_who_left_gives_the_place_back(
         for _ in range(2 * MAX_LISTENERS):
             wait_until(lambda: can_listen(server))
         assert server.request("HEAD", f"{PATH}/events")[0] == 200
-
-
-def test_who_does_not_read_is_disconnected(
-    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    command = [sys.executable, "-c", HURRIED]
-    with serve(tmp_path / "data", tiny_checkpoint, command=command) as server:
-        made = [make(server, text="Bees.", mode="semantic") for _ in range(20)]
-        names = [str(number) for number in range(250)]
-        put(server, *names, title="T" * 1_000)
-        wait_for_events(server, made[-1], len(names))
-        with listening(server, f"{PATH}/events") as listener:
-            wait_until(lambda: server.metric("longmatch_slow_clients_total") > 0)
-            assert listener.response.status == 200
-        assert server.request("GET", "/readyz")[0] == 200
 
 
 def test_killed_at_any_moment_every_version_is_told_once(

@@ -269,3 +269,8 @@ def hold_writer() -> Iterator[Callable[[Client], threading.Event]]:
 
     yield hold
     gate.set()
+
+
+def counted(engine: Engine, name: str, **labels: str) -> float:
+    """Return the value of a metric of an engine; 0 where it has none yet."""
+    return engine.metrics.registry.get_sample_value(name, labels) or 0.0

@@ -210,12 +210,9 @@ def test_a_document_without_block_vectors_is_encoded(stored: Any) -> None:
     ("body", "expected"),
     [
         ({}, ["#/left", "#/right"]),
-        ({"left": {"text": "a"}}, ["#/right"]),
         ({"left": {}, "right": {"text": "a"}}, ["#/left"]),
         ({"left": {"text": "a", "id": "b"}, "right": {"text": "a"}}, ["#/left"]),
         ({"left": {"id": "b", "title": "B"}, "right": {"text": "a"}}, ["#/left"]),
-        ({"left": {"text": ""}, "right": {"text": "a"}}, ["#/left/text"]),
-        ({"left": {"text": "a"}, "right": {"text": " \n"}}, ["#/right/text"]),
         ({"left": {"text": ""}, "right": {"text": ""}}, ["#/left/text", "#/right/text"]),
         ({"left": {"text": "a"}, "right": {"text": "a"}, "passages": -1}, ["#/passages"]),
         ({"left": {"text": "a"}, "right": {"text": "a"}, "top_k": 1}, ["#/top_k"]),

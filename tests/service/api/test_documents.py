@@ -7,23 +7,14 @@ from urllib.parse import quote
 import pytest
 
 AWKWARD_IDS = [
-    "plain",
-    "with space",
-    "a/b/c",
     "/leading",
     "trailing/",
-    "a//b",
     "..",
     "../up",
-    "100%",
     "%2F",
     "a?b#c&d=e",
-    "ünïcødé",
-    "日本語",
     "🐜" * 100,
     "e\u0301",
-    "a+b",
-    "a;b",
     "\u2028",
     "x" * 512,
 ]

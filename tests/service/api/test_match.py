@@ -34,16 +34,12 @@ def test_the_title_of_a_text_counts(library: Any, texts: dict[str, str]) -> None
     assert {match["id"]: match["score"] for match in plain}["bees"] < (
         {match["id"]: match["score"] for match in named}["bees"]
     )
-    several = {"queries": [asked_text(texts["ants"], "Bees")], "mode": "lexical"}
+    several = {"queries": [{"text": texts["ants"], "title": "Bees"}], "mode": "lexical"}
     assert library.post("/match", json=several).json()["results"][0]["matches"] == named
     content = problem(
         library.post("/match", json={"id": "ants", "title": "Ants"}), 422, "invalid-input"
     )
     assert "title only together with text" in content["errors"][0]["detail"]
-
-
-def asked_text(text: str, title: str) -> dict[str, str]:
-    return {"text": text, "title": title}
 
 
 def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
@@ -150,9 +146,7 @@ def test_strict_refuses_with_tokens_and_limit(library: Any) -> None:
         ({"text": "a", "top_k": 0}, "#/top_k"),
         ({"text": "a", "top_k": 1001}, "#/top_k"),
         ({"text": "a", "top_k": True}, "#/top_k"),
-        ({"text": "a", "top_k": None}, "#/top_k"),
         ({"text": "a", "min_score": 1.5}, "#/min_score"),
-        ({"text": "a", "explain": 1}, "#/explain"),
         ({"text": "a", "explain": {"matches": 0}}, "#/explain/matches"),
         ({"text": "a", "explain": {"matches": 101}, "top_k": 200}, "#/explain"),
         ({"text": "a", "align": 1}, "#/align"),
@@ -205,14 +199,6 @@ def test_a_body_that_is_not_json_is_refused(library: Any, body: bytes, detail: s
     assert detail in content["detail"]
 
 
-@pytest.mark.parametrize("field", ["text", "id"])
-def test_a_lone_surrogate_is_refused(library: Any, field: str) -> None:
-    body = f'{{"{field}": "good \\ud800 bad"}}'
-    content = problem(library.post("/match", content=body, headers=JSON), 422, "invalid-input")
-    assert pointers(content) == [f"#/{field}"]
-    assert "surrogate" in content["errors"][0]["detail"]
-
-
 def test_a_pair_of_surrogates_is_a_character(library: Any) -> None:
     response = library.post("/match", content='{"text": "\\ud83d\\ude00 ants"}', headers=JSON)
     assert response.status_code == 200
@@ -242,3 +228,11 @@ def test_no_error_repeats_the_text(library: Any) -> None:
         assert response.status_code == 422
         assert "swordfish" not in response.text
     assert "swordfish" not in library.post("/match", content=secret, headers=JSON).text
+
+
+@pytest.mark.parametrize("field", ["text", "id"])
+def test_a_lone_surrogate_is_refused(library: Any, field: str) -> None:
+    body = f'{{"{field}": "good \\ud800 bad"}}'
+    content = problem(library.post("/match", content=body, headers=JSON), 422, "invalid-input")
+    assert pointers(content) == [f"#/{field}"]
+    assert "surrogate" in content["errors"][0]["detail"]

@@ -70,12 +70,6 @@ def test_only_the_first_candidates_are_aligned(aligning: Any) -> None:
     assert aligned == {first}
 
 
-def test_lexical_mode_aligns_nothing(aligning: Any) -> None:
-    answer = ask(aligning, mode="lexical", align=True)
-    assert answer["alignment"] is None
-    assert "align" not in answer["timings"]
-
-
 def test_similar_documents_are_aligned(aligning: Any) -> None:
     similar = aligning.get("/documents/ants/similar").json()
     assert similar["alignment"] == ALL

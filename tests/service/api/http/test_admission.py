@@ -15,25 +15,14 @@ from service.api.http.admission import OPEN_PATHS, is_open
 from service.engine import Engine
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
-from tests.tools.service_fixtures import with_parts
+from tests.tools.problems import problem
+from tests.tools.service_fixtures import counted, with_parts
 from tests.tools.waiting import wait_in_loop
 
 JSON = {"content-type": "application/json"}
 PAGE = {"text": "Ants carry leaves to the colony every day. " * 3}
 BOOK = {"text": "Ants carry leaves to the colony every day. " * 500}
 DEADLINE = "X-Request-Timeout-Ms"
-
-
-def problem(response: httpx.Response, status: int, name: str) -> dict[str, Any]:
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    content: dict[str, Any] = response.json()
-    assert content["type"] == f"/problems/{name}"
-    return content
-
-
-def counted(engine: Engine, name: str, **labels: str) -> float:
-    return engine.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
 async def never() -> AsyncIterator[bytes]:
@@ -225,16 +214,6 @@ def test_an_upload_is_charged_by_its_size(make_client: Any, form: str) -> None:
         assert response.status_code == status, response.text
     assert len(client.get("/jobs").json()["jobs"]) == 1
     assert list((client.app.state.engine.settings.data / "uploads").glob("*.partial")) == []
-
-
-@pytest.mark.parametrize("header", ["X-API-Key", "X-Forwarded-For", "Forwarded", "X-Real-IP"])
-def test_no_header_of_a_client_gives_it_another_rate(make_client: Any, header: str) -> None:
-    client = make_client(rate_limit_tokens_per_minute=100)
-    statuses = [
-        client.post("/match", json={"text": "a" * 200}, headers={header: f"10.0.0.{number}"})
-        for number in range(3)
-    ]
-    assert [statuse.status_code for statuse in statuses] == [200, 429, 429]
 
 
 def test_a_trusted_proxy_names_the_client(make_client: Any) -> None:

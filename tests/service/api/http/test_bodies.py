@@ -7,6 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.tools.problems import problem
+
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 JSON_ROUTES = ["/match", "/compare", "/index"]
@@ -35,19 +37,23 @@ def dropped(client: Any, method: str, path: str, **headers: str) -> httpx.Respon
     return answer
 
 
-def problem(response: httpx.Response, status: int, name: str) -> None:
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    assert response.json()["type"] == f"/problems/{name}"
-
-
 @pytest.mark.parametrize("path", ["//x", "/nowhere", "/match/", "/problems/a/b", "/docs/more"])
 def test_a_body_to_a_path_that_does_not_exist_is_not_read(library: Any, path: str) -> None:
     problem(unread(library, "POST", path), 404, "no-such-route")
 
 
 @pytest.mark.parametrize(
-    "path", ["/version", "/livez", "/readyz", "/metrics", "/jobs", "/", "/docs", "/openapi.json"]
+    "path",
+    [
+        "/version",
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/jobs",
+        "/",
+        "/docs",
+        "/openapi.json",
+    ],
 )
 def test_a_body_for_a_method_that_does_not_exist_is_not_read(library: Any, path: str) -> None:
     response = unread(library, "POST", path)
@@ -65,9 +71,6 @@ def test_a_body_that_a_resource_does_not_take_is_not_waited_for(
 
 def test_a_body_is_not_waited_for_where_a_post_takes_none(library: Any) -> None:
     problem(dropped(library, "POST", "/jobs/none/cancel"), 404, "job-not-found")
-
-
-def test_a_file_of_the_documentation_takes_no_body(library: Any) -> None:
     response = dropped(library, "POST", "/docs/static/swagger-ui.css")
     problem(response, 405, "method-not-allowed")
     assert response.headers["allow"] == "GET, HEAD"

@@ -10,7 +10,7 @@ import pytest
 from index.directory.data_directory import KEY_FILE
 from service.api.http.access import AUDIT_FILE
 from service.api.http.request import COLLECTION_PARTS
-from service.keys import SCOPES, Scope, change_keys, make_key
+from service.keys import SCOPES, change_keys, make_key
 from tests.tools.service_fixtures import Client
 
 NAMES = ("papers", "laws")
@@ -98,10 +98,6 @@ def test_it_lists_its_own_collection_and_an_unbound_key_all(ask: Callable[..., A
     assert ask("GET", "/documents", to=None).json()["documents"][0]["id"] == "of default"
 
 
-def test_a_job_of_another_collection_is_not_found(ask: Callable[..., Any]) -> None:
-    assert ask("GET", "/jobs").json() == {"jobs": []}
-
-
 def test_metrics_are_of_all_and_so_not_for_it(ask: Callable[..., Any]) -> None:
     refused = ask("GET", "/metrics")
     assert refused.status_code == 403
@@ -118,19 +114,6 @@ def test_a_key_of_a_missing_collection_sees_nothing(
     assert ask("GET", "/documents", to="none").json()["documents"] == []
     assert ask("DELETE", "/collections/none", to="none").status_code == 204
     assert ask("GET", "/documents", to="none").status_code == 404
-
-
-@pytest.mark.parametrize(("scope", "status"), [("read", 403), ("write", 403), ("admin", 204)])
-def test_removing_takes_the_scope_admin(client: Client, scope: Scope, status: int) -> None:
-    key, token = make_key("Ana", frozenset([scope]), None)
-    change_keys(
-        client.app.state.engine.settings.data / KEY_FILE, lambda known: known.update({key.id: key})
-    )
-    headers = {"authorization": f"Bearer {token}"}
-    assert client.delete("/collections/laws", headers=headers).status_code == status
-    if scope != "admin":
-        created = client.request("PUT", "/collections/new", headers=headers)
-        assert created.status_code == {"read": 403, "write": 201}[scope]
 
 
 def test_changes_are_logged_with_their_collection(client: Client, ask: Callable[..., Any]) -> None:

@@ -18,21 +18,10 @@ from service.engine import Engine
 from service.errors import EncodingFailedError
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
-from tests.tools.service_fixtures import with_parts
+from tests.tools.problems import problem
+from tests.tools.service_fixtures import counted, with_parts
 
 JSON = {"content-type": "application/json"}
-
-
-def problem(response: Any, status: int, name: str) -> dict[str, Any]:
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    assert response.json()["type"] == f"/problems/{name}"
-    assert response.json()["request_id"] == response.headers["x-request-id"]
-    return response.json()
-
-
-def counted(engine: Engine, name: str, **labels: str) -> float:
-    return engine.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
 async def chunks(body: bytes, size: int) -> AsyncIterator[bytes]:

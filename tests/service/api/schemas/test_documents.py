@@ -104,19 +104,6 @@ def test_an_export_goes_on_from_a_cursor(library: Any) -> None:
     assert [json.loads(line)["id"] for line in lines] == ["bees", "tax law"]
 
 
-@pytest.mark.parametrize(
-    ("accept", "kind"),
-    [
-        ("application/json", "application/json"),
-        ("*/*", "application/json"),
-        ("application/x-ndjson, application/json;q=0.5", "application/x-ndjson"),
-    ],
-)
-def test_the_accept_header_chooses(library: Any, accept: str, kind: str) -> None:
-    response = library.get("/documents", headers={"accept": accept})
-    assert response.headers["content-type"] == kind
-
-
 def test_another_kind_of_answer_is_not_acceptable(library: Any) -> None:
     response = library.get("/documents", headers={"accept": "text/csv"})
     assert response.status_code == 406

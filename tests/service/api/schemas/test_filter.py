@@ -49,18 +49,13 @@ def ids(response: Any) -> list[str]:
     ("where", "numbers"),
     [
         ({"field": "number", "equal": 7}, {7}),
-        ({"field": "number", "equal": 7.0}, {7}),
         ({"field": "number", "equal": "7"}, set()),
         ({"field": "number", "in": [1, 2.0, True, "3"]}, {1, 2}),
         ({"field": "number", "range": {"gte": 3, "lt": 6}}, {3, 4, 5}),
-        ({"field": "number", "range": {"gt": 37.5}}, {38, 39}),
-        ({"field": "number", "range": {"gte": "3"}}, set()),
         ({"field": "/tags", "equal": "low"}, set(range(10))),
         ({"field": "/author/name", "range": {"lte": "A0"}}, set(range(0, COUNT, 3))),
-        ({"field": "missing", "equal": 1}, set()),
         ({"not": {"field": "missing", "equal": 1}}, set(range(COUNT))),
         ({"field": "missing", "exists": False}, set(range(COUNT))),
-        ({"field": "author", "exists": True}, set(range(COUNT))),
         (
             {
                 "and": [
@@ -118,7 +113,6 @@ def test_a_filter_holds_for_every_query(shelf: Any) -> None:
         ({"field": "a", "equal": 10**30}, "#/filter/equal", "too large", None),
         ({"field": "a", "equal": "x" * 513}, "#/filter/equal", "longer than 512", 512),
         ({"field": "a", "equal": "\ud800"}, "#/filter/equal", "lone surrogate", None),
-        ({"field": "a", "in": ["b", "\udfff"]}, "#/filter/in/1", "lone surrogate", None),
         ({"field": "a", "range": {"lt": "\ud800"}}, "#/filter/range/lt", "lone surrogate", None),
         ({"field": "\ud800", "equal": 1}, "#/filter/field", "lone surrogate", None),
         ({"field": "a", "in": []}, "#/filter/in", "at least 1", 1),
