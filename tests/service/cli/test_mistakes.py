@@ -1,0 +1,397 @@
+"""What is wrong with a command is said before any graph is loaded and any document is read."""
+
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pytest
+import typer
+from packaging.requirements import Requirement
+
+import service.cli.checks
+from encoder.checkpoint import WEIGHTS
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.reranker.onnx_reranker import OnnxReranker
+from index.document import Document
+from index.embed import EmbeddedCorpus, write_embedded_corpus
+from index.optional_dependencies import EXTRAS
+from service.cli.main import main, make_app
+from tests.tools.corpora import json_lines
+from tests.tools.index_fixtures import aligned_of
+from training.recipe import RECIPES
+
+RECIPE = """
+name = "tiny"
+steps = 2
+documents = 2
+[[objective]]
+kind = "{kind}"
+"""
+PAIRS = [{"source": "a", "target": str(n), "label": n % 2} for n in range(40)]
+TRAIN = "lab train links.toml -o out --checkpoint weights"
+OF_PAIRS = "lab train pairs.toml -o out --checkpoint"
+RERANK = "lab train rerank.toml -o out"
+RERANKER = f"{RERANK} --checkpoint reranker"
+EVALUATE = "evaluate corpus.jsonl qrels.tsv --checkpoint served"
+FIT_TO = "lab fit-calibration served --pairs pairs.jsonl --corpus"
+FIT = f"{FIT_TO} vectors.npz"
+
+
+@pytest.fixture(scope="module")
+def folder(
+    tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path, tiny_reranker: Path
+) -> Path:
+    """Files that a command line may name; `weights` can be trained, `served` cannot."""
+    root = tmp_path_factory.mktemp("files")
+    corpus = json_lines({"id": name, "text": "A river."} for name in "ab")
+    for name in ("folder", "data", "beir", "links", "shared", "crossing"):
+        (root / name).mkdir()
+    for name in ("", "beir", "links", "shared", "crossing"):
+        (root / name / "corpus.jsonl").write_text(corpus)
+    both = json_lines(PAIRS[:2])
+    for name in ("shared/pairs.train.jsonl", "crossing/pairs.jsonl"):
+        (root / name).write_text(both.replace('"target": "0"', '"target": "b"'))
+    others = json_lines(PAIRS[2:4])
+    (root / "shared" / "pairs.valid.jsonl").write_text(others)
+    (root / "crossing" / "splits.tsv").write_text("a\ttrain\nb\ttest\n")
+    contents = {
+        "data/store.sqlite3": "not looked at",
+        "table.parquet": "not looked at",
+        "text.txt": "A river.",
+        "qrels.tsv": "a\t0\tb\t1\n",
+        "links/qrels.tsv": "a\t0\tb\t1\n",
+        "beir/qrels.tsv": "a b\n",
+        "splits.tsv": "a\ttrain\nb\ttest\n",
+        "few.tsv": "a\ttrain\n",
+        "pairs.jsonl": json_lines(PAIRS),
+        "few.jsonl": json_lines(PAIRS[:1]),
+    }
+    for name, content in contents.items():
+        (root / name).write_text(content)
+    ones = np.ones(2, dtype=np.int64)
+    vectors = np.eye(2, 3, dtype=np.float32)
+    embedded = EmbeddedCorpus(("a", "b"), vectors, ones, ones, 0, aligned_of(vectors))
+    write_embedded_corpus(root / "vectors.npz", embedded)
+    for kind in ("links", "pairs", "rerank"):
+        (root / f"{kind}.toml").write_text(RECIPE.format(kind=kind))
+    for name in ("weights", "served", "damaged"):
+        shutil.copytree(tiny_checkpoint, root / name)
+    for name in ("reranker", "bare"):
+        shutil.copytree(tiny_reranker, root / name)
+    (root / "served" / WEIGHTS).unlink()
+    (root / "bare" / WEIGHTS).unlink()
+    with (root / "damaged" / WEIGHTS).open("r+b") as file:
+        file.truncate(100)
+    return root
+
+
+@pytest.fixture
+def untouchable(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Fail as soon as a document is read or a graph is loaded."""
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("the work has begun")
+
+    for kind in (Document, OnnxEncoder, OnnxReranker):
+        monkeypatch.setattr(kind, "__init__", fail)
+    monkeypatch.chdir(folder)
+    for name in ("LONGMATCH_DATA", "LONGMATCH_CHECKPOINT", "LONGMATCH_RERANKER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def error_of(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command line that fails with exit status 2; return its one line of error."""
+    monkeypatch.setattr(sys, "argv", ["longmatch", *line.split()])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    return error
+
+
+# Each command line, and how its error begins; what is in braces is a path of `folder`.
+REFUSED = [
+    ("index sqlite:///missing.db --query select", "CORPUS: sqlite:///missing.db: there is no such"),
+    ("index sqlite://text.txt --query select", "CORPUS: sqlite://text.txt: is not sqlite:///FILE"),
+    ("index mysql://u:p@host/d --query select", "CORPUS: mysql://u@host/d: is not an address of"),
+    ("index sqlite:///text.txt", "--query: is missing"),
+    ("index sqlite:///text.txt --query select --follow-links", "--follow-links: is for a folder"),
+    ("index text.txt --query select", "--query: text.txt: is not the address of a database"),
+    ("index missing", "CORPUS: missing"),
+    ("index pairs.toml", "CORPUS: pairs.toml"),
+    ("index corpus.jsonl --data corpus.jsonl", "--data: "),
+    ("index corpus.jsonl --checkpoint missing", "--checkpoint: missing"),
+    ("index corpus.jsonl --checkpoint served --precision fp8", "--precision: served has no fp8"),
+    ("match missing.txt --data data", "FILE: missing.txt"),
+    ("match qrels.tsv --data data", "FILE: qrels.tsv: is not of a known kind"),
+    ("match text.txt --data missing", "--data: missing: there is no data directory"),
+    ("match text.txt --data data --filter {", "--filter: is not JSON"),
+    ("pairs data --min-score 0 -o missing/pairs.jsonl", "--output: "),
+    ("families --data missing", "--data: missing: there is no data directory"),
+    ("compare missing.txt text.txt", "LEFT: missing.txt"),
+    ("compare text.txt qrels.tsv", "RIGHT: qrels.tsv"),
+    ("compare id:a text.txt --data missing", "--data: missing"),
+    ("compare text.txt text.txt --html missing/page.html", "--html: "),
+    ("embed corpus.jsonl -o missing/out.npz", "--output: "),
+    ("embed corpus.jsonl -o folder", "--output: folder: is a folder"),
+    ("embed corpus.jsonl -o out.npz --blocks corpus.jsonl", "--blocks: "),
+    ("embed corpus.jsonl -o out.npz --adapt", "--adapt: corpus.jsonl has 2 documents"),
+    ("evaluate corpus.jsonl", "QRELS: give judgements, or --pairs"),
+    ("evaluate corpus.jsonl missing.tsv", "QRELS: missing.tsv"),
+    ("evaluate corpus.jsonl corpus.jsonl", "QRELS: corpus.jsonl:1"),
+    (f"{EVALUATE} --queries missing.jsonl", "--queries: missing.jsonl"),
+    ("evaluate corpus.jsonl --pairs pairs.jsonl --queries corpus.jsonl", "--queries: needs"),
+    (f"{EVALUATE} --valid-pairs pairs.jsonl", "--valid-pairs: needs --pairs"),
+    (f"{EVALUATE} --pairs pairs.jsonl --valid-pairs missing", "--valid-pairs: missing"),
+    (f"{EVALUATE} --split missing.tsv", "--split: missing.tsv"),
+    (f"{EVALUATE} --vectors corpus.jsonl", "--vectors: corpus.jsonl"),
+    (f"{EVALUATE} --vectors vectors.npz --queries corpus.jsonl", "--vectors: vectors.npz: 3 dim"),
+    (f"{EVALUATE} --adapt", "--adapt: "),
+    (f"{EVALUATE} --rerank 5", "--rerank: needs --reranker"),
+    (f"{EVALUATE} --rerank 5 --reranker missing", "--reranker: missing"),
+    (f"{EVALUATE} --baselines bm42", "--baselines: there is no 'bm42'"),
+    (f"{EVALUATE} --baselines mean", "--baselines: mean needs --blocks"),
+    (
+        f"{EVALUATE} --baselines mean --blocks kept --queries corpus.jsonl",
+        "--baselines: mean cannot be combined with --queries",
+    ),
+    (
+        "evaluate corpus.jsonl --pairs pairs.jsonl --without-mentions",
+        "--without-mentions: needs judgements",
+    ),
+    (
+        f"{EVALUATE} --mask-mentions --vectors vectors.npz",
+        "--mask-mentions: cannot be combined with --vectors",
+    ),
+    ("keys create Ana --scope all", "--scope: 'all' is none of read, write, admin"),
+    ("keys revoke 01234567 --data data", "KEY_ID: "),
+    ("calibrate --data data --false-positive-rate 0.5", "--false-positive-rate: "),
+    ("lab fit-calibration missing --pairs pairs.jsonl --corpus vectors.npz", "CHECKPOINT: missing"),
+    (f"{FIT} --pairs pairs.jsonl", "--pairs: 2 --pairs for 1 --corpus"),
+    (f"{FIT} --kind best", "--kind: 'best' is none of"),
+    (f"{FIT} --kind hybrid", "--texts: lexical and hybrid kinds need"),
+    (f"{FIT} --kind hybrid --texts missing", "--texts: missing"),
+    (f"{FIT} --texts corpus.jsonl --texts corpus.jsonl", "--texts: 2 --texts for 1"),
+    (f"{FIT_TO} missing", "--corpus: missing"),
+    (f"{FIT_TO} missing.npz", "--corpus: missing.npz"),
+    ("lab fit-calibration served --pairs missing --corpus vectors.npz", "--pairs: missing"),
+    ("lab fit-calibration served --pairs few.jsonl --corpus corpus.jsonl", "--pairs: few.jsonl: 0"),
+    ("lab train missing --corpus corpus.jsonl -o out --checkpoint weights", "RECIPE: "),
+    (
+        f"{OF_PAIRS} damaged --corpus corpus.jsonl",
+        "--checkpoint: damaged/weights.safetensors is not the file that manifest.json names",
+    ),
+    (TRAIN, "--corpus: is missing: name a corpus, or a --feedback"),
+    (f"{TRAIN} --feedback data", "--feedback: data: the feedback has 0 queries"),
+    (f"{TRAIN} --corpus corpus.jsonl --corpus corpus.jsonl", "--corpus: a corpus is named"),
+    (f"{TRAIN} --corpus corpus.jsonl", "--corpus: the recipe learns from links"),
+    (f"{TRAIN} --corpus corpus.jsonl --pairs missing", "--pairs: missing"),
+    (f"{TRAIN} --corpus corpus.jsonl --qrels missing", "--qrels: missing"),
+    (f"{TRAIN} --corpus beir", "--corpus: beir/qrels.tsv"),
+    (f"{TRAIN} --corpus corpus.jsonl -o folder", "--output: folder: exists already"),
+    (f"{TRAIN} --corpus corpus.jsonl --precision fp8", "--precision: 'fp8' is none of"),
+    (f"{TRAIN} --corpus corpus.jsonl --qrels qrels.tsv --work text.txt", "--work: "),
+    (f"{OF_PAIRS} weights --corpus corpus.jsonl", "--corpus: the recipe learns from pairs"),
+    (
+        f"{RERANK} --corpus corpus.jsonl --checkpoint weights",
+        "--checkpoint: weights is not the checkpoint of a reranker",
+    ),
+    (
+        f"{OF_PAIRS} weights --corpus shared",
+        "--corpus: a leak: documents are in the pairs of two parts: 'a' is at shared/pairs.train",
+    ),
+    (
+        f"{OF_PAIRS} weights --corpus crossing --allow-shared-documents",
+        "--corpus: a leak: pairs cross the splits: crossing/pairs.jsonl:1",
+    ),
+    (f"{RERANK} --checkpoint missing --corpus beir", "--checkpoint: missing"),
+    (f"{RERANK} --checkpoint bare --corpus links", "--checkpoint: bare has no weights.safetensors"),
+    (f"{RERANKER} --corpus corpus.jsonl", "--corpus: corpus.jsonl: a reranker learns from links"),
+    (
+        f"{RERANKER} --corpus corpus.jsonl --pairs few.jsonl",
+        "--corpus: corpus.jsonl: there are no links, and no pair for training has the label 1",
+    ),
+    (
+        f"{RERANKER} --corpus corpus.jsonl --pairs shared/pairs.train.jsonl",
+        "--corpus: corpus.jsonl: validation takes links, or pairs of both labels",
+    ),
+    (f"{RERANKER} --corpus shared", "--corpus: a leak: documents are in the pairs of two parts"),
+    (f"{RERANKER} --corpus folder --precision fp16", "--precision: 'fp16' is none of int8, fp32"),
+    ("lab make-corpus words corpus.jsonl -o out", "KIND: 'words' is none of titles, html"),
+    ("lab make-corpus titles missing -o out", "SOURCES: missing"),
+    ("lab make-corpus titles corpus.jsonl pairs.toml -o out", "SOURCES: pairs.toml"),
+    ("lab make-corpus titles corpus.jsonl -o folder", "--output: folder: exists already"),
+    (
+        "lab dataset imagenet folder -o out",
+        "NAME: 'imagenet' is none of aan, wiki65k, cnse, cnss, pan",
+    ),
+    ("lab dataset cnse missing -o out", "SOURCE: missing: there is no such file or folder"),
+    ("lab dataset aan folder -o out", "SOURCE: folder: there is no folder papers_text"),
+    ("lab dataset trec folder -o out", "--accept-licence: is needed for trec: NIST"),
+    (
+        "lab dataset trec folder -o out --accept-licence",
+        "SOURCE: folder: there is no folder documents",
+    ),
+    ("lab create-checkpoint missing --bert bert -o out", "RECIPE: "),
+    ("lab create-checkpoint links.toml --bert bert -o text.txt", "--output: "),
+    ("lab create-checkpoint links.toml --bert bert -o out --precision fp8", "--precision: "),
+    ("lab export missing --precision int8", "CHECKPOINT: missing"),
+    ("lab export served --precision int8", "CHECKPOINT: served has no weights.safetensors"),
+    (
+        "lab export damaged --precision int8",
+        "CHECKPOINT: damaged/weights.safetensors is not the file",
+    ),
+    ("lab export weights --precision fp8", "--precision: 'fp8' is none of"),
+    ("lab export weights --precision int8 --corpus missing", "--corpus: missing"),
+    ("lab export weights --precision int8 --qrels qrels.tsv", "--qrels: needs --corpus"),
+    ("serve --data corpus.jsonl", "--data: "),
+    ("serve --data data --port {port}", "--port: 127.0.0.1:"),
+    ("serve --data data --host no.such.host.invalid", "--host: no.such.host.invalid"),
+    ("serve --data data --reranker missing", "--reranker: missing"),
+    ("demo --port {port}", "--port: 127.0.0.1:"),
+    ("snapshot missing -o out", "DATA: missing"),
+    ("snapshot data -o folder", "--output: folder: exists already"),
+    ("snapshot data -o missing/out", "--output: "),
+    ("restore missing data2", "BACKUP: missing"),
+    ("restore folder text.txt", "DATA: "),
+    ("doctor missing", "DATA: missing"),
+    ("tune missing", "DATA: missing: there is no data directory"),
+    ("tune data", "DATA: data: the feedback has 0 queries with a relevant match and one that"),
+    ("reencode missing --checkpoint served", "DATA: missing"),
+    ("reencode data", "--checkpoint: name the new checkpoint"),
+    ("reencode data --checkpoint served --dry-run", "--dry-run: is for --only-if-better"),
+    ("reencode data --checkpoint served --json", "--json: is for --only-if-better"),
+    ("reencode data --adapt --only-if-better", "--only-if-better: data: the feedback has 0"),
+    ("lab make-corpus html corpus.jsonl -o out", "SOURCES: corpus.jsonl: there is no such folder"),
+    ("index corpus.jsonl --checkpoint served --provider tpu", "--provider: "),
+    ("index corpus.jsonl --actors 2", "--actors: is for --on ray"),
+    ("evaluate corpus.jsonl --pairs pairs.jsonl --split splits.tsv", "--split: needs judgements"),
+    (f"{RERANK} --corpus links", "--checkpoint: is missing: the reranker to start from"),
+    (f"{EVALUATE} --split few.tsv", "--split: few.tsv: no document is in 'test'"),
+    ("embed missing -o out.npz", "CORPUS: missing"),
+    ("index corpus.jsonl --ray-address auto", "--ray-address: is for --on ray"),
+    ("keys create a\x00b", "NAME: a name has 1 to 64 printable characters"),
+    ("keys create Ana --collection A", "--collection: 'A' is no name"),
+    (f"{FIT} --kind semantic --kind adapted", "--kind: semantic, adapted: "),
+    ("lab train links.toml --checkpoint reranker --corpus links -o out", "--checkpoint: reranker"),
+]
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.usefixtures("untouchable")
+@pytest.mark.parametrize(("line", "error"), REFUSED, ids=[line for line, _ in REFUSED])
+def test_a_command_fails_before_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    taken_port: int,
+    line: str,
+    error: str,
+) -> None:
+    before = sorted(folder.rglob("*"))
+    found = error_of(line.replace("{port}", str(taken_port)), monkeypatch, capsys)
+    assert found.startswith(f"error: {error}")
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("untouchable")
+def test_without_weights_the_way_out_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    monkeypatch.setattr(service.cli.checks, "DEFAULT_CHECKPOINT", folder / "served")
+    shipped = min(RECIPES.glob("*.toml")).stem
+    found = error_of(f"lab train {shipped} --corpus corpus.jsonl -o out", monkeypatch, capsys)
+    assert found.startswith("error: --checkpoint: ")
+    ways = ("the repository", "the Docker image", "`longmatch lab create-checkpoint`")
+    for named in (WEIGHTS, *ways):
+        assert named in found
+
+
+@pytest.mark.usefixtures("untouchable")
+@pytest.mark.parametrize(
+    "line",
+    [
+        EVALUATE,
+        "embed corpus.jsonl -o o.npz",
+        "compare text.txt text.txt",
+        f"{OF_PAIRS} weights --corpus shared --allow-shared-documents",
+        f"{RERANKER} --corpus shared --allow-shared-documents",
+    ],
+)
+def test_without_a_mistake_the_work_begins(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """So that the tests above prove something: what must not be touched is touched here."""
+    monkeypatch.setattr(sys, "argv", ["longmatch", *line.split()])
+    with pytest.raises(AssertionError, match="the work has begun"):
+        main()
+
+
+def test_every_command_is_in_the_table() -> None:
+    table = {tuple(line.split()[:2]) for line, _ in REFUSED}
+    commands = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
+    in_lab = commands.pop("lab").commands
+    assert commands.keys() - {"settings"} == {line[0] for line in table} - {"lab"}
+    assert in_lab.keys() == {line[1] for line in table if line[0] == "lab"}
+
+
+# Each command line, and a module without which it cannot end.
+EXTRAS_NEEDED = [
+    ("index table.parquet", "pyarrow", "Parquet"),
+    ("index postgresql://host/d --query select", "psycopg", "PostgreSQL"),
+    (EVALUATE, "scipy", "evaluate"),
+    (EVALUATE, "ir_measures", "evaluate QRELS"),
+    ("evaluate corpus.jsonl --pairs pairs.jsonl", "sklearn", "--pairs"),
+    (f"{EVALUATE} --baselines bm25", "bm25s", "--baselines bm25"),
+    (f"{EVALUATE} --baselines lsa", "sklearn", "--baselines lsa"),
+    (FIT, "sklearn", "lab fit-calibration"),
+    ("tune data", "ir_measures", "tune"),
+    ("tune data", "scipy", "tune"),
+    ("reencode data --adapt --only-if-better", "ir_measures", "reencode --only-if-better"),
+    (f"{TRAIN} --corpus links", "torch", "lab train"),
+    (f"{RERANKER} --corpus links", "torch", "lab train"),
+    ("lab create-checkpoint links.toml --bert bert -o out", "torch", "lab create-checkpoint"),
+    ("lab export weights --precision int8", "onnxscript", "lab export"),
+]
+
+
+@pytest.mark.usefixtures("untouchable")
+@pytest.mark.parametrize(("line", "module", "purpose"), EXTRAS_NEEDED)
+def test_a_missing_extra_is_named_before_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    module: str,
+    purpose: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    found = error_of(line, monkeypatch, capsys)
+    assert found.startswith(f"error: {purpose} needs the extra ")
+    assert "pip install 'longmatch[" in found
+    assert f"(missing: {module})" in found
+
+
+def test_the_table_of_extras_is_that_of_the_distribution() -> None:
+    """Every distribution of an extra is listed by the name under which it is imported."""
+    imported = {
+        "scikit-learn": "sklearn",
+        "ir-measures": "ir_measures",
+        "opentelemetry-sdk": "opentelemetry.sdk",
+        "opentelemetry-exporter-otlp-proto-http": "opentelemetry.exporter.otlp.proto.http",
+    }
+    required = [Requirement(line) for line in distribution("longmatch").requires or ()]
+    for extra, modules in EXTRAS.items():
+        names = {
+            imported.get(requirement.name, requirement.name.replace("-", "_"))
+            for requirement in required
+            if requirement.marker and requirement.marker.evaluate({"extra": extra})
+        }
+        assert names == set(modules)
