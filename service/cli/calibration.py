@@ -150,7 +150,8 @@ def _modes_of(kinds: Sequence[str], corpora: Sequence[Path]) -> dict[str, Mode]:
     for kind in kinds:
         if kind not in every:
             raise OptionError("--kind", f"{kind!r} is none of {', '.join(every)}")
-    known = next((one for one in (_OF_PLAIN, _OF_ADAPTED) if one.keys() >= set(kinds)), None)
+    groups = (_OF_PLAIN, _OF_ADAPTED)
+    known = next((group for group in groups if group.keys() >= set(kinds)), None)
     if known is None:
         raise OptionError(
             "--kind",
@@ -229,9 +230,9 @@ def _print_maps(kinds: Mapping[str, KindCalibration]) -> None:
             ("score", fitted.by_score),
             ("false positive rate", fitted.by_false_positive_rate),
         )
-        for name, one in maps:
-            for method, error in one.errors.items():
-                chosen = " (chosen)" if method == one.method else ""
+        for name, fit in maps:
+            for method, error in fit.errors.items():
+                chosen = " (chosen)" if method == fit.method else ""
                 figures = (error.log_loss, error.equal_mass, error.equal_mass_of_perfect)
                 row = (name, method + chosen, *(f"{figure:.4f}" for figure in figures))
                 table.add_row(kind, *row)
@@ -295,7 +296,7 @@ def measure_calibration(
 ) -> CorpusCalibration:
     """Measure how random pairs of the stored documents score by a rule."""
     by_mode = measure_store(store, rule, progress)
-    kinds = {score_kind(mode, adapted=adapted): one for mode, one in by_mode.items()}
+    kinds = {score_kind(mode, adapted=adapted): found for mode, found in by_mode.items()}
     return CorpusCalibration(space.fingerprint, kinds, rule)
 
 
@@ -309,7 +310,9 @@ def _thresholds(kinds: Mapping[str, NullDistribution]) -> dict[str, list[dict[st
 def _print_thresholds(kinds: Mapping[str, NullDistribution]) -> None:
     table = Table("kind of score", "false positives", "score", "95 % interval", box=None)
     for kind, measured in kinds.items():
-        for one in measured.thresholds:
-            rate = f"{100 * one.false_positive_rate:g} %"
-            table.add_row(kind, rate, f"{one.score:.4f}", f"{one.low:.4f} to {one.high:.4f}")
+        for threshold in measured.thresholds:
+            rate = f"{100 * threshold.false_positive_rate:g} %"
+            table.add_row(
+                kind, rate, f"{threshold.score:.4f}", f"{threshold.low:.4f} to {threshold.high:.4f}"
+            )
     Console().print(table)

@@ -131,7 +131,7 @@ def _compare(
 ) -> Comparison:
     language = loaded.checkpoint.language
     reader = loaded.encoder if loaded.encoder.reads_sections else None
-    ours, theirs = (to_comparable(language, one, alignable, reader) for one in (left, right))
+    ours, theirs = (to_comparable(language, side, alignable, reader) for side in (left, right))
     calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
     rule = fusion_of(data, loaded.checkpoint, loaded.encoder.adapter)
     probability = match_probability(calibrator, rule, ours, theirs)
@@ -139,7 +139,7 @@ def _compare(
 
 
 def _write_page(path: Path, found: Comparison, left: EncodedText, right: EncodedText) -> None:
-    titles = [one.title or one.document_id or "" for one in (left, right)]
+    titles = [side.title or side.document_id or "" for side in (left, right)]
     page = render_report(found, titles[0], left.text, titles[1], right.text)
     path.write_text(page, encoding="utf-8")
     console.print(f"{path}: written")
@@ -172,8 +172,8 @@ def _print_passages(out: Console, found: Comparison, left: str) -> None:
 
 
 def _largest(found: Comparison) -> list[AlignedPassage]:
-    by_size = sorted(found.passages, key=lambda one: one.left.start - one.left.end)
-    return sorted(by_size[:_ROWS], key=lambda one: one.left)
+    by_size = sorted(found.passages, key=lambda passage: passage.left.start - passage.left.end)
+    return sorted(by_size[:_ROWS], key=lambda passage: passage.left)
 
 
 def _print_alignment(out: Console, aligned: BlockAlignment, left: str, right: str) -> None:
@@ -202,7 +202,7 @@ def _print_attention(
     )
     table = Table(*names, box=None)
     for pair in pairs[:_PAIRS]:
-        figures = (f"{one:.3f}" for one in (pair.left_attention, pair.right_attention))
+        figures = (f"{attention:.3f}" for attention in (pair.left_attention, pair.right_attention))
         excerpts = (_excerpt(left, pair.left, _HALF), _excerpt(right, pair.right, _HALF))
         table.add_row(f"{pair.times_average:.1f}", *figures, *excerpts)
     out.print(table)

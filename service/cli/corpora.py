@@ -201,12 +201,12 @@ def families(
         )
     if as_json:
         counts = {"families": number, "documents": documents, "pending": pending}
-        print_json({**counts, "largest": [asdict(one) for one in largest]})
+        print_json({**counts, "largest": [asdict(family) for family in largest]})
         return
     table = Table("family", "documents", "different texts", "first id", box=None)
-    for one in largest:
-        shown = (one.number, one.documents, one.texts)
-        table.add_row(*map(str, shown), printable(one.first))
+    for family in largest:
+        shown = (family.number, family.documents, family.texts)
+        table.add_row(*map(str, shown), printable(family.first))
     Console(markup=False).print(table)
     console.print(f"{number} families of {documents} documents; {pending} documents not compared")
 

@@ -100,8 +100,10 @@ def _held(manifest: BackupManifest) -> str:
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:
-    for one in findings:
+    for finding in findings:
         remedy = (
-            one.remedy.value if one.remedy.repairable else f"not repairable: {one.remedy.value}"
+            finding.remedy.value
+            if finding.remedy.repairable
+            else f"not repairable: {finding.remedy.value}"
         )
-        console.print(printable(f"{one.what}: {one.problem}: {remedy}"))
+        console.print(printable(f"{finding.what}: {finding.problem}: {remedy}"))

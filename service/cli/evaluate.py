@@ -409,13 +409,15 @@ def _systems(report: Mapping[str, Any]) -> Table:
     table.add_column("system")
     systems: Mapping[str, Mapping[str, Any]] = report["systems"]
     measures = list(
-        dict.fromkeys(name for one in systems.values() for name in one if _is_estimate(one[name]))
+        dict.fromkeys(
+            name for figures in systems.values() for name in figures if _is_estimate(figures[name])
+        )
     )
     for measure in measures:
         table.add_column(measure, justify="right")
-    for system, one in systems.items():
-        against = one.get("against", {})
-        table.add_row(system, *(_cell(one.get(name), against.get(name)) for name in measures))
+    for system, figures in systems.items():
+        against = figures.get("against", {})
+        table.add_row(system, *(_cell(figures.get(name), against.get(name)) for name in measures))
     return table
 
 

@@ -34,10 +34,10 @@ def read_judged(data: Path, store: SQLiteDocumentStore) -> list[JudgedQuery]:
     grades: dict[AskedQuery, dict[str, int]] = {}
     with closing(open_feedback(data, read_only=True)) as feedback:
         keys = Keys.of(store, feedback.documents())
-        for one in feedback.all():
-            asked = one.query.document_id
-            if one.match_id in keys.by_id and (asked is None or asked in keys.by_id):
-                grades.setdefault(one.query, {})[one.match_id] = one.grade
+        for verdict in feedback.all():
+            asked = verdict.query.document_id
+            if verdict.match_id in keys.by_id and (asked is None or asked in keys.by_id):
+                grades.setdefault(verdict.query, {})[verdict.match_id] = verdict.grade
     return [
         JudgedQuery(
             document_id=asked.document_id,
@@ -107,10 +107,10 @@ class Keys:
         families = store.families.of_ids(document_ids)
         hashes = store.content_hashes(document_ids)
         by_id = {
-            name: f"family {families[name]}" if name in families else f"text {one.hex()}"
-            for name, one in hashes.items()
+            name: f"family {families[name]}" if name in families else f"text {digest.hex()}"
+            for name, digest in hashes.items()
         }
-        return cls(by_id, {one: by_id[name] for name, one in hashes.items()})
+        return cls(by_id, {digest: by_id[name] for name, digest in hashes.items()})
 
     def of_text(self, content_hash: bytes) -> str:
         """Return the key of a text: that of the documents which have it, if there are any."""
@@ -136,10 +136,12 @@ def asked(
     """
     progress.started("reading the queries", len(judged), unit="queries")
     found: list[SearchableQuery | None] = []
-    for one in judged:
-        query = _query(loaded, data, one)
+    for question in judged:
+        query = _query(loaded, data, question)
         progress.advanced(1)
-        found.append(None if query is None else SearchableQuery(query, one.grades, complete=False))
+        found.append(
+            None if query is None else SearchableQuery(query, question.grades, complete=False)
+        )
     return found
 
 
@@ -170,10 +172,12 @@ def look_for(
     """Return passages as queries that each look for their document; None without a token."""
     progress.started("encoding passages", len(known), unit="passages")
     found: list[SearchableQuery | None] = []
-    for one in known:
-        query = _encoded(loaded, one.text)
+    for passage in known:
+        query = _encoded(loaded, passage.text)
         progress.advanced(1)
-        found.append(None if query is None else SearchableQuery(query, {one.id: 1}, complete=True))
+        found.append(
+            None if query is None else SearchableQuery(query, {passage.id: 1}, complete=True)
+        )
     return found
 
 

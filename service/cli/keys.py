@@ -39,7 +39,7 @@ def create_key(
     From the first key on, every request to a server of this data directory needs one.
     """
     check_output_folder(data, "--data")
-    scopes = frozenset(_scope(one) for one in scope or ["read"])
+    scopes = frozenset(_scope(name) for name in scope or ["read"])
     expires = None
     if expires_days is not None:
         expires = datetime.now(UTC) + timedelta(days=expires_days)
@@ -72,7 +72,7 @@ def list_keys(data: DataOption = DEFAULT_DATA) -> None:
     for key in found.values():
         until = key.expires or "-"
         state = "expired" if key.expired(now) else "valid"
-        scopes = ",".join(one for one in SCOPES if one in key.scopes)
+        scopes = ",".join(name for name in SCOPES if name in key.scopes)
         shown = [key.id, state, scopes, key.created, until, key.collection or "-", key.name]
         typer.echo(printable("  ".join(shown)))
 

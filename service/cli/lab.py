@@ -460,7 +460,9 @@ def _check_files(job: TrainingJob[Start], recipe: TrainingRecipe) -> None:
     kinds = {objective.kind for objective in recipe.objectives}
     try:
         if "rerank" in kinds:
-            given = any(getattr(one, "pairs", None) == "given" for one in recipe.objectives)
+            given = any(
+                getattr(objective, "pairs", None) == "given" for objective in recipe.objectives
+            )
             check_rerank_files(job.files, given=given)
         if recipe.learns_from_classes:
             check_classes(job.files)

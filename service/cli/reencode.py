@@ -124,7 +124,7 @@ def open_trial(data: Path, new: Checkpoint, served: Path | None, *, adapt: bool)
             chosen, chosen_by = not_learned(judged, keys), RECORD
     finally:
         store.close()
-    held_out = [one for one in compress(judged, chosen) if one.compares and one.relevant]
+    held_out = [query for query in compress(judged, chosen) if query.compares and query.relevant]
     if len(held_out) < MIN_TESTED:
         raise OptionError(
             "--only-if-better",
@@ -143,7 +143,7 @@ def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, An
         sides = ((served, old), (new, fresh))
         texts = passages(old, trial.judged, progress)
         held_out = _of_both([asked(*side, trial.held_out, progress) for side in sides])
-        known = _of_both([look_for(one, texts, progress) for one, _ in sides])
+        known = _of_both([look_for(loaded, texts, progress) for loaded, _ in sides])
         if len(held_out[0]) < MIN_TESTED or not known[0]:
             raise OptionError(
                 "--only-if-better",
@@ -153,11 +153,11 @@ def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, An
         before, after = (
             Candidate(
                 directory,
-                fusion_of(directory.path, one.checkpoint, one.encoder.adapter),
+                fusion_of(directory.path, loaded.checkpoint, loaded.encoder.adapter),
                 held_out[number],
                 known[number],
             )
-            for number, (one, directory) in enumerate(sides)
+            for number, (loaded, directory) in enumerate(sides)
         )
         found = run_shadow_test(before, after, progress)
     return {
@@ -172,9 +172,9 @@ def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, An
 def print_report(report: dict[str, Any]) -> None:
     """Print what a test found."""
     for side in ("present", "new"):
-        one = report[side]
-        weights = ", ".join(f"{name} {one['rule'][name]:g}" for name in _WEIGHTS)
-        console.print(printable(f"{side}: {one['checkpoint']} ({weights})"))
+        facts = report[side]
+        weights = ", ".join(f"{name} {facts['rule'][name]:g}" for name in _WEIGHTS)
+        console.print(printable(f"{side}: {facts['checkpoint']} ({weights})"))
     for name, what in (
         ("held_out", f"held-out queries (by the {report['chosen_by']})"),
         ("others", "passages of other documents"),
@@ -191,7 +191,7 @@ def _read_learned(new: Checkpoint) -> list[bytes] | None:
     """Return the SHA-256 of the texts that a checkpoint learned from, if it has a record."""
     try:
         found = read_learned(new.directory / TRAINING)
-        return None if found is None else [bytes.fromhex(one) for one in found]
+        return None if found is None else [bytes.fromhex(digest) for digest in found]
     except ValueError as error:
         raise OptionError(
             "--checkpoint", f"{new.directory}: its record of training is damaged: {error}"

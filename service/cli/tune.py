@@ -73,12 +73,12 @@ def tune(
         parts = _divide(data, [query for query in judged if query.compares])
         with show_progress(console) as progress:
             fitted, held_out = (
-                [one for one in asked(loaded, directory, part, progress) if one is not None]
+                [query for query in asked(loaded, directory, part, progress) if query is not None]
                 for part in parts
             )
             new = fit_rule(directory, present, fitted, progress)
             texts = passages(directory, judged, progress)
-            known = [one for one in look_for(loaded, texts, progress) if one is not None]
+            known = [query for query in look_for(loaded, texts, progress) if query is not None]
             tuned = Candidate(directory, new, held_out, known)
             found = run_shadow_test(Candidate(directory, present, held_out, known), tuned, progress)
             report = _report((present, new), len(fitted), found, dry_run=dry_run)
@@ -97,8 +97,8 @@ def _divide(
 ) -> tuple[list[JudgedQuery], list[JudgedQuery]]:
     """Return the queries to fit to and those to test with; neither part is nearly empty."""
     held = hold_out(judged, HELD_OUT)
-    fitted = [one for one, out in zip(judged, held, strict=True) if not out]
-    tested = [one for one, out in zip(judged, held, strict=True) if out]
+    fitted = [query for query, out in zip(judged, held, strict=True) if not out]
+    tested = [query for query, out in zip(judged, held, strict=True) if out]
     if min(len(fitted), len(tested)) < MIN_TESTED:
         raise OptionError(
             "DATA",
@@ -176,8 +176,8 @@ def _print(data: Path, report: dict[str, Any], found: ShadowTest) -> None:
     elif not report["adopted"]:
         console.print(f"{data}: better; nothing has changed, for want of a run without --dry-run")
     else:
-        for kind, one in report["probabilities"].items():
-            pairs = f"{one['relevant']} relevant matches and {one['not_relevant']} others"
-            fitted = "fitted" if one["refused"] is None else f"unknown: {one['refused']}"
+        for kind, outcome in report["probabilities"].items():
+            pairs = f"{outcome['relevant']} relevant matches and {outcome['not_relevant']} others"
+            fitted = "fitted" if outcome["refused"] is None else f"unknown: {outcome['refused']}"
             console.print(f"probabilities of {kind} scores, by {pairs}: {fitted}")
         console.print(f"{data}: adopted; a server uses it from its next start")

@@ -1,25 +1,22 @@
 """`longmatch index --adapt` and all that opens the data directory afterwards."""
 
-import asyncio
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 
 from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
 from index.adapt import ADAPTER_FILE, read_corpus_adapter
 from index.directory.data_directory import open_data_directory
 from index.embed import read_embedded_corpus
-from index.search.calibrator import ScoreCalibrator, score_kind
+from index.search.calibrator import ScoreCalibrator
 from index.search.corpus_calibration import CALIBRATION_FILE
 from index.search.records import Bounds
 from service.api.app import create_app
-from service.engine import Engine
 from service.matching.match import validate_bounds
 from service.settings import Settings
 from service.startup import close_engine, open_engine
@@ -49,7 +46,7 @@ def topics(answer: Answer) -> list[int]:
     return [int(found["id"][1:]) % 3 for found in json.loads(answer.out)["matches"]]
 
 
-def test_index_match_and_calibrate(
+def test_index_match_calibrate_and_serve(
     longmatch: Run, corpus: Path, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:
     answer = longmatch("index", corpus, "--adapt")
@@ -76,28 +73,28 @@ def test_index_match_and_calibrate(
     assert adapter is not None
     assert calibration["fingerprint"] == adapter.fingerprint
     matched = json.loads(longmatch("match", query, "--json").out)["matches"]
-    assert all(0 < one["false_positive_rate"] <= 1 for one in matched)
-
-
-def test_a_directory_that_was_made_without_is_refused(
-    longmatch: Run, corpus: Path, tmp_path: Path
-) -> None:
-    longmatch("index", corpus)
-    answer = longmatch("index", corpus, "--adapt")
-    assert answer.status == 2
-    assert "made without --adapt" in answer.err
-    assert "new data directory" in answer.err
-    assert not (tmp_path / "data" / ADAPTER_FILE).exists()
-    assert longmatch("index", corpus).status == 0
-
-
-def test_a_corpus_of_one_document(longmatch: Run, tmp_path: Path) -> None:
-    single = tmp_path / "single.txt"
-    single.write_text("Granite and lava.")
-    answer = longmatch("index", single, "--adapt")
-    assert answer.status == 2
-    assert "has 1 readable documents, and it takes 5" in answer.err
-    assert longmatch("index", single).status == 0  # nothing stands in the way of the other way
+    assert all(0 < match["false_positive_rate"] <= 1 for match in matched)
+    engine = open_engine(Settings(checkpoint=tiny_checkpoint, data=tmp_path / "data"))
+    client = TestClient(create_app(engine.settings, engine), base_url="http://localhost")
+    try:
+        described = client.get("/version").json()
+        document = {"id": "new", "text": "There is basalt and granite in it."}
+        assert client.post("/index", json={"documents": [document]}).status_code == 200
+        asked = ({"text": "granite, basalt", "top_k": 5}, {"id": "new", "top_k": 5})
+        answers = [client.post("/match", json=body).json()["matches"] for body in asked]
+    finally:
+        close_engine(engine)
+    assert described["adapter"] == {
+        "digest": adapter.digest[:12],
+        "documents": 120,
+        "dimension": 32 + adapter.width,
+    }
+    assert described["checkpoint"]["dimension"] == 32
+    assert described["calibration"]["kinds"]["adapted"]["documents"] == 120
+    for found in answers:
+        assert len(found) == 5
+        assert {int(match["id"][1:]) % 3 for match in found if match["id"] != "new"} == {1}
+        assert all(match["false_positive_rate"] is not None for match in found)
 
 
 def test_a_damaged_adapter_stops_every_command(
@@ -120,9 +117,7 @@ def test_a_damaged_adapter_stops_every_command(
     assert "made with checkpoint" in answer.err
 
 
-def test_evaluate_measures_the_adapted_vectors_beside(
-    longmatch: Run, corpus: Path, tmp_path: Path
-) -> None:
+def test_evaluate_measures_adapted_vectors(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
     qrels = tmp_path / "qrels.tsv"
     names = range(0, 120, 20)
     lines = [f"d{a}\t0\td{b}\t1\n" for a in names for b in range(120) if a != b and a % 3 == b % 3]
@@ -134,76 +129,12 @@ def test_evaluate_measures_the_adapted_vectors_beside(
     assert set(systems) == {*own, "adapted", "adapted semantic", "adapted hybrid"}
     values = {name: system["nDCG@10"]["value"] for name, system in systems.items()}
     assert values["adapted"] > values["vector"] + 0.2
-    without = longmatch("evaluate", corpus, qrels, "--json")
-    assert set(json.loads(without.out)["retrieval"]["systems"]) == own
 
 
-@pytest.fixture
-def engine(longmatch: Run, corpus: Path, tmp_path: Path, tiny_checkpoint: Path) -> Iterator[Engine]:
-    """An engine over an adapted and calibrated data directory."""
-    longmatch("index", corpus, "--adapt")
-    longmatch("calibrate")
-    opened = open_engine(Settings(checkpoint=tiny_checkpoint, data=tmp_path / "data"))
-    yield opened
-    close_engine(opened)
-
-
-def test_a_server_over_it(engine: Engine) -> None:
-    async def talk() -> tuple[httpx.Response, ...]:
-        transport = httpx.ASGITransport(create_app(engine.settings, engine))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            version = await client.get("/version")
-            document = {"id": "new", "text": "There is basalt and granite in it."}
-            stored = await client.post("/index", json={"documents": [document]})
-            text = await client.post("/match", json={"text": "granite, basalt", "top_k": 5})
-            itself = await client.post("/match", json={"id": "new", "top_k": 5})
-            return version, stored, text, itself
-
-    version, stored, text, itself = asyncio.run(talk())
-    opened = engine.default.adapter
-    assert opened is not None
-    adapter = opened.adapter
-    described = version.json()
-    assert described["adapter"] == {
-        "digest": adapter.digest[:12],
-        "documents": 120,
-        "dimension": 32 + adapter.width,
-    }
-    assert described["checkpoint"]["dimension"] == 32
-    assert described["calibration"]["kinds"]["adapted"]["documents"] == 120
-    assert stored.status_code == 200
-    for answer in (text, itself):
-        found = answer.json()["matches"]
-        assert len(found) == 5
-        assert {int(one["id"][1:]) % 3 for one in found if one["id"] != "new"} == {1}
-        assert all(one["false_positive_rate"] is not None for one in found)
-
-
-def test_kinds_of_scores() -> None:
-    modes = ("semantic", "lexical", "hybrid")
-    assert [score_kind(mode, adapted=False) for mode in modes] == list(modes)
-    kinds = [score_kind(mode, adapted=True) for mode in modes]
-    assert kinds == ["adapted", "lexical", "adapted hybrid"]
+def test_a_refusal_names_adapted_scores() -> None:
     judge = ScoreCalibrator(None, None, None, adapted=True)
     (refused,) = validate_bounds(judge, "semantic", Bounds(min_probability=0.5))
     assert "of adapted scores" in refused.detail
-
-
-def test_an_engine_over_a_plain_directory_has_no_adapter(
-    longmatch: Run, corpus: Path, tmp_path: Path, tiny_checkpoint: Path
-) -> None:
-    longmatch("index", corpus)
-    checkpoint = load_checkpoint(tiny_checkpoint)
-    space = vector_space(checkpoint, None)
-    open_data_directory(
-        tmp_path / "data", fingerprint=space.fingerprint, dimension=space.dimension
-    ).close()
-    opened = open_engine(Settings(checkpoint=tiny_checkpoint, data=tmp_path / "data"))
-    try:
-        assert opened.encoder.adapter is None
-        assert opened.encoder.fingerprint == checkpoint.fingerprint
-    finally:
-        close_engine(opened)
 
 
 def test_embed_writes_the_vectors_of_the_index(
@@ -221,5 +152,5 @@ def test_embed_writes_the_vectors_of_the_index(
         )
     ) as directory:
         found = directory.store.find(embedded.ids)
-        stored = [directory.store.vectors([found[one].vector_id])[1][0] for one in embedded.ids]
+        stored = [directory.store.vectors([found[name].vector_id])[1][0] for name in embedded.ids]
     np.testing.assert_allclose(embedded.vectors, stored, atol=1e-6)

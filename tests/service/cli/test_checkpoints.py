@@ -1,4 +1,4 @@
-"""`longmatch lab create-checkpoint`, `export` and its quality gate, on tiny checkpoints."""
+"""`longmatch lab create-checkpoint` and `export`, and a reranker in `evaluate`."""
 
 import json
 import shutil
@@ -9,8 +9,33 @@ import pytest
 
 import encoder.export.quality
 from encoder.checkpoint import QUALITY, Checkpoint, load_checkpoint
-from tests.tools.command import Run, run_main
+from encoder.reranker.checkpoint import load_reranker_checkpoint
+from tests.tools.command import Run
+from tests.tools.corpora import json_lines
 
+ENCODER = """
+name = "other"
+architecture = "smith"
+block_length = 16
+max_blocks = 8
+long_sentence = "split"
+language = "en"
+dimension = 32
+initialise_from_bert = true
+begin_as_mean = false
+[model]
+sentence_layers = 1
+document_layers = 1
+"""
+RERANKER = """
+name = "small"
+architecture = "match-ignition"
+[pair]
+length = 32
+sentences = 3
+[model]
+layers = 1
+"""
 WORDS = ["river", "stone", "music", "winter", "tree", "paper", "engine", "harbour", "snow"]
 
 
@@ -33,21 +58,19 @@ def judged(tmp_path: Path) -> list[str]:
     """A corpus of twenty documents and judgements of two of them, as options."""
     rng = np.random.default_rng(0)
     lines = [{"id": f"d{n}", "text": " ".join(rng.choice(WORDS, 60))} for n in range(20)]
-    (tmp_path / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "c.jsonl").write_text(json_lines(lines))
     (tmp_path / "q.tsv").write_text("d1 0 d2 1\nd3 0 d4 1\n")
     return ["--corpus", str(tmp_path / "c.jsonl"), "--qrels", str(tmp_path / "q.tsv")]
 
 
 def test_an_export_that_passes_says_what_it_keeps(
-    made: Path,
-    judged: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    longmatch: Run, made: Path, judged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = load_checkpoint(made).fingerprint
     monkeypatch.setattr("service.cli.lab.DOCUMENTS", 15)
-    assert run_main(monkeypatch, "lab", "export", made, "--precision", "fp16", *judged) == 0
-    assert "of the neighbours of fp32 on 15 of 20 documents of c.jsonl" in capsys.readouterr().err
+    answer = longmatch("lab", "export", made, "--precision", "fp16", *judged)
+    assert answer.status == 0
+    assert "of the neighbours of fp32 on 15 of 20 documents of c.jsonl" in answer.err
     checkpoint = load_checkpoint(made)
     report = json.loads((made / QUALITY).read_text())["fp16"]
     assert (report["documents"], report["queries"], report["ndcg_loss"]) == (15, 2, 0.0)
@@ -57,56 +80,21 @@ def test_an_export_that_passes_says_what_it_keeps(
 
 
 @pytest.mark.slow
-def test_an_export_that_loses_too_much_is_refused_and_changes_nothing(
-    made: Path,
-    judged: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_refused_export_changes_nothing(
+    longmatch: Run, made: Path, judged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = sorted(path.name for path in made.rglob("*"))
     monkeypatch.setattr(encoder.export.quality, "MINIMUM_NEIGHBOURS", 1.01)
-    assert run_main(monkeypatch, "lab", "export", made, "--precision", "fp16", *judged) == 2
-    err = capsys.readouterr().err
-    assert "error: fp16/block_encoder.onnx" in err
-    assert "under 101%" in err
+    answer = longmatch("lab", "export", made, "--precision", "fp16", *judged)
+    assert answer.status == 2
+    assert "error: fp16/block_encoder.onnx" in answer.err
+    assert "under 101%" in answer.err
     assert sorted(path.name for path in made.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--qrels", "q.tsv"], "--qrels: needs --corpus"),
-        (["--corpus", "nowhere.jsonl"], "nowhere.jsonl"),
-    ],
-)
-def test_wrong_usage_is_one_clear_line(
-    made: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    options: list[str],
-    message: str,
-) -> None:
-    assert run_main(monkeypatch, "lab", "export", made, "--precision", "fp16", *options) == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert "Traceback" not in err
-
-
-def write_recipe(folder: Path) -> Path:
-    """Write a recipe of one layer a level."""
-    path = folder / "recipe.toml"
-    path.write_text(
-        'name = "other"\narchitecture = "smith"\nblock_length = 16\nmax_blocks = 8\n'
-        'long_sentence = "split"\nlanguage = "en"\ndimension = 32\n'
-        "initialise_from_bert = true\nbegin_as_mean = false\n"
-        "[model]\nsentence_layers = 1\ndocument_layers = 1\n"
-    )
-    return path
 
 
 @pytest.mark.slow
 def test_export_adds_a_precision(longmatch: Run, tiny_bert: Path, tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path)
+    (recipe := tmp_path / "recipe.toml").write_text(ENCODER)
     made = tmp_path / "made"
     created = longmatch("lab", "create-checkpoint", recipe, "--bert", tiny_bert, "-o", made)
     assert created.status == 0
@@ -114,3 +102,25 @@ def test_export_adds_a_precision(longmatch: Run, tiny_bert: Path, tmp_path: Path
     assert longmatch("lab", "export", made, "--precision", "fp32").status == 0
     manifest = json.loads((made / "manifest.json").read_text())
     assert {name.split("/")[0] for name in manifest["files"] if "/" in name} == {"int8", "fp32"}
+
+
+def test_a_reranker_is_made_of_a_recipe(longmatch: Run, tiny_bert: Path, tmp_path: Path) -> None:
+    (recipe := tmp_path / "recipe.toml").write_text(RERANKER)
+    made = tmp_path / "made"
+    created = longmatch("lab", "create-checkpoint", recipe, "--bert", tiny_bert, "-o", made)
+    assert created.status == 0
+    checkpoint = load_reranker_checkpoint(made)
+    assert (checkpoint.name, checkpoint.pair.length, checkpoint.precisions) == ("small", 32, ())
+
+
+def test_reranking_is_measured_with_the_mode(
+    longmatch: Run, judged: list[str], tiny_reranker: Path
+) -> None:
+    _, corpus, _, qrels = judged
+    options = ("--mode", "hybrid", "--rerank", 4, "--reranker", tiny_reranker, "--json")
+    answer = longmatch("evaluate", corpus, qrels, *options)
+    assert answer.status == 0, answer.err
+    systems = json.loads(answer.out)["retrieval"]["systems"]
+    own = {"vector", "semantic", "lexical", "unaligned hybrid", "hybrid"}
+    assert set(systems) == {*own, "reranked"}
+    assert systems["reranked"]["settings"] == "first 4 of hybrid, 0.5 of the reranker"

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,7 +68,15 @@ def used(data: Path, checkpoint: Path) -> LinearFusion:
 
 
 def files(data: Path) -> dict[str, bytes]:
-    return {one.name: one.read_bytes() for one in data.glob("*.json")}
+    return {file.name: file.read_bytes() for file in data.glob("*.json")}
+
+
+def chances_of(longmatch: Run, data: Path) -> dict[str, Any]:
+    """Return the probability of each match of a text whose topic has no feedback."""
+    query = data.parent / "query.txt"
+    query.write_text(text(59, random.Random(8)))
+    found = json.loads(longmatch("match", query, "--json").out)
+    return {match["id"]: match["probability"] for match in found["matches"]}
 
 
 @JUDGED
@@ -102,10 +111,7 @@ def test_better_weights_are_adopted_and_served(
     (fitted,) = report["probabilities"].values()
     assert fitted["refused"] is None
     assert fitted["relevant"] == report["held_out"]["queries"]
-    query = data.parent / "query.txt"
-    query.write_text(text(59, random.Random(8)))  # a topic without feedback
-    found = json.loads(longmatch("match", query, "--json").out)
-    chances = {one["id"]: one["probability"] for one in found["matches"]}
+    chances = chances_of(longmatch, data)
     assert min(chances["a59"], chances["b59"]) > 0.5
     assert max(chances[name] for name in chances.keys() - {"a59", "b59"}) < 0.5
     assert longmatch("doctor", data).status == 0
@@ -118,22 +124,18 @@ def test_better_weights_are_adopted_and_served(
 def test_too_few_verdicts_of_a_kind_leave_probabilities_unknown(
     longmatch: Run, copy_topics: CopyTopics, tmp_path: Path, tiny_checkpoint: Path
 ) -> None:
-    data = copy_topics(
-        tmp_path, own_words=4, judged=24
-    )  # of 36 queries 18 are held out, each with one relevant match
+    # Of 36 queries 18 are held out, each with one relevant match.
+    data = copy_topics(tmp_path, own_words=4, judged=24)
     use(data, tiny_checkpoint, BLIND)
     answer = longmatch("tune", data, "--json")
     report = json.loads(answer.out)
     assert report["adopted"], report
     assert report["probabilities"]["hybrid"]["refused"] == "it takes 20 of each"
-    query = data.parent / "query.txt"
-    query.write_text(text(59, random.Random(8)))
-    found = json.loads(longmatch("match", query, "--json").out)
-    assert {one["probability"] for one in found["matches"]} == {None}
+    assert set(chances_of(longmatch, data).values()) == {None}
 
 
 @JUDGED
-def test_what_is_not_better_changes_nothing(
+def test_no_gain_and_a_dry_run_change_nothing(
     longmatch: Run, data: Path, tiny_checkpoint: Path
 ) -> None:
     before = files(data)
@@ -142,10 +144,6 @@ def test_what_is_not_better_changes_nothing(
     assert "not adopted, nothing has changed: " in answer.err
     assert files(data) == before
     assert used(data, tiny_checkpoint) == read_fusion(load_checkpoint(tiny_checkpoint))
-
-
-@JUDGED
-def test_a_dry_run_changes_nothing(longmatch: Run, data: Path, tiny_checkpoint: Path) -> None:
     use(data, tiny_checkpoint, BLIND)
     before = files(data)
     answer = longmatch("tune", data, "--dry-run")
@@ -186,20 +184,22 @@ def _nearest_of_others(data: Path) -> dict[str, str]:
     return {name: ids[best] for name, best in zip(ids, cosines.argmax(axis=1), strict=True)}
 
 
-@pytest.mark.parametrize("topics", [0, 5])
 def test_too_little_feedback_is_refused_before_the_work(
-    longmatch: Run, data: Path, topics: int, monkeypatch: pytest.MonkeyPatch
+    longmatch: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def work(*_: object) -> None:
         raise AssertionError
 
     monkeypatch.setattr(command, "fit_rule", work)
-    if topics:
-        judge(data, topics)
+    judge(data, 5)
     answer = longmatch("tune", data)
-    queries = topics + topics // 2
     assert answer.status == 2
-    assert f"has {queries} queries with a relevant match and one that is less so" in answer.err
+    assert "has 7 queries with a relevant match and one that is less so" in answer.err
+    (recipe := tmp_path / "recipe.toml").write_text(RECIPE)
+    answer = longmatch("lab", "train", recipe, "--feedback", data, "-o", tmp_path / "trained")
+    assert answer.status == 2
+    assert f"--feedback: {data}: the feedback has 7 queries" in answer.err
+    assert not (tmp_path / "trained.work").exists()
 
 
 def test_queries_that_cannot_be_divided_are_refused(longmatch: Run, data: Path) -> None:
@@ -277,8 +277,7 @@ def test_training_learns_from_feedback(
     (start / "training").mkdir(exist_ok=True)
     earlier = "ab" * 32  # what the start has learned from
     (start / "training" / "learned.txt").write_text(earlier + "\n")
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(RECIPE)
+    (recipe := tmp_path / "recipe.toml").write_text(RECIPE)
     command_line = ["lab", "train", recipe, "--feedback", data, "-o", tmp_path / "trained"]
     answer = longmatch(*command_line, "--precision", "fp32", "--checkpoint", start)
     assert answer.status == 0, answer.err
@@ -299,26 +298,11 @@ def test_training_learns_from_feedback(
     assert tested["held_out"]["queries"] == 75 - counts["queries"]["train"]
 
 
-@pytest.mark.parametrize("topics", [0, 5])
-def test_training_on_too_little_feedback_is_refused_before_the_work(
-    longmatch: Run, data: Path, tmp_path: Path, topics: int
-) -> None:
-    if topics:
-        judge(data, topics)
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(RECIPE)
-    answer = longmatch("lab", "train", recipe, "--feedback", data, "-o", tmp_path / "trained")
-    assert answer.status == 2
-    assert f"--feedback: {data}: the feedback has {topics + topics // 2} queries" in answer.err
-    assert not (tmp_path / "trained.work").exists()
-
-
 def test_a_recipe_for_pairs_needs_both_verdicts(longmatch: Run, data: Path, tmp_path: Path) -> None:
     with closing(open_feedback(data)) as feedback:
         for topic in range(40):
             feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 1, LIMITS)
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(RECIPE)
+    (recipe := tmp_path / "recipe.toml").write_text(RECIPE)
     answer = longmatch("lab", "train", recipe, "--feedback", data, "-o", tmp_path / "trained")
     assert answer.status == 2
     assert "the recipe learns from pairs, and no corpus has any" in answer.err

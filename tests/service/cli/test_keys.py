@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from index.directory.data_directory import KEY_FILE
 from service.keys import KeyRing
 from tests.tools.command import Run
@@ -20,6 +18,9 @@ def test_a_key_is_made_listed_and_revoked(longmatch: Run, tmp_path: Path) -> Non
     assert listed.out.split()[:3] == [key.id, "valid", "read,write"]
     assert listed.out.strip().endswith("Ana")
     assert token.rpartition("_")[2] not in listed.out
+    (corpus := tmp_path / "a.txt").write_text("A heron stands in the marsh.")
+    assert longmatch("index", corpus, "--data", data).status == 0
+    assert longmatch("keys", "list", "--data", data) == listed
     assert longmatch("keys", "revoke", key.id, "--data", data).status == 0
     assert KeyRing(data / KEY_FILE).find(token) is None
     assert longmatch("keys", "list", "--data", data).out == ""
@@ -36,33 +37,6 @@ def test_a_key_is_bound_to_a_collection(longmatch: Run, tmp_path: Path) -> None:
     assert longmatch("keys", "create", "Bo", "--data", data).status == 0
     listed = longmatch("keys", "list", "--data", data).out.splitlines()
     assert {tuple(line.split()[-2:]) for line in listed} == {("papers", "Ana"), ("-", "Bo")}
-
-
-def test_an_index_is_made_where_there_are_keys_already(longmatch: Run, tmp_path: Path) -> None:
-    data, corpus = tmp_path / "data", tmp_path / "a.txt"
-    corpus.write_text("A heron stands in the marsh.")
-    assert longmatch("keys", "create", "Ana", "--data", data).status == 0
-    assert longmatch("index", corpus, "--data", data).status == 0
-    assert "Ana" in longmatch("keys", "list", "--data", data).out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["create", "Ana", "--scope", "all"], "--scope: 'all' is none of read, write, admin"),
-        (["create", ""], "NAME: a name has 1 to 64 printable characters"),
-        (["create", "a\x1bb"], "NAME: a name has"),
-        (["create", "Ana", "--collection", "A b"], "--collection: 'A b' is no name"),
-        (["revoke", "01234567"], "KEY_ID: "),
-    ],
-)
-def test_what_cannot_be_done_is_named(
-    longmatch: Run, tmp_path: Path, arguments: list[str], message: str
-) -> None:
-    answer = longmatch("keys", *arguments, "--data", tmp_path / "data")
-    assert answer.status == 2
-    assert message in answer.err
-    assert not (tmp_path / "data" / KEY_FILE).exists()
 
 
 def test_without_keys_the_list_says_that_none_is_needed(longmatch: Run, tmp_path: Path) -> None:

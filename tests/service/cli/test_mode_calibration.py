@@ -1,25 +1,23 @@
 """False positive rates and probabilities of each mode keep what they say, over HTTP."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from encoder.calibration import Calibration, FittedMap, KindCalibration, Logistic, MapError
+from encoder.calibration import FittedMap, Logistic, MapError
 from index.progress import SilentProgress
 from index.search.calibrator import ScoreCalibrator
 from index.search.corpus_calibration import CorpusCalibration, measure_store
 from index.search.fusion import LinearFusion
-from index.search.records import DEFAULT_MODE
 from tests.tools.service_fixtures import with_parts
 
 MODES = ("semantic", "lexical", "hybrid")
-FEWER = [*(pytest.param(one, marks=pytest.mark.slow) for one in MODES[:2]), "hybrid"]
+FEWER = [*(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[:2]), "hybrid"]
 RULE = LinearFusion(0.6, 0.4, 0.7, expected_slope=0.5, expected_intercept=0.2)
 STORED, FRESH = 110, 50
+RATE = "false_positive_rate"
 MAP = FittedMap(Logistic(1.0, -4.0), {"platt": MapError(0.4, 0.02, 0.03, 0.01)})
 
 
@@ -57,7 +55,7 @@ def rates_of(client: Any, queries: list[dict[str, str]], mode: str) -> np.ndarra
     for start in range(0, len(queries), 10):
         body = {"queries": queries[start : start + 10], "mode": mode, "top_k": STORED}
         for result in client.post("/match", json=body).json()["results"]:
-            found += [match["false_positive_rate"] for match in result["matches"]]
+            found += [match[RATE] for match in result["matches"]]
     return np.array(found)
 
 
@@ -78,40 +76,10 @@ def test_they_hold_for_texts_that_are_not_stored(calibrated: Any, mode: str) -> 
         assert least < (fresh <= rate).sum() / (FRESH * STORED) < most
 
 
-def test_the_default_mode_has_a_probability_and_keeps_its_bounds(calibrated: Any) -> None:
-    engine = calibrated.app.state.engine
-    maps = Calibration(engine.checkpoint.fingerprint, {"hybrid": KindCalibration(MAP, MAP, ())})
-    client = type(calibrated)(calibrated.app)
-    client.app.state.engine = with_parts(
-        engine, calibrator=replace(engine.default.calibrator, checkpoint=maps)
-    )
-    try:
-        every = client.post("/match", json={"id": "d1"}).json()["matches"]
-        named = client.post("/match", json={"id": "d1", "mode": DEFAULT_MODE}).json()["matches"]
-        assert (DEFAULT_MODE, every) == ("hybrid", named)
-        for field, measure in (
-            ("min_probability", "probability"),
-            ("max_false_positive_rate", "false_positive_rate"),
-        ):
-            bound = every[2][measure]
-            some = client.post("/match", json={"id": "d1", field: bound}).json()["matches"]
-            assert [one["id"] for one in some] == [one["id"] for one in every[:3]]
-        semantic = {"id": "d1", "mode": "semantic", "min_probability": 0.5}
-        assert client.post("/match", json=semantic).status_code == 422
-    finally:
-        client.app.state.engine = engine
-
-
 def test_a_text_without_indexed_words_is_judged_by_its_vector(calibrated: Any) -> None:
     body = {"text": "Zyzzyva quokka!", "top_k": 5}
     found = calibrated.post("/match", json=body).json()["matches"]
     semantic = calibrated.post("/match", json={**body, "mode": "semantic"}).json()["matches"]
     assert len(found) == 5
-    for one, other in zip(found, semantic, strict=True):
-        assert one["false_positive_rate"] == pytest.approx(other["false_positive_rate"], rel=1e-3)
-
-
-def test_the_version_names_every_mode(calibrated: Any, tmp_path: Path) -> None:
-    kinds = calibrated.get("/version").json()["calibration"]["kinds"]
-    assert set(kinds) == set(MODES)
-    assert all(kind["documents"] == STORED for kind in kinds.values())
+    for match, other in zip(found, semantic, strict=True):
+        assert match[RATE] == pytest.approx(other[RATE], rel=1e-3)

@@ -25,15 +25,12 @@ def shown(*, terminal: bool, refusals: int = 0) -> str:
     return output.getvalue()
 
 
-def test_a_terminal_gets_a_bar() -> None:
+def test_a_terminal_gets_a_bar_and_a_log_gets_lines() -> None:
+    assert shown(terminal=False) == "encoding: 7 documents\n"
     text = plain(shown(terminal=True))
     assert "7/7 documents" in text
     assert "tokens/s" in text
     assert "documents/s" not in text[text.index("7/7") :]
-
-
-def test_a_log_gets_lines() -> None:
-    assert shown(terminal=False) == "encoding: 7 documents\n"
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -1,4 +1,4 @@
-"""`longmatch snapshot` and `restore` as a user types them, on tiny checkpoints."""
+"""`longmatch snapshot`, `restore` and `reencode` as a user types them."""
 
 import resource
 from contextlib import closing
@@ -7,23 +7,29 @@ from pathlib import Path
 import pytest
 
 from index.directory.collections import collection_path
+from index.directory.data_directory import ADAPTER_FILE, open_data_directory
+from index.store.schema import read_space
 from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
-from tests.service.cli.data.conftest import matches
+from tests.service.cli.data.conftest import matches, query, vars_of
 from tests.tools.command import Run
 
 
-def test_snapshot_then_restore(longmatch: Run, data: Path, tmp_path: Path) -> None:
-    answer = longmatch("snapshot", data, "-o", tmp_path / "backup.tar")
+@pytest.mark.parametrize("name", ["backup", "backup.tar"])
+def test_snapshot_then_restore(longmatch: Run, data: Path, tmp_path: Path, name: str) -> None:
+    backup, new = tmp_path / name, tmp_path / "new"
+    with closing(open_feedback(data)) as feedback:
+        judged = JudgedQuery(text="Which river carves valleys?", title="Rivers")
+        given = feedback.put(judged, "d1", 2, FeedbackLimits(10, 10**6))
+        answer = longmatch("snapshot", data, "-o", backup)  # while it is open
     assert (answer.status, "24 documents" in answer.err) == (0, True)
-    answer = longmatch("restore", tmp_path / "backup.tar", tmp_path / "new")
+    answer = longmatch("restore", backup, new)
     assert (answer.status, "24 documents" in answer.err) == (0, True)
-    assert matches(longmatch, tmp_path / "new") == matches(longmatch, data)
-    assert longmatch("doctor", tmp_path / "new").status == 0
-
+    assert matches(longmatch, new) == matches(longmatch, data)
+    with closing(open_feedback(new, read_only=True)) as feedback:
+        assert list(feedback.all()) == [given]
+    assert longmatch("doctor", new).status == 0
     answer = longmatch("restore", tmp_path / "corpus.jsonl", tmp_path / "other")
     assert (answer.status, "is not a complete backup" in answer.err) == (2, True)
-    answer = longmatch("snapshot", data, "-o", tmp_path / "backup.tar")
-    assert (answer.status, "is never replaced" in answer.err) == (2, True)
 
 
 def test_a_collection_is_a_data_directory_by_its_path(
@@ -34,16 +40,16 @@ def test_a_collection_is_a_data_directory_by_its_path(
     papers_corpus.write_text("".join(corpus.read_text().splitlines(keepends=True)[:9]))
     assert longmatch("index", papers_corpus, "--data", papers).status == 0
     assert longmatch("families", "--data", papers).status == 0
-    for one in (data, papers):
-        assert longmatch("doctor", one).status == 0
+    for place in (data, papers):
+        assert longmatch("doctor", place).status == 0
     answer = longmatch("snapshot", data, "-o", tmp_path / "all.tar")
     assert "24 documents, the collection papers" in answer.err
     assert longmatch("snapshot", papers, "-o", tmp_path / "papers.tar").status == 0
     assert longmatch("restore", tmp_path / "all.tar", tmp_path / "new").status == 0
     copy = collection_path(tmp_path / "new", "copy")
     assert "9 documents" in longmatch("restore", tmp_path / "papers.tar", copy).err
-    for one in ("papers", "copy"):
-        restored = collection_path(tmp_path / "new", one)
+    for name in ("papers", "copy"):
+        restored = collection_path(tmp_path / "new", name)
         assert matches(longmatch, restored) == matches(longmatch, papers)
     assert matches(longmatch, tmp_path / "new") == matches(longmatch, data)
 
@@ -65,32 +71,61 @@ def test_a_snapshot_on_a_full_disk_leaves_nothing_and_says_why(
         assert answer.status == 2
         assert "Traceback" not in answer.err
         assert str(tmp_path) in answer.err
-        assert {one.name for one in tmp_path.iterdir()} == {"corpus.jsonl", "data"}
+        assert {path.name for path in tmp_path.iterdir()} == {"corpus.jsonl", "data"}
     assert size > 20_000
     assert longmatch("restore", target, tmp_path / "new").status == 0
     assert longmatch("doctor", tmp_path / "new").status == 0
     assert longmatch("doctor", data).status == 0
 
 
-def test_restore_with_another_checkpoint_names_both(
-    longmatch: Run, data: Path, tmp_path: Path, tiny_terms: Path
+def test_reencode_moves_to_another_checkpoint(
+    longmatch: Run, data: Path, tiny_terms: Path, corpus: Path, tmp_path: Path
 ) -> None:
-    longmatch("snapshot", data, "-o", tmp_path / "backup")
-    answer = longmatch("restore", tmp_path / "backup", tmp_path / "new", "--checkpoint", tiny_terms)
-    assert answer.status == 2
-    assert "checkpoint tiny (" in answer.err
-    assert "not with tiny-terms (" in answer.err
-    assert not (tmp_path / "new").exists()
+    assert longmatch("reencode", data).status == 2
+    old = matches(longmatch, data)
+    server = open_data_directory(data, **vars_of(data))
+    try:
+        answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
+        assert answer.status == 2
+        assert "every document is encoded, and the old vectors still serve" in answer.err
+        assert matches(longmatch, data) == old
+        server.index.apply(server.store.delete(["d5"]))  # what goes meanwhile
+    finally:
+        server.close()
+    answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
+    assert (answer.status, "23 documents, now of checkpoint tiny-terms" in answer.err) == (0, True)
+    assert {path.name for path in data.iterdir()} == {
+        "store.sqlite3",
+        "snapshots",
+        "lexical",
+        "lock",
+        ".reencoding-lock",
+        ".store-digest",
+    }
+    answer = longmatch("match", query(data), "--data", data)
+    assert (answer.status, "was made with checkpoint" in answer.err) == (2, True)
+    assert longmatch("doctor", data, "--checkpoint", tiny_terms).status == 0
+
+    fresh = tmp_path / "fresh"
+    assert longmatch("index", corpus, "--data", fresh, "--checkpoint", tiny_terms).status == 0
+    options = ("--checkpoint", tiny_terms, "--top-k", 24, "--mode", "semantic")
+    expected = [match for match in matches(longmatch, fresh, *options) if match["id"] != "d5"]
+    assert matches(longmatch, data, *options) == expected
+    answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
+    assert (answer.status, "already: nothing to do" in answer.err) == (2, True)
 
 
-def test_a_backup_has_the_feedback(longmatch: Run, data: Path, tmp_path: Path) -> None:
-    with closing(open_feedback(data)) as feedback:
-        query = JudgedQuery(text="Which river carves valleys?", title="Rivers")
-        given = feedback.put(query, "d1", 2, FeedbackLimits(10, 10**6))
-        for name in ("backup", "backup.tar"):  # while it is open
-            assert longmatch("snapshot", data, "-o", tmp_path / name).status == 0
-            restored = tmp_path / f"restored {name}"
-            assert longmatch("restore", tmp_path / name, restored).status == 0
-            with closing(open_feedback(restored, read_only=True)) as copy:
-                assert list(copy.all()) == [given]
-            assert longmatch("doctor", restored).status == 0
+def test_reencode_fits_an_adapter_anew(
+    longmatch: Run, corpus: Path, tmp_path: Path, tiny_terms: Path
+) -> None:
+    data = tmp_path / "adapted"
+    assert longmatch("index", corpus, "--adapt", "--data", data).status == 0
+    before = read_space(data / "store.sqlite3")
+    assert longmatch("reencode", data, "--checkpoint", tiny_terms).status == 0
+    assert (data / ADAPTER_FILE).exists()
+    assert read_space(data / "store.sqlite3") != before
+    assert len(matches(longmatch, data, "--checkpoint", tiny_terms)) == 10
+    longmatch("snapshot", data, "-o", tmp_path / "backup", "--checkpoint", tiny_terms)
+    new = tmp_path / "new"
+    assert longmatch("restore", tmp_path / "backup", new, "--checkpoint", tiny_terms).status == 0
+    assert (new / ADAPTER_FILE).read_bytes() == (data / ADAPTER_FILE).read_bytes()

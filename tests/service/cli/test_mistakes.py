@@ -1,18 +1,118 @@
 """What is wrong with a command is said before any graph is loaded and any document is read."""
 
+import shutil
 import socket
 import sys
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
+from typing import NoReturn
 
+import numpy as np
 import pytest
 import typer
+from packaging.requirements import Requirement
 
 import service.cli.checks
 from encoder.checkpoint import WEIGHTS
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.reranker.onnx_reranker import OnnxReranker
+from index.document import Document
+from index.embed import EmbeddedCorpus, write_embedded_corpus
+from index.optional_dependencies import EXTRAS
 from service.cli.main import main, make_app
-from tests.service.cli.checks.conftest import EVALUATE, FIT, RERANKER, TRAIN, error_of
+from tests.tools.corpora import json_lines
+from tests.tools.index_fixtures import aligned_of
 from training.recipe import RECIPES
+
+RECIPE = """
+name = "tiny"
+steps = 2
+documents = 2
+[[objective]]
+kind = "{kind}"
+"""
+PAIRS = [{"source": "a", "target": str(n), "label": n % 2} for n in range(40)]
+TRAIN = "lab train links.toml -o out --checkpoint weights"
+OF_PAIRS = "lab train pairs.toml -o out --checkpoint"
+RERANK = "lab train rerank.toml -o out"
+RERANKER = f"{RERANK} --checkpoint reranker"
+EVALUATE = "evaluate corpus.jsonl qrels.tsv --checkpoint served"
+FIT_TO = "lab fit-calibration served --pairs pairs.jsonl --corpus"
+FIT = f"{FIT_TO} vectors.npz"
+
+
+@pytest.fixture(scope="module")
+def folder(
+    tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path, tiny_reranker: Path
+) -> Path:
+    """Files that a command line may name; `weights` can be trained, `served` cannot."""
+    root = tmp_path_factory.mktemp("files")
+    corpus = json_lines({"id": name, "text": "A river."} for name in "ab")
+    for name in ("folder", "data", "beir", "links", "shared", "crossing"):
+        (root / name).mkdir()
+    for name in ("", "beir", "links", "shared", "crossing"):
+        (root / name / "corpus.jsonl").write_text(corpus)
+    both = json_lines(PAIRS[:2])
+    for name in ("shared/pairs.train.jsonl", "crossing/pairs.jsonl"):
+        (root / name).write_text(both.replace('"target": "0"', '"target": "b"'))
+    others = json_lines(PAIRS[2:4])
+    (root / "shared" / "pairs.valid.jsonl").write_text(others)
+    (root / "crossing" / "splits.tsv").write_text("a\ttrain\nb\ttest\n")
+    contents = {
+        "data/store.sqlite3": "not looked at",
+        "table.parquet": "not looked at",
+        "text.txt": "A river.",
+        "qrels.tsv": "a\t0\tb\t1\n",
+        "links/qrels.tsv": "a\t0\tb\t1\n",
+        "beir/qrels.tsv": "a b\n",
+        "splits.tsv": "a\ttrain\nb\ttest\n",
+        "few.tsv": "a\ttrain\n",
+        "pairs.jsonl": json_lines(PAIRS),
+        "few.jsonl": json_lines(PAIRS[:1]),
+    }
+    for name, content in contents.items():
+        (root / name).write_text(content)
+    ones = np.ones(2, dtype=np.int64)
+    vectors = np.eye(2, 3, dtype=np.float32)
+    embedded = EmbeddedCorpus(("a", "b"), vectors, ones, ones, 0, aligned_of(vectors))
+    write_embedded_corpus(root / "vectors.npz", embedded)
+    for kind in ("links", "pairs", "rerank"):
+        (root / f"{kind}.toml").write_text(RECIPE.format(kind=kind))
+    for name in ("weights", "served", "damaged"):
+        shutil.copytree(tiny_checkpoint, root / name)
+    for name in ("reranker", "bare"):
+        shutil.copytree(tiny_reranker, root / name)
+    (root / "served" / WEIGHTS).unlink()
+    (root / "bare" / WEIGHTS).unlink()
+    with (root / "damaged" / WEIGHTS).open("r+b") as file:
+        file.truncate(100)
+    return root
+
+
+@pytest.fixture
+def untouchable(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Fail as soon as a document is read or a graph is loaded."""
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("the work has begun")
+
+    for kind in (Document, OnnxEncoder, OnnxReranker):
+        monkeypatch.setattr(kind, "__init__", fail)
+    monkeypatch.chdir(folder)
+    for name in ("LONGMATCH_DATA", "LONGMATCH_CHECKPOINT", "LONGMATCH_RERANKER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def error_of(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command line that fails with exit status 2; return its one line of error."""
+    monkeypatch.setattr(sys, "argv", ["longmatch", *line.split()])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    return error
+
 
 # Each command line, and how its error begins; what is in braces is a path of `folder`.
 REFUSED = [
@@ -77,73 +177,54 @@ REFUSED = [
     (f"{FIT} --kind hybrid", "--texts: lexical and hybrid kinds need"),
     (f"{FIT} --kind hybrid --texts missing", "--texts: missing"),
     (f"{FIT} --texts corpus.jsonl --texts corpus.jsonl", "--texts: 2 --texts for 1"),
-    ("lab fit-calibration served --pairs pairs.jsonl --corpus missing", "--corpus: missing"),
-    (
-        "lab fit-calibration served --pairs pairs.jsonl --corpus missing.npz",
-        "--corpus: missing.npz",
-    ),
+    (f"{FIT_TO} missing", "--corpus: missing"),
+    (f"{FIT_TO} missing.npz", "--corpus: missing.npz"),
     ("lab fit-calibration served --pairs missing --corpus vectors.npz", "--pairs: missing"),
     ("lab fit-calibration served --pairs few.jsonl --corpus corpus.jsonl", "--pairs: few.jsonl: 0"),
     ("lab train missing --corpus corpus.jsonl -o out --checkpoint weights", "RECIPE: "),
     (
-        "lab train pairs.toml --corpus corpus.jsonl -o out --checkpoint damaged",
+        f"{OF_PAIRS} damaged --corpus corpus.jsonl",
         "--checkpoint: damaged/weights.safetensors is not the file that manifest.json names",
     ),
-    (f"{TRAIN} -o out", "--corpus: is missing: name a corpus, or a --feedback"),
-    (f"{TRAIN} --feedback data -o out", "--feedback: data: the feedback has 0 queries"),
-    (f"{TRAIN} --corpus corpus.jsonl --corpus corpus.jsonl -o out", "--corpus: a corpus is named"),
-    (f"{TRAIN} --corpus corpus.jsonl -o out", "--corpus: the recipe learns from links"),
-    (f"{TRAIN} --corpus corpus.jsonl --pairs missing -o out", "--pairs: missing"),
-    (f"{TRAIN} --corpus corpus.jsonl --qrels missing -o out", "--qrels: missing"),
-    (f"{TRAIN} --corpus beir -o out", "--corpus: beir/qrels.tsv"),
+    (TRAIN, "--corpus: is missing: name a corpus, or a --feedback"),
+    (f"{TRAIN} --feedback data", "--feedback: data: the feedback has 0 queries"),
+    (f"{TRAIN} --corpus corpus.jsonl --corpus corpus.jsonl", "--corpus: a corpus is named"),
+    (f"{TRAIN} --corpus corpus.jsonl", "--corpus: the recipe learns from links"),
+    (f"{TRAIN} --corpus corpus.jsonl --pairs missing", "--pairs: missing"),
+    (f"{TRAIN} --corpus corpus.jsonl --qrels missing", "--qrels: missing"),
+    (f"{TRAIN} --corpus beir", "--corpus: beir/qrels.tsv"),
     (f"{TRAIN} --corpus corpus.jsonl -o folder", "--output: folder: exists already"),
-    (f"{TRAIN} --corpus corpus.jsonl -o out --precision fp8", "--precision: 'fp8' is none of"),
-    (f"{TRAIN} --corpus corpus.jsonl --qrels qrels.tsv -o out --work text.txt", "--work: "),
+    (f"{TRAIN} --corpus corpus.jsonl --precision fp8", "--precision: 'fp8' is none of"),
+    (f"{TRAIN} --corpus corpus.jsonl --qrels qrels.tsv --work text.txt", "--work: "),
+    (f"{OF_PAIRS} weights --corpus corpus.jsonl", "--corpus: the recipe learns from pairs"),
     (
-        "lab train pairs.toml --corpus corpus.jsonl -o out --checkpoint weights",
-        "--corpus: the recipe learns from pairs",
-    ),
-    (
-        "lab train rerank.toml --corpus corpus.jsonl -o out --checkpoint weights",
+        f"{RERANK} --corpus corpus.jsonl --checkpoint weights",
         "--checkpoint: weights is not the checkpoint of a reranker",
     ),
     (
-        "lab train pairs.toml --corpus shared -o out --checkpoint weights",
+        f"{OF_PAIRS} weights --corpus shared",
         "--corpus: a leak: documents are in the pairs of two parts: 'a' is at shared/pairs.train",
     ),
     (
-        "lab train pairs.toml --corpus crossing --allow-shared-documents -o o --checkpoint weights",
+        f"{OF_PAIRS} weights --corpus crossing --allow-shared-documents",
         "--corpus: a leak: pairs cross the splits: crossing/pairs.jsonl:1",
     ),
-    ("lab train rerank.toml --checkpoint missing --corpus beir -o out", "--checkpoint: missing"),
+    (f"{RERANK} --checkpoint missing --corpus beir", "--checkpoint: missing"),
+    (f"{RERANK} --checkpoint bare --corpus links", "--checkpoint: bare has no weights.safetensors"),
+    (f"{RERANKER} --corpus corpus.jsonl", "--corpus: corpus.jsonl: a reranker learns from links"),
     (
-        "lab train rerank.toml --checkpoint bare --corpus links -o out",
-        "--checkpoint: bare has no weights.safetensors",
-    ),
-    (
-        "lab train rerank.toml --checkpoint reranker --corpus corpus.jsonl -o out",
-        "--corpus: corpus.jsonl: a reranker learns from links",
-    ),
-    (
-        f"{RERANKER} --corpus corpus.jsonl --pairs few.jsonl -o out",
+        f"{RERANKER} --corpus corpus.jsonl --pairs few.jsonl",
         "--corpus: corpus.jsonl: there are no links, and no pair for training has the label 1",
     ),
     (
-        f"{RERANKER} --corpus corpus.jsonl --pairs shared/pairs.train.jsonl -o out",
+        f"{RERANKER} --corpus corpus.jsonl --pairs shared/pairs.train.jsonl",
         "--corpus: corpus.jsonl: validation takes links, or pairs of both labels",
     ),
-    (
-        f"{RERANKER} --corpus shared -o out",
-        "--corpus: a leak: documents are in the pairs of two parts",
-    ),
-    (
-        "lab train rerank.toml --checkpoint reranker --corpus folder -o out --precision fp16",
-        "--precision: 'fp16' is none of int8, fp32",
-    ),
+    (f"{RERANKER} --corpus shared", "--corpus: a leak: documents are in the pairs of two parts"),
+    (f"{RERANKER} --corpus folder --precision fp16", "--precision: 'fp16' is none of int8, fp32"),
     ("lab make-corpus words corpus.jsonl -o out", "KIND: 'words' is none of titles, html"),
     ("lab make-corpus titles missing -o out", "SOURCES: missing"),
     ("lab make-corpus titles corpus.jsonl pairs.toml -o out", "SOURCES: pairs.toml"),
-    ("lab make-corpus html missing -o out", "SOURCES: missing"),
     ("lab make-corpus titles corpus.jsonl -o folder", "--output: folder: exists already"),
     (
         "lab dataset imagenet folder -o out",
@@ -190,11 +271,14 @@ REFUSED = [
     ("index corpus.jsonl --checkpoint served --provider tpu", "--provider: "),
     ("index corpus.jsonl --actors 2", "--actors: is for --on ray"),
     ("evaluate corpus.jsonl --pairs pairs.jsonl --split splits.tsv", "--split: needs judgements"),
-    (
-        "lab train rerank.toml --corpus links -o out",
-        "--checkpoint: is missing: the reranker to start from",
-    ),
+    (f"{RERANK} --corpus links", "--checkpoint: is missing: the reranker to start from"),
     (f"{EVALUATE} --split few.tsv", "--split: few.tsv: no document is in 'test'"),
+    ("embed missing -o out.npz", "CORPUS: missing"),
+    ("index corpus.jsonl --ray-address auto", "--ray-address: is for --on ray"),
+    ("keys create a\x00b", "NAME: a name has 1 to 64 printable characters"),
+    ("keys create Ana --collection A", "--collection: 'A' is no name"),
+    (f"{FIT} --kind semantic --kind adapted", "--kind: semantic, adapted: "),
+    ("lab train links.toml --checkpoint reranker --corpus links -o out", "--checkpoint: reranker"),
 ]
 
 
@@ -225,15 +309,11 @@ def test_without_weights_the_way_out_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     monkeypatch.setattr(service.cli.checks, "DEFAULT_CHECKPOINT", folder / "served")
-    shipped = next(iter(sorted(RECIPES.glob("*.toml")))).stem
+    shipped = min(RECIPES.glob("*.toml")).stem
     found = error_of(f"lab train {shipped} --corpus corpus.jsonl -o out", monkeypatch, capsys)
     assert found.startswith("error: --checkpoint: ")
-    for named in (
-        WEIGHTS,
-        "the repository",
-        "the Docker image",
-        "`longmatch lab create-checkpoint`",
-    ):
+    ways = ("the repository", "the Docker image", "`longmatch lab create-checkpoint`")
+    for named in (WEIGHTS, *ways):
         assert named in found
 
 
@@ -244,8 +324,8 @@ def test_without_weights_the_way_out_is_named(
         EVALUATE,
         "embed corpus.jsonl -o o.npz",
         "compare text.txt text.txt",
-        "lab train pairs.toml --corpus shared -o out --checkpoint weights --allow-shared-documents",
-        f"{RERANKER} --corpus shared -o out --allow-shared-documents",
+        f"{OF_PAIRS} weights --corpus shared --allow-shared-documents",
+        f"{RERANKER} --corpus shared --allow-shared-documents",
     ],
 )
 def test_without_a_mistake_the_work_begins(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
@@ -261,3 +341,57 @@ def test_every_command_is_in_the_table() -> None:
     in_lab = commands.pop("lab").commands
     assert commands.keys() - {"settings"} == {line[0] for line in table} - {"lab"}
     assert in_lab.keys() == {line[1] for line in table if line[0] == "lab"}
+
+
+# Each command line, and a module without which it cannot end.
+EXTRAS_NEEDED = [
+    ("index table.parquet", "pyarrow", "Parquet"),
+    ("index postgresql://host/d --query select", "psycopg", "PostgreSQL"),
+    (EVALUATE, "scipy", "evaluate"),
+    (EVALUATE, "ir_measures", "evaluate QRELS"),
+    ("evaluate corpus.jsonl --pairs pairs.jsonl", "sklearn", "--pairs"),
+    (f"{EVALUATE} --baselines bm25", "bm25s", "--baselines bm25"),
+    (f"{EVALUATE} --baselines lsa", "sklearn", "--baselines lsa"),
+    (FIT, "sklearn", "lab fit-calibration"),
+    ("tune data", "ir_measures", "tune"),
+    ("tune data", "scipy", "tune"),
+    ("reencode data --adapt --only-if-better", "ir_measures", "reencode --only-if-better"),
+    (f"{TRAIN} --corpus links", "torch", "lab train"),
+    (f"{RERANKER} --corpus links", "torch", "lab train"),
+    ("lab create-checkpoint links.toml --bert bert -o out", "torch", "lab create-checkpoint"),
+    ("lab export weights --precision int8", "onnxscript", "lab export"),
+]
+
+
+@pytest.mark.usefixtures("untouchable")
+@pytest.mark.parametrize(("line", "module", "purpose"), EXTRAS_NEEDED)
+def test_a_missing_extra_is_named_before_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    module: str,
+    purpose: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    found = error_of(line, monkeypatch, capsys)
+    assert found.startswith(f"error: {purpose} needs the extra ")
+    assert "pip install 'longmatch[" in found
+    assert f"(missing: {module})" in found
+
+
+def test_the_table_of_extras_is_that_of_the_distribution() -> None:
+    """Every distribution of an extra is listed by the name under which it is imported."""
+    imported = {
+        "scikit-learn": "sklearn",
+        "ir-measures": "ir_measures",
+        "opentelemetry-sdk": "opentelemetry.sdk",
+        "opentelemetry-exporter-otlp-proto-http": "opentelemetry.exporter.otlp.proto.http",
+    }
+    required = [Requirement(line) for line in distribution("longmatch").requires or ()]
+    for extra, modules in EXTRAS.items():
+        names = {
+            imported.get(requirement.name, requirement.name.replace("-", "_"))
+            for requirement in required
+            if requirement.marker and requirement.marker.evaluate({"extra": extra})
+        }
+        assert names == set(modules)

@@ -1,0 +1,281 @@
+"""`longmatch index`, `embed`, `match` and `families` as a user types them."""
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from encoder.alignment.space import open_space
+from encoder.block_archive import read_block_archive
+from encoder.checkpoint import load_checkpoint
+from index.directory.data_directory import open_data_directory
+from index.embed import read_aligned_corpus, read_embedded_corpus
+from index.errors import CorpusError
+from tests.tools.command import Run
+from tests.tools.corpora import json_lines
+from tests.tools.office_files import archive, docx_parts, epub_parts, paragraph
+from tests.tools.process_fixtures import free_port
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "papers"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "rivers.md").write_text("# Rivers\n\nRivers carry water and stones. " * 5)
+    (folder / "deep" / "music.txt").write_text("Music is made of notes and silence. " * 5)
+    (folder / "page.html").write_text("<title>Trees</title><p>Trees grow slowly in winter.</p>")
+    return folder
+
+
+def test_index_reads_a_query(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute("CREATE TABLE papers (id INTEGER, name TEXT, body TEXT, year INTEGER)")
+        for number in range(12):
+            topic = ("Rivers carry stones", "Music has notes", "Trees grow in winter")[number % 3]
+            body = f"{topic}, as {number} says. " * 9 if number != 7 else None
+            values = (number, f"Paper {number}", body, 2000 + number)
+            connection.execute("INSERT INTO papers VALUES (?, ?, ?, ?)", values)
+    query = "SELECT id, name AS title, body AS text, year FROM papers"
+    answer = longmatch("index", f"sqlite:///{tmp_path}/x.db", "--query", query, "--adapt")
+    assert answer.status == 1
+    assert "11 documents; 11 encoded" in answer.err
+    assert "x.db: row 8: text: is missing" in answer.err
+    where = '{"field": "year", "range": {"gte": 2003, "lt": 2004}}'
+    answer = longmatch("match", corpus / "rivers.md", "--filter", where, "--json")
+    assert [match["title"] for match in json.loads(answer.out)["matches"]] == ["Paper 3"]
+
+
+def test_embed_with_and_without_blocks(
+    longmatch: Run, corpus: Path, tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    file, plain = tmp_path / "blocks.npz", tmp_path / "plain.npz"
+    assert longmatch("embed", corpus, "-o", file, "--blocks", tmp_path / "kept").status == 0
+    assert longmatch("embed", corpus, "-o", plain).status == 0
+    embedded = read_aligned_corpus(file)
+    assert embedded.aligned is not None
+    # Three documents are too few for a space of their own.
+    space = open_space(load_checkpoint(tiny_checkpoint))
+    np.testing.assert_array_equal(embedded.aligned.space.projection, space.projection)
+    archive = read_block_archive(tmp_path / "kept")
+    lengths = {len(archive.vectors(row)) for row in range(3)}
+    assert {len(blocks) for blocks in embedded.aligned} == lengths
+    of_texts = read_embedded_corpus(plain)
+    assert list(of_texts.ids) == ["deep/music.txt", "page.html", "rivers.md"]
+    np.testing.assert_allclose(embedded.vectors, of_texts.vectors, atol=1e-3)
+    exact = tmp_path / "fp32.npz"
+    assert longmatch("embed", corpus, "-o", exact, "--precision", "fp32").status == 0
+    assert not np.array_equal(read_embedded_corpus(exact).vectors, of_texts.vectors)
+    with pytest.raises(CorpusError, match=r"plain\.npz: holds no block vectors"):
+        read_aligned_corpus(plain)
+
+
+@pytest.mark.parametrize("content", [None, "\n \n"])
+def test_an_empty_corpus_is_refused(longmatch: Run, tmp_path: Path, content: str | None) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "picture.png").write_bytes(b"x")
+    if content is not None:
+        corpus = corpus / "x.jsonl"
+        corpus.write_text(content)
+    answer = longmatch("index", corpus)
+    assert answer.status == 2
+    assert f"CORPUS: {corpus}: has no document" in answer.err
+    assert not (tmp_path / "data").exists()
+
+
+def test_all_that_is_skipped_is_in_a_file(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    for number in range(30):
+        (corpus / f"bad{number:02}.txt").write_bytes(b"\xff")
+    expected = [f"bad{number:02}.txt" for number in range(30)]
+    answer = longmatch("index", corpus)
+    assert answer.status == 1
+    assert "30 skipped" in answer.err
+    assert "bad19.txt" in answer.err
+    assert "bad20.txt" not in answer.err
+    assert "skipped 10 more" in answer.err
+    default = tmp_path / "data" / "skipped.jsonl"
+    assert str(default) in answer.err
+    lines = [json.loads(line) for line in default.read_text().splitlines()]
+    assert [line["where"] for line in lines] == expected
+    assert lines[0]["reason"] == "is not UTF-8 at byte 0"
+    for name in expected:
+        (corpus / name).unlink()
+    assert longmatch("index", corpus).status == 0
+    assert not default.exists()
+
+
+def test_links_are_followed_only_when_told_to(longmatch: Run, corpus: Path) -> None:
+    (corpus / "passwords.txt").symlink_to("/etc/passwd")
+    answer = longmatch("index", corpus)
+    assert answer.status == 1
+    assert "passwords.txt: is a link out of the corpus" in answer.err
+    assert "3 documents" in answer.err
+    answer = longmatch("index", corpus, "--follow-links")
+    assert answer.status == 0
+    assert "4 documents; 1 encoded" in answer.err
+
+
+def test_data_in_use_is_said(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    longmatch("index", corpus)
+    checkpoint = load_checkpoint(Path(os.environ["LONGMATCH_CHECKPOINT"]))
+    data = open_data_directory(
+        tmp_path / "data", fingerprint=checkpoint.fingerprint, dimension=checkpoint.dimension
+    )
+    try:
+        answer = longmatch("index", corpus)
+        assert answer.status == 2
+        assert "in use by another process" in answer.err
+        answer = longmatch("serve", "--port", 0)
+        assert answer.status == 2
+        assert "in use by another process" in answer.err
+        assert longmatch("match", corpus / "rivers.md").status == 0  # reading is free
+    finally:
+        data.close()
+
+
+def test_data_of_another_checkpoint_is_said(longmatch: Run, corpus: Path, tiny_colde: Path) -> None:
+    longmatch("index", corpus)
+    answer = longmatch("index", corpus, "--checkpoint", tiny_colde)
+    assert answer.status == 2
+    assert "another data directory" in answer.err
+    assert "3 unchanged" in longmatch("index", corpus).err  # nothing was lost
+
+
+def test_index_then_match(longmatch: Run, corpus: Path) -> None:
+    answer = longmatch("index", corpus)
+    assert answer.status == 0
+    assert "3 documents; 3 encoded" in answer.err
+    answer = longmatch("match", corpus / "rivers.md", "--top-k", 2, "--json")
+    assert answer.status == 0
+    found = json.loads(answer.out)
+    assert found["matches"][0]["id"] == "rivers.md"
+    assert found["matches"][0]["score"] == pytest.approx(1.0, abs=1e-4)
+    assert found["matches"][0]["title"] == "Rivers"
+    assert len(found["matches"]) == 2
+    assert found["receipt"]["tokens"] == found["receipt"]["tokens_read"] > 0
+    table = longmatch("match", corpus / "rivers.md")
+    assert table.status == 0
+    assert "deep/music.txt" in table.out
+    (corpus / "empty.txt").write_text("  \n")
+    empty = longmatch("match", corpus / "empty.txt")
+    assert empty.status == 1
+    assert "empty" in empty.err
+
+
+def test_match_reads_what_index_reads(longmatch: Run, corpus: Path) -> None:
+    text = "Lighthouses warn ships of rocks at night. " * 5
+    (corpus / "light.docx").write_bytes(archive(docx_parts(paragraph(text))))
+    (corpus / "book.epub").write_bytes(archive(epub_parts({"a.xhtml": f"<p>{text} Chapter."})))
+    assert "5 documents; 5 encoded" in longmatch("index", corpus).err
+    for name in ("light.docx", "book.epub"):
+        answer = longmatch("match", corpus / name, "--top-k", 2, "--json")
+        assert answer.status == 0
+        found = json.loads(answer.out)["matches"]
+        assert found[0]["id"] == name
+        assert {match["id"] for match in found} == {"light.docx", "book.epub"}
+
+
+def test_match_aligns_unless_told_not_to(longmatch: Run, corpus: Path) -> None:
+    longmatch("index", corpus)
+    asked = ("match", corpus / "rivers.md", "--mode", "semantic", "--json")
+    for options, aligned in (((), True), (("--align",), True), (("--no-align",), False)):
+        answer = longmatch(*asked, *options)
+        assert answer.status == 0
+        found = json.loads(answer.out)["matches"]
+        assert len(found) == 3
+        assert [match["alignment_score"] is not None for match in found] == [aligned] * 3
+        assert all(-1 <= match["vector_score"] <= 1 for match in found)
+        if aligned:
+            assert found[0]["alignment_score"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_match_by_words_names_them(longmatch: Run, corpus: Path) -> None:
+    longmatch("index", corpus)
+    for mode in ("lexical", "hybrid"):
+        answer = longmatch("match", corpus / "rivers.md", "--mode", mode, "--json")
+        assert answer.status == 0
+        best = json.loads(answer.out)["matches"][0]
+        assert best["id"] == "rivers.md"
+        assert best["lexical_score"] == pytest.approx(1.0, abs=1e-4)
+        assert {"stones", "water"} <= {term["term"] for term in best["terms"]}
+        assert "stones" in longmatch("match", corpus / "rivers.md", "--mode", mode).out
+
+
+def test_match_with_a_filter(longmatch: Run, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    lines = [{"id": f"d{n}", "text": f"Rivers carry {n} stones.", "year": n} for n in range(6)]
+    corpus.write_text(json_lines(lines))
+    longmatch("index", corpus)
+    query = tmp_path / "query.txt"
+    query.write_text("Rivers carry water.")
+    where = json.dumps({"field": "year", "range": {"gte": 2}})
+    for mode in ("semantic", "hybrid"):
+        given = ("--mode", mode, "--filter", where, "--exclude", "d3", "--exclude", "d9", "--json")
+        answer = longmatch("match", query, *given)
+        assert answer.status == 0
+        found = {match["id"] for match in json.loads(answer.out)["matches"]}
+        assert found == {"d2", "d4", "d5"}
+    for wrong, complaint in (
+        ('{"and": [{"field": "year", "equal": []}]}', "#/and/0/equal"),
+        ('{"not": ' * 5_000, "is not JSON"),
+    ):
+        refused = longmatch("match", query, "--filter", wrong)
+        assert refused.status == 2
+        assert complaint in refused.err
+
+
+def test_families_are_listed_and_collapsed(longmatch: Run, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    texts = {"a": "Rivers carry stones.", "b": "Rivers carry stones.", "c": "Trees grow slowly."}
+    corpus.write_text(json_lines({"id": n, "text": t} for n, t in texts.items()))
+    longmatch("index", corpus)
+    query = tmp_path / "query.txt"
+    query.write_text("Rivers carry stones.")
+    for mode in ("semantic", "hybrid"):
+        asked = ("match", query, "--mode", mode, "--top-k", 2, "--json")
+        assert {match["id"] for match in json.loads(longmatch(*asked).out)["matches"]} == {"a", "b"}
+        found = json.loads(longmatch(*asked, "--collapse").out)["matches"]
+        assert {match["id"] for match in found} in ({"a", "c"}, {"b", "c"})
+    answer = longmatch("families", "--json")
+    assert answer.status == 0
+    [family] = json.loads(answer.out)["largest"]
+    assert (family["documents"], family["texts"], family["first"]) == (2, 1, "a")
+    table = longmatch("families")
+    assert "1 families of 2 documents; 0 documents not compared" in table.err
+    assert longmatch("families", "--data", tmp_path / "nothing").status == 2
+
+
+def test_control_characters_do_not_reach_the_terminal(longmatch: Run, tmp_path: Path) -> None:
+    file = tmp_path / "c.jsonl"
+    title = "[bold]T[/]\x1b[31m\x07"
+    file.write_text(json.dumps({"id": "a", "title": title, "text": "Some text."}) + "\n")
+    longmatch("index", file)
+    (tmp_path / "q.txt").write_text("Some text.")
+    table = longmatch("match", tmp_path / "q.txt").out
+    assert "\x1b" not in table
+    assert "[bold]T[/]" in table
+
+
+def test_the_extra_of_ray_is_named(
+    longmatch: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("index.optional_dependencies.find_spec", lambda name: None)
+    answer = longmatch("index", corpus, "--on", "ray")
+    assert answer.status == 2
+    assert "encoding on Ray needs the extra 'ray': pip install 'longmatch[ray]'" in answer.err
+
+
+def test_an_address_where_nothing_listens_is_refused(
+    longmatch: Run, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    given = longmatch("index", corpus, "--on", "ray", "--ray-address", address)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    for answer in (given, longmatch("index", corpus, "--on", "ray")):
+        assert answer.status == 2
+        assert answer.err == f"error: Ray at {address}: cannot be reached: Connection refused\n"
+    assert not (tmp_path / "data").exists()
