@@ -2,61 +2,27 @@
 
     python -m tests.deploy.check_deploy
 
-It uses the engine that `docker` reaches; without one, root starts dockerd with a socket and a
-folder of this run. An image that cannot be pulled is made of Debian packages by debootstrap: that
-of Python (in a copy of the Dockerfile), Redis and Prometheus. Grafana is no package of Debian:
-without its image it is left out, which the output says. Ports 8000 and 9090 must be free.
+It uses the engine that `docker` reaches. Ports 3000, 8000 and 9090 must be free.
 """
 
 import json
 import os
-import re
-import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 ROOT = Path(__file__).parents[2]
 PROJECT = "longmatch-check"
-DEBIAN = ROOT / "build/check-deploy/debian.tar"  # kept for the next run
 TIMEOUT_S = 300.0
 SERIES = "http://127.0.0.1:9090/api/v1/query?query=longmatch_index_documents"
 TEXT = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 STARS = f"Stars are hot balls of gas. {TEXT}"
-# Debian from the mirror of this machine, and what its pip needs to reach an index.
-BOOTSTRAP = r"""
-. /etc/os-release
-lists=$(find /etc/apt -name '*.sources' -o -name sources.list)
-mirror=$(sed -nE 's/^(URIs:|deb( \[.*\])?) *([^ ]+).*/\3/p' $lists | head -n 1)
-packages=ca-certificates,prometheus,python3,python3-venv,redis-server
-cd "$1"
-unshare --mount debootstrap --variant=minbase --include=$packages $VERSION_CODENAME debian $mirror
-ln -s python3 debian/usr/bin/python
-install -d -o 999 -g 1000 debian/data
-install -d -o 65534 -g 65534 debian/prometheus
-options="s/.*[.](index-url|trusted-host|cert)='(.*)'/\1 = \2/p"
-echo '[global]' >debian/etc/pip.conf
-"$0" -m pip config list | sed -nE "$options" | sort -u -k 1,1 >>debian/etc/pip.conf
-cat $(sed -n 's/^cert = //p' debian/etc/pip.conf) /dev/null >debian/etc/pip.crt
-sed -i 's/^cert = .*/cert = \/etc\/pip.crt/' debian/etc/pip.conf
-tar -C debian -cf packed .
-mv packed "$2"
-"""
-# What the official images have and a folder of Debian has not.
-CHANGES = {
-    "python": ["CMD python3"],
-    "redis": ["WORKDIR /data", "VOLUME /data"],
-    "prometheus": ['ENTRYPOINT ["/usr/bin/prometheus"]', "USER 65534:65534", "VOLUME /prometheus"],
-}
 
 
 def main() -> None:
@@ -64,70 +30,14 @@ def main() -> None:
         temporary = tempfile.TemporaryDirectory(prefix=PROJECT, dir="/var/tmp")
         folder = Path(stack.enter_context(temporary))
         folder.chmod(0o755)
-        os.environ["DOCKER_BUILDKIT"] = "0"  # this builder needs no plugin
-        if not succeeds("docker", "info"):
-            stack.enter_context(daemon(folder / "engine"))
-        images = find_images(folder)
-        override = {"services": {name: {"image": image} for name, image in images.items()}}
-        (folder / "images.yml").write_text(yaml.safe_dump(override))
         os.environ["COMPOSE_PROJECT_NAME"] = PROJECT
-        os.environ["COMPOSE_FILE"] = f"{ROOT}/docker-compose.yml:{folder}/images.yml"
+        os.environ["COMPOSE_FILE"] = f"{ROOT}/docker-compose.yml"
         stack.callback(compose, "down", "--volumes", "--timeout", "5")
         try:
-            check(list(images), folder)
+            check(folder)
         except (AssertionError, OSError) as error:
             print(compose("logs", "--tail", "50"), f"FAILED: {error}", sep="\n", flush=True)
             raise SystemExit(1) from None
-
-
-@contextmanager
-def daemon(folder: Path) -> Iterator[None]:
-    if os.geteuid() != 0 or shutil.which("dockerd") is None:
-        raise SystemExit("no engine runs, and only root with dockerd can start one")
-    folder.mkdir()
-    os.environ["DOCKER_HOST"] = f"unix://{folder}/docker.sock"
-    places = f"--data-root={folder}/data --exec-root={folder}/run --pidfile={folder}/id"
-    command = f"unshare --mount dockerd --host={os.environ['DOCKER_HOST']} {places}".split()
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        wait("an engine of this run starts", lambda: succeeds("docker", "info"))
-        yield
-    finally:
-        process.terminate()
-        process.wait(TIMEOUT_S)
-
-
-def find_images(folder: Path) -> dict[str, str]:
-    dockerfile = (ROOT / "Dockerfile").read_text()
-    [base] = set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE))
-    made = find_image("python", base) or base
-    (folder / "Dockerfile").write_text(dockerfile.replace(f"FROM {base}", f"FROM {made}"))
-    images = {"longmatch": f"{PROJECT}:built"}
-    options = f"--network host --tag {images['longmatch']} --file {folder}/Dockerfile".split()
-    run("docker", "build", *options, str(ROOT))
-    report("the image is built")
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    for name in set(services) - set(images):
-        if image := find_image(name, services[name]["image"]):
-            images[name] = image
-    return images
-
-
-def find_image(name: str, image: str) -> str | None:
-    if succeeds("docker", "pull", "--quiet", image):
-        return image
-    if name not in CHANGES:
-        print(f"left out: {name}, whose image cannot be pulled", flush=True)
-        return None
-    if not DEBIAN.exists():
-        DEBIAN.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=DEBIAN.parent) as folder:
-            run("bash", "-euc", BOOTSTRAP, sys.executable, folder, str(DEBIAN))
-    changes = [part for change in CHANGES[name] for part in ("--change", change)]
-    run("docker", "import", *changes, str(DEBIAN), f"{PROJECT}:{name}")
-    print(f"made of Debian packages: {name}, whose image cannot be pulled", flush=True)
-    return f"{PROJECT}:{name}"
 
 
 def compose(*arguments: str) -> str:
@@ -144,8 +54,9 @@ def wait_until_healthy(service: str, when: str) -> None:
     wait(f"{service} is healthy {when}", lambda: healthy in json.dumps(state(service)["State"]))
 
 
-def check(services: list[str], folder: Path) -> None:
-    compose("up", "--no-build", "--detach", *services)
+def check(folder: Path) -> None:
+    compose("up", "--build", "--detach")
+    report("the image is built")
     for service in ("longmatch", "redis"):
         wait_until_healthy(service, "at first")
     check_rights()
