@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 import typer
@@ -92,17 +92,6 @@ def test_files_and_names_on_the_map_exist() -> None:
     assert missing_names(ROOT, "`service/engine.py::Gone`, `service/gone.py`") != []
 
 
-def test_a_dead_link_is_found(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/there.md").write_text("# A heading, here\n```\n# no heading\n```\n")
-    good = "[a](docs/there.md) [b](docs/there.md#a-heading-here) [c](https://example.org/x)"
-    assert not dead_links(tmp_path, {"x.md": good, "docs/x.md": "[up](../docs/there.md)"})
-    bad = '[a](docs/gone.md) [b](docs/there.md#no-heading) [c](#none) <img src="gone.png">'
-    (tmp_path / "x.md").write_text(bad)
-    assert len(dead_links(tmp_path, {"x.md": bad})) == 4
-    assert dead_links(tmp_path, {"docs/x.md": "[up](docs/there.md)"})
-
-
 # --- modules and targets of make ------------------------------------------------------------
 
 
@@ -150,19 +139,6 @@ def test_commands_of_modules_and_make_exist(pages: Pages, modules: Pages) -> Non
     assert not unknown_make_targets((ROOT / "Makefile").read_text(encoding="utf-8"), pages)
 
 
-def test_a_wrong_module_command_or_target_is_found(tmp_path: Path) -> None:
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks/run.py").write_text(
-        'def main(size: int) -> None: ...\nif __name__ == "__main__": main(1)\n'
-    )
-    (tmp_path / "benchmarks/library.py").touch()
-    assert not bad_module_commands(tmp_path, {"x.md": "    python -m benchmarks.run --size 1"})
-    for bad in ("gone", "library", "run --sise 1", "run \\\n    --sise 1"):
-        assert bad_module_commands(tmp_path, {"x.md": f"```\npython -m benchmarks.{bad}\n```"}), bad
-    assert not unknown_make_targets("test: x\n", {"x.md": "`make test`, which can make sense"})
-    assert unknown_make_targets("test: x\n", {"x.md": "```\nmake tests\n```"})
-
-
 # --- routes ---------------------------------------------------------------------------------
 
 
@@ -204,18 +180,6 @@ def test_every_route_is_documented(pages: Pages) -> None:
     users = {path: text for path, text in pages.items() if path.startswith((README, "docs/"))}
     assert not undocumented_routes(routes(), users)
     assert not unknown_routes(routes(), users)
-
-
-def test_an_undocumented_and_an_unknown_route_are_found() -> None:
-    known = {("GET", "/documents"), ("GET", "/documents/{}/similar"), ("POST", "/match")}
-    text = "`GET /documents`, /documents/{id}/similar and POST /match"
-    assert not undocumented_routes(known, {"x.md": text})
-    assert not unknown_routes(known, {"x.md": text})
-    assert undocumented_routes(known, {"x.md": "GET /documents/{id}/similar, POST /matches"}) == [
-        "GET /documents",
-        "POST /match",
-    ]
-    assert unknown_routes(known, {"x.md": "`POST /documents`, `GET /matches`"})
 
 
 # --- settings and metrics -------------------------------------------------------------------
@@ -286,26 +250,9 @@ def test_settings_are_documented_with_their_defaults(pages: Pages, modules: Page
     assert not unknown_settings(set(setting_rows()), in_operations)
 
 
-def test_an_undocumented_and_an_unknown_setting_are_found() -> None:
-    rows = {"DATA": "| `LONGMATCH_DATA` | `x` |"}
-    assert not undocumented_settings(rows, "| `LONGMATCH_DATA` | `x` | the directory |")
-    assert undocumented_settings(rows, "| `LONGMATCH_DATA` | `y` | the directory |")
-    assert not unknown_settings({"DATA"}, {"x.md": "`LONGMATCH_DATA=y`"})
-    assert unknown_settings({"DATA"}, {"x.md": "`LONGMATCH_DATUM=y`"})
-
-
 def test_metrics_are_documented(pages: Pages) -> None:
     assert not undocumented_metrics(metric_names(), pages[OPERATIONS])
     assert not unknown_metrics(metric_names(), pages)
-
-
-def test_an_undocumented_and_an_unknown_metric_are_found() -> None:
-    names = {"longmatch_ready", "longmatch_requests_total"}
-    row = "| `longmatch_ready` | |\n| `longmatch_requests_total{route}` | |"
-    assert not undocumented_metrics(names, row)
-    assert undocumented_metrics(names, row.replace("ready", "steady"))
-    assert not unknown_metrics(names, {"x.md": row})
-    assert unknown_metrics(names, {"x.md": "`longmatch_steady`"})
 
 
 # --- commands -------------------------------------------------------------------------------
@@ -367,35 +314,6 @@ def test_commands_and_options_are_documented(pages: Pages) -> None:
     written = {name: text for name, text in pages.items() if not name.startswith("docs/reference/")}
     written["Makefile"] = f"```\n{makefile}\n```"
     assert not unknown_commands(commands(make_app()), written)
-
-
-def test_an_undocumented_and_an_unknown_command_are_found() -> None:
-    app, silent = typer.Typer(), typer.Typer()
-
-    @app.command()
-    def run(
-        size: Annotated[int, typer.Option(help="Size.")] = 1,
-        fast: Annotated[bool, typer.Option(help="Fast.")] = True,
-    ) -> None: ...
-
-    @silent.command("run")
-    def run_without_help(size: int = 1) -> None: ...
-
-    for application in (app, silent):
-        application.command("stop")(lambda: None)
-    known = commands(app)
-    assert not undocumented_commands(known, "`longmatch run`, `stop`")
-    assert undocumented_commands(known, "`longmatch run-all`, `stop`") == ["run"]
-    assert undocumented_commands(commands(silent), "`run`, `stop`") == ["run: size has no help"]
-    for good in ("longmatch run --size 1 --no-fast", "docker compose run longmatch sh --sise"):
-        assert not unknown_commands(known, {"x.md": f"    {good}"}), good
-    for bad in (
-        "longmatch walk",
-        "longmatch run --no-size",
-        "longmatch run \\\n  --sise 1",
-        "docker longmatch longmatch go",
-    ):
-        assert unknown_commands(known, {"x.md": f"```\n{bad}\n```"}), bad
 
 
 def test_the_reference_is_that_of_the_code() -> None:

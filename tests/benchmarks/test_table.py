@@ -79,14 +79,6 @@ def test_figures_of_readme_tables_are_printed(capsys: pytest.CaptureFixture[str]
     assert not_printed((ROOT / "README.md").read_text(encoding="utf-8"), printed) == []
 
 
-def test_a_figure_that_no_result_has_is_found() -> None:
-    page = (
-        "A. | .7 |\n\n| | AUC | accuracy in the paper |\n|---|---|---|\n| SMITH | **{}** | .9 |\n"
-    )
-    assert not_printed(page.format(".51"), "| SMITH | 0.512 |") == []
-    assert not_printed(page.format(".52"), "| SMITH | 0.512 |") == [".52"]
-
-
 def test_a_result_that_is_not_there_is_refused() -> None:
     with pytest.raises(typer.BadParameter, match=r"colde-1\.json: there is no such result"):
         main(["colde-1"])

@@ -17,9 +17,9 @@ from tests.reliability.kill_programme import (
     numbered_checkpoint,
     run_kills,
 )
-from tests.reliability.model_programme import ModelCheck, WrongAnswerError, run_model
+from tests.reliability.model_programme import run_model
 from tests.reliability.numbered_documents import fill, open_numbered
-from tests.reliability.swap_programme import SwapCheck, SwapPlan, run_swaps
+from tests.reliability.swap_programme import SwapPlan, run_swaps
 from tests.tools.tiers import Tier
 
 TIMES = int(os.environ.get("RELIABILITY_TIMES", "1"))
@@ -34,16 +34,6 @@ def test_operations_give_what_a_dict_gives(tmp_path: Path, tier: Tier) -> None:
     assert report.generations > 5
 
 
-def test_the_model_finds_what_is_wrong(tmp_path: Path) -> None:
-    check = ModelCheck(tmp_path / "data", 1)
-    check.check()
-    change = check._data.store.delete(["d17"])  # behind the model's back
-    check._data.index.apply(change)
-    with pytest.raises(WrongAnswerError, match="documents of the store"):
-        check.check()
-    check.close()
-
-
 def test_answers_are_right_for_the_generation_they_name(tmp_path: Path, tier: Tier) -> None:
     """R5."""
     seconds, searchers = (TIMES * 60.0, 8) if tier.sweep else (1.5, 4)
@@ -56,17 +46,6 @@ def test_answers_are_right_for_the_generation_they_name(tmp_path: Path, tier: Ti
     assert report.generations >= 3
     assert report.generations_named >= 2
     assert report.recall_at_10 > 0.85  # of random vectors, with a target of 0: nprobe is the least
-
-
-def test_the_swap_check_finds_what_is_wrong(tmp_path: Path) -> None:
-    data = open_numbered(tmp_path / "data")
-    check = SwapCheck(data, SwapPlan(0.5, searchers=1, writers=0, seed=1))
-    # A vector that is gone from the index, and in the history is not.
-    gone = data.store.changes_since(0).added[:2_000]
-    data.index._live.index.change(*data.store.vectors([]), removed=gone)
-    report = check.run()
-    data.close()
-    assert any("a document is missing" in problem for problem in report.wrong)
 
 
 @pytest.mark.parametrize(

@@ -172,15 +172,17 @@ def test_maintenance_brings_up_an_index_that_goes_on_failing(
 def test_an_upload_is_taken_whole_or_not_at_all(client: Any) -> None:
     folder: Path = client.app.state.engine.settings.data / "uploads"
     body = lines(20)
+    problems = set()  # of the file of the upload, and of the store of jobs
     for size in range(1000, 400_000, 4000):
         with files_of_at_most(size):
             response = client.post("/index", content=body, headers=LINES)
         if response.status_code == 202:
             break
-        failed(response, "storage-full", "storage-failed")
+        problems.add(failed(response, "storage-full", "storage-failed")["type"])
         assert list(folder.iterdir()) == []
         assert client.get("/jobs").json()["jobs"] == []
     assert size > 10_000
+    assert problems == {"/problems/storage-full", "/problems/storage-failed"}
     job = ended(client, response)
     assert (job["state"], job["indexed"], job["failed"]) == ("done", 20, 0)
     assert stored(client) == set(NEW)
