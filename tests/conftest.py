@@ -1,4 +1,4 @@
-"""What all tests share: one thread in each process, the fixtures of tests/tools, none skipped."""
+"""What all tests share: one thread in each process, the fixtures of tests/kit, none skipped."""
 
 import gc
 import os
@@ -25,18 +25,18 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 pytest_plugins = [
-    "tests.tools.checkpoints",
-    "tests.tools.command",
-    "tests.tools.index_fixtures",
-    "tests.tools.judged_corpus",
-    "tests.tools.page_fixtures",
-    "tests.tools.process_fixtures",
-    "tests.tools.python_clients",
-    "tests.tools.redis_server",
-    "tests.tools.search_page_fixtures",
-    "tests.tools.service_fixtures",
-    "tests.tools.small_disk",
-    "tests.tools.tiers",
+    "tests.kit.checkpoints",
+    "tests.kit.command",
+    "tests.kit.index_fixtures",
+    "tests.kit.judged_corpus",
+    "tests.kit.page_fixtures",
+    "tests.kit.process_fixtures",
+    "tests.kit.python_clients",
+    "tests.kit.redis_server",
+    "tests.kit.search_page_fixtures",
+    "tests.kit.service_fixtures",
+    "tests.kit.small_disk",
+    "tests.kit.tiers",
 ]
 
 

@@ -18,8 +18,8 @@ from service.api.app import create_app
 from service.cli.main import make_app
 from service.metrics import create_metrics
 from service.settings import Settings
-from tests.tools.markdown import anchors, code, links, options_of
-from tests.tools.reference import FOLDER, reference
+from tests.kit.markdown import anchors, code, links, options_of
+from tests.kit.reference import FOLDER, reference
 
 ROOT = Path(__file__).parents[1]
 OPERATIONS = "docs/operations.md"

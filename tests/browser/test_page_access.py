@@ -7,9 +7,9 @@ import pytest
 from playwright.sync_api import Frame, Page, ViewportSize
 
 from service.api.page import page as page_html
-from tests.tools.browser import PageLog, announced, complaints_of_axe, wait_until
-from tests.tools.process_fixtures import Server
-from tests.tools.search_page_fixtures import BEES, KEEPER, find, notice
+from tests.kit.browser import PageLog, announced, complaints_of_axe, wait_until
+from tests.kit.process_fixtures import Server
+from tests.kit.search_page_fixtures import BEES, KEEPER, find, notice
 
 PHONE: ViewportSize = {"width": 360, "height": 780}
 PRESS_FIND = "document.querySelector('#find').click()"  # Playwright's click may scroll before

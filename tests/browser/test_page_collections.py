@@ -7,8 +7,8 @@ from playwright.sync_api import Page
 
 from index.directory.data_directory import KEY_FILE
 from service.keys import change_keys, make_key
-from tests.tools.process_fixtures import Server, serving
-from tests.tools.search_page_fixtures import BEES, KEEPER, TRIBUNAL, find, titles
+from tests.kit.process_fixtures import Server, serving
+from tests.kit.search_page_fixtures import BEES, KEEPER, TRIBUNAL, find, titles
 
 PAPERS = "/collections/papers"
 

@@ -8,9 +8,9 @@ from playwright.sync_api import Locator, Page
 
 from index.directory.data_directory import KEY_FILE
 from service.keys import Scope, change_keys, make_key
-from tests.tools.browser import complaints_of_axe
-from tests.tools.process_fixtures import Server, serving
-from tests.tools.search_page_fixtures import DOCUMENTS, HOSTILE_TITLE, KEEPER, find
+from tests.kit.browser import complaints_of_axe
+from tests.kit.process_fixtures import Server, serving
+from tests.kit.search_page_fixtures import DOCUMENTS, HOSTILE_TITLE, KEEPER, find
 
 QUERY = KEEPER[90:]
 SETTINGS = {"alignment_budget_ms": 60_000, "max_queue_seconds": 60, "threads": 1}

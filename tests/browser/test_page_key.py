@@ -8,8 +8,8 @@ from playwright.sync_api import Page
 
 from index.directory.data_directory import KEY_FILE
 from service.keys import change_keys, make_key, split_token
-from tests.tools.process_fixtures import Server, serving
-from tests.tools.search_page_fixtures import BEES, DOCUMENTS, find, notice, titles
+from tests.kit.process_fixtures import Server, serving
+from tests.kit.search_page_fixtures import BEES, DOCUMENTS, find, notice, titles
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from tests.tools.browser import PageLog, save, wait_until
-from tests.tools.pdf_files import pdf
-from tests.tools.process_fixtures import Server
-from tests.tools.search_page_fixtures import (
+from tests.kit.browser import PageLog, save, wait_until
+from tests.kit.pdf_files import pdf
+from tests.kit.process_fixtures import Server
+from tests.kit.search_page_fixtures import (
     BEES,
     DOCUMENTS,
     HOSTILE_TITLE,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from tests.tools.browser import wait_until
-from tests.tools.process_fixtures import Server, serving
-from tests.tools.search_page_fixtures import (
+from tests.kit.browser import wait_until
+from tests.kit.process_fixtures import Server, serving
+from tests.kit.search_page_fixtures import (
     BEES,
     KEEPER,
     TRIBUNAL,

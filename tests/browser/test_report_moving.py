@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 
 from encoder.comparison.result import Comparison
 from service.web.report import render_report
-from tests.tools.browser import PageLog, wait_until
+from tests.kit.browser import PageLog, wait_until
 
 Show = Callable[..., Page]
 

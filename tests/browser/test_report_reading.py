@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 
 from encoder.comparison.result import Comparison, Span
 from service.web.report import render_report
-from tests.tools.browser import announced, complaints_of_axe
+from tests.kit.browser import announced, complaints_of_axe
 
 Show = Callable[..., Page]
 Make = Callable[..., Comparison]

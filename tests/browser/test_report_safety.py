@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 from encoder.comparison.result import Comparison, Span
 from service.web.marked_text import visible
 from service.web.report import render_report
-from tests.tools.browser import PageLog
+from tests.kit.browser import PageLog
 
 Show = Callable[..., Page]
 Make = Callable[..., Comparison]

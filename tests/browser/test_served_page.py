@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page
 
 from service.web.report import content_security_policy
-from tests.tools.browser import PageLog
+from tests.kit.browser import PageLog
 
 SHARED = "The keeper of the lighthouse lit the lamp each evening before the fog came in. "
 LEFT = "# Lamps\n\n" + "Oil is dear in winter, and wicks are short. " * 4 + SHARED * 3

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from longmatch import Client, Document
 
-from tests.tools.fault_proxy import FaultProxy, fault_proxy
-from tests.tools.process_fixtures import Server, serving
+from tests.kit.fault_proxy import FaultProxy, fault_proxy
+from tests.kit.process_fixtures import Server, serving
 
 TEXTS = {
     "ants": "Ants live in colonies. Each colony has a queen. Workers carry leaves and seeds home.",

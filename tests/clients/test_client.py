@@ -27,7 +27,7 @@ from longmatch import (
 from index.directory.data_directory import KEY_FILE
 from service.keys import Scope, change_keys, make_key
 from tests.clients.conftest import DOCUMENTS, TEXTS
-from tests.tools.process_fixtures import Server, serving
+from tests.kit.process_fixtures import Server, serving
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from longmatch import AsyncClient, Client, ConnectionFailedError, Document, Retry
 
 from tests.clients.conftest import TEXTS
-from tests.tools.fault_proxy import Cut, Drop, FaultProxy
-from tests.tools.process_fixtures import Server
+from tests.kit.fault_proxy import Cut, Drop, FaultProxy
+from tests.kit.process_fixtures import Server
 
 
 def test_leaving_an_export_early_frees_its_connection(server: Server) -> None:

@@ -24,7 +24,7 @@ from longmatch import (
 )
 from longmatch.retries import retry_after
 
-from tests.tools.fault_proxy import Answer, Drop, FaultProxy, Trickle, fault_proxy, problem
+from tests.kit.fault_proxy import Answer, Drop, FaultProxy, Trickle, fault_proxy, problem
 
 VERSION_OF_MODEL = b'{"id": "m", "object": "model", "created": 0, "owned_by": "longmatch"}'
 GOOD = Answer(200, VERSION_OF_MODEL)

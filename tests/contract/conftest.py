@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tools.vector_kinds import KINDS, IndexKind
+from tests.kit.vector_kinds import KINDS, IndexKind
 
 
 @pytest.fixture(params=KINDS)

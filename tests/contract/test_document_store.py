@@ -18,7 +18,7 @@ from index.document import Document
 from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import DocumentSummary, EncodedDocument
-from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry, OpenStore
+from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry, OpenStore
 
 
 def test_a_new_store_is_empty(store: SQLiteDocumentStore) -> None:

@@ -25,8 +25,8 @@ from index.store.filters import (
     metadata_values,
 )
 from tests.index.conftest import sql
-from tests.tools.filter_cases import FILTERS, METADATA, expected
-from tests.tools.index_fixtures import MakeEntry, OpenStore
+from tests.kit.filter_cases import FILTERS, METADATA, expected
+from tests.kit.index_fixtures import MakeEntry, OpenStore
 
 
 def selected(store: SQLiteDocumentStore, where: Filter | None, *without: str) -> set[str]:

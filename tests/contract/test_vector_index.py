@@ -14,7 +14,7 @@ from index.errors import SnapshotError
 from index.id_set import IdSet
 from index.vectors.faiss.faiss_index import load_faiss_index, train_faiss_index
 from index.vectors.vector_index import NO_VECTOR, Precision
-from tests.tools.vector_kinds import (
+from tests.kit.vector_kinds import (
     ALL_LISTS,
     DIMENSION,
     NO_IDS,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.tools.markdown import anchors
-from tests.tools.programs import require_program
+from tests.kit.markdown import anchors
+from tests.kit.programs import require_program
 
 
 def test_every_alert_has_a_severity_a_summary_and_a_runbook(

@@ -16,13 +16,13 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.tools.browser import open_chromium
-from tests.tools.process_fixtures import COMMAND, Server, serving
-from tests.tools.prometheus_server import PrometheusServer, panel_query
-from tests.tools.redis_server import RedisServer
-from tests.tools.steady_load import SteadyLoad, make_text
-from tests.tools.tiers import Tier
-from tests.tools.waiting import wait_until
+from tests.kit.browser import open_chromium
+from tests.kit.process_fixtures import COMMAND, Server, serving
+from tests.kit.prometheus_server import PrometheusServer, panel_query
+from tests.kit.redis_server import RedisServer
+from tests.kit.steady_load import SteadyLoad, make_text
+from tests.kit.tiers import Tier
+from tests.kit.waiting import wait_until
 
 # `longmatch` that divides a few documents into lists, and visits one of them.
 ONE_LIST_VISITED = """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.waiting import TIMEOUT_S
+from tests.kit.waiting import TIMEOUT_S
 
 
 @pytest.mark.slow

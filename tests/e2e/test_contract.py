@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.tools.calibrations import calibrated
-from tests.tools.tiers import Tier
+from tests.kit.calibrations import calibrated
+from tests.kit.tiers import Tier
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = ROOT / "tests/tools/schemathesis.toml"
-HOOKS = "tests.tools.schemathesis_hooks"
+SETTINGS = ROOT / "tests/kit/schemathesis.toml"
+HOOKS = "tests.kit.schemathesis_hooks"
 SOME_PHASES = "examples,fuzzing,stateful"
 EVERY_PHASE = f"{SOME_PHASES},coverage"  # which takes a minute by itself
 # The routes of a collection are those without the prefix: a sweep asks both.

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.tools.tiers import Tier
-from tests.tools.waiting import TIMEOUT_S
+from tests.kit.tiers import Tier
+from tests.kit.waiting import TIMEOUT_S
 
 DOCUMENTS = 30
 SENDERS = 4

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.waiting import TIMEOUT_S, wait_until
+from tests.kit.waiting import TIMEOUT_S, wait_until
 
 MIB = 2**20
 CLOSE = "Connection: close"

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.tools.tiers import Tier
-from tests.tools.waiting import TIMEOUT_S, wait_until
+from tests.kit.tiers import Tier
+from tests.kit.waiting import TIMEOUT_S, wait_until
 
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour"]
 UNFINISHED = ("waiting", "running")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MUSIC = "A sonata has three movements. The second of them is slow. " * 5

@@ -11,8 +11,8 @@ import pytest
 
 from index.directory.data_directory import KEY_FILE
 from service.keys import change_keys, make_key
-from tests.tools.process_fixtures import run, serving
-from tests.tools.waiting import TIMEOUT_S
+from tests.kit.process_fixtures import run, serving
+from tests.kit.waiting import TIMEOUT_S
 
 TOPICS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
 DOCUMENTS = {

@@ -13,7 +13,7 @@ import pytest
 
 from index.directory.data_directory import STORE_FILE
 from index.directory.file_digest import has_digest
-from tests.tools.waiting import TIMEOUT_S, wait_until
+from tests.kit.waiting import TIMEOUT_S, wait_until
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MUSIC = "A sonata has three movements. The second of them is slow. " * 5

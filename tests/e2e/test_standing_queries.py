@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from service.startup import MAX_LISTENERS
-from tests.tools.tiers import Tier
-from tests.tools.waiting import TIMEOUT_S, wait_until
-from tests.tools.webhook_receiver import Receiver, status
+from tests.kit.tiers import Tier
+from tests.kit.waiting import TIMEOUT_S, wait_until
+from tests.kit.webhook_receiver import Receiver, status
 
 QUERY = {"text": "Bees live in hives. Each hive has a queen.", "min_score": -1}
 PATH = "/standing-queries"

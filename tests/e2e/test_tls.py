@@ -14,7 +14,7 @@ import pytest
 from service.errors import SettingsError
 from service.process import tls_options
 from service.settings import Settings
-from tests.tools.waiting import TIMEOUT_S
+from tests.kit.waiting import TIMEOUT_S
 
 PASSWORD = "not a word of any log"
 

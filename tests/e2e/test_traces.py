@@ -13,8 +13,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.tools.command import Run
-from tests.tools.waiting import wait_until
+from tests.kit.command import Run
+from tests.kit.waiting import wait_until
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"

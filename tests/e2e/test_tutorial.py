@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.process_fixtures import free_port
+from tests.kit.process_fixtures import free_port
 
 ROOT = Path(__file__).parents[2]
 STEPS = 10  # with a block of commands

@@ -29,7 +29,7 @@ from index.lexical.terms import (
     words_of,
 )
 from index.progress import SilentProgress
-from tests.tools.corpora import documents
+from tests.kit.corpora import documents
 
 LONG = " ".join(["word"] * (MAX_TITLE_WORDS + 1))
 DOCUMENTS = {

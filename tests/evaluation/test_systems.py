@@ -27,7 +27,7 @@ from index.search.search import search
 from index.sqlite.block_vectors import as_stored
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
-from tests.tools.paragraphs import DIMENSION, entry_of
+from tests.kit.paragraphs import DIMENSION, entry_of
 
 NUMBER = 30
 RULE = LinearFusion(0.4, 0.6, 0.3, expected_slope=0.5, expected_intercept=0.1)

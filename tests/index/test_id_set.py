@@ -11,7 +11,7 @@ from index.id_set import IdSet, complement, intersection, union
 from index.store import filters
 from index.store.document_store import SQLiteDocumentStore
 from index.store.filters import OneOf
-from tests.tools.index_fixtures import MakeEntry, OpenStore
+from tests.kit.index_fixtures import MakeEntry, OpenStore
 
 END = 12
 EVERY_ID = np.arange(-2, END + 3)

@@ -46,7 +46,7 @@ from index.directory.data_directory import (
 from index.document import Document
 from index.errors import IndexingError
 from index.store.records import EncodedDocument
-from tests.tools.tiers import Tier
+from tests.kit.tiers import Tier
 
 FINGERPRINT, DIMENSION = "a" * 64, 16
 COUNTED = ("fsync", "replace", "rename", "unlink", "rmdir", "mkdir", "sendfile")

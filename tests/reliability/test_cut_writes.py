@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.tiers import Tier
+from tests.kit.tiers import Tier
 
 SCRIPT = Path(__file__).with_name("cut_writes.py")
 REPOSITORY = SCRIPT.parents[2]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from service.engine import Engine
+from tests.kit.tiers import Tier
 from tests.reliability.conftest import (
     LINES,
     NEW,
@@ -27,7 +28,6 @@ from tests.reliability.conftest import (
     sound,
     stored,
 )
-from tests.tools.tiers import Tier
 
 
 def refuse_inputs(run: Call) -> None:

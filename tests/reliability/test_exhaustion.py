@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.tools.command import Run
+from tests.kit.command import Run
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 CONNECTIONS = 60

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.tools.command import Run
-from tests.tools.small_disk import SmallDisk
+from tests.kit.command import Run
+from tests.kit.small_disk import SmallDisk
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MakeDisk = Callable[[int], SmallDisk]

@@ -13,8 +13,8 @@ from encoder.adapter import Adapter, vector_space
 from encoder.checkpoint import load_checkpoint
 from index.adapt import ADAPTER_FILE, read_corpus_adapter
 from index.directory.data_directory import STORE_FILE, open_data_directory
-from tests.tools.tiers import Tier
-from tests.tools.waiting import wait_until
+from tests.kit.tiers import Tier
+from tests.kit.waiting import wait_until
 
 DOCUMENTS = 400
 Start = Callable[..., subprocess.Popen[bytes]]

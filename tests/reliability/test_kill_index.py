@@ -15,7 +15,7 @@ import pytest
 
 from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import open_data_directory
-from tests.tools.tiers import Tier
+from tests.kit.tiers import Tier
 
 
 @dataclass(frozen=True)

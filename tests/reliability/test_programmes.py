@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from index.directory.backup import write_backup
+from tests.kit.tiers import Tier
 from tests.reliability.kill_programme import (
     BackupsFound,
     backup_path,
@@ -20,7 +21,6 @@ from tests.reliability.kill_programme import (
 from tests.reliability.model_programme import run_model
 from tests.reliability.numbered_documents import fill, open_numbered
 from tests.reliability.swap_programme import SwapPlan, run_swaps
-from tests.tools.tiers import Tier
 
 TIMES = int(os.environ.get("RELIABILITY_TIMES", "1"))
 

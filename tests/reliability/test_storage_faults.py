@@ -15,6 +15,7 @@ import pytest
 
 from index.errors import SnapshotError
 from service.engine import Engine
+from tests.kit.tiers import Tier
 from tests.reliability.conftest import (
     LINES,
     MUSIC,
@@ -29,7 +30,6 @@ from tests.reliability.conftest import (
     sound,
     stored,
 )
-from tests.tools.tiers import Tier
 
 
 class FailingConnection:

@@ -13,7 +13,7 @@ from index.errors import StoreError
 from index.store.document_store import SQLiteDocumentStore
 from service.api.app import create_app
 from service.startup import close_engine, open_engine
-from tests.tools.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 LINES = {"content-type": "application/x-ndjson"}
 

@@ -12,7 +12,7 @@ import uvicorn
 
 from service import http_protocol
 from service.http_protocol import HEAD_SECONDS, SendLimits, TimedH11Protocol, limited_protocol
-from tests.tools.waiting import wait_in_loop
+from tests.kit.waiting import wait_in_loop
 
 MIB = 2**20
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"

@@ -16,7 +16,7 @@ from service.errors import EncodingFailedError
 from service.matching.match import MatchOptions, match
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
-from tests.tools.service_fixtures import with_parts
+from tests.kit.service_fixtures import with_parts
 
 
 def put(engine: Engine, *documents: Document, **more: Any) -> IndexedDocuments:

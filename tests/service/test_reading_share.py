@@ -9,7 +9,7 @@ from encoder.block_selection import blocks_to_encode
 from index.errors import FingerprintMismatchError
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from tests.tools.service_fixtures import Client
+from tests.kit.service_fixtures import Client
 
 MakeSettings = Callable[..., Settings]
 

@@ -17,8 +17,8 @@ from encoder.models.baselines import BaselineConfig
 from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder
 from index.search.fusion import DEFAULT_RULE, read_fusion, write_fusion
-from tests.tools.command import Run
-from tests.tools.corpora import write_topics
+from tests.kit.command import Run
+from tests.kit.corpora import write_topics
 from training.batch import DocumentArrays, collate
 from training.distillation import (
     AlignmentProjection,

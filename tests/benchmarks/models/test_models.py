@@ -20,7 +20,7 @@ from benchmarks.models import __main__ as command
 from benchmarks.models import runs
 from benchmarks.models.plan import PLANS, read_plan, to_toml, training_table
 from benchmarks.models.runs import choose_rate
-from tests.tools.corpora import json_lines, write, write_topics, write_two_topics
+from tests.kit.corpora import json_lines, write, write_topics, write_two_topics
 from training.errors import TrainingError
 
 PARTS = ["train"] * 5 + ["valid"] * 2 + ["test"] * 3

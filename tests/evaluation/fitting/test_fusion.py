@@ -30,7 +30,7 @@ from evaluation.report import RetrievalTask
 from evaluation.systems import lexical_system
 from index.embed import EmbeddedCorpus
 from index.search.fusion import DEFAULT_RULE, LinearFusion, read_fusion
-from tests.tools.corpora import write_two_topics
+from tests.kit.corpora import write_two_topics
 
 ROOT = Path(__file__).parents[3]
 

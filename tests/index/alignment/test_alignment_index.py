@@ -14,7 +14,7 @@ from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 from tests.index.conftest import sql
-from tests.tools.index_fixtures import MakeEntry, OpenStore
+from tests.kit.index_fixtures import MakeEntry, OpenStore
 
 WIDTH = 12
 PER_DOCUMENT = 20  # blocks, so that `MIN_DOCUMENTS` are enough for a space

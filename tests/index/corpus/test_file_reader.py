@@ -16,9 +16,9 @@ from index.corpus.file_reader import FileReader, ReadingLimits
 from index.corpus.reader import read_corpus
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
-from tests.tools.corpora import write
-from tests.tools.pdf_files import pdf, pdf_of_operators
-from tests.tools.process_fixtures import LISTEN_TO_CTRL_C
+from tests.kit.corpora import write
+from tests.kit.pdf_files import pdf, pdf_of_operators
+from tests.kit.process_fixtures import LISTEN_TO_CTRL_C
 
 LIMITS = ReadingLimits(memory_bytes=768 * 2**20)
 # 65 kB; each operator copies those that are open, which is 10 GB of them all.

@@ -14,7 +14,7 @@ from index.corpus.json_lines import MAX_LINE_BYTES, BadLine, Line, parse_documen
 from index.corpus.reader import read_corpus
 from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
-from tests.tools.corpora import documents, ids, json_lines, refusals, write
+from tests.kit.corpora import documents, ids, json_lines, refusals, write
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".txt.gz", ".TXT.GZ"])

@@ -13,7 +13,7 @@ from index.corpus.file_reader import FileReader, ReadingLimits
 from index.corpus.reader import count_documents, read_corpus
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
-from tests.tools.corpora import documents, ids, refusals
+from tests.kit.corpora import documents, ids, refusals
 
 
 def write(path: Path, columns: dict[str, Any], **options: Any) -> Path:

@@ -14,7 +14,7 @@ from index.corpus.reader import (
 )
 from index.document import Document, SkippedInput
 from index.errors import CorpusError, DocumentError
-from tests.tools.corpora import documents, ids, json_lines, refusals, write
+from tests.kit.corpora import documents, ids, json_lines, refusals, write
 
 
 def test_a_folder_gives_files_of_known_kinds_sorted(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from index.corpus.reader import count_documents, read_corpus
 from index.corpus.remote import RemotePath
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
-from tests.tools.command import Run
+from tests.kit.command import Run
 
 LINES = b"".join(
     json.dumps({"id": f"d{number}", "text": f"Text {number}.", "year": number}).encode() + b"\n"

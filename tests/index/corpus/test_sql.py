@@ -15,8 +15,8 @@ from index.corpus.reader import count_documents, read_corpus
 from index.corpus.sql import SqlQuery
 from index.document import Document
 from index.errors import CorpusError
-from tests.tools.corpora import documents, ids, refusals
-from tests.tools.postgresql import serve_postgresql
+from tests.kit.corpora import documents, ids, refusals
+from tests.kit.postgresql import serve_postgresql
 
 ALL = "SELECT * FROM papers ORDER BY id"
 

@@ -9,7 +9,7 @@ import pytest
 
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from index.directory.data_directory import DataDirectory, open_data_directory
-from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry
+from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry
 
 
 @pytest.fixture(scope="module")

@@ -37,8 +37,8 @@ from index.search.corpus_calibration import (
 from index.search.fusion import CorpusFusion, LinearFusion, read_corpus_fusion, write_corpus_fusion
 from tests.index.conftest import sql
 from tests.index.directory.conftest import fill, opened
-from tests.tools.index_fixtures import FINGERPRINT, MakeEntry, MakeVectors
-from tests.tools.small_disk import SmallDisk
+from tests.kit.index_fixtures import FINGERPRINT, MakeEntry, MakeVectors
+from tests.kit.small_disk import SmallDisk
 
 QUERIES = 200
 

@@ -8,7 +8,7 @@ import pytest
 
 from index.directory.data_directory import DataDirectory, open_data_directory, settle
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError, StoreError
-from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, Check, MakeEntry
+from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, Check, MakeEntry
 
 Open = Callable[..., DataDirectory]
 

@@ -9,7 +9,7 @@ import index.directory.file_digest as file_digest
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.directory.file_digest import DIGEST_FILE, remove_digest, verify_digest, write_digest
 from index.errors import StoreError
-from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry
+from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from index.search.records import EncodedQuery, SearchAnswer, SearchOptions
 from index.search.search import search
 from index.store.records import EncodedDocument
 from index.vectors.lists import nprobe_bounds
-from tests.tools.index_fixtures import FINGERPRINT, unit_vectors
+from tests.kit.index_fixtures import FINGERPRINT, unit_vectors
 
 DIMENSION = 16
 SPACE = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}

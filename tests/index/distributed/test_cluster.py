@@ -11,7 +11,7 @@ from index.distributed.cluster import (
     reason_of,
 )
 from index.errors import ClusterError
-from tests.tools.process_fixtures import free_port
+from tests.kit.process_fixtures import free_port
 
 HEAD = Machine(0.0)  # of a cluster whose head does no work
 PLAIN = Machine(8.0)

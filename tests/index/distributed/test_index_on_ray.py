@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from index.build import BATCH_DOCUMENTS
-from tests.tools.command import Run
-from tests.tools.process_fixtures import COMMAND, environment, free_port
-from tests.tools.ray_processes import encoders
+from tests.kit.command import Run
+from tests.kit.process_fixtures import COMMAND, environment, free_port
+from tests.kit.ray_processes import encoders
 
 RunProcess = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., subprocess.Popen[bytes]]

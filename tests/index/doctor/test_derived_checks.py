@@ -25,8 +25,8 @@ from index.progress import SilentProgress
 from index.sqlite.connections import SQLiteConnections
 from index.store.document_store import SQLiteDocumentStore
 from tests.index.conftest import sql
-from tests.tools.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry, OpenStore
-from tests.tools.paragraphs import entry_of, families_in
+from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, MakeEntry, OpenStore
+from tests.kit.paragraphs import entry_of, families_in
 
 FIRST = list(range(10))
 DOCUMENTS = {"first": FIRST, "copy": FIRST, "edited": [*FIRST[:8], 100, 101], "other": [50, 51, 52]}

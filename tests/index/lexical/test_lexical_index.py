@@ -22,7 +22,7 @@ from index.lexical.terms import count_terms, count_terms_and_titles, is_pair, kn
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 from tests.index.conftest import sql
-from tests.tools.index_fixtures import MakeEntry, OpenStore
+from tests.kit.index_fixtures import MakeEntry, OpenStore
 
 NO_TITLES = known_titles(())
 TEXTS = {

@@ -24,7 +24,7 @@ from index.lexical.tables import InsertedTerms, read_document_terms
 from index.lexical.terms import is_pair
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
-from tests.tools.index_fixtures import MakeEntry, OpenStore
+from tests.kit.index_fixtures import MakeEntry, OpenStore
 
 WORDS = [f"word{n}" for n in range(60)]
 

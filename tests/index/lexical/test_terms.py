@@ -26,7 +26,7 @@ from index.lexical.terms import (
 )
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
-from tests.tools.index_fixtures import MakeEntry
+from tests.kit.index_fixtures import MakeEntry
 
 WORDS = ["world", "war", "ii", "a", "b"]
 TEXTS = {

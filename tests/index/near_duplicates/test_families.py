@@ -26,8 +26,8 @@ from index.near_duplicates.signatures import (
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
 from tests.index.conftest import sql
-from tests.tools.index_fixtures import OpenStore
-from tests.tools.paragraphs import entry_of, expected_families, families_in
+from tests.kit.index_fixtures import OpenStore
+from tests.kit.paragraphs import entry_of, expected_families, families_in
 
 FIRST = list(range(10))
 OTHER = list(range(50, 60))

@@ -38,9 +38,9 @@ from index.search.corpus_calibration import (
 )
 from index.search.fusion import LinearFusion
 from index.search.records import Bounds
-from tests.tools.calibrations import BY_RATE, BY_SCORE, MAPS, NOTHING, ONLY_RATE, TABLE
-from tests.tools.index_fixtures import DIMENSION
-from tests.tools.paragraphs import entry_of
+from tests.kit.calibrations import BY_RATE, BY_SCORE, MAPS, NOTHING, ONLY_RATE, TABLE
+from tests.kit.index_fixtures import DIMENSION
+from tests.kit.paragraphs import entry_of
 
 FINGERPRINT = "a" * 64
 RULE = LinearFusion(0.5)

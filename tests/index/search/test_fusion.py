@@ -19,7 +19,7 @@ from index.search.fusion import (
     semantic_scores,
     write_fusion,
 )
-from tests.tools.calibrations import MAPS
+from tests.kit.calibrations import MAPS
 
 RULE = LinearFusion(0.375, 0.75, 0.5, expected_slope=2.0, expected_intercept=-0.6)
 

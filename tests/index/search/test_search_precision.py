@@ -10,7 +10,7 @@ from index.directory.data_directory import DataDirectory, open_data_directory
 from index.search.records import NO_BOUNDS, Bounds, EncodedQuery, Hit, Mode, SearchOptions
 from index.vectors.vector_index import Precision
 from tests.index.search.plane import MODES, RULE, answer, entry
-from tests.tools.index_fixtures import unit_vectors
+from tests.kit.index_fixtures import unit_vectors
 
 DIMENSION = 64
 COUNT = 400

@@ -10,7 +10,7 @@ from index.errors import StoreError
 from index.sqlite.block_vectors import BlockVectors, block_vectors_of
 from index.store.document_store import SQLiteDocumentStore
 from tests.index.conftest import sql
-from tests.tools.index_fixtures import MakeEntry
+from tests.kit.index_fixtures import MakeEntry
 
 WIDTH = 384
 

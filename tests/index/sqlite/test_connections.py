@@ -11,7 +11,7 @@ from index.errors import DocumentError, FingerprintMismatchError, StoreError
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import SCHEMA_VERSION, read_space
 from tests.index.conftest import sql
-from tests.tools.index_fixtures import MakeEntry, OpenStore
+from tests.kit.index_fixtures import MakeEntry, OpenStore
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from index.store.document_store import SQLiteDocumentStore
 from index.vectors.live_index import open_live_index
 from index.vectors.snapshot import oldest_sequence
 from tests.index.conftest import sql
-from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors
+from tests.kit.index_fixtures import Check, Fill, MakeEntry, MakeVectors
 
 
 def removals(path: Path) -> int:

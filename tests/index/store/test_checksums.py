@@ -13,7 +13,7 @@ from index.sqlite.block_vectors import BlockVectors
 from index.store.checksums import blocks_checksum, summary_checksum, vector_checksum
 from index.store.document_store import SQLiteDocumentStore
 from tests.index.conftest import sql
-from tests.tools.index_fixtures import MakeEntry
+from tests.kit.index_fixtures import MakeEntry
 
 
 @pytest.fixture

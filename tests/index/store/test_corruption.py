@@ -27,7 +27,7 @@ from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
-from tests.tools.tiers import Tier
+from tests.kit.tiers import Tier
 
 DOCUMENTS = 60
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "sonata", "granite"]

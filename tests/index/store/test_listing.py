@@ -10,7 +10,7 @@ from index.document import Document
 from index.store.document_store import SQLiteDocumentStore
 from index.store.listing import BEFORE_ALL, DamagedDocument, Page
 from tests.index.conftest import sql
-from tests.tools.index_fixtures import MakeEntry
+from tests.kit.index_fixtures import MakeEntry
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=3)
 

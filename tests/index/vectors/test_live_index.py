@@ -15,7 +15,7 @@ from index.vectors.faiss.faiss_index import FaissIndex
 from index.vectors.lists import choose_nlist, needs_training
 from index.vectors.live_index import open_live_index
 from index.vectors.snapshot import read_current_snapshot, verify_current_snapshot
-from tests.tools.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
+from tests.kit.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from index.vectors.live_index import open_live_index
 from index.vectors.recall import HeldOutQueries
 from index.vectors.snapshot import INDEX_FILE, current_precision, verify_current_snapshot
 from index.vectors.vector_index import Precision
-from tests.tools.index_fixtures import Fill, MakeVectors, OpenStore
+from tests.kit.index_fixtures import Fill, MakeVectors, OpenStore
 
 DIMENSION = 384
 BYTES = {"fp32": 4 * DIMENSION, "fp16": 2 * DIMENSION, "int8": DIMENSION}

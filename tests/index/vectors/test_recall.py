@@ -14,7 +14,7 @@ from index.vectors.lists import (
     nprobe_bounds,
 )
 from index.vectors.recall import HeldOutQueries, share_found
-from tests.tools.index_fixtures import MakeVectors
+from tests.kit.index_fixtures import MakeVectors
 
 INF = np.inf
 

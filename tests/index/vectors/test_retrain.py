@@ -14,7 +14,7 @@ from index.vectors.faiss.faiss_index import load_faiss_index
 from index.vectors.lists import ONE_LIST_BELOW, Training, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
 from index.vectors.snapshot import verify_current_snapshot
-from tests.tools.index_fixtures import (
+from tests.kit.index_fixtures import (
     DIMENSION,
     FINGERPRINT,
     Check,

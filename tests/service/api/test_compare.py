@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from index.search.fusion import LinearFusion
-from tests.tools.calibrations import BY_RATE
-from tests.tools.service_fixtures import with_parts
+from tests.kit.calibrations import BY_RATE
+from tests.kit.service_fixtures import with_parts
 
 LONG = " ".join(
     f"Sentence number {n} tells how the {word} of colony {n} carries {n + 3} leaves home."

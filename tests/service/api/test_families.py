@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.paragraphs import text_of
+from tests.kit.paragraphs import text_of
 
 FIRST = list(range(4))  # all that the tiny checkpoint reads are six paragraphs
 DOCUMENTS = {

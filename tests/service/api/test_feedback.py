@@ -9,7 +9,7 @@ import pytest
 from service.engine import is_ready
 from service.feedback.store import FEEDBACK_FILE
 from service.startup import close_engine, open_engine
-from tests.tools.service_fixtures import fill
+from tests.kit.service_fixtures import fill
 
 EXPORT = {"accept": "application/x-ndjson"}
 OF_TEXT = {"text": "Wasps live in paper nests.", "title": "Wasps"}

@@ -9,8 +9,8 @@ import pytest
 from index.corpus.file_reader import ReadingLimits
 from service.errors import InvalidInputError, OverloadedError
 from service.files import FILE_TYPES, SentFiles
-from tests.tools.office_files import archive, docx_parts, epub_parts, paragraph
-from tests.tools.pdf_files import pdf, pdf_of_operators
+from tests.kit.office_files import archive, docx_parts, epub_parts, paragraph
+from tests.kit.pdf_files import pdf, pdf_of_operators
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 BEES = "Bees live in hives."

@@ -14,8 +14,8 @@ import pytest
 
 from service.errors import OverloadedError
 from service.jobs.uploads import MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT, UploadRoom
-from tests.tools.problems import problem
-from tests.tools.waiting import wait_until
+from tests.kit.problems import problem
+from tests.kit.waiting import wait_until
 
 LINES = {"content-type": "application/x-ndjson"}
 GZIP = LINES | {"content-encoding": "gzip"}

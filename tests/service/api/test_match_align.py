@@ -7,7 +7,7 @@ import pytest
 
 from index.search.fusion import LinearFusion
 from index.search.records import Mode
-from tests.tools.service_fixtures import fill, with_parts
+from tests.kit.service_fixtures import fill, with_parts
 
 RULE = LinearFusion(0.25, 0.5, 0.75, expected_slope=0.25, expected_intercept=0.125)
 ALL = {"aligned": True, "candidates": 3, "scored": 3}

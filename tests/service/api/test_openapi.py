@@ -18,7 +18,7 @@ from service.api.schemas.compare import CompareRequest
 from service.api.schemas.match import MatchRequest
 from service.api.standing import StandingQueryRequest
 from service.settings import Settings
-from tests.tools.service_fixtures import with_parts
+from tests.kit.service_fixtures import with_parts
 
 BODIES = {
     "/match": MatchRequest,

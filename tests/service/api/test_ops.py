@@ -13,7 +13,7 @@ from service.api.http.problems import PROBLEM_TYPES
 from service.engine import Engine
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
-from tests.tools.service_fixtures import with_parts
+from tests.kit.service_fixtures import with_parts
 
 
 def with_scheduler(engine: Engine, encoder: Any) -> Engine:

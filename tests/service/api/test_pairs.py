@@ -7,8 +7,8 @@ import pytest
 
 import index.search.pairs
 from index.search.calibrator import ScoreCalibrator
-from tests.tools.calibrations import BY_RATE, BY_SCORE
-from tests.tools.service_fixtures import with_parts
+from tests.kit.calibrations import BY_RATE, BY_SCORE
+from tests.kit.service_fixtures import with_parts
 
 
 def pairs_of(client: Any, path: str = "/pairs?min_score=-1") -> list[dict[str, Any]]:

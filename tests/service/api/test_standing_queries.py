@@ -18,9 +18,9 @@ from service.standing.store import (
     Scan,
     open_standing_tables,
 )
-from tests.tools.calibrations import MODES, calibrated
-from tests.tools.service_fixtures import fill
-from tests.tools.waiting import wait_until
+from tests.kit.calibrations import MODES, calibrated
+from tests.kit.service_fixtures import fill
+from tests.kit.waiting import wait_until
 
 QUERY = {"text": "Bees live in hives. Each hive has a queen.", "min_score": -1}
 NEW = {

@@ -22,7 +22,7 @@ from index.vectors.lists import ONE_LIST_BELOW, read_rejected_retraining
 from service.maintenance import PUBLISH_FROM, Maintenance
 from service.metrics import Metrics, create_metrics
 from service.settings import Settings
-from tests.tools.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 DIMENSION = 48  # so many that random vectors have neighbours in every list
 BLOCKS = MIN_SAMPLE // MIN_DOCUMENTS  # of a document: so many that a space can be fitted

@@ -23,7 +23,7 @@ from service.engine import Engine
 from service.maintenance import QUEUED, RecallMonitor
 from service.matching.match import MatchOptions, match
 from service.metrics import Metrics, create_metrics
-from tests.tools.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 DIMENSION = 16
 

@@ -20,7 +20,7 @@ from service.api.app import create_app
 from service.matching.match import validate_bounds
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from tests.tools.command import Answer, Run
+from tests.kit.command import Answer, Run
 
 FILLERS = "long short early late open closed near far high low warm cold"
 WORDS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")

@@ -19,9 +19,9 @@ from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.corpus_calibration import CALIBRATION_FILE, read_corpus_calibration
 from index.search.fusion import LinearFusion, read_fusion, write_fusion
 from index.store.records import EncodedDocument
-from tests.tools.command import Answer, Run
-from tests.tools.corpora import json_lines
-from tests.tools.index_fixtures import aligned_of
+from tests.kit.command import Answer, Run
+from tests.kit.corpora import json_lines
+from tests.kit.index_fixtures import aligned_of
 
 DIMENSION = 32
 

@@ -10,8 +10,8 @@ import pytest
 import encoder.export.quality
 from encoder.checkpoint import QUALITY, Checkpoint, load_checkpoint
 from encoder.reranker.checkpoint import load_reranker_checkpoint
-from tests.tools.command import Run
-from tests.tools.corpora import json_lines
+from tests.kit.command import Run
+from tests.kit.corpora import json_lines
 
 ENCODER = """
 name = "other"

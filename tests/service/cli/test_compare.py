@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.command import Run
+from tests.kit.command import Run
 
 TEXT = " ".join(
     f"Colony {n} sends {n + 2} foragers to the oak in front of nest {n + 1}." for n in range(12)

@@ -15,10 +15,10 @@ from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import open_data_directory
 from index.embed import read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
-from tests.tools.command import Run
-from tests.tools.corpora import json_lines
-from tests.tools.office_files import archive, docx_parts, epub_parts, paragraph
-from tests.tools.process_fixtures import free_port
+from tests.kit.command import Run
+from tests.kit.corpora import json_lines
+from tests.kit.office_files import archive, docx_parts, epub_parts, paragraph
+from tests.kit.process_fixtures import free_port
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from index.corpus.reader import read_corpus
 from index.document import Document
-from tests.tools.chinese_news import write_news
-from tests.tools.command import Run
-from tests.tools.corpora import write
+from tests.kit.chinese_news import write_news
+from tests.kit.command import Run
+from tests.kit.corpora import write
 from training.data.files import find_corpus_files
 from training.data.pair_files import check_pair_files
 

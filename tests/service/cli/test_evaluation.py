@@ -15,9 +15,9 @@ from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.fusion import LinearFusion, write_fusion
-from tests.tools.command import Answer, Run
-from tests.tools.corpora import json_lines
-from tests.tools.index_fixtures import aligned_of, unit_vectors
+from tests.kit.command import Answer, Run
+from tests.kit.corpora import json_lines
+from tests.kit.index_fixtures import aligned_of, unit_vectors
 
 OWN = ["vector", "semantic", "lexical", "unaligned hybrid", "hybrid"]
 TOPICS = {

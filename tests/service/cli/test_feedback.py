@@ -30,9 +30,9 @@ from index.store.schema import read_space
 from service.cli import tune as command
 from service.feedback.store import JudgedQuery, open_feedback
 from service.startup import close_engine, open_engine
-from tests.tools.command import Run
-from tests.tools.judged_corpus import BLIND, LIMITS, TOPICS, CopyTopics, judge, text, use
-from tests.tools.service_fixtures import MakeSettings
+from tests.kit.command import Run
+from tests.kit.judged_corpus import BLIND, LIMITS, TOPICS, CopyTopics, judge, text, use
+from tests.kit.service_fixtures import MakeSettings
 
 JUDGED = pytest.mark.parametrize("data", [40], indirect=True)
 

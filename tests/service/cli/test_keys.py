@@ -4,7 +4,7 @@ from pathlib import Path
 
 from index.directory.data_directory import KEY_FILE
 from service.keys import KeyRing
-from tests.tools.command import Run
+from tests.kit.command import Run
 
 
 def test_a_key_is_made_listed_and_revoked(longmatch: Run, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from service.settings import Settings
-from tests.tools.command import Run
+from tests.kit.command import Run
 
 
 @pytest.mark.parametrize(

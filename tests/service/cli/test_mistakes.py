@@ -21,8 +21,8 @@ from index.document import Document
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.optional_dependencies import EXTRAS
 from service.cli.main import main, make_app
-from tests.tools.corpora import json_lines
-from tests.tools.index_fixtures import aligned_of
+from tests.kit.corpora import json_lines
+from tests.kit.index_fixtures import aligned_of
 from training.recipe import RECIPES
 
 RECIPE = """

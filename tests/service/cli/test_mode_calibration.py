@@ -11,7 +11,7 @@ from index.progress import SilentProgress
 from index.search.calibrator import ScoreCalibrator
 from index.search.corpus_calibration import CorpusCalibration, measure_store
 from index.search.fusion import LinearFusion
-from tests.tools.service_fixtures import with_parts
+from tests.kit.service_fixtures import with_parts
 
 MODES = ("semantic", "lexical", "hybrid")
 FEWER = [*(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[:2]), "hybrid"]

@@ -9,8 +9,8 @@ import pytest
 
 import index.search.pairs
 import service.cli.pairs
-from tests.tools.command import Run
-from tests.tools.corpora import json_lines
+from tests.kit.command import Run
+from tests.kit.corpora import json_lines
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from encoder.checkpoint import split_fingerprint
 from index.embed import read_embedded_corpus
 from index.store.schema import read_space
-from tests.tools.command import Run
+from tests.kit.command import Run
 
 SHARE = 0.25
 

@@ -29,9 +29,9 @@ from index.store.schema import read_space
 from service.cli import reencode as command
 from service.cli.feedback import open_store
 from service.startup import close_engine, open_engine
-from tests.tools.command import Answer, Run
-from tests.tools.judged_corpus import BLIND, CopyTopics, judge, use
-from tests.tools.service_fixtures import MakeSettings
+from tests.kit.command import Answer, Run
+from tests.kit.judged_corpus import BLIND, CopyTopics, judge, use
+from tests.kit.service_fixtures import MakeSettings
 
 QUESTIONS = 60  # that 40 topics are judged with
 

@@ -22,9 +22,9 @@ from encoder.onnx_encoder import OnnxEncoder
 from evaluation.quality_gate import sample_stdlib
 from index.embed import read_embedded_corpus
 from index.progress import SilentProgress
-from tests.tools.command import Run
-from tests.tools.corpora import TOPIC_WORDS, json_lines, write_linked_corpus, write_topics
-from tests.tools.make_checkpoints import TINY_COLDE
+from tests.kit.command import Run
+from tests.kit.corpora import TOPIC_WORDS, json_lines, write_linked_corpus, write_topics
+from tests.kit.make_checkpoints import TINY_COLDE
 from training.data.files import EncoderJob, find_corpus_files
 from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
 from training.progress import SilentTrainingProgress

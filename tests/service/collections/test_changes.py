@@ -22,8 +22,8 @@ from service.errors import SettingsError
 from service.jobs.runner import UPLOADS_DIRECTORY
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from tests.tools.service_fixtures import Client
-from tests.tools.waiting import wait_until
+from tests.kit.service_fixtures import Client
+from tests.kit.waiting import wait_until
 
 MakeSettings = Callable[..., Settings]
 LINES = {"content-type": "application/x-ndjson"}

@@ -15,9 +15,9 @@ from index.directory.collections import collection_path
 from service.api.app import create_app
 from service.settings import Settings
 from service.startup import close_engine, open_engine
-from tests.tools.command import Run
-from tests.tools.service_fixtures import TEXTS, Client
-from tests.tools.waiting import wait_until
+from tests.kit.command import Run
+from tests.kit.service_fixtures import TEXTS, Client
+from tests.kit.waiting import wait_until
 
 LINES = {"content-type": "application/x-ndjson"}
 ADAPTED = 12  # documents

@@ -13,7 +13,7 @@ from service.engine import Engine
 from service.errors import SettingsError
 from service.metrics import create_metrics
 from service.redis_client import RedisClient
-from tests.tools.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 TEXT = "Insects live in colonies and carry food home. " * 20
 FAILURES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None]]] = {

@@ -14,8 +14,8 @@ from index.errors import StoreError
 from index.search.calibrator import ScoreCalibrator, open_calibrator
 from index.search.corpus_calibration import CALIBRATION_FILE, write_corpus_calibration
 from service.startup import open_engine
-from tests.tools.calibrations import BY_RATE, BY_SCORE, NOTHING, ONLY_RATE, of_checkpoint, of_corpus
-from tests.tools.service_fixtures import with_parts
+from tests.kit.calibrations import BY_RATE, BY_SCORE, NOTHING, ONLY_RATE, of_checkpoint, of_corpus
+from tests.kit.service_fixtures import with_parts
 
 
 @pytest.fixture

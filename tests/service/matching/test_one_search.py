@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import service.cli.corpora
-from tests.tools.command import Run
-from tests.tools.paragraphs import text_of
+from tests.kit.command import Run
+from tests.kit.paragraphs import text_of
 
 MODES = ("semantic", "lexical", "hybrid")
 NUMBER = 48

@@ -16,9 +16,9 @@ import service.searchers.pool
 from index.progress import SilentProgress
 from service.engine import Engine
 from service.searchers.pool import SearchProcesses
-from tests.tools.paragraphs import text_of
-from tests.tools.service_fixtures import with_parts
-from tests.tools.waiting import wait_until
+from tests.kit.paragraphs import text_of
+from tests.kit.service_fixtures import with_parts
+from tests.kit.waiting import wait_until
 
 MODES = ("semantic", "lexical", "hybrid")
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.kit.waiting import wait_until
+from tests.kit.webhook_receiver import Receiver, status
 from tests.service.api.test_standing_queries import events, make, put, settled
-from tests.tools.waiting import wait_until
-from tests.tools.webhook_receiver import Receiver, status
 
 MakeClient = Callable[..., Any]
 LOCAL = ("127.0.0.0/8", "localhost")

@@ -10,12 +10,12 @@ import pytest
 
 from service.api.app import create_app
 from service.startup import close_engine, open_engine
+from tests.kit.command import Run
+from tests.kit.service_fixtures import Client, fill
+from tests.kit.waiting import wait_until
 from tests.service.api.test_standing_queries import events as events_of
 from tests.service.api.test_standing_queries import make as make_query
 from tests.service.api.test_standing_queries import put
-from tests.tools.command import Run
-from tests.tools.service_fixtures import Client, fill
-from tests.tools.waiting import wait_until
 
 TEXT = "Bees live in hives. Each hive has a queen."
 NEW = "Wasps live in nests of paper. Each nest has a queen."

@@ -14,8 +14,8 @@ import pytest
 
 import service.standing.webhooks
 from service.standing.webhooks import retry_seconds
-from tests.tools.waiting import wait_until
-from tests.tools.webhook_receiver import Answer, Receiver, status
+from tests.kit.waiting import wait_until
+from tests.kit.webhook_receiver import Answer, Receiver, status
 
 PATH = "/standing-queries"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -13,7 +13,7 @@ from bs4 import BeautifulSoup
 
 from encoder.comparison.result import AttendedBlockPair, BlockAlignment, Comparison, Span
 from service.web.report import content_security_policy, percent, render_report
-from tests.tools.page_fixtures import Sample
+from tests.kit.page_fixtures import Sample
 
 Make = Callable[..., Comparison]
 

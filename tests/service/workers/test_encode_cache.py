@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from service.engine import Engine
-from tests.tools.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 SENTENCES = [f"Ant number {number} carries leaf {number * 7} home." for number in range(60)]
 

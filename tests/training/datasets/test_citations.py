@@ -4,7 +4,7 @@ import pytest
 
 from index.errors import CorpusError
 from index.progress import SilentProgress
-from tests.tools.corpora import write
+from tests.kit.corpora import write
 from training.datasets.citations import body, check_citations, read_citations
 
 PAPER = """Parsing with {}

@@ -7,7 +7,7 @@ import pytest
 
 from index.errors import CorpusError
 from index.progress import SilentProgress
-from tests.tools.corpora import json_lines, write
+from tests.kit.corpora import json_lines, write
 from training.datasets.beir import check_beir, read_beir
 from training.datasets.trec import find_collection, read_collection
 

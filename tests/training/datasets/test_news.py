@@ -5,7 +5,7 @@ import pytest
 
 from index.errors import CorpusError
 from index.progress import SilentProgress
-from tests.tools.chinese_news import EVENTS, news_lines, write_news
+from tests.kit.chinese_news import EVENTS, news_lines, write_news
 from training.datasets.news import read_news
 
 

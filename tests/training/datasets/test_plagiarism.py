@@ -4,7 +4,7 @@ import pytest
 
 from index.errors import CorpusError
 from index.progress import SilentProgress
-from tests.tools.corpora import write
+from tests.kit.corpora import write
 from training.datasets.plagiarism import check_plagiarism, read_plagiarism
 
 SOURCE = "".join(f"Sentence {number:03} of the source.\r\n" for number in range(40))

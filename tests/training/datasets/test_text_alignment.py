@@ -8,7 +8,7 @@ import pytest
 
 from index.errors import CorpusError
 from index.progress import SilentProgress
-from tests.tools.corpora import write
+from tests.kit.corpora import write
 from training.datasets.convert import convert_dataset
 from training.datasets.text_pairs import read_text_pairs
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from index.errors import CorpusError
 from index.progress import SilentProgress
-from tests.tools.corpora import json_lines, write
+from tests.kit.corpora import json_lines, write
 from training.datasets.wikipedia import (
     check_articles,
     jaccard,

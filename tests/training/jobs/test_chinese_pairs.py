@@ -9,9 +9,9 @@ from encoder.export.create import create_reranker, read_reranker_recipe
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
 from index.corpus.reader import read_documents
 from index.errors import CorpusError
-from tests.tools.chinese_news import write_news
-from tests.tools.command import Run
-from tests.tools.corpora import write
+from tests.kit.chinese_news import write_news
+from tests.kit.command import Run
+from tests.kit.corpora import write
 from training.data.files import find_corpus_files
 from training.data.pair_files import TRAIN
 from training.data.rerank_pairs import (

@@ -13,8 +13,8 @@ from encoder.models.architecture import EncoderModel
 from encoder.onnx_encoder import OnnxEncoder
 from index.errors import CorpusError
 from index.progress import SilentProgress
-from tests.tools.command import Run
-from tests.tools.corpora import write_topics
+from tests.kit.command import Run
+from tests.kit.corpora import write_topics
 from training.collate import Reader, new_objective, pretraining_task
 from training.data import sampling
 from training.data.corpus import TrainingCorpus, read_training_data

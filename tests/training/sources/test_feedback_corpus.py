@@ -11,7 +11,7 @@ from index.corpus.reader import read_corpus
 from index.document import Document
 from index.errors import CorpusError
 from index.store.document_store import SQLiteDocumentStore
-from tests.tools.index_fixtures import MakeEntry
+from tests.kit.index_fixtures import MakeEntry
 from training.data.files import find_corpus_files
 from training.data.pair_files import check_equal_texts, check_pair_files
 from training.sources.feedback_corpus import write_feedback_corpus

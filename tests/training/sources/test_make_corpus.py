@@ -10,7 +10,7 @@ import pytest
 
 from evaluation.judgements import read_qrels, read_splits
 from index.progress import SilentProgress
-from tests.tools.command import Run
+from tests.kit.command import Run
 from training.data.files import find_corpus_files
 from training.sources.linked_corpus import CorpusOptions
 from training.sources.make_corpus import make_corpus

@@ -20,7 +20,7 @@ from index.corpus.formats.files import read_file_text
 from index.corpus.formats.html import declared_encoding, element_text, parse_html, parse_markup
 from index.corpus.formats.plain import decode_text
 from index.errors import CorpusError
-from tests.tools.pdf_files import pdf
+from tests.kit.pdf_files import pdf
 
 
 def read(path: Path, content: bytes) -> FileText:

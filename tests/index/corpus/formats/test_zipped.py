@@ -9,7 +9,7 @@ from index.corpus.formats.content import FileText
 from index.corpus.formats.files import read_file_text
 from index.corpus.formats.zipped import MAX_PARTS_BYTES
 from index.errors import CorpusError
-from tests.tools.office_files import archive, docx_parts, epub_parts, paragraph
+from tests.kit.office_files import archive, docx_parts, epub_parts, paragraph
 
 BODY = (
     paragraph("The report", "Title")

@@ -17,7 +17,7 @@ from index.vectors.faiss import faiss_index, ivf
 from index.vectors.faiss.faiss_index import PENDING, FaissIndex, load_faiss_index, train_faiss_index
 from index.vectors.lists import ONE_LIST_BELOW, choose_nlist, default_nprobe
 from index.vectors.vector_index import Precision
-from tests.tools.index_fixtures import DIMENSION, unit_vectors
+from tests.kit.index_fixtures import DIMENSION, unit_vectors
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from index.vectors import bulk
 from index.vectors.faiss import gpu, ivf
 from index.vectors.vector_index import Precision
-from tests.tools.index_fixtures import DIMENSION, unit_vectors
+from tests.kit.index_fixtures import DIMENSION, unit_vectors
 
 
 def test_a_faiss_for_a_cpu_has_no_gpu() -> None:

@@ -15,9 +15,9 @@ from service.api.http.admission import OPEN_PATHS, is_open
 from service.engine import Engine
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
-from tests.tools.problems import problem
-from tests.tools.service_fixtures import counted, with_parts
-from tests.tools.waiting import wait_in_loop
+from tests.kit.problems import problem
+from tests.kit.service_fixtures import counted, with_parts
+from tests.kit.waiting import wait_in_loop
 
 JSON = {"content-type": "application/json"}
 PAGE = {"text": "Ants carry leaves to the colony every day. " * 3}

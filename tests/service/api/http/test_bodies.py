@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.tools.problems import problem
+from tests.kit.problems import problem
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"

@@ -11,7 +11,7 @@ from index.directory.data_directory import KEY_FILE
 from service.api.http.access import AUDIT_FILE
 from service.api.http.request import COLLECTION_PARTS
 from service.keys import SCOPES, change_keys, make_key
-from tests.tools.service_fixtures import Client
+from tests.kit.service_fixtures import Client
 
 NAMES = ("papers", "laws")
 

@@ -16,7 +16,7 @@ from service.jobs import idempotency
 from service.jobs.idempotency import RETENTION_SECONDS, IdempotencyStore, StoredResponse
 from service.jobs.store import open_tables
 from service.startup import close_engine, open_engine
-from tests.tools.problems import problem
+from tests.kit.problems import problem
 
 BODIES = {
     "application/json": [

@@ -18,8 +18,8 @@ from service.engine import Engine
 from service.errors import EncodingFailedError
 from service.metrics import create_metrics
 from service.workers.scheduler import EncodeScheduler
-from tests.tools.problems import problem
-from tests.tools.service_fixtures import counted, with_parts
+from tests.kit.problems import problem
+from tests.kit.service_fixtures import counted, with_parts
 
 JSON = {"content-type": "application/json"}
 

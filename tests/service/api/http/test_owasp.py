@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.tools.service_fixtures import Client
+from tests.kit.service_fixtures import Client
 
 MakeClient = Callable[..., Client]
 

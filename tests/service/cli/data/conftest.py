@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from index.store.schema import read_space
-from tests.tools.command import Run
+from tests.kit.command import Run
 
 WORDS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
 

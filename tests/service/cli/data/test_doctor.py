@@ -13,8 +13,8 @@ from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
 from service.jobs.store import JobStore, open_tables
 from service.jobs.uploads import UploadFile
 from service.standing.store import open_standing_tables
+from tests.kit.command import Run
 from tests.service.cli.data.conftest import matches, query, vars_of
-from tests.tools.command import Run
 
 
 def sql(data: Path, *statements: str) -> None:

@@ -10,8 +10,8 @@ from index.directory.collections import collection_path
 from index.directory.data_directory import ADAPTER_FILE, open_data_directory
 from index.store.schema import read_space
 from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
+from tests.kit.command import Run
 from tests.service.cli.data.conftest import matches, query, vars_of
-from tests.tools.command import Run
 
 
 @pytest.mark.parametrize("name", ["backup", "backup.tar"])

@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 from service.documents import MAX_DOCUMENTS
-from tests.tools.process_fixtures import Server
-from tests.tools.waiting import TIMEOUT_S
+from tests.kit.process_fixtures import Server
+from tests.kit.waiting import TIMEOUT_S
 
 WORDS = ["".join(letters) for letters in product("bdgkmnprst", "aeiou", "lmnrst")]
 UPLOAD_EVERY = 40  # requests

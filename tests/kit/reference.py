@@ -1,4 +1,4 @@
-"""docs/reference, made of the code: `python -m tests.tools.reference` writes it.
+"""docs/reference, made of the code: `python -m tests.kit.reference` writes it.
 
 The commands are those of the command line, and the requests those of the OpenAPI document.
 """

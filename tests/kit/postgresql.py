@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.tools.programs import require_program
-from tests.tools.waiting import wait_until
+from tests.kit.programs import require_program
+from tests.kit.waiting import wait_until
 
 SERVER_USER = "postgres"  # of Debian's package; PostgreSQL never runs as root
 DATABASE_USER = "longmatch"

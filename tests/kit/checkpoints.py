@@ -29,7 +29,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "long
 SOURCES = (
     *("encoder/*.py", "encoder/export/**/*.py", "encoder/models/**/*.py", "encoder/terms/*.py"),
     *("encoder/recurrent/*.py", "encoder/reranker/*.py", "training/*.py", "training/recipe*/*.py"),
-    "tests/tools/make_checkpoints.py",
+    "tests/kit/make_checkpoints.py",
 )
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "safetensors", "torch")
 OLD_SECONDS = 7 * 86_400
@@ -73,7 +73,7 @@ class CheckpointCache:
         """Write a checkpoint into a new folder."""
         import torch
 
-        from tests.tools.make_checkpoints import MAKERS, shorten_golden_batch
+        from tests.kit.make_checkpoints import MAKERS, shorten_golden_batch
 
         with torch.random.fork_rng():  # tests get the random numbers they would get without this
             MAKERS[name](target, self.find)
@@ -96,7 +96,7 @@ def copy_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str],
 @pytest.fixture(scope="session")
 def tiny_recipe() -> "Recipe":
     """Blocks of 16 tokens, 64 of them, 32 wide."""
-    from tests.tools.make_checkpoints import TINY
+    from tests.kit.make_checkpoints import TINY
 
     return TINY
 

@@ -10,9 +10,9 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Dialog, Frame, Page, sync_playwright
 
-from tests.tools import waiting
-from tests.tools.programs import require_program
-from tests.tools.waiting import TIMEOUT_S
+from tests.kit import waiting
+from tests.kit.programs import require_program
+from tests.kit.waiting import TIMEOUT_S
 
 # A page takes the shell a third of the processor time that it takes the whole browser.
 _SHELL, _BROWSER = "chromium-headless-shell", "chromium"

@@ -10,9 +10,9 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tests.tools.process_fixtures import free_port
-from tests.tools.programs import require_program
-from tests.tools.waiting import TIMEOUT_S, wait_until
+from tests.kit.process_fixtures import free_port
+from tests.kit.programs import require_program
+from tests.kit.waiting import TIMEOUT_S, wait_until
 
 
 class RedisServer:

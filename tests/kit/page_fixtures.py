@@ -19,8 +19,8 @@ from encoder.comparison.result import (
     Span,
 )
 from service.web.report import render_report
-from tests.tools.browser import PageLog, open_chromium
-from tests.tools.waiting import TIMEOUT_S
+from tests.kit.browser import PageLog, open_chromium
+from tests.kit.waiting import TIMEOUT_S
 
 WINDOW: ViewportSize = {"width": 1440, "height": 900}
 KINDS: tuple[PassageKind, ...] = ("verbatim", "paraphrase", "similar")

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.waiting import TIMEOUT_S
+from tests.kit.waiting import TIMEOUT_S
 
 # A test run in the background of a shell ignores Ctrl-C, and so would its children. They listen to
 # it by themselves: what Python does before their first line would fork this process, whose threads

@@ -14,7 +14,7 @@ from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
 from index.search.fusion import CorpusFusion, LinearFusion, write_corpus_fusion
 from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
-from tests.tools.command import run_main
+from tests.kit.command import run_main
 
 CopyTopics = Callable[..., Path]
 TOPICS = 60

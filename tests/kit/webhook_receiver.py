@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.tools.waiting import TIMEOUT_S
+from tests.kit.waiting import TIMEOUT_S
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 

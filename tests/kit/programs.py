@@ -1,8 +1,8 @@
-"""Programs of the system that tests need; tests/tools/system_packages.sh installs them."""
+"""Programs of the system that tests need; tests/kit/system_packages.sh installs them."""
 
 import shutil
 
-INSTALL = "tests/tools/system_packages.sh"
+INSTALL = "tests/kit/system_packages.sh"
 
 
 def require_program(name: str, folders: str | None = None) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.tools.browser import PageLog
-from tests.tools.process_fixtures import Server, serving
+from tests.kit.browser import PageLog
+from tests.kit.process_fixtures import Server, serving
 
 KEEPER = (
     "The keeper of the lighthouse lit the lamp each evening before the fog came in from the sea. "

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from tests.tools.process_fixtures import free_port
-from tests.tools.programs import require_program
-from tests.tools.waiting import TIMEOUT_S, wait_until
+from tests.kit.process_fixtures import free_port
+from tests.kit.programs import require_program
+from tests.kit.waiting import TIMEOUT_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 SPEED = 30  # the 15 seconds between two scrapes are half a second
