@@ -49,7 +49,7 @@ reference: $(VENV)/testing
 	$(BIN)/python -m tests.kit.reference
 
 # What an operator runs: the files by the programs that read them, and then the image and the compose
-# file on the Docker engine that `docker` reaches.
+# file on a Docker engine (docker, or as root docker.io, docker-compose and debootstrap of Debian).
 check-deploy: $(VENV)/testing
 	tests/kit/system_packages.sh promtool
 	promtool check config deploy/prometheus.yml
