@@ -17,7 +17,6 @@ from training.batch import DocumentArrays, collate, encode
 from training.loop import TrainingPlan, Validated, train
 from training.losses import BlockHead
 from training.objectives import (
-    Candidates,
     ModelTask,
     Objective,
     Temperature,
@@ -35,7 +34,6 @@ RECIPE = {
     "documents": 8,
     "chunk": 4,
     "max_blocks": 8,
-    "accumulation": 2,
     "validation_interval": 7,
     "checkpoint_interval": 5,
     "optimiser": {"document_rate": 0.003, "warm_up": 3, "decay": "cosine"},
@@ -79,9 +77,7 @@ def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
         rows = torch.randperm(20, generator=generator)[:8].tolist()
         first = [DocumentArrays(corpus[row].block_vectors[:4]) for row in rows]
         second = [DocumentArrays(corpus[row].block_vectors[4:]) for row in rows]
-        return contrastive_task(
-            collate(first + second), Candidates(torch.eye(8).bool()), temperature
-        )
+        return contrastive_task(collate(first + second), torch.eye(8).bool(), temperature)
 
     def blocks(generator: torch.Generator) -> ModelTask:
         rows = torch.randperm(20, generator=generator)[:8].tolist()
