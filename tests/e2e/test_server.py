@@ -91,7 +91,7 @@ def test_one_process_owns_the_data(
 
 
 def test_sigterm_finishes_what_was_begun(serve: Callable[..., Any], tmp_path: Path) -> None:
-    with serve(tmp_path / "data", None, threads=1) as server:
+    with serve(tmp_path / "data", None, threads=1, drain_seconds=110) as server:
         book = "Every word of this long book is read, from the first page to the last. " * 500
         answers: list[tuple[int, Any]] = []
         reader = threading.Thread(
