@@ -220,11 +220,6 @@ def vectors_by_id(job: Job) -> np.ndarray:
         return np.concatenate([data.store.vectors([stored[i].vector_id])[1] for i in ids])
 
 
-def test_a_missing_corpus_is_named(job: Job) -> None:
-    with pytest.raises(CorpusError, match=r"corpus\.jsonl"):
-        job.run()
-
-
 def families_in(job: Job) -> set[frozenset[str]]:
     with job.opened() as data:
         numbers = data.store.families.of_ids(

@@ -207,16 +207,6 @@ def test_a_document_of_many_words(store: SQLiteDocumentStore, entry: MakeEntry) 
     assert find(store, texts["part"]) == pytest.approx({"part": 1.0, "long": expected}, abs=1e-4)
 
 
-def test_a_put_that_fails_leaves_no_terms(filled: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    spoilt = entry("spoilt", "weasels", year=1)
-    spoilt.document.metadata["year"] = object()  # type: ignore[index]
-    with pytest.raises(Exception, match="metadata"):
-        filled.put([entry("ants", "stoats"), spoilt])
-    assert find(filled, "stoats weasels") == {}
-    assert set(find(filled, "ants")) == {"ants"}
-    assert_says_what_the_texts_say(filled.path)
-
-
 WORDS = st.text(string.ascii_lowercase[:6] + " Éß1", min_size=1, max_size=12).filter(str.strip)
 CHANGES = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | WORDS), max_size=12)
 

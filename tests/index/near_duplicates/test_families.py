@@ -74,26 +74,6 @@ CHAIN = {
 }  # two in five are new
 
 
-def test_a_family_falls_apart_when_what_held_it_together_goes(store: SQLiteDocumentStore) -> None:
-    put(store, **CHAIN)
-    assert families_in(store) == {frozenset(CHAIN)} == expected_families(CHAIN)
-    store.delete(["c"])
-    assert families_in(store) == {frozenset({"a", "b"}), frozenset({"d", "e"})}
-    store.delete(["a", "d"])
-    assert families_in(store) == set()
-
-
-def test_a_changed_text_leaves_its_family(store: SQLiteDocumentStore) -> None:
-    put(store, first=FIRST, copy=FIRST)
-    [number] = set(store.families.of_ids(["first", "copy"]).values())
-    assert store.families.page("copy", "", 10)[0] == number
-    put(store, copy=OTHER)
-    assert families_in(store) == set()
-    assert store.families.page("copy", "", 10) == (None, [])
-    put(store, copy=FIRST)
-    assert families_in(store) == {frozenset({"first", "copy"})}
-
-
 def test_a_family_keeps_its_number_while_others_come_and_go(store: SQLiteDocumentStore) -> None:
     put(store, other=OTHER, first=FIRST, copy=FIRST)
     number = store.families.of_ids(["first"])["first"]

@@ -305,12 +305,6 @@ def test_all_that_wait_are_among_the_neighbours() -> None:
     assert np.sort(index.search(new, 9).ids, axis=1).tolist() == [list(range(9))] * 9
 
 
-def test_many_are_assigned_at_once() -> None:
-    index = filled()
-    index.change(np.arange(STORED, STORED + PENDING), unit_vectors(PENDING, seed=2))
-    assert pending(index) == 0
-
-
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_scores_are_the_same_while_they_wait_and_afterwards(precision: Precision) -> None:
     index, new, queries = filled(precision), unit_vectors(PENDING, seed=2), unit_vectors(50, seed=3)
