@@ -165,7 +165,9 @@ def naming(store: SQLiteDocumentStore) -> set[str]:
     return {summary.id for summary in store.get(found).values()}
 
 
-def test_a_pass_finds_later_titles(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_a_pass_finds_later_titles_and_forgets_former_ones(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
     put_all(store, entry)
     assert naming(store) == {"war"}
     store.refresh_titles(SilentProgress())
@@ -173,11 +175,6 @@ def test_a_pass_finds_later_titles(store: SQLiteDocumentStore, entry: MakeEntry)
     changes = store.lexical.changes
     store.refresh_titles(SilentProgress())
     assert store.lexical.changes == changes
-
-
-def test_a_new_title_and_a_deletion(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    put_all(store, entry)
-    store.refresh_titles(SilentProgress())
     store.put([entry("war", TEXTS["war"][1], "A war")])
     assert naming(store) == {"names it", "names it, too"}
     store.refresh_titles(SilentProgress())

@@ -52,11 +52,6 @@ def test_copies_edits_and_larger_parts_are_a_family(store: SQLiteDocumentStore) 
     assert families_in(store) == {frozenset({"first", "copy", "edited", "longer"})}
 
 
-def test_short_texts_have_only_copies(store: SQLiteDocumentStore) -> None:
-    put(store, one=[1], same=[1], other=[2])
-    assert families_in(store) == {frozenset({"one", "same"})}
-
-
 def test_two_texts_that_were_put_together_stay_apart(store: SQLiteDocumentStore) -> None:
     put(store, one=FIRST, other=OTHER[:7], both=[*FIRST, *OTHER[:7]])
     assert families_in(store) == {frozenset({"one", "both"})}
