@@ -237,18 +237,6 @@ def test_candidate_terms_stay_within_the_postings_budget() -> None:
     assert index.lexical.scoring.candidate_terms(query()) == []
 
 
-def test_norms_follow_when_a_document_gets_another_title(
-    filled: SQLiteDocumentStore, entry: MakeEntry, open_store: OpenStore
-) -> None:
-    filled.put([entry(f"common{n}", "common words") for n in range(300)])
-    filled.put([entry(name, f"a {name} text", "Long winter") for name in ("one", "other")])
-    before = find(filled, "tribunal assessment")
-    filled.put([entry("law", TEXTS["law"], "Long winter")])  # below the drift
-    after = find(filled, "tribunal assessment")
-    assert after["law"] < 0.5 * before["law"]
-    assert after == pytest.approx(find(open_store(), "tribunal assessment"), rel=0.1)
-
-
 @pytest.mark.parametrize("damage", ["x'00'", "x'ffffffff0100'", "'text'", "zeroblob(7)"])
 def test_a_document_of_damaged_terms_is_left_out(
     filled: SQLiteDocumentStore,
