@@ -193,38 +193,6 @@ def test_refused_input_is_told_once_and_the_rest_goes_on(job: Job) -> None:
     assert progress.documents == {"encoding": 5, "searching texts for titles": 2}
 
 
-def test_an_interrupted_job_continues(job: Job, tmp_path: Path, encoder: OnnxEncoder) -> None:
-    documents = [{"id": f"d{n}", "text": text(n)} for n in range(BATCH_DOCUMENTS + 40)]
-    job.write(*documents)
-
-    class Interrupting(RecordingProgress):
-        def advanced(self, count: int, *, tokens: int = 0) -> None:
-            super().advanced(count, tokens=tokens)
-            if self.tokens and not tokens:  # the second batch begins
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        job.run(Interrupting())
-    assert 0 < job.run().unchanged < len(documents)
-    other = Job(tmp_path / "other", encoder)
-    other.corpus.parent.mkdir()
-    other.write(*documents)
-    other.run()
-    assert np.array_equal(vectors_by_id(job), vectors_by_id(other))
-
-
-def vectors_by_id(job: Job) -> np.ndarray:
-    with job.opened() as data:
-        ids = sorted(data.store.content_hashes([f"d{n}" for n in range(BATCH_DOCUMENTS + 40)]))
-        stored = data.store.find(ids)
-        return np.concatenate([data.store.vectors([stored[i].vector_id])[1] for i in ids])
-
-
-def test_a_missing_corpus_is_named(job: Job) -> None:
-    with pytest.raises(CorpusError, match=r"corpus\.jsonl"):
-        job.run()
-
-
 def families_in(job: Job) -> set[frozenset[str]]:
     with job.opened() as data:
         numbers = data.store.families.of_ids(

@@ -13,7 +13,7 @@ from index.corpus.reader import (
     read_document,
 )
 from index.document import Document, SkippedInput
-from index.errors import CorpusError, DocumentError
+from index.errors import CorpusError
 from tests.kit.corpora import documents, ids, json_lines, refusals, write
 
 
@@ -186,8 +186,3 @@ def test_read_document_names_the_file_it_cannot_read(tmp_path: Path) -> None:
     for name in ("bad.txt", "x.odt", "x.jsonl", "pipe.txt", "missing.txt", "."):
         with pytest.raises(CorpusError, match=re.escape(str(tmp_path / name))):
             read_document(tmp_path / name)
-
-
-def test_read_document_refuses_a_file_without_text(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match="text: is empty"):
-        read_document(write(tmp_path / "x.txt", " \n"))

@@ -124,14 +124,6 @@ def test_settle_finishes_a_decided_swap(
     assert open_directory(data).store.find(["old", "new"]).keys() == {"new"}
 
 
-def test_a_damaged_store_is_an_error_that_names_it(open_directory: Open, tmp_path: Path) -> None:
-    open_directory().close()
-    (tmp_path / "data" / "store.sqlite3").write_bytes(b"no database" * 1_000)
-    for read_only in (True, False):
-        with pytest.raises(StoreError, match=r"data/store\.sqlite3: "):
-            open_directory(read_only=read_only)
-
-
 def test_reading_only_makes_nothing(open_directory: Open, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("text")

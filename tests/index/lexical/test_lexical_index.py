@@ -198,25 +198,6 @@ def test_queries_without_known_words_find_nothing(filled: SQLiteDocumentStore) -
     assert filled.lexical.score(query, np.array([1, 999])).tolist() == [0, 0]
 
 
-def test_a_document_of_many_words(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    words = [f"w{number:05d}" for number in range(50_000)]
-    between = " the "  # so that the words make no pairs
-    texts = {"long": between.join(words), "part": between.join(words[::100]), "none": "other"}
-    store.put([entry(name, text) for name, text in texts.items()])
-    expected = exact_cosine(texts, texts["part"], "long")
-    assert find(store, texts["part"]) == pytest.approx({"part": 1.0, "long": expected}, abs=1e-4)
-
-
-def test_a_put_that_fails_leaves_no_terms(filled: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    spoilt = entry("spoilt", "weasels", year=1)
-    spoilt.document.metadata["year"] = object()  # type: ignore[index]
-    with pytest.raises(Exception, match="metadata"):
-        filled.put([entry("ants", "stoats"), spoilt])
-    assert find(filled, "stoats weasels") == {}
-    assert set(find(filled, "ants")) == {"ants"}
-    assert_says_what_the_texts_say(filled.path)
-
-
 WORDS = st.text(string.ascii_lowercase[:6] + " Éß1", min_size=1, max_size=12).filter(str.strip)
 CHANGES = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | WORDS), max_size=12)
 
@@ -254,26 +235,6 @@ def test_candidate_terms_stay_within_the_postings_budget() -> None:
     assert index.lexical.scoring.candidate_terms(query(budget - 1, 2, 1)) == [0, 2]
     assert len(index.lexical.scoring.candidate_terms(query(*[1] * 2 * limit))) == limit
     assert index.lexical.scoring.candidate_terms(query()) == []
-
-
-def test_frequencies_follow_when_enough_documents_change(
-    filled: SQLiteDocumentStore, entry: MakeEntry, open_store: OpenStore
-) -> None:
-    find(filled, "tribunal")
-    filled.put([entry(f"t{n}", f"tribunal {'glacier ' * n}") for n in range(1, 30)])
-    assert find(filled, "tribunal glacier ants") == find(open_store(), "tribunal glacier ants")
-
-
-def test_norms_follow_when_a_document_gets_another_title(
-    filled: SQLiteDocumentStore, entry: MakeEntry, open_store: OpenStore
-) -> None:
-    filled.put([entry(f"common{n}", "common words") for n in range(300)])
-    filled.put([entry(name, f"a {name} text", "Long winter") for name in ("one", "other")])
-    before = find(filled, "tribunal assessment")
-    filled.put([entry("law", TEXTS["law"], "Long winter")])  # below the drift
-    after = find(filled, "tribunal assessment")
-    assert after["law"] < 0.5 * before["law"]
-    assert after == pytest.approx(find(open_store(), "tribunal assessment"), rel=0.1)
 
 
 @pytest.mark.parametrize("damage", ["x'00'", "x'ffffffff0100'", "'text'", "zeroblob(7)"])

@@ -1,9 +1,8 @@
 """Titles as terms: which are found in a text, and that a pass finds those of later documents."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -166,7 +165,9 @@ def naming(store: SQLiteDocumentStore) -> set[str]:
     return {summary.id for summary in store.get(found).values()}
 
 
-def test_a_pass_finds_later_titles(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+def test_a_pass_finds_later_titles_and_forgets_former_ones(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
     put_all(store, entry)
     assert naming(store) == {"war"}
     store.refresh_titles(SilentProgress())
@@ -174,11 +175,6 @@ def test_a_pass_finds_later_titles(store: SQLiteDocumentStore, entry: MakeEntry)
     changes = store.lexical.changes
     store.refresh_titles(SilentProgress())
     assert store.lexical.changes == changes
-
-
-def test_a_new_title_and_a_deletion(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    put_all(store, entry)
-    store.refresh_titles(SilentProgress())
     store.put([entry("war", TEXTS["war"][1], "A war")])
     assert naming(store) == {"names it", "names it, too"}
     store.refresh_titles(SilentProgress())
@@ -216,9 +212,11 @@ def test_store_system_and_rows_score_alike(store: SQLiteDocumentStore, entry: Ma
     system = lexical_system(texts, titles)
     table = system.score(np.arange(len(texts)))
     assert table[0, 1] > lexical_system(texts).score(np.arange(len(texts)))[0, 1]
-    pairs = np.array([[0, 1], [1, 2], [2, 3]])
+    pairs = np.array([[0, 1], [1, 2], [2, 3], [2, 1]])
     rows = term_cosines(rows_of_texts(texts, titles), pairs, SilentProgress())
-    assert rows == pytest.approx([table[0, 1], table[1, 2], table[2, 3]], abs=1e-5)
+    assert rows == pytest.approx(table[pairs[:, 0], pairs[:, 1]], abs=1e-5)
+    stored = term_cosines(store.lexical.term_rows(ids, SilentProgress()), pairs, SilentProgress())
+    assert stored == pytest.approx(rows, abs=1e-5)
     for row, vector_id in enumerate(ids.tolist()):
         query = store.lexical.read_stored(vector_id)
         np.testing.assert_allclose(store.lexical.score(query, ids), table[row], atol=1e-5)
@@ -238,51 +236,14 @@ def test_the_title_is_named_among_terms(store: SQLiteDocumentStore, entry: MakeE
     }
 
 
-SCORED = [
-    "Ants live in colonies of the forest. Workers carry leaves, and ants dig the soil.",
-    "Bees live in hives of the forest. Workers carry nectar, and bees dance.",
-    "The tribunal of the town held the assessment void. The appeal was allowed.",
-    "?!",
-    "The tribunal of the county reduced the assessment of the tax, number 4711.",
-    "Rivers carve valleys. The ice of the glacier carves them, too, but faster.",
-]
-PAIRS = np.array([*combinations(range(len(SCORED)), 2), (4, 2), (1, 1)], dtype=np.int64)
-
-
-def test_pairs_score_as_stored_queries(
-    open_store: Callable[..., Any], entry: Callable[..., Any]
-) -> None:
-    store = open_store()
-    store.put([entry(str(number), text) for number, text in enumerate(SCORED)])
-    documents = store.find([str(number) for number in range(len(SCORED))])
-    ids = np.array([documents[str(number)].vector_id for number in range(len(SCORED))])
-    found = term_cosines(store.lexical.term_rows(ids, SilentProgress()), PAIRS, SilentProgress())
-    of_texts = term_cosines(rows_of_texts(SCORED), PAIRS, SilentProgress())
-    assert found == pytest.approx(of_texts, abs=1e-6)
-    for (source, target), score in zip(PAIRS.tolist(), found.tolist(), strict=True):
-        query = store.lexical.read_stored(int(ids[source]))
-        (expected,) = store.lexical.score(query, ids[[target]])
-        assert score == pytest.approx(expected, abs=1e-6)
-    assert found[-1] == pytest.approx(1.0)
-    assert found[-2] == pytest.approx(found[PAIRS.tolist().index([2, 4])], abs=1e-6)
-
-
-def test_an_unknown_document_scores_nothing(
-    open_store: Callable[..., Any], entry: Callable[..., Any]
-) -> None:
-    store = open_store()
-    store.put([entry(str(number), text) for number, text in enumerate(SCORED)])
+def test_an_unknown_document_scores_nothing(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
+    put_all(store, entry)
     rows = store.lexical.term_rows(np.array([1, 99]), SilentProgress())
     assert len(rows) == 2
-    both = np.array([[0, 1]], dtype=np.int64)
-    assert term_cosines(rows, both, SilentProgress()).tolist() == [0.0]
-    assert len(store.lexical.term_rows(np.zeros(0, dtype=np.int64), SilentProgress())) == 0
-
-
-def test_every_pair_is_told_once() -> None:
     progress = CountingProgress()
-    term_cosines(rows_of_texts(SCORED), PAIRS, progress)
-    assert progress.documents == len(PAIRS)
+    assert term_cosines(rows, np.array([[0, 1]]), progress).tolist() == [0.0]
+    assert progress.documents == 1
+    assert len(store.lexical.term_rows(np.zeros(0, dtype=np.int64), SilentProgress())) == 0
 
 
 TERMS = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=8)

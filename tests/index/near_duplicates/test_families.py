@@ -52,11 +52,6 @@ def test_copies_edits_and_larger_parts_are_a_family(store: SQLiteDocumentStore) 
     assert families_in(store) == {frozenset({"first", "copy", "edited", "longer"})}
 
 
-def test_short_texts_have_only_copies(store: SQLiteDocumentStore) -> None:
-    put(store, one=[1], same=[1], other=[2])
-    assert families_in(store) == {frozenset({"one", "same"})}
-
-
 def test_two_texts_that_were_put_together_stay_apart(store: SQLiteDocumentStore) -> None:
     put(store, one=FIRST, other=OTHER[:7], both=[*FIRST, *OTHER[:7]])
     assert families_in(store) == {frozenset({"one", "both"})}
@@ -72,26 +67,6 @@ def test_without_block_vectors_words_decide(store: SQLiteDocumentStore) -> None:
 CHAIN = {
     name: list(range(4 * n, 4 * n + 10)) for n, name in enumerate("abcde")
 }  # two in five are new
-
-
-def test_a_family_falls_apart_when_what_held_it_together_goes(store: SQLiteDocumentStore) -> None:
-    put(store, **CHAIN)
-    assert families_in(store) == {frozenset(CHAIN)} == expected_families(CHAIN)
-    store.delete(["c"])
-    assert families_in(store) == {frozenset({"a", "b"}), frozenset({"d", "e"})}
-    store.delete(["a", "d"])
-    assert families_in(store) == set()
-
-
-def test_a_changed_text_leaves_its_family(store: SQLiteDocumentStore) -> None:
-    put(store, first=FIRST, copy=FIRST)
-    [number] = set(store.families.of_ids(["first", "copy"]).values())
-    assert store.families.page("copy", "", 10)[0] == number
-    put(store, copy=OTHER)
-    assert families_in(store) == set()
-    assert store.families.page("copy", "", 10) == (None, [])
-    put(store, copy=FIRST)
-    assert families_in(store) == {frozenset({"first", "copy"})}
 
 
 def test_a_family_keeps_its_number_while_others_come_and_go(store: SQLiteDocumentStore) -> None:

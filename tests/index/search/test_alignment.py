@@ -162,12 +162,6 @@ def test_out_of_budget_nothing_is_aligned(data: DataDirectory, mode: Mode, budge
     assert before.alignment is None
 
 
-def test_only_the_best_candidates_are_aligned(data: DataDirectory) -> None:
-    found = find(data, alignment=AlignmentOptions(1, math.inf))
-    assert found.alignment == AlignmentReceipt(True, 1, 1)
-    assert {hit.id for hit in found.hits if hit.alignment_score is not None} == {"near"}
-
-
 def test_a_stored_query_is_aligned_by_its_stored_blocks(data: DataDirectory) -> None:
     found = find(data, stored(data, "aligned"))
     assert names(found.hits)[0] == "half"

@@ -111,14 +111,6 @@ def test_the_formula() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_one_example_ranks_as_a_query(data: DataDirectory, mode: Mode) -> None:
-    query = example("heron egret marsh", 30.0)
-    alone, as_example = find(data, query, mode), find(data, Examples((query,)), mode)
-    positive = [hit.id for hit in alone.hits if hit.score > 0]
-    assert names(as_example.hits)[: len(positive)] == positive
-
-
-@pytest.mark.parametrize("mode", MODES)
 def test_examples_that_are_stored_are_no_hits(data: DataDirectory, mode: Mode) -> None:
     found = find(
         data, Examples((stored(data, "birds"),), (stored(data, "neither"),)), mode, top_k=9

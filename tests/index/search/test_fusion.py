@@ -14,7 +14,6 @@ from encoder.errors import CheckpointError
 from index.search.fusion import (
     DEFAULT_RULE,
     LinearFusion,
-    fuse,
     read_fusion,
     semantic_scores,
     write_fusion,
@@ -27,24 +26,6 @@ RULE = LinearFusion(0.375, 0.75, 0.5, expected_slope=2.0, expected_intercept=-0.
 @pytest.fixture
 def checkpoint(tiny_checkpoint: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
-
-
-def test_the_hybrid_score_is_the_weighted_mean() -> None:
-    semantic, lexical = np.array([1, 0], dtype=np.float32), np.array([0, 0.5], dtype=np.float32)
-    assert fuse(LinearFusion(0.25), semantic, lexical).tolist() == [0.75, 0.125]
-
-
-def test_the_semantic_score_is_a_weighted_mean() -> None:
-    vector = np.array([0.8, 0.4, -0.5], dtype=np.float32)
-    alignment = np.array([0.2, 0.0, 0.9], dtype=np.float32)
-    rule = LinearFusion(0.375, 0.5, 0.25)
-    for mode in ("semantic", "lexical"):
-        scores = semantic_scores(rule, mode, vector, alignment)
-        assert scores.tolist() == pytest.approx([0.65, 0.3, -0.15])
-    hybrid = semantic_scores(rule, "hybrid", vector, alignment)
-    assert hybrid.tolist() == pytest.approx([0.5, 0.2, 0.2])
-    alone = semantic_scores(LinearFusion(0.375), "hybrid", vector, alignment)
-    assert alone.tolist() == vector.tolist()
 
 
 @pytest.mark.parametrize(

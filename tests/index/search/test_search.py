@@ -1,18 +1,15 @@
 """The search: scores of the three modes, and `top_k` hits whatever was deleted or changed."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import index.search.modes
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.search.parallel_steps import ParallelSteps
 from index.search.records import AlignmentReceipt, Bounds, EncodedQuery, Hit, Mode, SearchOptions
 from index.store.filters import OneOf
-from tests.index.search.plane import MODES, RULE, answer, direction, names, put, stored_query
+from tests.index.search.plane import MODES, answer, direction, names, put, stored_query
 
 # id -> text, angle of its vector from that of the query. The best match is second by each channel.
 DOCUMENTS = {
@@ -44,15 +41,6 @@ def test_hybrid_finds_what_neither_channel_puts_first(data: DataDirectory) -> No
     assert set(names(find(data, QUERY, 9, "hybrid"))) == set(DOCUMENTS)
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-def test_hits_with_a_second_core(
-    data: DataDirectory, monkeypatch: pytest.MonkeyPatch, cores: int
-) -> None:
-    expected = find(data, QUERY, 9, "hybrid")
-    monkeypatch.setattr(index.search.modes, "PARALLEL_STEPS", ParallelSteps(cores))
-    assert find(data, QUERY, 9, "hybrid") == expected
-
-
 def unaligned(cosine: float, mode: Mode) -> float:
     """Return the semantic score of a document without block vectors, by the line of the rule."""
     weight = {"hybrid": 0.25}.get(mode, 0.4)
@@ -82,14 +70,6 @@ def test_every_hit_has_its_scores_and_its_terms(data: DataDirectory) -> None:
         assert hit.score == hit.semantic_score == pytest.approx(semantic)
         assert (hit.vector_score, hit.lexical_score) == (pytest.approx(same.vector_score), None)
     assert [term.term for term in by_name["far"].terms] == ["motor"]
-
-
-@pytest.mark.parametrize(("weight", "mode"), [(0.0, "semantic"), (1.0, "lexical")])
-def test_a_rule_of_one_channel_ranks_alike(data: DataDirectory, weight: float, mode: Mode) -> None:
-    alone = names(find(data, QUERY, 9, mode))
-    rule = replace(RULE, lexical_weight=weight)
-    both = names(answer(data, QUERY, SearchOptions(top_k=9), rule).hits)
-    assert both[: len(alone)] == alone
 
 
 @pytest.mark.parametrize("mode", MODES)

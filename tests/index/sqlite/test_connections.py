@@ -1,8 +1,5 @@
-import resource
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -137,28 +134,6 @@ def test_a_failed_put_leaves_nothing(store: SQLiteDocumentStore, entry: MakeEntr
     assert store.find(["old"])["old"].document.text == "old text"
     assert store.changes_since(1).added.size == 0
     assert store.put([entry("new", "text")]).sequence == 2
-
-
-@contextmanager
-def full_disk(largest_file: int) -> Iterator[None]:
-    """Let no file grow over `largest_file` bytes, as on a disk that is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_store_survives_a_full_disk(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    store.put([entry("a", "first")])
-    with full_disk(400_000), pytest.raises(StoreError, match=r"store\.sqlite3: "):
-        store.put([entry("a", "second"), entry("large", "long text " * 100_000)])
-
-    assert store.find(["a", "large"])["a"].document.text == "first"
-    assert store.sequence == 1
-    assert store.put([entry("large", "long text " * 100_000)]).sequence == 2
-    assert store.find(["large"])["large"].document.text == "long text " * 100_000
 
 
 def test_threads_read_and_write_together(store: SQLiteDocumentStore, entry: MakeEntry) -> None:

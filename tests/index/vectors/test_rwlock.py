@@ -33,27 +33,6 @@ def enter(hold: Callable[[], AbstractContextManager[None]], entered: list[str], 
         entered.append(name)
 
 
-def test_a_writer_is_alone() -> None:
-    lock = ReadersWriterLock()
-    pair = [0, 0]
-    torn: list[list[int]] = []
-
-    def write() -> None:
-        for _ in range(300):
-            with lock.writing():
-                pair[0] += 1
-                pair[1] += 1
-
-    def read() -> None:
-        for _ in range(300):
-            with lock.reading():
-                if pair[0] != pair[1]:
-                    torn.append(list(pair))
-
-    assert finished(*[start(call) for call in (write, read) * 3])
-    assert (pair, torn) == ([900, 900], [])
-
-
 def test_a_reader_lets_a_waiting_writer_go_first() -> None:
     lock, entered = ReadersWriterLock(), list[str]()
     with lock.reading():

@@ -1,6 +1,7 @@
 """What holds for files of every kind."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,51 +80,33 @@ def test_a_pdf_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes, me
 
 
 @pytest.mark.parametrize(
-    ("text", "title"),
+    ("find", "text", "title"),
     [
-        ("", ""),
-        ("\n\n  First line. \nSecond.", "First line."),
-        ("-----\n * * *\nWords", "Words"),
-        ("\u7b2c\u4e00\u884c\n", "\u7b2c\u4e00\u884c"),
-        ("one\rtwo", "one"),
+        (first_line, "", ""),
+        (first_line, "\n\n  First line. \nSecond.", "First line."),
+        (first_line, "-----\n * * *\nWords", "Words"),
+        (first_line, "\u7b2c\u4e00\u884c\n", "\u7b2c\u4e00\u884c"),
+        (first_line, "one\rtwo", "one"),
+        (rst_title, "Words.\n\nHeading\n~~~~~~~\n", "Heading"),
+        (rst_title, "=======\n Title \n=======\n", "Title"),
+        (rst_title, ".. comment\n\nTitle\n=====\n", "Title"),
+        (rst_title, "Longer than\n===\n\nTitle\n=====", "Title"),
+        (rst_title, "Words.\n\n-----\n\nMore.", "Words."),
+        (rst_title, "", ""),
+        (markdown_title, "Intro.\n\n## Second level ##\n\n# First", "Second level"),
+        (markdown_title, "#hashtag\n\nNo heading here.", "#hashtag"),
+        (markdown_title, "```sh\n# a comment\n```\n\n# Heading", "Heading"),
+        (markdown_title, "Set\nUnder\n=====\n", "Under"),
+        (markdown_title, "Words\n\n---\n\n# After a rule", "After a rule"),
+        (markdown_title, '---\nlayout: post\ntitle: "The title"\n---\n\n# Heading', "The title"),
+        (markdown_title, "---\nlayout: post\n---\n\n# Heading", "Heading"),
+        (markdown_title, "---\nnever closed: 1\n\n# Heading", "Heading"),
+        (markdown_title, "# \n\nWords.", "Words."),
+        (markdown_title, "", ""),
     ],
 )
-def test_the_first_line_with_words(text: str, title: str) -> None:
-    assert first_line(text) == title
-
-
-@pytest.mark.parametrize(
-    ("text", "title"),
-    [
-        ("Intro.\n\n## Second level ##\n\n# First", "Second level"),
-        ("#hashtag\n\nNo heading here.", "#hashtag"),
-        ("```sh\n# a comment\n```\n\n# Heading", "Heading"),
-        ("Set\nUnder\n=====\n", "Under"),
-        ("Words\n\n---\n\n# After a rule", "After a rule"),
-        ('---\nlayout: post\ntitle: "The title"\n---\n\n# Heading', "The title"),
-        ("---\nlayout: post\n---\n\n# Heading", "Heading"),
-        ("---\nnever closed: 1\n\n# Heading", "Heading"),
-        ("# \n\nWords.", "Words."),
-        ("", ""),
-    ],
-)
-def test_the_title_of_markdown(text: str, title: str) -> None:
-    assert markdown_title(text) == title
-
-
-@pytest.mark.parametrize(
-    ("text", "title"),
-    [
-        ("Words.\n\nHeading\n~~~~~~~\n", "Heading"),
-        ("=======\n Title \n=======\n", "Title"),
-        (".. comment\n\nTitle\n=====\n", "Title"),
-        ("Longer than\n===\n\nTitle\n=====", "Title"),
-        ("Words.\n\n-----\n\nMore.", "Words."),
-        ("", ""),
-    ],
-)
-def test_the_title_of_restructured_text(text: str, title: str) -> None:
-    assert rst_title(text) == title
+def test_the_title_of_a_text(find: Callable[[str], str], text: str, title: str) -> None:
+    assert find(text) == title
 
 
 def test_a_long_title_is_cut_and_says_so() -> None:
@@ -299,11 +282,8 @@ def test_html_without_a_title_is_called_by_its_first_line(tmp_path: Path) -> Non
 def test_html_is_decoded_as_it_says(tmp_path: Path, encoding: str) -> None:
     page = f'<meta charset="{encoding}"><title>T</title><p>Gr\xf6\xdfe'.encode("latin-1")
     assert read(tmp_path / "x.html", page).text == "Größe"
-
-
-def test_html_in_utf_8_is_that_whatever_it_says(tmp_path: Path) -> None:
-    page = '<meta charset="iso-8859-1"><p>Größe'.encode()
-    assert read(tmp_path / "x.html", page).text == "Größe"
+    utf_8 = f'<meta charset="{encoding}"><p>Größe'.encode()  # is that whatever it says
+    assert read(tmp_path / "x.html", utf_8).text == "Größe"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "nonsense", "hex", ""])

@@ -46,17 +46,14 @@ def recall(index: FaissIndex, vectors: Float32, nprobe: int | None) -> float:
 
 @pytest.mark.parametrize(
     ("count", "nlist"),
-    [
-        (0, 1),
-        (4_999, 1),
-        (5_000, 128),
-        (20_000, 512),
-        (24_336, 624),
-        (1_000_000, 4_000),
-    ],
+    [(0, 1), (4_999, 1), (5_000, 128), (20_000, 512), (24_336, 624), (1_000_000, 4_000)],
 )
 def test_lists_grow_with_the_vectors(count: int, nlist: int) -> None:
     assert choose_nlist(count) == nlist
+
+
+def test_the_share_of_lists_that_is_visited_falls() -> None:
+    assert [default_nprobe(nlist) for nlist in (1, 2, 4, 128, 4_000)] == [1, 2, 4, 22, 126]
 
 
 @given(count=st.integers(0, 10**9))
@@ -65,10 +62,6 @@ def test_lists_hold_enough_vectors_to_be_trained(count: int) -> None:
     assert nlist == 1 or 39 * nlist <= count
     assert nlist <= choose_nlist(count + 1)
     assert 1 <= default_nprobe(nlist) <= nlist
-
-
-def test_the_share_of_lists_that_is_visited_falls() -> None:
-    assert [default_nprobe(nlist) for nlist in (1, 2, 4, 128, 4_000)] == [1, 2, 4, 22, 126]
 
 
 def test_nprobe_holds_for_its_call_only(index: FaissIndex, vectors: Float32) -> None:
@@ -143,24 +136,6 @@ def test_more_lists_than_vectors_cannot_be_trained(count: int, nlist: int) -> No
 def test_training_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
     train_faiss_index(unit_vectors(40, seed=1), 20)
     assert capfd.readouterr() == ("", "")
-
-
-def test_many_are_removed_in_any_order_and_stay_away(vectors: Float32, tmp_path: Path) -> None:
-    index = train_faiss_index(vectors, 128)
-    index.change(np.arange(5_000), vectors)
-    gone = np.random.default_rng(3).permutation(5_000)[:4_000]
-
-    index.change(gone[:0], vectors[:0], removed=gone)
-    assert len(index) == 1_000
-    index.save(tmp_path / "index.faiss")
-    loaded = load_faiss_index(tmp_path / "index.faiss")
-
-    for each in (index, loaded):
-        assert len(each) == 1_000
-        assert not each.contains(gone).any()
-        found = each.search(vectors[gone[:200]], 1_000, nprobe=128).ids
-        assert not np.isin(found, gone).any()
-        assert np.sort(found[0]).tolist() == np.setdiff1d(np.arange(5_000), gone).tolist()
 
 
 def test_the_threads_of_the_caller_are_left_as_they_were(vectors: Float32) -> None:
@@ -296,19 +271,6 @@ def test_few_wait_and_are_found_at_once_wherever_they_are() -> None:
     assert set(only.ids[:, 0].tolist()) <= {STORED, STORED + 1, STORED + 2}
     without = IdSet(STORED + 60, np.arange(STORED, STORED + 60), inverted=True)
     assert (index.search(new, 5, nprobe=1, among=without).ids < STORED).all()
-
-
-def test_all_that_wait_are_among_the_neighbours() -> None:
-    index, new = train_faiss_index(unit_vectors(STORED, seed=1), LISTS), unit_vectors(9, seed=2)
-    add(index, new, together=3, first=0)
-    assert pending(index) == 9
-    assert np.sort(index.search(new, 9).ids, axis=1).tolist() == [list(range(9))] * 9
-
-
-def test_many_are_assigned_at_once() -> None:
-    index = filled()
-    index.change(np.arange(STORED, STORED + PENDING), unit_vectors(PENDING, seed=2))
-    assert pending(index) == 0
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
