@@ -48,13 +48,9 @@ def ids(response: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("where", "numbers"),
     [
-        ({"field": "number", "equal": 7}, {7}),
-        ({"field": "number", "equal": "7"}, set()),
         ({"field": "number", "in": [1, 2.0, True, "3"]}, {1, 2}),
         ({"field": "number", "range": {"gte": 3, "lt": 6}}, {3, 4, 5}),
-        ({"field": "/tags", "equal": "low"}, set(range(10))),
         ({"field": "/author/name", "range": {"lte": "A0"}}, set(range(0, COUNT, 3))),
-        ({"not": {"field": "missing", "equal": 1}}, set(range(COUNT))),
         ({"field": "missing", "exists": False}, set(range(COUNT))),
         (
             {
