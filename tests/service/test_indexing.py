@@ -54,15 +54,6 @@ def test_an_unchanged_text_is_not_encoded_again(engine: Engine) -> None:
     assert len(engine.default.data.index) == 1
 
 
-def test_a_new_text_replaces_the_old_one(engine: Engine) -> None:
-    put(engine, Document("a", "Ants dig tunnels."), Document("b", "Rivers run to the sea."))
-    answer = put(engine, Document("a", "Judges weigh evidence."))
-    assert not answer.documents[0].unchanged
-    assert best(engine, "Judges weigh evidence.") == ("a", pytest.approx(1.0, abs=1e-4))
-    assert best(engine, "Ants dig tunnels.")[1] < 0.999
-    assert len(engine.default.data.index) == 2
-
-
 def test_nothing_is_stored_when_one_text_fails_to_encode(failing: Engine) -> None:
     with pytest.raises(EncodingFailedError):
         put(failing, Document("a", "Good."), Document("b", "Drink poison."))

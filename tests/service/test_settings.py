@@ -38,6 +38,8 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         ("webhook_hosts", "hooks.internal, 10.0.0.0/33"),
         ("allowed_hosts", "https://example.com"),
         ("trusted_proxies", "10.0.0.300"),
+        ("trusted_proxies", "*"),
+        ("trusted_proxies", "10.0.0.1/8"),
         ("log_level", "loud"),
         ("max_queue_token", 5),
     ],

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from encoder.errors import CheckpointError
-from index.errors import DataDirectoryInUseError
 from index.search.records import SearchOptions
 from service.encode import RequestText
-from service.engine import Engine, is_ready
+from service.engine import is_ready
 from service.errors import SettingsError, ShuttingDownError
 from service.matching.match import MatchOptions, match
 from service.settings import Settings
@@ -48,12 +47,6 @@ def test_the_queue_must_hold_the_longest_document(make_settings: MakeSettings) -
     with pytest.raises(SettingsError, match=r"1023.*1024 tokens"):
         open_engine(make_settings(max_queue_tokens=1023))
     close_engine(open_engine(make_settings(max_queue_tokens=1024)))
-
-
-def test_a_data_directory_in_use_is_left_alone(engine: Engine, make_settings: MakeSettings) -> None:
-    with pytest.raises(DataDirectoryInUseError, match="data"):
-        open_engine(make_settings())
-    assert is_ready(engine)
 
 
 def test_a_failure_half_way_lets_go_of_what_was_opened(

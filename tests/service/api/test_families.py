@@ -132,13 +132,6 @@ def test_the_family_of_an_unknown_document_is_not_found(versions: Any, unknown: 
     assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_a_copy_is_in_the_family_at_once_and_leaves_it(filled: Any, texts: dict[str, str]) -> None:
-    filled.post("/index", json={"documents": [{"id": "again", "text": texts["bees"]}]})
-    assert filled.get("/documents/bees/family").json()["family"] is not None
-    filled.delete("/documents/again")
-    assert filled.get("/documents/bees/family").json()["family"] is None
-
-
 @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
 def test_a_family_larger_than_the_response_hides_no_document(filled: Any, mode: str) -> None:
     text = "Ants live in colonies. Each colony has a queen. Workers carry leaves and seeds home."

@@ -41,15 +41,6 @@ def test_documents_are_stored_and_found_by_the_next_match(client: Any) -> None:
     assert (best["id"], best["title"], best["metadata"]) == ("b", "Bees", {})
 
 
-def test_storing_again_says_what_was_unchanged(client: Any) -> None:
-    client.post("/index", json={"documents": [document()]})
-    answer = client.post(
-        "/index", json={"documents": [document(title="New"), document(id="b", text="Bees.")]}
-    ).json()
-    assert [item["unchanged"] for item in answer["documents"]] == [True, False]
-    assert client.get("/documents/a").json()["title"] == "New"
-
-
 def test_metadata_of_any_json_comes_back_as_it_was(client: Any) -> None:
     metadata = {
         "year": 2021,

@@ -74,17 +74,6 @@ def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
     assert answer["generation"] >= 0
 
 
-def test_a_stored_document_is_matched_with_its_stored_receipt(
-    library: Any, texts: dict[str, str]
-) -> None:
-    by_id = library.post("/match", json={"id": "bees"}).json()
-    by_text = library.post("/match", json={"text": texts["bees"]}).json()
-    assert [match["id"] for match in by_id["matches"]] == [
-        match["id"] for match in by_text["matches"][1:]
-    ]
-    assert by_id["receipt"] == by_text["receipt"]
-
-
 def test_several_queries_have_several_results(library: Any) -> None:
     response = library.post(
         "/match", json={"queries": [{"id": "ants"}, {"text": "A tribunal."}], "top_k": 1}

@@ -41,20 +41,6 @@ def test_hybrid_mode_names_the_shared_words(library: Any, texts: dict[str, str])
     assert "queen" in [term["term"] for term in found[0]["terms"]]
 
 
-def test_semantic_mode_reads_no_words(library: Any) -> None:
-    found = matches(library.post("/match", json={"id": "ants", "mode": "semantic"}))
-    for item in found:
-        assert (item["lexical_score"], item["terms"]) == (None, [])
-
-
-def test_a_text_without_an_indexed_word(library: Any) -> None:
-    text = {"text": "Zyzzyva quokka!"}
-    assert matches(library.post("/match", json={**text, "mode": "lexical"})) == []
-    alone = matches(library.post("/match", json={**text, "mode": "semantic"}))
-    found = matches(library.post("/match", json={**text, "mode": "hybrid"}))
-    assert [item["id"] for item in found] == [item["id"] for item in alone]
-
-
 @pytest.mark.parametrize("mode", ["lexical", "hybrid"])
 def test_bounds_hold_for_the_score_of_the_mode(library: Any, mode: str) -> None:
     everything = matches(library.post("/match", json={"id": "ants", "mode": mode}))
@@ -66,13 +52,3 @@ def test_bounds_hold_for_the_score_of_the_mode(library: Any, mode: str) -> None:
     refused = library.post("/match", json={"id": "ants", "mode": mode, "min_probability": 0.5})
     assert refused.status_code == 422
     assert mode in refused.json()["errors"][0]["detail"]
-
-
-@pytest.mark.parametrize("mode", ["lexical", "hybrid"])
-def test_what_was_deleted_or_replaced_is_not_found_by_its_words(filled: Any, mode: str) -> None:
-    assert filled.delete("/documents/bees").status_code in (200, 204)
-    new = {"id": "ants", "text": "Glaciers carve valleys."}
-    assert filled.post("/index", json={"documents": [new]}).status_code == 200
-    found = matches(filled.post("/match", json={"text": "queen nectar ice", "mode": mode}))
-    assert "bees" not in {item["id"] for item in found}
-    assert all(not item["terms"] for item in found if item["id"] == "ants")

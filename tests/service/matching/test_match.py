@@ -70,17 +70,6 @@ def test_a_match_by_id_leaves_itself_out_and_encodes_nothing(
     assert set(by_text.seconds) == {"tokenize", "queue", "encode", *searching}
 
 
-def test_documents_deleted_since_the_search_do_not_cost_a_place(engine: Engine) -> None:
-    store(engine, {f"d{n}": f"{'ants ' * n}and bees live in colonies." for n in range(1, 40)})
-    (everything,) = ask(engine, stored("d1"), top_k=38)
-    # The store forgets them and the index does not know it yet, as between search and fetch.
-    engine.default.data.store.delete(ids(everything)[:20])
-    (found,) = ask(engine, stored("d1"), top_k=10)
-    assert ids(found) == ids(everything)[20:30]
-    (rest,) = ask(engine, stored("d1"), top_k=30)
-    assert ids(rest) == ids(everything)[20:]
-
-
 def test_too_many_queries_are_refused(holding: Engine) -> None:
     with pytest.raises(InvalidInputError) as caught:
         ask(holding, *([stored("ants")] * 33))

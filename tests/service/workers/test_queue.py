@@ -77,9 +77,6 @@ def test_a_request_that_proves_too_large_keeps_nothing() -> None:
     assert queue.queued_tokens == 0
 
 
-@pytest.mark.parametrize(
-    ("tokens_per_second", "seconds"), [(100.0, 10), (300.0, 4), (1e6, 1), (0.0, 1)]
-)
 def seconds_to_empty(queue: BlockQueue) -> int:
     with queue.reserve(BOUND), pytest.raises(OverloadedError) as caught:
         queue.reserve(1)

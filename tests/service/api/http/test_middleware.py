@@ -277,18 +277,3 @@ def test_a_failure_of_the_disk_is_in_the_log(
     problem(response, 500, "encoding-failed")
     assert "No space left" not in response.text
     assert "No space left" in caplog.text
-
-
-def test_after_a_failing_encoder_the_next_request_works(
-    client: Any, engine: Engine, stepped_encoder: Any
-) -> None:
-    encoder = stepped_encoder()
-    encoder.fails = engine.tokenizer("poison").blocks[0][0]
-    scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=create_metrics())
-    broken = type(client)(create_app(engine.settings, with_parts(engine, scheduler=scheduler)))
-    problem(broken.post("/match", json={"text": "Poison."}), 500, "encoding-failed")
-    body = {"documents": [{"id": "a", "text": "Poison."}]}
-    problem(broken.post("/index", json=body), 500, "encoding-failed")
-    assert broken.get("/readyz").json()["documents"] == 0
-    scheduler.close()
-    assert client.post("/match", json={"text": "Poison."}).status_code == 200
