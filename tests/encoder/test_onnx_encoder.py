@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from encoder.checkpoint import Checkpoint, load_checkpoint, write_manifest
-from encoder.errors import CheckpointError, ParityError, ProviderError
+from encoder.errors import CheckpointError, ParityError
 from encoder.golden import (
     MAXIMUM_DIFFERENCE,
     MINIMUM_COSINE,
@@ -40,14 +40,6 @@ def test_a_cpu_takes_int8_and_one_block_a_call(encoder: OnnxEncoder) -> None:
     assert (encoder.precision, encoder.provider) == ("int8", "CPUExecutionProvider")
     assert encoder.batch_tokens == 0
     assert encoder.threads >= 1
-
-
-def test_the_first_installed_provider_is_taken(checkpoint: Checkpoint) -> None:
-    for installed in (["CPU"], ["CPUExecutionProvider"], ["cuda", "cpu"]):
-        assert OnnxEncoder(checkpoint, providers=installed).provider == "CPUExecutionProvider"
-    for missing in (["cuda"], ["nonsense"], []):
-        with pytest.raises(ProviderError, match="not installed"):
-            OnnxEncoder(checkpoint, providers=missing)
 
 
 def test_a_precision_that_is_not_there_is_named(checkpoint: Checkpoint) -> None:

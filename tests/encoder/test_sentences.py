@@ -39,7 +39,6 @@ def test_a_window_does_not_cut_a_sentence() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "   \n\n\t",
         "a\x00b. \ud800 lone. \udfff surrogates. 😀. 👩‍👩‍👧‍👦! 🇳🇱?",
         "." * 10_000,
         '"' * 10_000,

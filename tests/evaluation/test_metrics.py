@@ -147,26 +147,6 @@ def test_intervals_lie_around_the_measured_values() -> None:
         assert 0.02 < estimate.high - estimate.value < 0.08
 
 
-def drawn_counts(items: int, resamples: int) -> Float64:
-    """How often each item occurs in each resample, Float64[resamples, items]."""
-    seen: list[Float64] = []
-
-    def statistic(counts: Float64) -> Float64:
-        seen.append(counts)
-        return counts[:, :1].T
-
-    bootstrap_percentiles(items, statistic, resamples)
-    return np.concatenate([counts for counts in seen if len(counts) > 1])
-
-
-def test_resamples_are_seeded_and_as_large_as_the_sample() -> None:
-    counts = drawn_counts(700, 6_000)  # more than one batch
-    assert counts.shape == (6_000, 700)
-    assert (counts.sum(1) == 700).all()
-    assert counts.mean(0) == pytest.approx(np.ones(700), abs=0.08)
-    assert (counts == drawn_counts(700, 6_000)).all()
-
-
 def test_an_undefined_resample_does_not_count() -> None:
     """The mean of the items after the first, undefined where only the first one is drawn."""
 

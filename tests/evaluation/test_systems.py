@@ -1,7 +1,6 @@
 """The systems of semantic, lexical and hybrid mode score as a search of a store does."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,23 +8,19 @@ import pytest
 from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedCorpus, join_aligned, neutral_space
 from encoder.arrays import Float32
-from encoder.blocks import Receipt
 from evaluation.systems import (
     System,
     align_first,
     lexical_system,
-    rank,
     search_system,
     vector_system,
 )
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.document import Document
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.search.records import AlignmentOptions, EncodedQuery, Mode, SearchOptions
 from index.search.search import search
 from index.sqlite.block_vectors import as_stored
-from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 from tests.kit.paragraphs import DIMENSION, entry_of
 
@@ -138,37 +133,3 @@ def test_without_blocks_nothing_is_aligned(vector: System, lexical: System) -> N
     unaligned = search_system(vector, lexical, None, RULE, "unaligned hybrid")
     np.testing.assert_allclose(unaligned.score(ROWS), 0.6 * semantic + 0.4 * words, atol=1e-6)
     assert (unaligned.name, "not aligned" in unaligned.settings) == ("unaligned hybrid", True)
-
-
-def test_a_rule_without_alignment_ranks_by_the_vectors(
-    vector: System, blocks: AlignedCorpus
-) -> None:
-    names = [entry.document.id for entry in ENTRIES]
-    alone = search_system(vector, None, blocks, LinearFusion(0.4), "semantic")
-    ranked = [rank(system, names, names, ROWS).rows for system in (alone, vector)]
-    np.testing.assert_array_equal(*ranked)
-    aligned = search_system(vector, None, blocks, RULE, "semantic")
-    assert (rank(aligned, names, names, ROWS).rows != ranked[0]).any()
-
-
-def test_the_lexical_system_scores_as_the_index_does(tmp_path: Path) -> None:
-    words = [f"w{n}" for n in range(40)]
-    random = np.random.default_rng(3)
-    texts = [" ".join(random.choice(words, size=30)) + f" own{n}" for n in range(25)]
-    store = SQLiteDocumentStore(tmp_path / "s.sqlite3", fingerprint="a" * 64, dimension=2)
-    vector = np.array([1, 0], dtype=np.float32)
-    ids = store.put(
-        [
-            EncodedDocument(Document(str(n), t), vector, Receipt(1, 1, 1, 0, 1))
-            for n, t in enumerate(texts)
-        ]
-    ).added
-    scored = lexical_system(texts)
-    table = scored.score(np.arange(25))
-    for row, vector_id in enumerate(ids.tolist()):
-        served = store.lexical.score(store.lexical.read_stored(vector_id), ids)
-        np.testing.assert_allclose(served, table[row], atol=1e-5)
-    np.testing.assert_allclose(
-        scored.score_pairs(np.array([1, 2]), np.array([3, 2])), [table[1, 3], 1.0], atol=1e-5
-    )
-    store.close()

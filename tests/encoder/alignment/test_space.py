@@ -124,13 +124,6 @@ def test_a_sample_is_at_equal_distances() -> None:
     assert few.dtype == np.float32
 
 
-def test_it_is_read_as_it_was_written(space: AlignmentSpace) -> None:
-    again = read_space(write_space(space))
-    vectors = block_vectors(5, seed=9)
-    assert np.array_equal(again.project(vectors).codes, space.project(vectors).codes)
-    assert np.array_equal(again.project(vectors).hubness, space.project(vectors).hubness)
-
-
 BROKEN: dict[str, Callable[[AlignmentSpace], bytes]] = {
     "cut": lambda space: write_space(space)[:-200],
     "mean of another width": lambda s: write_space(replace(s, mean=s.mean[1:])),
@@ -171,7 +164,10 @@ def test_the_space_of_a_checkpoint_is_read_as_written(own: Path) -> None:
     space = fit_space(sample.astype(np.float32))
     write_checkpoint_space(own, space)
     opened = load_checkpoint(own)
-    assert np.array_equal(open_space(opened).background, space.background)
+    few = sample[:5].astype(np.float32)
+    again, expected = (each.project(few) for each in (open_space(opened), space))
+    assert np.array_equal(again.codes, expected.codes)
+    assert np.array_equal(again.hubness, expected.hubness)
     assert opened.fingerprint == before.fingerprint  # document vectors do not depend on it
     write_checkpoint_space(own, fit_space(sample[:, :5].astype(np.float32)))
     with pytest.raises(CheckpointError, match=r"alignment\.npz: is for block vectors of 5 numbers"):

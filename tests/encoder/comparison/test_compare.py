@@ -214,13 +214,6 @@ def test_blocks_and_offsets_must_fit() -> None:
 SHINGLE = 3
 
 
-def test_a_shared_passage_has_its_boundaries() -> None:
-    left = words("one two three four five six seven")
-    right = words("zero Three, four; FIVE six eight")
-    (match,) = find_exact_matches(left, right, SHINGLE)
-    assert match == (2, 1, 4)
-
-
 def test_what_one_text_repeats_is_found_at_each_place() -> None:
     left, right = words("a b c d"), words("a b c d x a b c d")
     assert find_exact_matches(left, right, SHINGLE) == [(0, 0, 4), (0, 5, 4)]

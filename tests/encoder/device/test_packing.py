@@ -13,7 +13,6 @@ from encoder.device.packing import (
     pad_rows,
     padded_blocks,
     power_of_two_from,
-    power_of_two_up_to,
 )
 
 PACKING = BlockPacking(
@@ -56,12 +55,6 @@ def test_the_budget_of_a_call() -> None:
     assert PACKING.pad([[7] * 46] * 4)[0].shape == (4, 48)
     small = replace(PACKING, batch_tokens=32)
     assert list(small.calls([[7] * 62] * 2)) == [[0], [1]]
-
-
-def test_powers_of_two() -> None:
-    numbers = [1, 2, 3, 1000, 1025]
-    assert [power_of_two_from(number) for number in numbers] == [1, 2, 4, 1024, 2048]
-    assert [power_of_two_up_to(n) for n in [0, *numbers]] == [1, 1, 2, 2, 512, 1024]
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=60), st.integers(1, 512))

@@ -43,5 +43,8 @@ def test_known_providers_are_used_in_the_requested_order(
     assert list(usable_providers(None)) == [CUDA, CPU]
     assert list(usable_providers(["cpu", "cuda"])) == [CPU, CUDA]
     assert list(usable_providers(["cuda", "cpu"])) == [CUDA, CPU]
+    assert list(usable_providers(["CPU"])) == list(usable_providers([CPU])) == [CPU]
+    with pytest.raises(ProviderError, match="none given"):
+        list(usable_providers([]))
     with pytest.raises(ProviderError, match="tensorrt is not installed; installed: cpu, cuda"):
         list(usable_providers(["tensorrt"]))

@@ -112,14 +112,6 @@ def found(table: TitleMatcher, tokens: list[int]) -> set[int]:
     return {hashed for _, _, hashes in runs for hashed in hashes.tolist()}
 
 
-def test_different_titles_have_different_hashes() -> None:
-    titles = [[0], [0, 0], [0, 0, 0], [1, 0], [0, 1], [2**31, 5], [5, 2**31]]
-    table = match_token_titles([*titles, *titles, []])
-    assert len(table) == len(titles)
-    assert table.lengths.tolist() == [1, 2, 3]
-    assert (np.diff(table.hashes.astype(object)) > 0).all()
-
-
 def test_a_title_that_is_too_long_is_left_out() -> None:
     longest = list(range(MAX_TITLE_TOKENS))
     assert found(match_token_titles([longest]), [7, *longest, 7])

@@ -42,12 +42,6 @@ def pairs(**changed: Any) -> ScoredPairs:
     return replace(whole, **changed)
 
 
-def test_platt_finds_the_truth_again() -> None:
-    found = fit_platt(sample(20_000))
-    assert found.slope == pytest.approx(3.0, rel=0.05)
-    assert found.intercept == pytest.approx(-1.0, abs=0.1)
-
-
 def test_weights_count_as_pairs() -> None:
     drawn = sample(300)
     twice = np.repeat(np.arange(300), np.where(drawn.labels == 1, 2, 1))
