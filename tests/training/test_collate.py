@@ -9,7 +9,6 @@ from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.export.create import load_model, model_config
 from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 from training.batch import DocumentBatch, encode
 from training.collate import Reader, encode_slices, new_objective
@@ -26,7 +25,7 @@ from training.errors import TrainingRecipeError
 from training.losses import supervised_contrastive
 from training.objectives import VectorTask, step_generator
 from training.recipe import parse_training_recipe
-from training.trained_checkpoint import read_vocabulary, write_trained
+from training.trained_checkpoint import read_vocabulary
 
 TEXTS = [" ".join(f"The river {word} runs {n}." for n in range(9)) for word in ("far", "on", "by")]
 
@@ -136,36 +135,6 @@ def test_every_kind_has_a_loss(
     assert loss_of(1) == loss_of(1)  # heads that begin at random are seeded
     if more is COSINE:  # one pair, once as a match and once as none: 1 - cosine, and cosine
         assert loss_of(1) == pytest.approx(0.5, abs=0.05)  # dropout is not that of the other row
-
-
-def test_samples_depend_on_the_generator_alone(
-    model: Smith, reader: Reader, checkpoint: Checkpoint
-) -> None:
-    table = {"name": "r", "steps": 1, "documents": 3, "objective": [{"kind": "distil"}]}
-    sampled: list[float] = []
-
-    def sample(random: np.random.Generator) -> BatchSpec:
-        sampled.append(random.random())
-        return SPECS["distil"]
-
-    recipe = parse_training_recipe(table).objectives[0]
-    vocabulary = read_vocabulary(checkpoint)
-    objective = new_objective(recipe, sample, reader, model.config, vocabulary, 0)
-    for step in (1, 2, 1):
-        objective.sample(step_generator(0, step))
-    assert sampled[0] == sampled[2] != sampled[1]
-
-
-def test_a_trained_model_is_a_checkpoint(
-    model: Smith, checkpoint: Checkpoint, tmp_path: Path
-) -> None:
-    channel = open_term_channel(checkpoint)
-    written = write_trained(model, channel, checkpoint, tmp_path / "t", "other")
-    assert written.name == "other"
-    assert written.fingerprint != checkpoint.fingerprint
-    assert not written.precisions
-    again = load_model(written).state_dict()
-    assert all(torch.equal(tensor, again[name]) for name, tensor in model.state_dict().items())
 
 
 @pytest.mark.parametrize(

@@ -244,14 +244,3 @@ def test_masked_block_prediction_is_equations_4_to_6() -> None:
         below = sum(math.exp(predicted[j] @ blocks[r]) for r in range(4))
         expected -= math.log(math.exp(predicted[j] @ blocks[j]) / below) / 4
     assert masked_block_prediction(predicted, blocks).item() == pytest.approx(expected)
-
-
-def test_masked_word_prediction_is_cross_entropy() -> None:
-    states, embedding = unit(3, 4, seed=13), unit(7, 4, seed=14)
-    bias, words = torch.linspace(-1, 1, 7, dtype=torch.float64), [6, 0, 3]
-    expected = 0.0
-    for state, word in zip(states, words, strict=True):
-        logits = [math.exp(state @ embedding[v] + bias[v]) for v in range(7)]
-        expected -= math.log(logits[word] / sum(logits)) / 3
-    found = masked_word_prediction(states, embedding, bias, torch.tensor(words))
-    assert found.item() == pytest.approx(expected)
