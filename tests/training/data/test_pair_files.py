@@ -10,10 +10,6 @@ from evaluation.judgements import PARTS
 from index.errors import CorpusError
 from training.data.files import CorpusFiles, find_corpus_files
 from training.data.pair_files import (
-    LEFT_OUT,
-    TEST,
-    TRAIN,
-    VALID,
     LabelledPairs,
     check_pair_files,
     place_pairs,
@@ -64,16 +60,6 @@ def test_shared_documents_are_refused_and_the_way_out_is_named(shared: CorpusFil
     with pytest.raises(CorpusError, match=message):
         check_pair_files(shared)
     check_pair_files(shared, allow_shared=True)
-
-
-def test_the_file_of_a_pair_decides_where_documents_are_shared(shared: CorpusFiles) -> None:
-    labelled = read_labelled_pairs(shared, IDS, allow_shared=True)
-    expected = [TRAIN] * 3 + [VALID] * 3 + [TEST] + [LEFT_OUT] * 5
-    assert labelled.parts.tolist() == expected
-    found = edges(labelled, labelled.parts)
-    assert found["train"] == [(0, 1, True), (1, 2, False), (0, 2, True)]
-    assert found["valid"] == [(2, 3, False), (1, 4, False), (4, 5, True)]
-    assert found["test"] == [(5, 6, True), (2, 6, False)]
 
 
 def test_a_tenth_of_the_pairs_of_each_label_is_for_validation(folder: Path) -> None:
