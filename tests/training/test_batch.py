@@ -9,7 +9,7 @@ import torch
 
 from encoder.models.colde import Colde
 from encoder.models.smith import Smith
-from training.batch import DocumentArrays, block_vectors, collate, encode, split
+from training.batch import DocumentArrays, collate, encode, split
 
 
 def test_a_document_has_one_vector_whatever_it_is_padded_with(
@@ -21,30 +21,6 @@ def test_a_document_has_one_vector_whatever_it_is_padded_with(
         alone = torch.cat([encode(model, collate([document])) for document in documents])
     assert torch.allclose(together, alone, atol=1e-6)
     assert together.norm(dim=1).tolist() == pytest.approx([1.0] * len(documents))
-
-
-def test_chunks_hold_what_the_batch_held(
-    tiny_model: Callable[[], Smith], documents: list[DocumentArrays]
-) -> None:
-    model = tiny_model().eval()
-    batch = collate(documents)
-    chunks = split(batch, 4)
-    assert [len(chunk) for chunk in chunks] == [4, 4, 1]
-    with torch.no_grad():
-        parts = torch.cat([encode(model, chunk) for chunk in chunks])
-        assert torch.allclose(encode(model, batch), parts, atol=1e-6)
-
-
-def test_vectors_are_computed_from_text_or_cached(
-    tiny_model: Callable[[], Smith], documents: list[DocumentArrays]
-) -> None:
-    model = tiny_model().eval()
-    vectors = block_vectors(model, collate(documents))
-    cached = torch.from_numpy(documents[3].block_vectors.astype(np.float32))
-    assert torch.equal(vectors[3, 2:8], cached[2:])
-    tokens = torch.from_numpy(documents[3].tokens[1])[None]
-    computed = model.block_encoder(tokens, torch.ones_like(tokens))[0]
-    assert torch.allclose(vectors[3, 1], computed, atol=1e-6)
 
 
 def test_term_features_go_with_their_documents() -> None:

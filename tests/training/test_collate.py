@@ -7,12 +7,12 @@ import torch
 from encoder.block_archive import BlockArchiveWriter, archive_key, read_block_archive
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.export.create import load_model, model_config
+from encoder.models.architecture import EncoderConfig, EncoderModel
 from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 from training.batch import DocumentBatch, encode
-from training.collate import Reader, encode_slices, new_objective
+from training.collate import Reader, Sampler, encode_slices, new_objective
 from training.data.sampling import (
     BatchSpec,
     CandidateBatch,
@@ -24,9 +24,9 @@ from training.data.sampling import (
 )
 from training.errors import TrainingRecipeError
 from training.losses import supervised_contrastive
-from training.objectives import VectorTask, step_generator
+from training.objectives import Objective, VectorTask, step_generator
 from training.recipe import parse_training_recipe
-from training.trained_checkpoint import read_vocabulary, write_trained
+from training.trained_checkpoint import read_vocabulary
 
 TEXTS = [" ".join(f"The river {word} runs {n}." for n in range(9)) for word in ("far", "on", "by")]
 
@@ -84,7 +84,7 @@ PARTS = (DocumentSlice(0, 0), DocumentSlice(0, 1))
 ALL = (*PARTS, DocumentSlice(0, 2))
 CUT = tuple(
     DocumentSlice(0, row, np.arange(2 * number, 2 * number + 2), number, 2)
-    for row in (0, 1)
+    for row in (0, 1, 2)
     for number in (0, 1)
 )
 SPECS: dict[str, BatchSpec] = {
@@ -96,11 +96,27 @@ SPECS: dict[str, BatchSpec] = {
         np.zeros((2, 3), dtype=bool),
     ),
     "supcon": LabelBatch(ALL, np.array([0, 0, 1])),
-    "sections": LabelBatch(CUT, np.array([0, 0, 1, 1])),
+    "sections": LabelBatch(CUT, np.array([0, 0, 1, 1, 2, 2])),
     "distil": SimilarityBatch(ALL, np.eye(3, dtype=np.float32)),
     "sp": DocumentsBatch(ALL),
     "wp": DocumentsBatch(ALL),
 }
+
+
+def objective_of(
+    table: dict[str, object], sampler: Sampler, reader: Reader, config: EncoderConfig, seed: int = 0
+) -> Objective[EncoderModel]:
+    level = {"trained": "all", "blocks": 2}
+    recipe = {
+        "name": "r",
+        "steps": 1,
+        "documents": 6,
+        "objective": [table],
+        "sentence_level": level,
+    }
+    (objective,) = parse_training_recipe(recipe).objectives
+    vocabulary = read_vocabulary(reader.checkpoint)
+    return new_objective(objective, sampler, reader, config, vocabulary, seed)
 
 
 COSINE = {"loss": "cosine"}
@@ -109,22 +125,11 @@ KINDS = [*((kind, {}) for kind in SPECS), ("pairs", COSINE)]
 
 @pytest.mark.parametrize(("kind", "more"), KINDS)
 def test_every_kind_has_a_loss(
-    kind: str, more: dict[str, object], model: Smith, reader: Reader, checkpoint: Checkpoint
+    kind: str, more: dict[str, object], model: Smith, reader: Reader
 ) -> None:
-    table = {
-        "name": "r",
-        "steps": 1,
-        "documents": 3,
-        "objective": [{"kind": kind, **more}],
-        "sentence_level": {"trained": "all", "blocks": 2},
-    }
-    recipe = parse_training_recipe(table).objectives[0]
-    vocabulary = read_vocabulary(checkpoint)
-
     def loss_of(seed: int) -> float:
-        objective = new_objective(
-            recipe, lambda _: SPECS[kind], reader, model.config, vocabulary, seed
-        )
+        table = {"kind": kind, **more}
+        objective = objective_of(table, lambda _: SPECS[kind], reader, model.config, seed)
         task = objective.sample(step_generator(0, 1, 2))
         with torch.no_grad():
             if isinstance(task, VectorTask):
@@ -138,34 +143,17 @@ def test_every_kind_has_a_loss(
         assert loss_of(1) == pytest.approx(0.5, abs=0.05)  # dropout is not that of the other row
 
 
-def test_samples_depend_on_the_generator_alone(
-    model: Smith, reader: Reader, checkpoint: Checkpoint
-) -> None:
-    table = {"name": "r", "steps": 1, "documents": 3, "objective": [{"kind": "distil"}]}
+def test_samples_depend_on_the_generator_alone(model: Smith, reader: Reader) -> None:
     sampled: list[float] = []
 
     def sample(random: np.random.Generator) -> BatchSpec:
         sampled.append(random.random())
         return SPECS["distil"]
 
-    recipe = parse_training_recipe(table).objectives[0]
-    vocabulary = read_vocabulary(checkpoint)
-    objective = new_objective(recipe, sample, reader, model.config, vocabulary, 0)
+    objective = objective_of({"kind": "distil"}, sample, reader, model.config)
     for step in (1, 2, 1):
         objective.sample(step_generator(0, step))
     assert sampled[0] == sampled[2] != sampled[1]
-
-
-def test_a_trained_model_is_a_checkpoint(
-    model: Smith, checkpoint: Checkpoint, tmp_path: Path
-) -> None:
-    channel = open_term_channel(checkpoint)
-    written = write_trained(model, channel, checkpoint, tmp_path / "t", "other")
-    assert written.name == "other"
-    assert written.fingerprint != checkpoint.fingerprint
-    assert not written.precisions
-    again = load_model(written).state_dict()
-    assert all(torch.equal(tensor, again[name]) for name, tensor in model.state_dict().items())
 
 
 @pytest.mark.parametrize(
@@ -178,30 +166,16 @@ def test_a_trained_model_is_a_checkpoint(
 def test_what_colde_cannot_learn_is_said(
     objective: dict[str, object], message: str, tiny_colde: Path, reader: Reader
 ) -> None:
-    checkpoint = load_checkpoint(tiny_colde)
-    table = {"name": "r", "steps": 1, "documents": 3, "objective": [objective]}
-    recipe = parse_training_recipe(table).objectives[0]
-    vocabulary, config = read_vocabulary(checkpoint), model_config(checkpoint)
+    config = model_config(load_checkpoint(tiny_colde))
     with pytest.raises(TrainingRecipeError, match=message):
-        new_objective(recipe, lambda _: SPECS["sections"], reader, config, vocabulary, 0)
+        objective_of(objective, lambda _: SPECS["sections"], reader, config)
 
 
 def test_classes_are_learned_with_the_temperature_given(tiny_colde: Path, reader: Reader) -> None:
-    checkpoint = load_checkpoint(tiny_colde)
-    parts = tuple(
-        DocumentSlice(0, row, np.arange(2 * number, 2 * number + 2), number, 2)
-        for row in range(3)
-        for number in range(2)
-    )
-    labels = [1, 1, 1, 1, 0, 0]
+    model, labels = load_model(load_checkpoint(tiny_colde)), [1, 1, 1, 1, 0, 0]
     table = {"kind": "supcon", "groups": "classes", "temperature": 0.5}
-    recipe = parse_training_recipe(
-        {"name": "r", "steps": 1, "documents": 6, "objective": [table]}
-    ).objectives[0]
-    model = load_model(checkpoint)
-    spec = LabelBatch(parts, np.array(labels))
-    vocabulary = read_vocabulary(checkpoint)
-    made = new_objective(recipe, lambda _: spec, reader, model.config, vocabulary, 0)
+    spec = LabelBatch(CUT, np.array(labels))
+    made = objective_of(table, lambda _: spec, reader, model.config)
     task = made.sample(step_generator(0, 1))
     assert isinstance(task, VectorTask)
     with torch.no_grad():
@@ -214,10 +188,10 @@ def test_classes_are_learned_with_the_temperature_given(tiny_colde: Path, reader
 def test_sections_reach_colde_as_sections(tiny_colde: Path, reader: Reader) -> None:
     batch = reader.batch(CUT, None)
     assert batch.sections is not None
-    assert batch.sections.successors.tolist() == [1, 0, 3, 2]
+    assert batch.sections.successors.tolist() == [1, 0, 3, 2, 5, 4]
     model = load_model(load_checkpoint(tiny_colde))
     with torch.no_grad():
         cut = encode(model, batch)
     alone = encode_slices(model, reader, [DocumentSlice(0, 0, np.array([0, 1]))])
-    assert cut.shape == (4, 32)
+    assert cut.shape == (6, 32)
     assert np.abs(cut[0].numpy() - alone[0]).max() > 1e-4  # the other section is seen

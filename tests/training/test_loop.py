@@ -165,16 +165,6 @@ def test_what_training_cannot_improve_stays_as_it_was(bench: Bench) -> None:
     assert not bench.changed(before)
 
 
-def test_chunks_are_one_gradient(bench: Bench) -> None:
-    initial = bench.weights()
-    bench.train(bench.plan())
-    whole = bench.losses()
-    bench.model.load_state_dict(initial)
-    bench.directory = bench.directory.with_name("chunked")
-    bench.train(bench.plan(chunk=2))
-    assert bench.losses() == pytest.approx(whole, rel=1e-3)
-
-
 def test_bf16_learns_with_weights_in_fp32(bench: Bench) -> None:
     bench.batch = replace(bench.batch, texts=None)
     bench.train(bench.plan(steps=30, precision="bf16", chunk=4))

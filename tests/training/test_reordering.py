@@ -81,11 +81,6 @@ def test_every_permutation_occurs_and_chunks_stay_whole() -> None:
     assert [found[c] / 3_000 for c in range(9)] == pytest.approx(expected, abs=0.03)
 
 
-def test_a_single_token_is_one_chunk() -> None:
-    permuted, order = permute_chunks(torch.tensor([7]), 3, torch.Generator())
-    assert (permuted.tolist(), order) == ([7], [0])
-
-
 def test_permuted_documents_are_cut_into_full_segments(checkpoint: Checkpoint) -> None:
     texts = texts_of(checkpoint, (14, 2, 9), (1,), (10, 10))
     permuted, classes = reorder(texts, 3, checkpoint, torch.Generator().manual_seed(4))

@@ -29,11 +29,6 @@ def test_a_curve_is_cut_behind_a_step_and_goes_on(curve: Path) -> None:
     assert read_curve(curve)[2] == {"step": 2, "validation": 0.2}
 
 
-def test_a_new_run_begins_an_empty_curve(tmp_path: Path) -> None:
-    truncate_curve(tmp_path / "curve.jsonl", -1)
-    assert read_curve(tmp_path / "curve.jsonl") == []
-
-
 @pytest.mark.parametrize("content", ["no json\n", '{"loss": 1}\n', '{"step": "1"}\n', "[]\n"])
 def test_what_is_no_curve_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "curve.jsonl"

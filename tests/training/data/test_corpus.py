@@ -93,7 +93,6 @@ def test_own_pairs_without_splits(folder: Path, encoded: EncodedCorpus) -> None:
     [
         ("pairs.train.jsonl", ("d0", "d9", 1), r"pairs\.train\.jsonl:2: 'd0' is train and 'd9'"),
         ("pairs.train.jsonl", ("d9", "d10", 1), r"pairs\.train\.jsonl:2: 'd9' is test"),
-        ("pairs.jsonl", ("d0", "d6", 0), r"pairs\.jsonl:2: 'd0' is train and 'd6' is valid"),
     ],
 )
 def test_pairs_that_cross_splits(

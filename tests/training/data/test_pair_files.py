@@ -10,13 +10,8 @@ from evaluation.judgements import PARTS
 from index.errors import CorpusError
 from training.data.files import CorpusFiles, find_corpus_files
 from training.data.pair_files import (
-    LEFT_OUT,
-    TEST,
-    TRAIN,
-    VALID,
     LabelledPairs,
     check_pair_files,
-    count_seen,
     place_pairs,
     read_labelled_pairs,
 )
@@ -65,27 +60,6 @@ def test_shared_documents_are_refused_and_the_way_out_is_named(shared: CorpusFil
     with pytest.raises(CorpusError, match=message):
         check_pair_files(shared)
     check_pair_files(shared, allow_shared=True)
-
-
-def test_the_file_of_a_pair_decides_where_documents_are_shared(shared: CorpusFiles) -> None:
-    labelled = read_labelled_pairs(shared, IDS, allow_shared=True)
-    expected = [TRAIN] * 3 + [VALID] * 3 + [TEST] + [LEFT_OUT] * 5
-    assert labelled.parts.tolist() == expected
-    found = edges(labelled, labelled.parts)
-    assert found["train"] == [(0, 1, True), (1, 2, False), (0, 2, True)]
-    assert found["valid"] == [(2, 3, False), (1, 4, False), (4, 5, True)]
-    assert found["test"] == [(5, 6, True), (2, 6, False)]
-
-
-def test_texts_that_training_sees_are_counted_once(shared: CorpusFiles) -> None:
-    labelled = read_labelled_pairs(shared, IDS, allow_shared=True)
-    placed, _ = place_pairs(labelled, IDS, labelled.parts)
-    own = [f"text {name}" for name in IDS]
-    trained = set(own[:3])
-    assert count_seen(own, labelled.parts, placed, trained) == 2  # d1 and d2
-    twins = [*own[:4], own[0], *own[5:]]  # d4, of validation, has the text of d0
-    assert count_seen(twins, labelled.parts, placed, trained) == 3
-    assert count_seen(own, labelled.parts, placed, set()) == 0
 
 
 def test_a_tenth_of_the_pairs_of_each_label_is_for_validation(folder: Path) -> None:

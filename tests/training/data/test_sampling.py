@@ -24,7 +24,6 @@ from training.data.sampling import (
     PROBABLE_MATCH,
     DocumentSlice,
     TrainingSource,
-    blocks_at,
     class_members,
     cut_blocks,
     find_neighbours,
@@ -331,12 +330,6 @@ def test_draws_move_halves_from_three_to_seven_tenths() -> None:
 
 SECTION = "The river runs on and on. " * 6
 HEADED = f"# Rivers\n\n{SECTION}\n\n# Stones\n\n{SECTION}\n\n# Letters\n\n{SECTION}\n"
-
-
-def test_a_section_begins_with_the_first_block_of_its_own() -> None:
-    offsets = [(0, 9), (10, 19), (20, 29), (30, 39)]
-    assert blocks_at(offsets, [10, 25, 26]).tolist() == [1, 3]
-    assert blocks_at(offsets, [35]).tolist() == [4]  # no block of its own
 
 
 def test_headings_are_found_and_plain_texts_left_to_equal_parts(

@@ -139,10 +139,8 @@ def test_a_beir_collection_is_read(tmp_path: Path) -> None:
     [
         ("qrels/train.tsv", "query-id\tcorpus-id\tscore\nq1\td0\t1\n", "'q1' is in valid, too"),
         ("qrels/train.tsv", "query-id\tcorpus-id\tscore\nq9\td0\t1\n", "has no query 'q9'"),
-        ("qrels/all.tsv", "query-id\tcorpus-id\tscore\nq3\td0\t1\n", "the name says none of"),
         ("corpus.jsonl", '{"_id": "a", "text": "b"}\n{"_id": "c"}\n', "corpus.jsonl:2: text: is m"),
         ("corpus.jsonl", '{"_id": "a", "text": "b"}\n' * 2, "corpus.jsonl:2: the id 'a' already"),
-        ("queries.jsonl", "q0\n", "queries.jsonl:1: is not JSON"),
     ],
 )
 def test_what_is_wrong_with_beir_is_named(

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from encoder.export.create import create_reranker, read_reranker_recipe
-from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
-from index.corpus.reader import read_documents
+from encoder.export.create import read_reranker_recipe
 from index.errors import CorpusError
 from tests.kit.chinese_news import write_news
 from tests.kit.command import Run
@@ -31,15 +29,6 @@ def corpus(longmatch: Run, tmp_path: Path) -> Path:
     source, output = write_news(tmp_path / "same_event_doc_pair.txt"), tmp_path / "cnse"
     assert longmatch("lab", "dataset", "cnse", source, "-o", output).status == 0
     return output
-
-
-@pytest.fixture
-def small(tiny_bert: Path, tmp_path: Path) -> RerankerCheckpoint:
-    """A reranker of the paper's recipe with two layers and pairs of 64 tokens."""
-    recipe = read_reranker_recipe(SIZES)
-    recipe.model["layers"], recipe.pair["length"], recipe.pair["sentences"] = 2, 64, 2
-    create_reranker(recipe, str(tiny_bert), tmp_path / "start")
-    return load_reranker_checkpoint(tmp_path / "start")
 
 
 def test_the_sizes_are_those_of_the_paper() -> None:
@@ -80,27 +69,3 @@ def test_given_pairs_of_one_label_are_refused_before_any_work(
     answer = longmatch("lab", "train", "rerank-paper", *given, "-o", corpus / "out")
     assert answer.status == 2
     assert answer.err == f"error: --corpus: {corpus}: {ONE_LABEL}\n"
-
-
-@pytest.mark.slow
-def test_a_reranker_is_trained_and_measured(
-    longmatch: Run, corpus: Path, small: RerankerCheckpoint, tmp_path: Path
-) -> None:
-    shipped = (RECIPES / "rerank-paper.toml").read_text(encoding="utf-8")
-    recipe = shipped.replace("= 21_800", "= 4").replace("= 2_180", "= 2").replace("= 500", "= 2")
-    recipe = recipe.replace("tokens = 512", "tokens = 64")
-    given = ("--checkpoint", small.directory, "--corpus", corpus, "--precision", "fp32")
-    command = ("lab", "train", write(tmp_path / "recipe.toml", recipe), *given)
-    output = tmp_path / "trained"
-    answer = longmatch(*command, "-o", output, "--allow-shared-documents")
-    assert answer.status == 0, answer.err
-    report = json.loads((output / "training" / "report.json").read_text())
-    assert report["shared_documents"] is True
-    assert report["steps"] == 4
-    load_reranker_checkpoint(output)
-    files = ("--pairs", corpus / "pairs.test.jsonl", "--valid-pairs", corpus / "pairs.valid.jsonl")
-    measured = longmatch("evaluate", corpus, *files, "--baselines", "bm25,tfidf", "--json")
-    assert measured.status == 0, measured.err
-    systems = json.loads(measured.out)["pairs"]["systems"]
-    assert {"bm25", "tfidf"} <= systems.keys()
-    assert len(read_documents(corpus, ["0", "1"])) == 2

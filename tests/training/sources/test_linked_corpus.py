@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from training.sources import linked_corpus
-from training.sources.corpus_folder import unit_hash
 from training.sources.linked_corpus import (
     CorpusOptions,
     LinkedDocument,
@@ -14,7 +13,6 @@ from training.sources.linked_corpus import (
     mask_names,
     select,
     without,
-    without_overlaps,
 )
 
 ALL = CorpusOptions(min_words=1, held_out=0)
@@ -105,20 +103,6 @@ def test_removing_documents_removes_those_that_then_have_no_link() -> None:
     assert [kept.id for kept in rest.documents] == ["c", "d"]
     assert rest.links == {("c", "d")}
     assert rest.left_out["gone"] == rest.left_out["documents without a link"] == 1
-
-
-def test_of_overlapping_mentions_the_longest_remains() -> None:
-    first, second, third = Mention(0, 4, "a"), Mention(2, 9, "b"), Mention(9, 12, "c")
-    assert without_overlaps([third, second, first]) == (second, third)
-    assert without_overlaps([Mention(0, 8, "a"), Mention(0, 3, "b"), Mention(5, 9, "c")]) == (
-        Mention(0, 8, "a"),
-    )
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5])
-def test_hashes_are_uniform(share: float) -> None:
-    below = sum(unit_hash(str(number)) < share for number in range(4000)) / 4000
-    assert below == pytest.approx(share, abs=0.03)
 
 
 TEXT = "It rains in Paris. Rome is far. Paris and Rome are old.\n\nThe end is near."
