@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page
 
-from index.directory.data_directory import KEY_FILE
-from service.keys import change_keys, make_key
-from tests.kit.process_fixtures import Server, serving
+from tests.kit.process_fixtures import Server, add_key, serving
 from tests.kit.search_page_fixtures import BEES, KEEPER, TRIBUNAL, find, titles
 
 PAPERS = "/collections/papers"
@@ -75,8 +73,7 @@ def test_a_key_that_is_bound_to_a_collection_shows_that_one(
         assert server.request("PUT", PAPERS)[0] == 201
         body = {"documents": [{"id": "keeper", "title": "Keeper", "text": KEEPER}]}
         assert server.request("POST", f"{PAPERS}/index", body)[0] == 200
-        key, token = make_key("a browser", frozenset(["read"]), None, "papers")
-        change_keys(folder / "data" / KEY_FILE, lambda known: known.update({key.id: key}))
+        token = add_key(folder / "data", "read", collection="papers")
         page = open_page(server)
         page.wait_for_selector("#key-form:not([hidden])")
         page.fill("#api-key", token)

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page
 
-from index.directory.data_directory import KEY_FILE
-from service.keys import Scope, change_keys, make_key
 from tests.kit.browser import complaints_of_axe
-from tests.kit.process_fixtures import Server, serving
+from tests.kit.process_fixtures import Server, add_key, serving
 from tests.kit.search_page_fixtures import DOCUMENTS, HOSTILE_TITLE, KEEPER, find
 
 QUERY = KEEPER[90:]
@@ -27,12 +25,6 @@ def taking(folder: Path) -> Iterator[Server]:
     with serving(folder, folder / "data", None, **SETTINGS) as server:
         assert server.request("POST", "/index", {"documents": DOCUMENTS})[0] == 200
         yield server
-
-
-def add_key(folder: Path, *scopes: Scope) -> str:
-    key, token = make_key("a browser", frozenset(scopes), None)
-    change_keys(folder / "data" / KEY_FILE, lambda known: known.update({key.id: key}))
-    return token
 
 
 def kept(server: Server) -> list[tuple[str, int]]:
@@ -134,7 +126,7 @@ def test_a_server_that_takes_none_is_not_asked(
 def test_a_key_that_may_only_read_is_refused_with_its_scope(
     taking: Server, folder: Path, open_page: Callable[..., Page]
 ) -> None:
-    token = add_key(folder, "read")
+    token = add_key(folder / "data", "read")
     page = open_page(taking)
     page.wait_for_selector("#key-form")
     page.fill("#api-key", token)

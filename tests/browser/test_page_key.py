@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page
 
 from index.directory.data_directory import KEY_FILE
-from service.keys import change_keys, make_key, split_token
-from tests.kit.process_fixtures import Server, serving
+from service.keys import change_keys, split_token
+from tests.kit.process_fixtures import Server, add_key, serving
 from tests.kit.search_page_fixtures import BEES, DOCUMENTS, find, notice, titles
 
 
@@ -23,14 +23,8 @@ def locked(folder: Path) -> Iterator[Server]:
     settings = {"alignment_budget_ms": 60_000, "max_queue_seconds": 60, "threads": 1}
     with serving(folder, folder / "data", None, **settings) as server:
         assert server.request("POST", "/index", {"documents": DOCUMENTS})[0] == 200
-        add_key(folder)
+        add_key(folder / "data", "read")
         yield server
-
-
-def add_key(folder: Path) -> str:
-    key, token = make_key("a browser", frozenset(["read"]), None)
-    change_keys(folder / "data" / KEY_FILE, lambda known: known.update({key.id: key}))
-    return token
 
 
 def give_key(page: Page, token: str) -> None:
@@ -49,7 +43,7 @@ def test_the_page_asks_for_a_key_and_goes_on_with_it(
     assert "A valid API key is required" in shown
     assert "at the top of this page" in shown
     assert page.evaluate("document.activeElement.id") == "api-key"
-    give_key(page, add_key(folder))
+    give_key(page, add_key(folder / "data", "read"))
     page.wait_for_selector("#search-status >> text=/match/")  # the search went on by itself
     assert "The dance of bees" in titles(page)
     assert page.is_hidden("#key-form")
@@ -67,7 +61,7 @@ def test_a_key_that_is_not_accepted_is_asked_for_again(
     assert "not a key" in page.inner_text("#key-status")
     give_key(page, "lm_00000000_" + "A" * 43)
     page.wait_for_selector("#key-form >> text=/wrong, revoked or expired/")
-    token = add_key(folder)
+    token = add_key(folder / "data", "read")
     give_key(page, token)
     page.wait_for_selector("#examples")
     find(page, BEES)
@@ -76,17 +70,3 @@ def test_a_key_that_is_not_accepted_is_asked_for_again(
     change_keys(folder / "data" / KEY_FILE, lambda known: known.__delitem__(parts[0]))
     page.press("#text", "Control+Enter")
     page.wait_for_selector("#key-form >> text=/wrong, revoked or expired/")
-
-
-def test_what_the_scope_does_not_allow_is_said(
-    locked: Server, folder: Path, open_page: Callable[..., Page], tmp_path: Path
-) -> None:
-    page = open_page(locked)
-    page.wait_for_selector("#key-form")
-    give_key(page, add_key(folder))
-    page.click("#index-button")
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text('{"id": "a", "text": "b"}\n')
-    page.set_input_files("#corpus", corpus)
-    shown = notice(page, "#upload-notice")
-    assert "The API key does not have the scope" in shown

@@ -40,14 +40,6 @@ def use_everything(page: Page) -> None:
     page.evaluate("document.querySelector('details').open = true")
 
 
-def test_the_page_asks_for_nothing_and_complains_of_nothing(show: Show, page_log: PageLog) -> None:
-    page = show()
-    use_everything(page)
-    page.pdf()
-    assert page_log.requests == [page.evaluate("location.href")]
-    assert page_log.complaints == []
-
-
 @pytest.fixture
 def served(report: str) -> Iterator[tuple[str, list[str]]]:
     """The address of the page on a server, and the paths that are requested of it."""

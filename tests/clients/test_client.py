@@ -24,10 +24,9 @@ from longmatch import (
     Text,
 )
 
-from index.directory.data_directory import KEY_FILE
-from service.keys import Scope, change_keys, make_key
+from service.keys import Scope
 from tests.clients.conftest import DOCUMENTS, TEXTS
-from tests.kit.process_fixtures import Server, serving
+from tests.kit.process_fixtures import Server, add_key, serving
 
 
 @pytest.fixture
@@ -256,11 +255,9 @@ def guarded(
 ) -> Iterator[tuple[str, dict[Scope, str]]]:
     """Return the URL of a server with keys, and a key of each scope."""
     folder = tmp_path_factory.mktemp("guarded")
-    tokens: dict[Scope, str] = {}
     (folder / "data").mkdir()
-    for scope in ("read", "write"):
-        key, tokens[scope] = make_key(scope, frozenset([scope]), None)
-        change_keys(folder / "data" / KEY_FILE, lambda known, key=key: known.update({key.id: key}))
+    scopes: tuple[Scope, ...] = ("read", "write")
+    tokens = {scope: add_key(folder / "data", scope) for scope in scopes}
     with serving(folder, folder / "data", tiny_checkpoint, threads=1) as running:
         yield running.url, tokens
 

@@ -1,7 +1,6 @@
-"""The Python client and standing queries, with a real server that is killed meanwhile."""
+"""The Python client and standing queries, with a real server."""
 
 import asyncio
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,23 +66,6 @@ def test_events_are_followed_listed_and_resumed(
                 gone(wide.id)
         with pytest.raises(NotFoundError):
             take(client, 1, wide.id)
-
-
-def test_a_server_that_is_killed_costs_who_follows_nothing(
-    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    data = tmp_path / "data"
-    with serve(data, tiny_checkpoint) as server, Client(server.url) as client:
-        made = client.create_standing_query("Any text.", ALL)
-        put(client, "a")
-        followed = client.follow_events(made.id)
-        first = next(followed)
-        put(client, "b")
-        server.stop(signal.SIGKILL)
-    with serve(data, tiny_checkpoint) as server, Client(server.url) as client:
-        put(client, "c")
-        rest = take(client, 2, made.id, after=first.number)
-    assert [first.document, *(item.document for item in rest)] == ["a", "b", "c"]
 
 
 @pytest.mark.slow

@@ -85,10 +85,16 @@ def targets(panels: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [target for panel in panels for target in panel["targets"]]
 
 
-def test_dashboards_ask_for_series_that_exist(targets: list[dict[str, Any]]) -> None:
+@pytest.fixture(scope="module")
+def queries(targets: list[dict[str, Any]], alerts: list[dict[str, Any]]) -> list[str]:
     assert targets
-    for target in targets:
-        check(target["expr"])
+    assert alerts
+    return [asking["expr"] for asking in [*targets, *alerts]]
+
+
+def test_dashboards_and_alerts_ask_for_series_that_exist(queries: list[str]) -> None:
+    for query in queries:
+        check(query)
 
 
 def test_dashboard_variables_ask_for_series_that_exist(dashboards: list[dict[str, Any]]) -> None:
@@ -105,17 +111,7 @@ def test_dashboard_variables_ask_for_series_that_exist(dashboards: list[dict[str
         assert label in TARGET_LABELS
 
 
-def test_alerts_ask_for_series_that_exist(alerts: list[dict[str, Any]]) -> None:
-    assert alerts
-    for alert in alerts:
-        check(alert["expr"])
-
-
-def test_shares_are_of_every_route_that_works_and_of_no_other(
-    targets: list[dict[str, Any]], alerts: list[dict[str, Any]]
-) -> None:
-    queries = [target["expr"] for target in targets]
-    queries += [alert["expr"] for alert in alerts]
+def test_shares_are_of_every_route_that_works_and_of_no_other(queries: list[str]) -> None:
     shares = [query for query in queries if "/ " in query]
     patterns = {found for query in shares for found in re.findall(r'route=~"([^"]*)"', query)}
     [pattern] = patterns
@@ -137,11 +133,7 @@ def test_alerts_on_one_route_name_one_that_exists(alerts: list[dict[str, Any]]) 
     assert named <= set(create_app(Settings()).openapi()["paths"])
 
 
-def test_every_metric_of_ours_is_watched(
-    targets: list[dict[str, Any]], alerts: list[dict[str, Any]]
-) -> None:
-    queries = [target["expr"] for target in targets]
-    queries += [alert["expr"] for alert in alerts]
+def test_every_metric_of_ours_is_watched(queries: list[str]) -> None:
     watched = {name for query in queries for name, _ in selectors(query)}
     metrics = create_metrics()
     for family in metrics.registry.collect():

@@ -9,9 +9,7 @@ import numpy as np
 import openai
 import pytest
 
-from index.directory.data_directory import KEY_FILE
-from service.keys import change_keys, make_key
-from tests.kit.process_fixtures import run, serving
+from tests.kit.process_fixtures import add_key, run, serving
 from tests.kit.waiting import TIMEOUT_S
 
 TOPICS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
@@ -33,15 +31,9 @@ def data(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Pat
     return folder / "data"
 
 
-def token_of(data: Path) -> str:
-    key, token = make_key("reader", frozenset(["read"]), None)
-    change_keys(data / KEY_FILE, lambda known: known.update({key.id: key}))
-    return token
-
-
 @pytest.fixture(scope="module")
 def token(data: Path) -> str:
-    return token_of(data)
+    return add_key(data, "read")
 
 
 @pytest.fixture(scope="module")

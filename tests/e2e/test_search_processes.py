@@ -20,24 +20,17 @@ MUSIC = "A sonata has three movements. The second of them is slow. " * 5
 NUMBER = 2
 
 
-def children_of(pid: int) -> list[int]:
-    """Return the processes that run, not those that only wait to be buried."""
+def parents() -> dict[int, int]:
+    """Return the parent of each process that runs, not of those that only wait to be buried."""
     listed = subprocess.run(
         ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
     )
     rows = (line.split() for line in listed.stdout.splitlines())
-    return [int(own) for own, parent, state in rows if int(parent) == pid and state[0] != "Z"]
+    return {int(own): int(parent) for own, parent, state in rows if state[0] != "Z"}
 
 
-def running(pids: list[int]) -> list[int]:
-    listed = subprocess.run(
-        ["ps", "-o", "pid=,stat=", "-p", ",".join(map(str, pids))],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    rows = (line.split() for line in listed.stdout.splitlines())
-    return [int(pid) for pid, state in rows if state[0] != "Z"]
+def running(pids: list[int]) -> set[int]:
+    return parents().keys() & set(pids)
 
 
 def ready(server: Any) -> bool:
@@ -51,7 +44,7 @@ def start_searching(server: Any) -> list[int]:
     wait_until(lambda: ready(server))
     status, answer = server.request("POST", "/match", {"id": "river"})
     assert (status, answer["matches"][0]["id"]) == (200, "music")
-    pids = children_of(server.process.pid)
+    pids = [own for own, parent in parents().items() if parent == server.process.pid]
     assert len(pids) == NUMBER
     return pids
 

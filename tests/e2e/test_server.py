@@ -42,37 +42,6 @@ def test_the_main_job_with_the_shipped_checkpoint(
         assert answer["results"][1]["matches"][0]["id"] == "music.txt"
 
 
-def test_what_is_acknowledged_is_found_and_stays(
-    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    data = tmp_path / "data"
-    with serve(data, tiny_checkpoint) as server:
-        documents = [
-            {"id": "a/river", "title": "Rivers", "text": RIVER, "metadata": {"year": 1999}},
-            {"id": "música", "text": MUSIC},
-        ]
-        status, answer = server.request("POST", "/index", {"documents": documents})
-        assert (status, answer["indexed"]) == (200, 2)
-        assert top(server, RIVER, "Rivers") == "a/river"
-        server.request("POST", "/index", {"documents": [{"id": "a/river", "text": WINTER}]})
-        assert top(server, WINTER) == "a/river"
-        assert server.request("DELETE", "/documents/m%C3%BAsica")[0] in (200, 204)
-        assert server.request("GET", "/documents/m%C3%BAsica")[0] == 404
-        server.stop(signal.SIGKILL)
-    with serve(data, tiny_checkpoint) as server:
-        assert server.request("GET", "/documents/a/river")[0] == 200
-        assert server.request("GET", "/documents/m%C3%BAsica")[0] == 404
-        assert top(server, WINTER) == "a/river"
-
-
-def top(server: Any, text: str, title: str = "") -> str:
-    body = {"text": text, "title": title, "top_k": 1}
-    status, answer = server.request("POST", "/match", body)
-    assert status == 200
-    assert answer["matches"][0]["score"] > 0.999
-    return str(answer["matches"][0]["id"])
-
-
 def test_one_process_owns_the_data(
     serve: Callable[..., Any],
     longmatch: Run,

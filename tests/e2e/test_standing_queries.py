@@ -6,8 +6,8 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -76,18 +76,13 @@ class Listener:
         self._connection.close()
 
 
+def listen(server: Any, path: str, last: int | None = None) -> closing[Listener]:
+    return closing(Listener(server, path, last))
+
+
 def can_listen(server: Any) -> bool:
-    with listening(server, f"{PATH}/events") as listener:
+    with listen(server, f"{PATH}/events") as listener:
         return bool(listener.response.status == 200)
-
-
-@contextmanager
-def listening(server: Any, path: str, last: int | None = None) -> Iterator[Listener]:
-    listener = Listener(server, path, last)
-    try:
-        yield listener
-    finally:
-        listener.close()
 
 
 @pytest.mark.slow
@@ -97,16 +92,16 @@ def test_events_come_as_they_happen_and_again_from_any_of_them(
     with serve(tmp_path / "data", tiny_checkpoint) as server:
         first, other = make(server), make(server, mode="semantic")
         put(server, "a")
-        with listening(server, f"{PATH}/{first}/events") as listener:
+        with listen(server, f"{PATH}/{first}/events") as listener:
             assert listener.response.getheader("content-type") == "text/event-stream; charset=utf-8"
             taken = listener.take(1)
             put(server, "b", "c")
             taken += listener.take(2)
         assert [event["document"] for event in taken] == ["a", "b", "c"]
         assert taken == events(server, first)
-        with listening(server, f"{PATH}/{first}/events", taken[0]["number"]) as listener:
+        with listen(server, f"{PATH}/{first}/events", taken[0]["number"]) as listener:
             assert listener.take(2) == taken[1:]
-        with listening(server, f"{PATH}/events?after={taken[0]['number']}") as listener:
+        with listen(server, f"{PATH}/events?after={taken[0]['number']}") as listener:
             rest = listener.take(5)
         assert {event["query"] for event in rest} == {first, other}
         assert server.request("DELETE", f"{PATH}/{other}")[0] == 204
@@ -123,13 +118,13 @@ def test_a_stream_ends_with_what_it_is_of(
     ):
         assert server.request("PUT", "/collections/papers")[0] == 201
         with (
-            listening(server, "/collections/papers/standing-queries/events") as removed,
-            listening(server, f"{PATH}/events") as stopped,
+            listen(server, "/collections/papers/standing-queries/events") as removed,
+            listen(server, f"{PATH}/events") as stopped,
         ):
             assert (removed.response.status, stopped.response.status) == (200, 200)
             for _ in range(MAX_LISTENERS - 2):
-                others.enter_context(listening(server, f"{PATH}/events"))
-            with listening(server, f"{PATH}/events") as refused:
+                others.enter_context(listen(server, f"{PATH}/events"))
+            with listen(server, f"{PATH}/events") as refused:
                 assert refused.response.status == 503
                 assert json.loads(refused.response.read())["type"] == "/problems/overloaded"
             assert server.request("DELETE", "/collections/papers")[0] == 204

@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from index.directory.data_directory import KEY_FILE
+from service.keys import Scope, change_keys, make_key
 from tests.kit.waiting import TIMEOUT_S
 
 # A test run in the background of a shell ignores Ctrl-C, and so would its children. They listen to
@@ -137,6 +139,13 @@ def serving(
     finally:
         process.kill()
         process.wait()
+
+
+def add_key(data: Path, *scopes: Scope, collection: str | None = None) -> str:
+    """Add a key to a data directory; return its token."""
+    key, token = make_key("a test", frozenset(scopes), None, collection)
+    change_keys(data / KEY_FILE, lambda known: known.update({key.id: key}))
+    return token
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ and the next request succeeds.
 """
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +16,7 @@ from index.doctor.examine import Sampling, examine
 from index.progress import SilentProgress
 from service.api.http.problems import PROBLEM_TYPES
 from service.engine import Engine
+from tests.kit.waiting import wait_until
 
 LINES = {"content-type": "application/x-ndjson"}
 RIVER = "Rivers carry stones and sand to the sea. In spring they flood the fields. " * 9
@@ -120,15 +120,14 @@ def lines(count: int) -> bytes:
 
 def ended(client: Any, response: httpx.Response) -> dict[str, Any]:
     assert response.status_code == 202, response.text
-    deadline = time.monotonic() + 120
-    while (job := client.get(response.headers["location"]).json())["state"] in (
-        "waiting",
-        "running",
-    ):
-        assert time.monotonic() < deadline, job
-        time.sleep(0.01)
-    found: dict[str, Any] = job
-    return found
+    job: dict[str, Any] = {}
+
+    def is_over() -> bool:
+        job.update(client.get(response.headers["location"]).json())
+        return job["state"] not in ("waiting", "running")
+
+    wait_until(is_over, job)
+    return job
 
 
 @pytest.fixture

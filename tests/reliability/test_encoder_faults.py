@@ -4,6 +4,7 @@ What fails is real where it can be: ONNX Runtime refuses its inputs, or fails in
 """
 
 import asyncio
+from operator import attrgetter
 from typing import Any
 
 import httpx
@@ -43,30 +44,22 @@ def fail_in_the_graph(run: Call) -> None:
     pytest.fail("ONNX Runtime took it")
 
 
-def of_encoder(engine: Engine) -> dict[str, tuple[Any, str, Raise]]:
-    """Return what may fail while texts are encoded."""
-    graphs, scheduler = engine.encoder._graphs, engine.scheduler
-    return {
-        "inputs of the block graph": (graphs.block, "run", refuse_inputs),
-        "block graph": (graphs.block, "run", fail_in_the_graph),
-        "inputs of the document graph": (graphs.document, "run", refuse_inputs),
-        "memory of the block graph": (graphs.block, "run", run_out_of_memory),
-        "memory of the document graph": (graphs.document, "run", run_out_of_memory),
-        "memory of the tokenizer": (engine.tokenizer, "_tokenise", run_out_of_memory),
-        "memory of a worker after a call": (
-            engine.metrics.encoded_blocks,
-            "inc",
-            run_out_of_memory,
-        ),
-        "memory of the queue": (scheduler._queue, "store_vectors", run_out_of_memory),
-    }
+# What may fail while texts are encoded: an object of the engine, its method, and how it fails.
+ENCODER_FAULTS: dict[str, tuple[str, str, Raise]] = {
+    "inputs of the block graph": ("encoder._graphs.block", "run", refuse_inputs),
+    "block graph": ("encoder._graphs.block", "run", fail_in_the_graph),
+    "inputs of the document graph": ("encoder._graphs.document", "run", refuse_inputs),
+    "memory of the block graph": ("encoder._graphs.block", "run", run_out_of_memory),
+    "memory of the document graph": ("encoder._graphs.document", "run", run_out_of_memory),
+    "memory of the tokenizer": ("tokenizer", "_tokenise", run_out_of_memory),
+    "memory of a worker after a call": ("metrics.encoded_blocks", "inc", run_out_of_memory),
+    "memory of the queue": ("scheduler._queue", "store_vectors", run_out_of_memory),
+}
 
 
-ENCODER_FAULTS = (
-    "inputs of the block graph", "block graph", "inputs of the document graph",
-    "memory of the block graph", "memory of the document graph", "memory of the tokenizer",
-    "memory of a worker after a call", "memory of the queue",
-)  # fmt: skip
+def call_of(engine: Engine, fault: str) -> NthCall:
+    owner, name, failure = ENCODER_FAULTS[fault]
+    return NthCall(attrgetter(owner)(engine), name, failure)
 
 
 @pytest.mark.parametrize("fault", ENCODER_FAULTS)
@@ -74,7 +67,7 @@ ENCODER_FAULTS = (
 def test_the_nth_call_of_the_encoder_fails(
     client: Any, request_name: str, fault: str, tier: Tier
 ) -> None:
-    call = NthCall(*of_encoder(client.app.state.engine)[fault])
+    call = call_of(client.app.state.engine, fault)
     for number in tier.numbers(200):
         with call.fails(number):
             response = send(client, request_name)
@@ -106,8 +99,7 @@ def test_requests_beside_a_failed_encoding_are_answered(client: Any, connected: 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("fault", ["block graph", "memory of the document graph"])
 def test_a_job_goes_on_after_the_encoder_failed(client: Any, fault: str) -> None:
-    engine: Engine = client.app.state.engine
-    call = NthCall(*of_encoder(engine)[fault])
+    call = call_of(client.app.state.engine, fault)
     for number in (1, 2, 5, 1000):
         with call.fails(number):
             job = ended(client, client.post("/index", content=lines(4), headers=LINES))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit.command import Run
+from tests.kit.waiting import wait_until
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 CONNECTIONS = 60
@@ -46,13 +47,6 @@ def connect(server: Any) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=120)
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
-
-
 def documents(*names: str) -> dict[str, Any]:
     return {"documents": [{"id": name, "text": f"{name}. {RIVER}"} for name in names]}
 
@@ -80,15 +74,15 @@ def test_without_file_descriptors_it_goes_on_with_those_it_has(
             held.enter_context(bound)
             early = held.enter_context(connect(server))
             early.sendall(head_of_match(len(body)))
-            wait_for(lambda: open_files(server.process.pid) > used)
+            wait_until(lambda: open_files(server.process.pid) > used)
             waiting = [held.enter_context(connect(server)) for _ in range(CONNECTIONS)]
-            wait_for(lambda: open_files(server.process.pid) == used + BOUND)
+            wait_until(lambda: open_files(server.process.pid) == used + BOUND)
             early.sendall(body)  # an accepted connection is served, or gets an error
             status = int(early.recv(4096).split()[1])
             assert status in (200, 500, 503)
             for connection in waiting:
                 connection.close()
-        wait_for(lambda: open_files(server.process.pid) <= used + 1)
+        wait_until(lambda: open_files(server.process.pid) <= used + 1)
         status, answer = server.request("GET", "/readyz")
         assert (status, answer["status"]) == (200, "ready")
         assert "out of system resource" in server.log.read_text()

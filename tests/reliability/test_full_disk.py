@@ -3,7 +3,6 @@
 import json
 import shutil
 import sqlite3
-import subprocess
 import urllib.request
 from collections.abc import Callable
 from contextlib import closing
@@ -18,7 +17,6 @@ from tests.kit.small_disk import SmallDisk
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MakeDisk = Callable[[int], SmallDisk]
 VERDICT = {"query": {"text": RIVER}, "match": "second", "grade": 1}
-Process = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def documents(*names: str) -> dict[str, Any]:
@@ -41,15 +39,18 @@ def disk(small_disk: MakeDisk) -> SmallDisk:
     return small_disk(12)
 
 
+def index_two(path: Path, longmatch: Run, folder: Path) -> Path:
+    corpus = folder / "corpus.jsonl"
+    lines = [json.dumps(document) + "\n" for document in documents("first", "second")["documents"]]
+    corpus.write_text("".join(lines))
+    assert longmatch("index", corpus, "--data", path).status == 0
+    return path
+
+
 @pytest.fixture
 def data(disk: SmallDisk, longmatch: Run, tmp_path: Path) -> Path:
     """Index two documents on the small disk; no server has run there."""
-    corpus = tmp_path / "corpus.jsonl"
-    lines = [json.dumps(document) + "\n" for document in documents("first", "second")["documents"]]
-    corpus.write_text("".join(lines))
-    path = disk.path / "data"
-    assert longmatch("index", corpus, "--data", path).status == 0
-    return path
+    return index_two(disk.path / "data", longmatch, tmp_path)
 
 
 def reads(server: Any) -> None:
@@ -193,11 +194,7 @@ FAILING = Path("/proc/self/mem")  # whose first byte cannot be read: EIO
 def test_the_doctor_takes_no_failing_disk_for_damage(
     longmatch: Run, tmp_path: Path, name: str
 ) -> None:
-    corpus = tmp_path / "corpus.jsonl"
-    lines = [json.dumps(document) + "\n" for document in documents("first", "second")["documents"]]
-    corpus.write_text("".join(lines))
-    data = tmp_path / "data"
-    assert longmatch("index", corpus).status == 0
+    data = index_two(tmp_path / "data", longmatch, tmp_path)
     path = (
         next(path for path in data.rglob("*") if path.name.lower() == Path(name).name)
         if (data / name.split("/")[0]).exists()
