@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -74,20 +74,9 @@ def watched(
     }
     command = COMMAND if program is None else [sys.executable, "-c", program]
     with serving(folder, folder / "data", checkpoint, command, **given | settings) as server:
-        prometheus = PrometheusServer(folder, server.url.removeprefix("http://"))
-        try:
+        target = server.url.removeprefix("http://")
+        with closing(PrometheusServer(folder, target)) as prometheus:
             yield server, prometheus
-        finally:
-            prometheus.close()
-
-
-@contextmanager
-def loaded(server: Server, rate: float, documents: int = 60) -> Iterator[SteadyLoad]:
-    load = SteadyLoad(server, rate, documents)
-    try:
-        yield load
-    finally:
-        load.close()
 
 
 def empty_queries(prometheus: PrometheusServer, panels: Panels) -> list[str]:
@@ -124,7 +113,7 @@ def test_every_panel_shows_data_of_a_server_under_load(
     with (
         open_chromium() as browser,
         watched(tmp_path, tiny_checkpoint, tiny_reranker, redis_server) as (server, prometheus),
-        loaded(server, rate=20) as load,
+        closing(SteadyLoad(server, rate=20)) as load,
     ):
         page = browser.new_page()
         page.goto(server.url)
@@ -171,7 +160,7 @@ def parts(
 def test_a_redis_that_stops_and_comes_back(
     parts: tuple[Path, Path, Path, RedisServer], redis_server: RedisServer
 ) -> None:
-    with watched(*parts) as (server, prometheus), loaded(server, rate=10) as load:
+    with watched(*parts) as (server, prometheus), closing(SteadyLoad(server, rate=10)) as load:
         redis_server.kill()
         assert_only(prometheus, {"LongmatchRedis"})
         redis_server.start()
@@ -193,7 +182,7 @@ def test_searches_that_find_too_little(parts: tuple[Path, Path, Path, RedisServe
     few = {"target_recall": 0.3}
     with (
         watched(*parts, ONE_LIST_VISITED, **few) as (server, prometheus),
-        loaded(server, rate=10, documents=600),
+        closing(SteadyLoad(server, rate=10, documents=600)),
     ):
         assert_only(prometheus, {"LongmatchRecallLow"})
 
@@ -205,7 +194,7 @@ def test_documents_longer_than_the_checkpoint_reads(
     long = make_text(random.Random(3), 2_400)
     with (
         watched(*parts) as (server, prometheus),
-        loaded(server, rate=5),
+        closing(SteadyLoad(server, rate=5)),
         repeated(lambda: server.request("POST", "/match", {"text": long})),
     ):
         assert_only(prometheus, {"LongmatchDocumentsLeftOut"})

@@ -42,23 +42,6 @@ def test_the_main_job_with_the_shipped_checkpoint(
         assert answer["results"][1]["matches"][0]["id"] == "music.txt"
 
 
-def test_one_process_owns_the_data(
-    serve: Callable[..., Any],
-    longmatch: Run,
-    tiny_checkpoint: Path,
-    tmp_path: Path,
-) -> None:
-    data = tmp_path / "data"
-    (tmp_path / "a.txt").write_text(RIVER)
-    with serve(data, tiny_checkpoint):
-        second = longmatch("serve", "--data", data, "--port", 0)
-        assert second.status == 2
-        assert "in use by another process" in second.err
-        job = longmatch("index", tmp_path / "a.txt", "--data", data)
-        assert job.status == 2
-        assert "Traceback" not in second.err + job.err
-
-
 def test_sigterm_finishes_what_was_begun(serve: Callable[..., Any], tmp_path: Path) -> None:
     with serve(tmp_path / "data", None, threads=1, drain_seconds=110) as server:
         book = "Every word of this long book is read, from the first page to the last. " * 500

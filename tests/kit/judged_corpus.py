@@ -18,18 +18,9 @@ from tests.kit.command import run_main
 
 CopyTopics = Callable[..., Path]
 TOPICS = 60
-COMMON = [
-    "river",
-    "stone",
-    "music",
-    "winter",
-    "letter",
-    "engine",
-    "forest",
-    "harbour",
-    "garden",
-    "window",
-]
+COMMON = (
+    "river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "garden", "window"
+)  # fmt: skip
 LIMITS = FeedbackLimits(10_000, 10**8)
 BLIND = LinearFusion(0.0)  # looks at the vectors of an untrained checkpoint alone
 

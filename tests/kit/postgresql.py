@@ -83,13 +83,6 @@ def run_postgresql() -> Iterator[PostgreSQLServer]:
         shutil.rmtree(folder)
 
 
-@contextmanager
-def serve_postgresql() -> Iterator[str]:
-    """Run a server; gives its address."""
-    with run_postgresql() as server:
-        yield server.url
-
-
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[PostgreSQLServer]:
     """One server of the whole session, which no test stops; each uses schemas of its own."""

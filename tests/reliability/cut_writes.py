@@ -152,13 +152,21 @@ def holds(path: Path, count: int) -> None:
         assert len(index) == count
 
 
-class Publish:
-    """Put documents, publish the index, close."""
+class Acknowledging:
+    """A data directory, and a file that tells whether an operation on it was acknowledged."""
 
     def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
         self.data = folder / "data"
         self.receipt = folder / "acknowledged"
         fill(self.data, OLD)
+
+    @property
+    def acknowledged(self) -> bool:
+        return self.receipt.exists() and self.receipt.read_bytes() == b"1"
+
+
+class Publish(Acknowledging):
+    """Put documents, publish the index, close."""
 
     def run(self) -> None:
         receipt = os.open(self.receipt, os.O_CREAT | os.O_WRONLY)
@@ -169,8 +177,7 @@ class Publish:
             directory.index.publish()
 
     def check(self) -> None:
-        acknowledged = self.receipt.exists() and self.receipt.read_bytes() == b"1"
-        holds(self.data, NEW if acknowledged else OLD)
+        holds(self.data, NEW if self.acknowledged else OLD)
 
 
 class Backup:
@@ -242,13 +249,8 @@ class Swap:
         ]
 
 
-class MakeCollection:
+class MakeCollection(Acknowledging):
     """Make a collection: it is there with all that it was made with, or it is not there."""
-
-    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
-        self.data = folder / "data"
-        self.receipt = folder / "acknowledged"
-        fill(self.data, OLD)
 
     def run(self) -> None:
         receipt = os.open(self.receipt, os.O_CREAT | os.O_WRONLY)
@@ -256,9 +258,8 @@ class MakeCollection:
         os.write(receipt, b"1")
 
     def check(self) -> None:
-        acknowledged = self.receipt.exists() and self.receipt.read_bytes() == b"1"
         made = collection_names(self.data)
-        assert made in ([["papers"]] if acknowledged else [[], ["papers"]])
+        assert made in ([["papers"]] if self.acknowledged else [[], ["papers"]])
         if not made:
             make_collection(self.data, "papers", lambda path: fill(path, OLD))
         holds(collection_path(self.data, "papers"), OLD)
@@ -266,13 +267,11 @@ class MakeCollection:
         assert_clean(self.data)
 
 
-class RemoveCollection:
+class RemoveCollection(Acknowledging):
     """Remove a collection: all of it is there, or it is gone, and a start deletes what is left."""
 
     def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
-        self.data = folder / "data"
-        self.receipt = folder / "acknowledged"
-        fill(self.data, OLD)
+        super().__init__(folder, checkpoint)
         make_collection(self.data, "papers", lambda path: fill(path, NEW))
 
     def run(self) -> None:
@@ -281,9 +280,8 @@ class RemoveCollection:
         os.write(receipt, b"1")
 
     def check(self) -> None:
-        acknowledged = self.receipt.exists() and self.receipt.read_bytes() == b"1"
         left = collection_names(self.data)
-        assert left in ([[]] if acknowledged else [[], ["papers"]])
+        assert left in ([[]] if self.acknowledged else [[], ["papers"]])
         if left:
             holds(collection_path(self.data, "papers"), NEW)
             remove_collection(self.data, "papers")

@@ -47,11 +47,9 @@ class KillReport:
 
     kills: int = 0
     acknowledged: int = 0
-    in_flight: int = 0
     lost: int = 0
     back: int = 0
     twice: int = 0
-    backups: int = 0
     backups_cut: int = 0
     worst_ready_seconds: float = 0.0
     worst_ready_processor_seconds: float = 0.0
@@ -68,11 +66,8 @@ class KillCheck:
         self._seed = seed
         self._random = random.Random(seed)
         self._names = [f"d{number}" for number in range(documents)]
-        data = open_numbered(path)
-        try:
+        with closing(open_numbered(path)) as data:
             fill(data, self._names)
-        finally:
-            data.close()
         self._versions: Versions = dict.fromkeys(self._names, 0)
         self._states: list[Versions] = []  # since the worker began
         self._checkpoint = numbered_checkpoint()
@@ -129,7 +124,6 @@ class KillCheck:
             found, twice = contents(data)
             expected = self._versions
             if begun and found == _changed(expected, begun):
-                self.report.in_flight += 1
                 expected = found
             self.report.twice += twice
             self.report.lost += sum(found.get(name, -1) < at for name, at in expected.items())
@@ -147,7 +141,6 @@ class KillCheck:
 
     def _compare_backups(self, some: list[str]) -> None:
         backups = examine_backups(self._path, self._states, self._checkpoint, some)
-        self.report.backups += backups.whole
         self.report.backups_cut += backups.cut
         self.report.wrong += backups.wrong
 
@@ -167,14 +160,10 @@ def _changed(versions: Versions, change: dict[str, int | None]) -> Versions:
     return changed | {name: at for name, at in change.items() if at is not None}
 
 
-_ENDINGS = (".unfinished", ".finished")
-
-
 @dataclass(frozen=True, slots=True)
 class BackupsFound:
-    """What a killed process left: complete and unfinished backups, and descriptions of problems."""
+    """What a killed process left: unfinished backups, and descriptions of problems."""
 
-    whole: int
     cut: int
     wrong: tuple[str, ...]
 
@@ -215,14 +204,11 @@ def examine_backups(
         wrong += _problems(path, states[-1:], checkpoint, some)
     wrong += [f"{path.name} was left behind" for path in folder.glob(".*")]
     shutil.rmtree(folder)
-    return BackupsFound(len(whole), len(cut), tuple(wrong))
+    return BackupsFound(len(cut), tuple(wrong))
 
 
 def _target_name(path: Path) -> str:
-    name = path.name.removeprefix(".")
-    for ending in _ENDINGS:
-        name = name.removesuffix(ending)
-    return name
+    return path.name.removeprefix(".").removesuffix(".unfinished").removesuffix(".finished")
 
 
 def _problems(

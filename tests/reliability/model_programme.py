@@ -37,9 +37,7 @@ class WrongAnswerError(AssertionError):
 class ModelReport:
     """Number of operations of each kind; all were correct."""
 
-    seed: int
     operations: int
-    documents: int
     kinds: dict[str, int]
     generations: int
 
@@ -62,11 +60,6 @@ class ModelCheck:
         fill(self._data, filled)
         for name in filled:
             self._record(name, 0)
-
-    @property
-    def size(self) -> int:
-        """Number of documents."""
-        return len(self._versions)
 
     @property
     def generation(self) -> int:
@@ -193,7 +186,7 @@ def run_model(path: Path, operations: int, seed: int) -> ModelReport:
         for _ in range(operations):
             kinds[check.step()] += 1
         check.check()
-        return ModelReport(seed, operations, check.size, dict(kinds), check.generation)
+        return ModelReport(operations, dict(kinds), check.generation)
     except Exception as error:
         raise WrongAnswerError(
             f"seed {seed}, operation {kinds.total()} after {dict(kinds)}: {error}"

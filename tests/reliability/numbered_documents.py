@@ -60,7 +60,7 @@ def open_numbered(path: Path) -> DataDirectory:
 def contents(data: DataDirectory) -> tuple[dict[str, int], int]:
     """Return the version of each document in the store, and the number of duplicates."""
     ids = data.store.changes_since(0).added.tolist()
-    found = [data.store.get(some) for some in _parts(ids)]
+    found = [data.store.get(ids[start : start + 1_000]) for start in range(0, len(ids), 1_000)]
     versions: dict[str, int] = {}
     twice = 0
     for summary in (summary for part in found for summary in part.values()):
@@ -91,7 +91,3 @@ def index_problems(
         if found.scores[0, 1] > 1 - 1e-5:
             problems.append(f"{name} is found twice")
     return problems
-
-
-def _parts(ids: list[int], size: int = 1_000) -> list[list[int]]:
-    return [ids[start : start + size] for start in range(0, len(ids), size)]

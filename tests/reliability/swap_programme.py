@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,6 @@ class SwapPlan:
 class SwapReport:
     """Counts of a run, and descriptions of the problems found."""
 
-    plan: SwapPlan
     answers: int
     exact_answers: int
     recall_at_10: float
@@ -138,7 +138,6 @@ class SwapCheck:
         if not self._named <= self._published:
             self._wrong.append(f"unknown generations: {self._named - self._published}")
         return SwapReport(
-            plan=plan,
             answers=self._counts["answers"],
             exact_answers=self._counts["exact"],
             recall_at_10=float(np.mean(self._recalls)),
@@ -244,8 +243,5 @@ class SwapCheck:
 
 def run_swaps(path: Path, plan: SwapPlan) -> SwapReport:
     """Run the check in a new data directory."""
-    data = open_numbered(path)
-    try:
+    with closing(open_numbered(path)) as data:
         return SwapCheck(data, plan).run()
-    finally:
-        data.close()

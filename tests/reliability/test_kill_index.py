@@ -1,4 +1,4 @@
-"""`kill -9` of the offline job at random moments: the end is that of an uninterrupted run."""
+"""`kill -9` of the offline job, also with `--adapt`: the end is that of an uninterrupted run."""
 
 import json
 import random
@@ -13,9 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.checkpoint import load_checkpoint
-from index.directory.data_directory import open_data_directory
+from encoder.adapter import VectorSpace, vector_space
+from encoder.checkpoint import Checkpoint, load_checkpoint
+from index.adapt import ADAPTER_FILE, read_corpus_adapter
+from index.directory.data_directory import STORE_FILE, open_data_directory
 from tests.kit.tiers import Tier
+from tests.kit.waiting import wait_until
+
+ADAPTED = 400  # documents
 
 
 @dataclass(frozen=True)
@@ -34,16 +39,20 @@ def write_corpus(path: Path, documents: int) -> None:
     words = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour"]
     with path.open("w") as file:
         for number in range(documents):
-            text = " ".join(rng.choices(words, k=rng.randrange(20, 400))) + f" {number}."
+            text = (
+                " ".join(rng.choices(rng.sample(words, 3), k=rng.randrange(20, 400)))
+                + f" {number}."
+            )
             file.write(json.dumps({"id": f"d{number}", "text": text}) + "\n")
 
 
-def contents(data: Path, checkpoint: Path, documents: int) -> tuple[list[str], np.ndarray, int]:
+def contents(
+    data: Path, space: Checkpoint | VectorSpace, documents: int
+) -> tuple[list[str], np.ndarray, int]:
     """Ids, their vectors in the same order, and how many vectors the index holds."""
-    opened = load_checkpoint(checkpoint)
     with closing(
         open_data_directory(
-            data, fingerprint=opened.fingerprint, dimension=opened.dimension, read_only=True
+            data, fingerprint=space.fingerprint, dimension=space.dimension, read_only=True
         )
     ) as directory:
         found = directory.store.find([f"d{number}" for number in range(documents)])
@@ -92,9 +101,10 @@ def test_killed_at_random_and_resumed(
 
     assert killed >= size.kills // 2  # a moment may come after the end
     assert last.returncode == 0
-    ids, vectors, count = contents(tmp_path / "killed", tiny_checkpoint, size.documents)
+    space = load_checkpoint(tiny_checkpoint)
+    ids, vectors, count = contents(tmp_path / "killed", space, size.documents)
     expected_ids, expected_vectors, expected_count = contents(
-        tmp_path / "whole", tiny_checkpoint, size.documents
+        tmp_path / "whole", space, size.documents
     )
     assert ids == expected_ids
     assert np.array_equal(vectors, expected_vectors)
@@ -113,3 +123,44 @@ def test_interrupted_by_hand(
         time.sleep(0.02)
     job.send_signal(signal.SIGINT)
     assert job.wait(120) == 130
+
+
+def adapted(data: Path, checkpoint: Path) -> tuple[str, np.ndarray]:
+    """The digest of the adapter, and the vectors of all documents, in the order of their ids."""
+    opened = load_checkpoint(checkpoint)
+    adapter = read_corpus_adapter(data, opened)
+    assert adapter is not None
+    ids, vectors, _ = contents(data, vector_space(opened, adapter), ADAPTED)
+    assert len(ids) == ADAPTED
+    return adapter.digest, vectors
+
+
+@pytest.mark.slow
+def test_killed_while_it_adapts_and_started_again(
+    longmatch_process: Callable[..., subprocess.CompletedProcess[str]],
+    start_longmatch: Callable[..., subprocess.Popen[bytes]],
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    tier: Tier,
+) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    write_corpus(corpus, ADAPTED)
+
+    def index(name: str) -> tuple[object, ...]:
+        return ("index", corpus, "--adapt", "--data", tmp_path / name)
+
+    run = longmatch_process(*index("whole"), checkpoint=tiny_checkpoint)
+    assert run.returncode == 0, run.stderr
+    expected, vectors = adapted(tmp_path / "whole", tiny_checkpoint)
+    for moment in ("lock", ADAPTER_FILE, STORE_FILE) if tier.sweep else (ADAPTER_FILE,):
+        job = start_longmatch(*index(moment), checkpoint=tiny_checkpoint)
+        path = tmp_path / moment / moment
+        wait_until(lambda path=path, job=job: path.exists() or job.poll() is not None)
+        job.kill()
+        assert job.wait() != 0  # it had not come to its end
+        again = longmatch_process(*index(moment), checkpoint=tiny_checkpoint)
+        assert again.returncode == 0, again.stderr
+        assert ("is kept" in again.stderr) == (moment != "lock")
+        found, other = adapted(tmp_path / moment, tiny_checkpoint)
+        assert found == expected
+        np.testing.assert_allclose(other, vectors, atol=1e-5)

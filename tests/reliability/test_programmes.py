@@ -4,22 +4,13 @@
 """
 
 import os
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from index.directory.backup import write_backup
 from tests.kit.tiers import Tier
-from tests.reliability.kill_programme import (
-    BackupsFound,
-    backup_path,
-    examine_backups,
-    numbered_checkpoint,
-    run_kills,
-)
+from tests.reliability.kill_programme import run_kills
 from tests.reliability.model_programme import run_model
-from tests.reliability.numbered_documents import fill, open_numbered
 from tests.reliability.swap_programme import SwapPlan, run_swaps
 
 TIMES = int(os.environ.get("RELIABILITY_TIMES", "1"))
@@ -67,24 +58,3 @@ def test_nothing_acknowledged_is_lost_by_kill_9(
     assert report.generations > 1
     assert report.backups_cut > 0 or kills < 40  # a backup takes a small part of the time
     assert report.worst_ready_processor_seconds <= report.worst_ready_seconds < 20
-
-
-def test_the_kill_check_finds_a_half_backup(tmp_path: Path) -> None:
-    data, checkpoint = tmp_path / "data", numbered_checkpoint()
-    with closing(open_numbered(data)) as opened:
-        fill(opened, ["a", "b"])
-    now = {"a": 0, "b": 0}
-
-    def examine(state: dict[str, int]) -> BackupsFound:
-        return examine_backups(data, [state], checkpoint, ["a"])
-
-    whole = backup_path(data, 0)
-    write_backup(data, whole, checkpoint)
-    assert examine(now) == BackupsFound(1, 0, ())
-    write_backup(data, whole, checkpoint)
-    (whole / "store.sqlite3").write_bytes((whole / "store.sqlite3").read_bytes()[:4096])
-    assert "has its final name but is incomplete" in examine(now).wrong[0]
-    (whole.parent / ".b1.tar.unfinished").mkdir(parents=True)
-    assert examine(now) == BackupsFound(0, 1, ())
-    write_backup(data, whole, checkpoint)
-    assert examine({"a": 0}).wrong == ("b0 holds a state that never existed",)

@@ -16,7 +16,7 @@ from index.corpus.sql import SqlQuery
 from index.document import Document
 from index.errors import CorpusError
 from tests.kit.corpora import documents, ids, refusals
-from tests.kit.postgresql import serve_postgresql
+from tests.kit.postgresql import run_postgresql
 
 ALL = "SELECT * FROM papers ORDER BY id"
 
@@ -38,8 +38,8 @@ class Database:
 
 @pytest.fixture(scope="module")
 def postgresql() -> Iterator[str]:
-    with serve_postgresql() as url:
-        yield url
+    with run_postgresql() as server:
+        yield server.url
 
 
 @pytest.fixture
