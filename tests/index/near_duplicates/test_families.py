@@ -52,6 +52,13 @@ def test_copies_edits_and_larger_parts_are_a_family(store: SQLiteDocumentStore) 
     assert families_in(store) == {frozenset({"first", "copy", "edited", "longer"})}
 
 
+def test_documents_and_their_families_are_hidden(store: SQLiteDocumentStore) -> None:
+    put(store, first=FIRST, copy=FIRST, other=OTHER, beyond=list(range(300, 310)))
+    ids = {name: found.vector_id for name, found in store.find(["first", "copy", "other"]).items()}
+    assert store.families.hidden_by(["first", "other"]).tolist() == sorted(ids.values())
+    assert store.families.hidden_by(["other", "gone"]).tolist() == [ids["other"]]
+
+
 def test_two_texts_that_were_put_together_stay_apart(store: SQLiteDocumentStore) -> None:
     put(store, one=FIRST, other=OTHER[:7], both=[*FIRST, *OTHER[:7]])
     assert families_in(store) == {frozenset({"one", "both"})}
