@@ -46,7 +46,7 @@ from index.reencode import (
     reencode_documents,
     require_another,
 )
-from index.search.fusion import fusion_of
+from index.search.calibrator import open_scoring
 from index.sqlite.connections import utc_now
 from index.store.schema import read_space
 from service.cli.checks import OptionError, open_checkpoint
@@ -153,7 +153,7 @@ def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, An
         before, after = (
             Candidate(
                 directory,
-                fusion_of(directory.path, loaded.checkpoint, loaded.encoder.adapter),
+                open_scoring(loaded.checkpoint, directory.path, loaded.encoder.adapter).fusion,
                 held_out[number],
                 known[number],
             )
