@@ -130,7 +130,8 @@ class ChannelStatistics:
     def of(cls, scores: Float64) -> "ChannelStatistics":
         """Measure the scores Float64[P] of random pairs, at least one."""
         median, high = np.quantile(scores, [0.5, 0.999]).tolist()
-        return cls(*(round(value, 6) for value in (scores.mean(), scores.std(), high - median)))
+        numbers = (scores.mean(), scores.std(), high - median)
+        return cls(*(round(float(value), 6) for value in numbers))
 
 
 @dataclass(frozen=True, slots=True)
