@@ -78,7 +78,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(jobs.close)
         standing = open_standing(path, settings, metrics)
         opened.callback(standing.close)
-        scoring = LiveScoring(checkpoint, path, fitted)
+        scoring = LiveScoring(checkpoint, data, fitted)
         collection = Collection(
             name=name,
             engine=engine,

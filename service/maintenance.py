@@ -184,7 +184,7 @@ class Maintenance:
 
     def _keep_scoring(self) -> None:
         """Measure the scores of random pairs, if the collection has changed since."""
-        if self._scoring.measure(self._data.store):
+        if self._scoring.measure():
             _log.info("measured how random pairs of %d documents score", len(self._data.store))
 
     def _keep_families(self) -> None:

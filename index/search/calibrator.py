@@ -22,6 +22,7 @@ from encoder.calibration import (
     read_calibration,
 )
 from encoder.checkpoint import Checkpoint
+from index.directory.data_directory import DataDirectory
 from index.errors import StoreError
 from index.progress import Progress, SilentProgress
 from index.search.corpus_calibration import (
@@ -38,7 +39,11 @@ from index.search.fusion import LinearFusion, read_corpus_fusion, read_fusion, s
 from index.search.records import Bounds, Mode
 from index.store.document_store import SQLiteDocumentStore
 
-UNMEASURED = f"fewer than {MIN_DOCUMENTS} documents, or not yet measured"
+# Why a data directory has no measurement that holds.
+TOO_FEW = f"fewer than {MIN_DOCUMENTS} documents"
+UNMEASURED = "not measured yet: run longmatch calibrate"
+DAMAGED = "measurement damaged or of another checkpoint: run longmatch calibrate"
+OTHER_RULE = "measured with another rule: run longmatch calibrate"
 # More random pairs than this score as high as a document that does not match.
 RELEVANT_RATE = 0.05
 
@@ -110,20 +115,26 @@ class Scoring:
     calibrator: ScoreCalibrator
 
 
-def open_scoring(checkpoint: Checkpoint, data: Path, adapter: Adapter | None = None) -> Scoring:
+def open_scoring(
+    checkpoint: Checkpoint,
+    data: Path,
+    adapter: Adapter | None = None,
+    documents: int | None = None,
+) -> Scoring:
     """Read the rule and both calibrations, of which only what was made with the rule holds.
 
     A measurement that is damaged or of other vectors is left alone, with a warning: the next
-    replaces it.
+    replaces it. The number of documents, where it is known, says why there is none.
     """
     of_checkpoint = read_calibration(checkpoint)
     fingerprint = vector_space(checkpoint, adapter).fingerprint
+    few = documents is not None and documents < MIN_DOCUMENTS
     unmeasured, of_corpus = UNMEASURED, None
     try:
         of_corpus = read_corpus_calibration(data, fingerprint)
     except StoreError as error:
         _log.warning("%s", error)
-        unmeasured = str(error)
+        unmeasured = DAMAGED
     tuned = read_corpus_fusion(data, fingerprint)
     standard = read_fusion(checkpoint)
     rule = resolved = standard.resolve(None if of_corpus is None else of_corpus.statistics)
@@ -133,7 +144,7 @@ def open_scoring(checkpoint: Checkpoint, data: Path, adapter: Adapter | None = N
         if of_checkpoint is not None:
             of_checkpoint = still_valid(of_checkpoint, resolved, rule)
     if of_corpus is not None and of_corpus.rule != rule:
-        unmeasured, of_corpus = "measured with another rule", None
+        unmeasured, of_corpus = OTHER_RULE, None
     parts = (of_checkpoint, of_corpus, tuned if of_feedback else None)
     version = "+".join(part.version for part in parts if part is not None) or None
     calibrator = ScoreCalibrator(
@@ -142,7 +153,7 @@ def open_scoring(checkpoint: Checkpoint, data: Path, adapter: Adapter | None = N
         version,
         adapter is not None,
         of_feedback,
-        None if of_corpus is not None else unmeasured,
+        None if of_corpus is not None else TOO_FEW if few else unmeasured,
     )
     return Scoring(rule, calibrator)
 
@@ -183,31 +194,37 @@ class LiveScoring:
         present: replaced as a whole; a search uses what it finds.
     """
 
-    def __init__(self, checkpoint: Checkpoint, data: Path, adapter: Adapter | None) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, directory: DataDirectory, adapter: Adapter | None
+    ) -> None:
         """Read the files of a data directory; see `open_scoring`."""
-        self._source = (checkpoint, data, adapter)
-        self.present = open_scoring(*self._source)
+        self._checkpoint, self._directory, self._adapter = checkpoint, directory, adapter
+        self.present = self._open()
 
-    def measure(self, store: SQLiteDocumentStore, progress: Progress | None = None) -> bool:
+    def _open(self) -> Scoring:
+        path, documents = self._directory.path, len(self._directory.store)
+        return open_scoring(self._checkpoint, path, self._adapter, documents)
+
+    def measure(self, progress: Progress | None = None) -> bool:
         """Measure the documents if they were not measured or have changed since; write the file.
 
         Returns:
             Whether anything was measured.
         """
+        store, path = self._directory.store, self._directory.path
         known = self.present.calibrator.corpus
         if not is_outdated(None if known is None else known.statistics, len(store)):
             return False
-        checkpoint, data, adapter = self._source
-        tuned = read_corpus_fusion(data, vector_space(checkpoint, adapter).fingerprint)
+        tuned = read_corpus_fusion(path, vector_space(self._checkpoint, self._adapter).fingerprint)
         found = measure_scoring(
             store,
-            checkpoint,
-            adapter,
+            self._checkpoint,
+            self._adapter,
             progress or SilentProgress(),
             None if tuned is None else tuned.rule,
         )
-        write_corpus_calibration(data, found)
-        self.present = open_scoring(*self._source)
+        write_corpus_calibration(path, found)
+        self.present = self._open()
         return True
 
 

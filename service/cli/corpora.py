@@ -264,7 +264,7 @@ def index(
             with show_progress(console, data / SKIPPED_FILE) as progress:
                 built = build_index(source, directory, encoding.encode, progress)
                 adapter = read_corpus_adapter(data, encoding.checkpoint)
-                LiveScoring(encoding.checkpoint, data, adapter).measure(directory.store, progress)
+                LiveScoring(encoding.checkpoint, directory, adapter).measure(progress)
             documents = len(directory.store)
     except KeyboardInterrupt:
         console.print(RESUMABLE)
