@@ -18,12 +18,10 @@ from index.directory.data_directory import (
     STORE_FILE,
     open_data_directory,
 )
+from index.search.calibrator import open_scoring
 from index.search.fusion import (
-    DEFAULT_RULE,
     CorpusFusion,
     LinearFusion,
-    fusion_of,
-    read_fusion,
     write_corpus_fusion,
 )
 from index.store.schema import read_space
@@ -64,7 +62,7 @@ temperature = "learned"
 
 
 def used(data: Path, checkpoint: Path) -> LinearFusion:
-    return fusion_of(data, load_checkpoint(checkpoint), None)
+    return open_scoring(load_checkpoint(checkpoint), data).fusion
 
 
 def files(data: Path) -> dict[str, bytes]:
@@ -138,12 +136,12 @@ def test_too_few_verdicts_of_a_kind_leave_probabilities_unknown(
 def test_no_gain_and_a_dry_run_change_nothing(
     longmatch: Run, data: Path, tiny_checkpoint: Path
 ) -> None:
-    before = files(data)
+    before, rule = files(data), used(data, tiny_checkpoint)
     answer = longmatch("tune", data)
     assert answer.status == 0
     assert "not adopted, nothing has changed: " in answer.err
     assert files(data) == before
-    assert used(data, tiny_checkpoint) == read_fusion(load_checkpoint(tiny_checkpoint))
+    assert used(data, tiny_checkpoint) == rule
     use(data, tiny_checkpoint, BLIND)
     before = files(data)
     answer = longmatch("tune", data, "--dry-run")
@@ -258,7 +256,7 @@ def test_a_wrong_file_is_found_and_deleted(
     longmatch: Run, data: Path, content: str | None, complaint: str
 ) -> None:
     if content is None:
-        write_corpus_fusion(data, CorpusFusion("f" * 64, DEFAULT_RULE, {}))
+        write_corpus_fusion(data, CorpusFusion("f" * 64, BLIND, {}))
     else:
         (data / FUSION_FILE).write_text(content)
     answer = longmatch("doctor", data)

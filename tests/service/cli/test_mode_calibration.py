@@ -42,8 +42,9 @@ def calibrated(make_shared_client: Callable[[], Any]) -> Any:
         body = {"documents": documents[start : start + 10]}
         assert client.post("/index", json=body).status_code == 200
     engine = client.app.state.engine
-    kinds = measure_store(engine.default.data.store, RULE, SilentProgress())
-    calibration = CorpusCalibration(engine.encoder.fingerprint, dict(kinds), RULE)
+    found = measure_store(engine.default.data.store, RULE, SilentProgress())
+    fingerprint = engine.encoder.fingerprint
+    calibration = CorpusCalibration(fingerprint, found.statistics, RULE, dict(found.by_mode))
     judge = ScoreCalibrator(None, calibration, calibration.version)
     client.app.state.engine = with_parts(engine, calibrator=judge, fusion=RULE)
     return client
