@@ -17,7 +17,7 @@ from index.directory.data_directory import open_data_directory
 from index.document import Document
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.corpus_calibration import CALIBRATION_FILE, read_corpus_calibration
-from index.search.fusion import LinearFusion, read_fusion, write_fusion
+from index.search.fusion import ChannelWeights, read_fusion, write_fusion
 from index.store.records import EncodedDocument
 from tests.kit.command import Answer, Run
 from tests.kit.corpora import json_lines
@@ -121,11 +121,11 @@ def test_calibrate_writes_and_prints_the_threshold(
     assert report["kind"] == "hybrid"
     assert report["threshold"] in report["kinds"]["hybrid"]
     opened = load_checkpoint(tiny_checkpoint)
-    read = read_corpus_calibration(data, opened.fingerprint, read_fusion(opened))
+    read = read_corpus_calibration(data, opened.fingerprint)
     assert read is not None
     assert set(read.kinds) == set(report["kinds"]) == {"semantic", "lexical", "hybrid"}
     assert {kind.pairs for kind in read.kinds.values()} == {report["pairs"]}
-    assert read.rule == read_fusion(opened)
+    assert read.rule == read_fusion(opened).resolve(read.statistics)
     status, out, err = longmatch("calibrate", "--data", data, "--false-positive-rate", 0.03)
     assert status == 0
     assert "3 %" in out
@@ -242,7 +242,7 @@ def test_several_kinds_are_fitted_in_one_call(fit: Fit, copy: Path, tmp_path: Pa
     checkpoint = load_checkpoint(copy)
     write_fusion(checkpoint, read_fusion(checkpoint))  # the same rule: its calibrations hold
     assert fitted(copy) == calibration
-    other = replace(read_fusion(checkpoint), lexical_weight=0.25)
+    other = replace(read_fusion(checkpoint), hybrid=ChannelWeights(1.0, 2.0, 3.0))
     write_fusion(load_checkpoint(copy), other)
     assert set(fitted(copy).kinds) == {"semantic", "lexical", "adapted"}
 

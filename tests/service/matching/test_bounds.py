@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,23 @@ import pytest
 from encoder.calibration import write_calibration
 from encoder.checkpoint import CALIBRATION, load_checkpoint
 from encoder.errors import CheckpointError
-from index.errors import StoreError
-from index.search.calibrator import ScoreCalibrator, open_calibrator
-from index.search.corpus_calibration import CALIBRATION_FILE, write_corpus_calibration
+from index.search.calibrator import (
+    DAMAGED,
+    OTHER_RULE,
+    TOO_FEW,
+    UNMEASURED,
+    ScoreCalibrator,
+    open_scoring,
+)
+from index.search.corpus_calibration import (
+    CALIBRATION_FILE,
+    CorpusCalibration,
+    write_corpus_calibration,
+)
+from index.search.fusion import LinearFusion, read_fusion
 from service.startup import open_engine
-from tests.kit.calibrations import BY_RATE, BY_SCORE, NOTHING, ONLY_RATE, of_checkpoint, of_corpus
-from tests.kit.service_fixtures import with_parts
+from tests.kit.calibrations import BY_RATE, NOTHING, ONLY_MAP, ONLY_RATE, of_checkpoint, of_corpus
+from tests.kit.service_fixtures import fill, with_parts
 
 
 @pytest.fixture
@@ -48,17 +60,11 @@ def test_matches_have_probabilities_and_rates(filled: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "measure", "calibrator"),
-    [
-        ("min_probability", "probability", BY_SCORE),
-        ("min_probability", "probability", BY_RATE),
-        ("max_false_positive_rate", "false_positive_rate", BY_RATE),
-    ],
+    ("field", "measure"),
+    [("min_probability", "probability"), ("max_false_positive_rate", "false_positive_rate")],
 )
-def test_bounds_keep_the_best(
-    filled: Any, field: str, measure: str, calibrator: ScoreCalibrator
-) -> None:
-    client = with_calibrator(filled, calibrator)
+def test_bounds_keep_the_best(filled: Any, field: str, measure: str) -> None:
+    client = with_calibrator(filled, BY_RATE)
     every = client.post("/match", json={"id": "ants"}).json()["matches"]
     bound = every[1][measure]
     some = client.post("/match", json={"id": "ants", field: bound}).json()["matches"]
@@ -72,7 +78,7 @@ def test_bounds_keep_the_best(
     [
         ("min_probability", NOTHING, "of the checkpoint or after tuning"),
         ("min_probability", ONLY_RATE, "of the checkpoint or after tuning"),
-        ("max_false_positive_rate", BY_SCORE, "run longmatch calibrate"),
+        ("max_false_positive_rate", ONLY_MAP, "run longmatch calibrate"),
     ],
 )
 def test_a_bound_that_cannot_be_kept_is_refused(
@@ -113,16 +119,56 @@ def test_the_service_opens_both_calibrations(
     assert version["kinds"] == {"semantic": known, "hybrid": known, "lexical": unknown}
 
 
-def test_a_damaged_calibration_stops_the_start(
+def damaged(path: Path, of_corpus: CorpusCalibration) -> None:
+    path.write_text("{}")
+
+
+def of_another_checkpoint(path: Path, of_corpus: CorpusCalibration) -> None:
+    write_corpus_calibration(path.parent, replace(of_corpus, fingerprint="e" * 64))
+
+
+def of_another_rule(path: Path, of_corpus: CorpusCalibration) -> None:
+    write_corpus_calibration(path.parent, replace(of_corpus, rule=LinearFusion(0.5)))
+
+
+@pytest.mark.parametrize(
+    ("write", "why", "warning"),
+    [
+        (damaged, DAMAGED, "calibration.json: not a calibration"),
+        (of_another_checkpoint, DAMAGED, "was made with checkpoint eeeeeeeeeeee"),
+        (of_another_rule, OTHER_RULE, ""),
+        (lambda path, _: None, UNMEASURED, ""),
+    ],
+)
+def test_without_a_measurement_the_general_statistics_serve(
+    make_client: Callable[..., Any],
+    calibrated: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    write: Callable[[Path, CorpusCalibration], None],
+    why: str,
+    warning: str,
+) -> None:
+    """A server starts with the statistics of its checkpoint, without probabilities, and says why."""
+    checkpoint = load_checkpoint(calibrated)
+    (tmp_path / "own").mkdir()
+    write(tmp_path / "own" / CALIBRATION_FILE, of_corpus(checkpoint.fingerprint))
+    client = make_client(checkpoint=calibrated, data=tmp_path / "own")
+    served = client.app.state.engine.default
+    assert served.calibrator.unmeasured == TOO_FEW
+    assert warning in caplog.text
+    assert bool(warning) == any(record.levelname == "WARNING" for record in caplog.records)
+    scoring = open_scoring(checkpoint, tmp_path / "own")
+    assert scoring.calibrator.unmeasured == why
+    if write is not of_another_rule:
+        assert served.fusion == scoring.fusion == read_fusion(checkpoint).resolve()
+    answer = fill(client).post("/match", json={"id": "ants"}).json()
+    assert {match["probability"] for match in answer["matches"]} == {None}
+
+
+def test_a_damaged_calibration_of_the_checkpoint_stops_the_start(
     make_settings: Callable[..., Any], calibrated: Path
 ) -> None:
-    settings = make_settings()
-    settings.data.mkdir()
-    (settings.data / CALIBRATION_FILE).write_text("{}")
-    with pytest.raises(StoreError, match=r"calibration\.json: not a calibration"):
-        open_engine(settings)
-    (settings.data / CALIBRATION_FILE).unlink()
     (calibrated / CALIBRATION).write_text("{}")
     with pytest.raises(CheckpointError, match=r"calibration\.json is not the file"):
         open_engine(make_settings(checkpoint=calibrated))
-    assert open_calibrator(load_checkpoint(settings.checkpoint), settings.data) == NOTHING
