@@ -16,7 +16,8 @@ from encoder.checkpoint import load_checkpoint
 from index.alignment.alignment_index import SpaceInUse
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
-from index.search.calibrator import LiveScoring
+from index.search.calibrator import DAMAGED, TOO_FEW, LiveScoring, open_scoring
+from index.search.corpus_calibration import CALIBRATION_FILE, CorpusCalibration
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.task_state import REJECTED_RETRAINING
 from index.store.records import EncodedDocument
@@ -267,6 +268,38 @@ def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory
     maintenance.work()
     assert data.store.lexical.changes == changes
     assert data.store.changes_since_title_refresh() == 0
+
+
+def test_a_collection_is_measured_as_it_grows(make: Make, data: DataDirectory) -> None:
+    maintenance = make()
+    scoring = maintenance._scoring
+
+    def measured(first: int, documents: int) -> CorpusCalibration | None:
+        put(data, first, documents - first, "of random words")
+        maintenance.work()
+        assert scoring.present.calibrator.corpus == (
+            open_scoring(scoring._checkpoint, data.path).calibrator.corpus
+        )
+        return scoring.present.calibrator.corpus
+
+    general = scoring.present.fusion
+    assert measured(0, 99) is None
+    assert scoring.present.calibrator.unmeasured == TOO_FEW
+    known = measured(99, 100)
+    assert known is not None
+    assert known.statistics.documents == 100
+    assert scoring.present.calibrator.unmeasured is None
+    assert scoring.present.fusion == known.rule != general
+    assert measured(100, 150) == known  # it has not grown by more than half
+    grown = measured(150, 151)
+    assert grown is not None
+    assert grown.statistics.documents == 151
+    (data.path / CALIBRATION_FILE).write_text("{}")
+    again = make()  # as after a restart
+    assert again._scoring.present.fusion == general
+    assert again._scoring.present.calibrator.unmeasured == DAMAGED
+    again.work()
+    assert again._scoring.present.calibrator.corpus == grown
 
 
 def put_blocks(data: DataDirectory, first: int, count: int) -> None:

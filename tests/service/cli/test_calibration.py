@@ -149,20 +149,37 @@ def test_calibrate_refuses_what_it_cannot_tell(
     assert not (data / CALIBRATION_FILE).exists()
 
 
-def test_a_match_shows_the_probability(
+def test_index_measures_from_100_documents_on(
     longmatch: Run, fit: Fit, copy: Path, tmp_path: Path
 ) -> None:
-    file = tmp_path / "c.txt"
-    file.write_text("Rivers carve valleys.")
-    assert longmatch("index", file, "--checkpoint", copy).status == 0
-    assert "unknown" in longmatch("match", file, "--checkpoint", copy).out
-    assert (
-        fit(write_corpus(tmp_path / "papers"), texts=True, kinds=("hybrid", "semantic")).status == 0
-    )
-    answer = json.loads(longmatch("match", file, "--checkpoint", copy, "--json").out)
-    assert answer["calibration"] == fitted(copy).version
-    assert 0.5 < answer["matches"][0]["probability"] <= 1
-    assert answer["matches"][0]["false_positive_rate"] is None
+    corpus, query = texts_of(tmp_path, 99), tmp_path / "c.txt"
+    query.write_text(text_of(40))
+    assert fit(write_corpus(tmp_path / "papers"), texts=True, kinds=("hybrid",)).status == 0
+    calibration = tmp_path / "data" / CALIBRATION_FILE
+
+    def matched() -> Any:
+        assert longmatch("index", corpus, "--checkpoint", copy).status == 0
+        return json.loads(longmatch("match", query, "--checkpoint", copy, "--json").out)
+
+    few = matched()
+    assert not calibration.exists()
+    assert few["calibration"] == fitted(copy).version
+    assert few["matches"][0]["probability"] is few["matches"][0]["false_positive_rate"] is None
+    assert "unknown" in longmatch("match", query, "--checkpoint", copy).out
+    texts_of(tmp_path, 100)
+    enough = matched()
+    content = json.loads(calibration.read_text())
+    assert content["statistics"]["documents"] == 100
+    assert enough["calibration"] == f"{fitted(copy).version}+{content['version']}"
+    assert {match["id"] for match in enough["matches"][:2]} == {"40", "41"}
+    assert 0.5 < enough["matches"][0]["probability"] <= 1
+    assert enough["matches"][0]["false_positive_rate"] < 0.01
+    texts_of(tmp_path, 150)
+    matched()
+    assert json.loads(calibration.read_text()) == content  # it has not grown by more than half
+    texts_of(tmp_path, 151)
+    matched()
+    assert json.loads(calibration.read_text())["statistics"]["documents"] == 151
 
 
 def test_several_corpora_replace_an_old_calibration(fit: Fit, copy: Path, tmp_path: Path) -> None:
@@ -250,14 +267,15 @@ def test_several_kinds_are_fitted_in_one_call(fit: Fit, copy: Path, tmp_path: Pa
 def test_aligned_blocks_count_and_are_needed(fit: Fit, copy: Path, tmp_path: Path) -> None:
     aligned = write_corpus(tmp_path / "aligned")
     plain = write_corpus(tmp_path / "plain", blocks=False)
-    write_fusion(load_checkpoint(copy), LinearFusion(0.5))
-    assert fit(plain, texts=True, kinds=["semantic"]).status == 0
+    rule = read_fusion(load_checkpoint(copy))
+    write_fusion(load_checkpoint(copy), replace(rule, semantic=ChannelWeights(0.0, 0.0, 1.0)))
+    assert fit(aligned, texts=True, kinds=["semantic"]).status == 0
     by_vectors = fitted(copy).kinds["semantic"]
-    write_fusion(load_checkpoint(copy), LinearFusion(0.5, 0.5, 0.5))
+    write_fusion(load_checkpoint(copy), replace(rule, semantic=ChannelWeights(0.0, 1.0, 0.0)))
     status, _, err = fit(plain, texts=True, kinds=("lexical", "hybrid"))
     assert status == 2
     assert "--corpus: " in err
     assert "plain/vectors.npz: holds no block vectors, which semantic and hybrid" in err
     assert fit(plain, texts=True, kinds=["lexical"]).status == 0
     assert fit(aligned, texts=True, kinds=["semantic"]).status == 0
-    assert fitted(copy).kinds["semantic"].by_score != by_vectors.by_score
+    assert fitted(copy).kinds["semantic"] != by_vectors

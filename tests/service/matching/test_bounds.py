@@ -149,7 +149,7 @@ def test_without_a_measurement_the_general_statistics_serve(
     why: str,
     warning: str,
 ) -> None:
-    """A server starts with the statistics of its checkpoint, without probabilities, and says why."""
+    """A server starts with those of its checkpoint, gives no probability, and says why."""
     checkpoint = load_checkpoint(calibrated)
     (tmp_path / "own").mkdir()
     write(tmp_path / "own" / CALIBRATION_FILE, of_corpus(checkpoint.fingerprint))
