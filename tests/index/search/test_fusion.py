@@ -99,6 +99,15 @@ def test_a_document_scores_1_with_itself(mode: Mode) -> None:
         assert scores.tolist() == pytest.approx([1.0, 1.0])
 
 
+def test_a_pair_scores_the_same_among_other_documents() -> None:
+    random = np.random.default_rng(1)
+    channels = random.uniform(size=(3, 50)).astype(np.float32)
+    rule = STANDARD.resolve(replace(GENERAL, alignment=WIDE))
+    _, every = apply_rule(rule, "hybrid", *channels)
+    _, some = apply_rule(rule, "hybrid", *channels[:, ::7])
+    assert some.tolist() == every[::7].tolist()
+
+
 def test_a_spread_has_its_bounds() -> None:
     """Equal documents have no spread, a collection may lack a channel: the general one holds."""
     none, most = (ChannelStatistics(0.0, deviation, 0.0) for deviation in (0.0, 1e9))

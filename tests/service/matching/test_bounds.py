@@ -76,9 +76,9 @@ def test_bounds_keep_the_best(filled: Any, field: str, measure: str) -> None:
 @pytest.mark.parametrize(
     ("field", "calibrator", "said"),
     [
-        ("min_probability", NOTHING, "of the checkpoint or after tuning"),
-        ("min_probability", ONLY_RATE, "of the checkpoint or after tuning"),
-        ("max_false_positive_rate", ONLY_MAP, "run longmatch calibrate"),
+        ("min_probability", NOTHING, "no probability: fewer than 100 documents"),
+        ("min_probability", ONLY_RATE, "no calibration of the checkpoint, or after tuning"),
+        ("max_false_positive_rate", ONLY_MAP, "no false positive rate: fewer than 100 documents"),
     ],
 )
 def test_a_bound_that_cannot_be_kept_is_refused(
