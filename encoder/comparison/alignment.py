@@ -49,7 +49,7 @@ class AlignmentThresholds:
         paraphrase_cosine: of a run of blocks, from which it is a paraphrase, not just similar.
         background: of texts that are too short to measure their own.
         copied_share: of the larger coverage, from which texts are near copies or paraphrases.
-        topic_score: of two document vectors, from which texts are of the same topic.
+        topic_probability: of a match, from which texts are of the same topic.
     """
 
     shingle: int = 10
@@ -63,7 +63,7 @@ class AlignmentThresholds:
     paraphrase_cosine: float = 0.85
     background: Background = _OF_SHORT_TEXTS
     copied_share: float = 0.4
-    topic_score: float = 0.45
+    topic_probability: float = 0.5
 
 
 ALIGNMENT_RULE = AlignmentThresholds()

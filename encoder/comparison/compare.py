@@ -17,6 +17,7 @@ from encoder.comparison.result import (
     AlignedPassage,
     BlockAlignment,
     Comparison,
+    PairScore,
     Relation,
     SectionScoresFrom,
     Span,
@@ -31,7 +32,7 @@ _NAMES = {"verbatim": "word for word", "paraphrase": "in other words", "similar"
 def classify_relation(
     left: ComparableText,
     right: ComparableText,
-    score: float,
+    pair: PairScore,
     alignment: Alignment,
     rule: AlignmentThresholds,
 ) -> Relation:
@@ -39,29 +40,24 @@ def classify_relation(
 
     Identical: equal except for white space. Near-copy and paraphrase: passages cover at least
     `rule.copied_share` of one of them, more than half of that word for word, or less. Same topic:
-    the document vectors reach `rule.topic_score`. Unrelated: the rest.
+    the probability of a match reaches `rule.topic_probability`. Unrelated: the score does not rise
+    above the level of chance. Uncertain: the rest, and where chance was not measured.
     """
     if left.text == right.text or left.text.split() == right.text.split():
         return "identical"
     more = max(alignment.left, alignment.right)
     if more.all >= rule.copied_share:
         return "near-copy" if more.verbatim > more.all / 2 else "paraphrase"
-    return "same topic" if score >= rule.topic_score else "unrelated"
+    if pair.probability is not None and pair.probability >= rule.topic_probability:
+        return "same topic"
+    return "unrelated" if pair.relevant is False else "uncertain"
 
 
 def gather_evidence(
-    left: ComparableText,
-    right: ComparableText,
-    score: float,
-    alignment: Alignment,
-    rule: AlignmentThresholds,
+    left: ComparableText, right: ComparableText, pair: PairScore, alignment: Alignment
 ) -> tuple[str, ...]:
     """Return the evidence for the relation, one sentence for each figure."""
-    side = "reach" if score >= rule.topic_score else "stay under"
-    found = [
-        f"The document vectors have a cosine of {score:.2f} and {side} the "
-        f"{rule.topic_score:.2f} of texts of the same topic."
-    ]
+    found = [_scored(pair)]
     if left.text.split() == right.text.split():
         return ("The texts are the same but for white space.", *found)
     passages = alignment.passages
@@ -80,6 +76,19 @@ def gather_evidence(
             f"{best:.2f}."
         )
     return tuple(found)
+
+
+def _scored(pair: PairScore) -> str:
+    parts = {
+        "words": pair.lexical_score,
+        "sentence blocks": pair.alignment_score,
+        "document vectors": pair.vector_score,
+    }
+    named = ", ".join(f"{name} {part:.2f}" for name, part in parts.items() if part is not None)
+    worth = f"there is no probability: {pair.no_probability}"
+    if pair.probability is not None:
+        worth = f"the probability of a match is {pair.probability:.2f}"
+    return f"The score is {pair.score:.2f} ({named}); {worth}."
 
 
 def _coverage(left: Coverage, right: Coverage, passages: int) -> str:
@@ -108,8 +117,8 @@ def _percent(share: float) -> str:
 def compare_texts(
     left: ComparableText,
     right: ComparableText,
+    pair: PairScore,
     *,
-    probability: float | None = None,
     reader: SectionReader | None = None,
     rule: AlignmentThresholds = ALIGNMENT_RULE,
 ) -> Comparison:
@@ -118,11 +127,10 @@ def compare_texts(
     Args:
         left: one text.
         right: the other, of the same checkpoint and adapter.
-        probability: calibrated, that they match.
+        pair: their scores.
         reader: of sections, which both were prepared with; None where the model has none.
         rule: the thresholds.
     """
-    score = document_score(left, right)
     alignment = align_texts(left, right, rule)
     scores, scores_from = score_sections(left, right)
     attended = None
@@ -130,10 +138,9 @@ def compare_texts(
         ours, theirs = ((side.block_vectors, side.offsets) for side in (left, right))
         attended = attended_blocks(reader, ours, theirs)
     return Comparison(
-        score=score,
-        probability=probability,
-        relation=classify_relation(left, right, score, alignment, rule),
-        evidence=gather_evidence(left, right, score, alignment, rule),
+        pair=pair,
+        relation=classify_relation(left, right, pair, alignment, rule),
+        evidence=gather_evidence(left, right, pair, alignment),
         left_sections=left.sections,
         right_sections=right.sections,
         section_scores=scores,
@@ -160,11 +167,6 @@ def score_sections(
     ours = span_vectors(left, [section.span for section in left.sections])
     theirs = span_vectors(right, [section.span for section in right.sections])
     return np.clip(ours @ theirs.T, -1.0, 1.0), "block vectors"
-
-
-def document_score(left: ComparableText, right: ComparableText) -> float:
-    """Return the cosine of two document vectors."""
-    return float(np.clip(left.vector @ right.vector, -1.0, 1.0))
 
 
 def align_blocks(left: ComparableText, right: ComparableText) -> BlockAlignment | None:

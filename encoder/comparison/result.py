@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from encoder.arrays import Float32
 
-Relation = Literal["identical", "near-copy", "paraphrase", "same topic", "unrelated"]
+Relation = Literal["identical", "near-copy", "paraphrase", "same topic", "uncertain", "unrelated"]
 PassageKind = Literal["verbatim", "paraphrase", "similar"]
 SectionScoresFrom = Literal["section vectors", "block vectors"]
 
@@ -96,13 +96,41 @@ class AttendedBlockPair:
     times_average: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairScore:
+    """What a search for one of two documents gives the other.
+
+    Attributes:
+        score: by the rule of the mode.
+        scored_as: the mode, "hybrid" or "semantic".
+        semantic_score: weighted mean of vector and alignment score, with the weight of the mode.
+        vector_score: cosine of the two document vectors.
+        alignment_score: of their sentence blocks, 0 to 1; None where they are not aligned.
+        lexical_score: cosine of their words; None where they were not read.
+        probability: that they match; None where that is not known.
+        false_positive_rate: share of random pairs of the collection that score as high; or None.
+        relevant: whether that is below the level of chance; or None.
+        no_probability: why there is no probability; None where there is.
+    """
+
+    score: float
+    scored_as: str
+    semantic_score: float
+    vector_score: float
+    alignment_score: float | None
+    lexical_score: float | None
+    probability: float | None = None
+    false_positive_rate: float | None = None
+    relevant: bool | None = None
+    no_probability: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """How and where two texts match.
 
     Attributes:
-        score: cosine of the two document vectors.
-        probability: that they match; None where the checkpoint has no calibration.
+        pair: the scores of the two texts.
         relation: the kind of relation.
         evidence: for it, in sentences, with the figures on which it is based.
         left_sections: of the left text, in order, at least one.
@@ -118,8 +146,7 @@ class Comparison:
         right_coverage: the same the other way.
     """
 
-    score: float
-    probability: float | None
+    pair: PairScore
     relation: Relation
     evidence: tuple[str, ...]
     left_sections: tuple[Section, ...]

@@ -14,9 +14,11 @@ import numpy as np
 from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
+from encoder.comparison.result import PairScore
+from index.search.calibrator import Scoring, calibrate_scores, why_no_probability
 from index.search.fusion import LinearFusion, apply_rule
 from index.search.modes import Ranking, rescore
-from index.search.records import AlignmentOptions, AlignmentReceipt, EncodedQuery
+from index.search.records import AlignmentOptions, AlignmentReceipt, EncodedQuery, Mode
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.vector_index import NO_VECTOR
 
@@ -87,13 +89,46 @@ def first_candidates(ranked: Int64, query: int, number: int) -> Int64:
     return np.flatnonzero(ranked != query)[:number]
 
 
-def score_pair(
-    rule: LinearFusion, cosine: float, left: AlignedBlocks | None, right: AlignedBlocks | None
-) -> float:
-    """Return the score of two documents, as a semantic search for one gives it to the other."""
-    alignment = None if left is None or right is None else align(left, [right])
-    cosines = np.array([cosine], dtype=np.float32)
-    return float(apply_rule(rule, "semantic", cosines, alignment)[0][0])
+def score_pairs(
+    scoring: Scoring,
+    mode: Mode,
+    vector: Float32,
+    alignment: Float32 | None,
+    lexical: Float32 | None,
+) -> list[PairScore]:
+    """Return the scores of N pairs of documents, as a search gives them.
+
+    Args:
+        scoring: how scores are combined and calibrated.
+        mode: whose scores they are; without `lexical` it is semantic.
+        vector: Float32[N], cosines of the document vectors.
+        alignment: Float32[N], NaN for pairs that were not aligned; None if none was.
+        lexical: Float32[N], cosines of the words; None if they were not read.
+    """
+    vector = np.clip(vector, -1.0, 1.0).astype(np.float32)
+    semantic, scores = apply_rule(scoring.fusion, mode, vector, alignment, lexical)
+    calibrated = calibrate_scores(scoring.calibrator, mode, scores.tolist())
+    why = why_no_probability(scoring.calibrator, mode)
+    return [
+        PairScore(
+            score=float(scores[row]),
+            scored_as=mode,
+            semantic_score=float(semantic[row]),
+            vector_score=float(vector[row]),
+            alignment_score=known(alignment, row),
+            lexical_score=known(lexical, row),
+            probability=measures.probability,
+            false_positive_rate=measures.false_positive_rate,
+            relevant=measures.relevant,
+            no_probability=why,
+        )
+        for row, measures in enumerate(calibrated)
+    ]
+
+
+def known(scores: Float32 | None, row: int) -> float | None:
+    """Return the score of a row; None where there is none."""
+    return None if scores is None or np.isnan(scores[row]) else float(scores[row])
 
 
 def _align(

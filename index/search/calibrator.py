@@ -44,6 +44,7 @@ TOO_FEW = f"fewer than {MIN_DOCUMENTS} documents"
 UNMEASURED = "not measured yet: run longmatch calibrate"
 DAMAGED = "measurement damaged or of another checkpoint: run longmatch calibrate"
 OTHER_RULE = "measured with another rule: run longmatch calibrate"
+NO_MAP = "the checkpoint has no calibration of such scores"
 # More random pairs than this score as high as a document that does not match.
 RELEVANT_RATE = 0.05
 
@@ -249,6 +250,14 @@ def calibrate_scores(
         )
         for number in range(len(scores))
     ]
+
+
+def why_no_probability(calibrator: ScoreCalibrator, mode: Mode) -> str | None:
+    """Return why scores of a mode have no probability; None where they have."""
+    kind = score_kind(mode, adapted=calibrator.adapted)
+    if calibrator.probability_map(kind) is not None:
+        return None
+    return calibrator.unmeasured or NO_MAP
 
 
 def within(bounds: Bounds, score: float, calibrated: CalibratedScore) -> bool:

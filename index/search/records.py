@@ -141,6 +141,7 @@ class Hit:
         probability: that it is a match; None where the checkpoint has no calibration for it.
         false_positive_rate: share of random pairs of the corpus that score as high; None where
             the data directory has no calibration.
+        relevant: whether the score rises above the level of chance; None where that is not known.
         first_stage_score: the score of the search, where a reranker has replaced `score`.
         family: the number of its family, where families were collapsed and it is in one.
         collapsed: ids of other documents of its family that are not returned, some of them.
@@ -160,6 +161,7 @@ class Hit:
     terms: tuple[TermWeight, ...] = ()
     probability: float | None = None
     false_positive_rate: float | None = None
+    relevant: bool | None = None
     first_stage_score: float | None = None
     family: int | None = None
     collapsed: tuple[str, ...] = ()

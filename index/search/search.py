@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Int64
 from index.directory.data_directory import DataDirectory
 from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
 from index.lexical.lexical_index import CANDIDATES
 from index.near_duplicates.families import Families
+from index.search.alignment import known
 from index.search.calibrator import CalibratedScore, ScoreCalibrator, calibrate_scores, within
 from index.search.fusion import LinearFusion
 from index.search.modes import Ranking, timed
@@ -253,19 +254,15 @@ def _hits(run: _Search, ranking: Ranking, documents: dict[int, DocumentSummary])
             metadata=documents[row].metadata,
             semantic_score=float(ranking.semantic[row]),
             vector_score=float(ranking.vector[row]),
-            alignment_score=_known(ranking.alignment, row),
+            alignment_score=known(ranking.alignment, row),
             lexical_score=None if ranking.lexical is None else float(ranking.lexical[row]),
             terms=terms.get(vector_id, ()),
             probability=measures.probability,
             false_positive_rate=measures.false_positive_rate,
+            relevant=measures.relevant,
             like_scores=by_example[row][0],
             unlike_scores=by_example[row][1],
         )
         for row, vector_id, score, measures in zip(rows, ids, scores, calibrated, strict=True)
         if within(run.options.bounds, score, measures)
     )
-
-
-def _known(alignment: Float32 | None, row: int) -> float | None:
-    """Return the alignment score of a row; None where it was not aligned."""
-    return None if alignment is None or np.isnan(alignment[row]) else float(alignment[row])

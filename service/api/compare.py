@@ -31,9 +31,20 @@ REQUESTS = {
         },
     },
 }
+SCORES = {
+    "score": 0.61,
+    "scored_as": "hybrid",
+    "semantic_score": 0.67,
+    "vector_score": 0.83,
+    "alignment_score": 0.31,
+    "lexical_score": 0.55,
+    "probability": 0.97,
+    "false_positive_rate": 0.0004,
+    "relevant": True,
+    "no_probability": None,
+}
 EXPLANATION = {
-    "score": 0.93,
-    "probability": 0.98,
+    **SCORES,
     "relation": "near-copy",
     "evidence": [
         "3 passages cover 62 % of the left text (58 % word for word) and 71 % of the right text "
@@ -50,7 +61,6 @@ EXPLANATION = {
         }
     ],
     "passages_left_out": 0,
-    "alignment_score": 0.31,
     "aligned_blocks": [
         {
             "left": {"start": 0, "end": 318, "text": "Ants live in colonies. Each colony …"},
@@ -98,10 +108,11 @@ async def post_compare(
 ) -> CompareResponse | HTMLResponse:
     """Compare two texts, or stored documents, which are not encoded again.
 
-    The answer holds the score, the kind of relation with what speaks for it, the passages that
-    match with their places in both texts, the share of each text that they cover, the alignment
-    score with the pairs of sentence blocks that give most to it, the scores of the sections, and,
-    with a model that has such an attention, the blocks that attend to each other most.
+    The answer holds the scores that a search in hybrid mode gives the pair, the kind of relation
+    with what speaks for it, the passages that match with their places in both texts, the share of
+    each text that they cover, the pairs of sentence blocks that give most to the alignment score,
+    the scores of the sections, and, with a model that has such an attention, the blocks that attend
+    to each other most.
     """
     kind = choose_media_type(accept, (JSON, HTML))
     left, right = request.to_queries()

@@ -97,6 +97,7 @@ MATCH: dict[str, Any] = {
     "terms": [{"term": "waggle", "weight": 0.41}, {"term": "mellifera", "weight": 0.23}],
     "probability": 0.97,
     "false_positive_rate": 0.0004,
+    "relevant": True,
     "explanation": EXPLANATION,
     "first_stage_score": None,
     "family": None,
@@ -109,6 +110,7 @@ ANSWER = {
     "receipt": receipt_example(5140, 41),
     "scored_as": "hybrid",
     "calibration": "5f1c8ae20b7d+c03e77d1a964",
+    "no_probability": None,
     "alignment": {"aligned": True, "candidates": 200, "scored": 50},
     "rerank": None,
     "timings": {
@@ -150,9 +152,8 @@ async def post_match(
         found = [await match_examples(collection, *request.to_examples(), options)]
     else:
         found = await match(collection, request.to_queries(), options)
-    name, calibration = collection.checkpoint.name, collection.calibrator.version
     several = request.queries is not None
-    body = matches_json(found, name, calibration, several=several)
+    body = matches_json(found, collection.checkpoint.name, collection.calibrator, several=several)
     return Response(body, media_type="application/json")
 
 
@@ -220,8 +221,7 @@ async def get_similar(
     )
     query = StoredQuery(None, document_id)
     found = await match(collection, [query], MatchOptions(search=search))
-    name, calibration = collection.checkpoint.name, collection.calibrator.version
-    body = matches_json(found, name, calibration, several=False)
+    body = matches_json(found, collection.checkpoint.name, collection.calibrator, several=False)
     return Response(body, media_type="application/json")
 
 

@@ -5,12 +5,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from encoder.alignment.space import open_space
-from encoder.comparison.compare import compare_texts
 from encoder.comparison.result import (
     AlignedPassage,
     AttendedBlockPair,
@@ -20,8 +20,11 @@ from encoder.comparison.result import (
 )
 from index.alignment.alignment_index import AlignableDocuments
 from index.corpus.reader import read_document
-from index.directory.data_directory import DataDirectory
+from index.directory.data_directory import STORE_FILE, DataDirectory
+from index.lexical.scoring import rows_of_texts, term_cosines
+from index.progress import SilentProgress
 from index.search.calibrator import open_scoring
+from index.search.records import Mode
 from index.sqlite.block_vectors import block_vectors_of
 from service.api.schemas.compare import comparison_body
 from service.cli.checks import check_output_file
@@ -37,7 +40,7 @@ from service.cli.options import (
 from service.cli.progress import printable
 from service.encode import EncodedText
 from service.errors import DocumentNotFoundError
-from service.matching.compare import Explanation, match_probability
+from service.matching.compare import Explanation, compare_prepared, lexical_scores
 from service.matching.queries import add_stored_blocks, find_stored, to_comparable
 from service.web.report import render_report
 
@@ -60,24 +63,25 @@ def compare(
     ] = None,
     checkpoint: CheckpointOption = None,
 ) -> None:
-    """Compare two documents: how and where they match; a server may be running."""
+    """Compare two documents, by the collection in --data if it exists; a server may be running."""
     for name, argument in ((left, "LEFT"), (right, "RIGHT")):
         if not name.startswith(STORED):
             check_document(Path(name), argument)
-    stored = any(name.startswith(STORED) for name in (left, right))
-    if stored:
+    known = (data / STORE_FILE).exists()
+    if any(name.startswith(STORED) for name in (left, right)):
         check_data_directory(data)
     if html:
         check_output_file(html, "--html")
-    loaded = load(checkpoint, data=data if stored else None)
-    with opened(data, loaded.encoder, read_only=True) if stored else nullcontext() as directory:
+    loaded = load(checkpoint, data=data if known else None)
+    with opened(data, loaded.encoder, read_only=True) if known else nullcontext() as directory:
         ours, theirs = (_source(name, loaded, directory) for name in (left, right))
-        alignable = _alignable(loaded, directory, [ours.vector_id, theirs.vector_id])
-    found = _compare(loaded, data, ours, theirs, alignable)
+        found, calibration = _compare(loaded, data, directory, ours, theirs)
     if html:
-        _write_page(html, found, ours, theirs)
+        names = [Path(name.removeprefix(STORED)).name for name in (left, right)]
+        _write_page(html, found, (ours, theirs), names)
     if as_json:
-        print_json(comparison_body(Explanation(found, 0, ours, theirs)).model_dump())
+        body = comparison_body(Explanation(found, 0, ours, theirs)).model_dump()
+        print_json({**body, "calibration": calibration})
     else:
         _print(found, ours.text, theirs.text)
 
@@ -86,7 +90,7 @@ def _source(name: str, loaded: Loaded, directory: DataDirectory | None) -> Encod
     """Read a file and encode it, or find a stored document with its vectors."""
     if directory is None or not name.startswith(STORED):
         document = read_document(Path(name))
-        return _encoded(loaded, None, document.title or Path(name).name, document.text)
+        return _encoded(loaded, None, document.title, document.text)
     document_id = name.removeprefix(STORED)
     stored = add_stored_blocks(directory, list(find_stored(directory, [document_id]).values()))
     if not stored:
@@ -112,32 +116,41 @@ def _encoded(loaded: Loaded, document_id: str | None, title: str, text: str) -> 
     )
 
 
-def _alignable(
-    loaded: Loaded, directory: DataDirectory | None, vector_ids: list[int]
-) -> AlignableDocuments | None:
-    """Return the space of a data directory with the blocks of documents, or the checkpoint's."""
-    if directory is None:
-        return AlignableDocuments(open_space(loaded.checkpoint), {})
-    return directory.store.alignment.read(vector_ids)
-
-
 def _compare(
     loaded: Loaded,
     data: Path,
+    directory: DataDirectory | None,
     left: EncodedText,
     right: EncodedText,
-    alignable: AlignableDocuments | None,
-) -> Comparison:
+) -> tuple[Comparison, str | None]:
+    """Return the comparison, and the version of the calibration.
+
+    Without a data directory the space is that of the checkpoint, and the two texts are a collection
+    of their own.
+    """
+    lexical: tuple[Mode, float | None]
+    if directory is None:
+        alignable: AlignableDocuments | None = AlignableDocuments(open_space(loaded.checkpoint), {})
+        rows = rows_of_texts([left.text, right.text], [left.title, right.title])
+        (words,) = term_cosines(rows, np.array([[0, 1]]), SilentProgress()).tolist()
+        lexical = ("hybrid", words)
+    else:
+        alignable = directory.store.alignment.read([left.vector_id, right.vector_id])
+        (lexical,) = lexical_scores(directory.store.lexical, left, [right])
     language = loaded.checkpoint.language
     reader = loaded.encoder if loaded.encoder.reads_sections else None
     ours, theirs = (to_comparable(language, side, alignable, reader) for side in (left, right))
-    scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter)
-    probability = match_probability(scoring.calibrator, scoring.fusion, ours, theirs)
-    return compare_texts(ours, theirs, probability=probability, reader=reader)
+    documents = 0 if directory is None else len(directory.store)
+    scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter, documents)
+    found = compare_prepared(scoring, ours, theirs, lexical, reader)
+    return found, scoring.calibrator.version
 
 
-def _write_page(path: Path, found: Comparison, left: EncodedText, right: EncodedText) -> None:
-    titles = [side.title or side.document_id or "" for side in (left, right)]
+def _write_page(
+    path: Path, found: Comparison, sides: Sequence[EncodedText], names: Sequence[str]
+) -> None:
+    left, right = sides
+    titles = [side.title or name for side, name in zip(sides, names, strict=True)]
     page = render_report(found, titles[0], left.text, titles[1], right.text)
     path.write_text(page, encoding="utf-8")
     console.print(f"{path}: written")
@@ -146,8 +159,9 @@ def _write_page(path: Path, found: Comparison, left: EncodedText, right: Encoded
 def _print(found: Comparison, left: str, right: str) -> None:
     """Print the relation with its evidence, the largest passages and the best pairs of blocks."""
     out = Console(markup=False, highlight=False)
-    chance = "" if found.probability is None else f", probability {found.probability:.2f}"
-    out.print(f"{found.relation} (score {found.score:.4f}{chance})")
+    pair = found.pair
+    chance = "" if pair.probability is None else f", probability {pair.probability:.2f}"
+    out.print(f"{found.relation} (score {pair.score:.4f}{chance})")
     for sentence in found.evidence:
         out.print(f"  {sentence}")
     if found.passages:

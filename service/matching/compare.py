@@ -4,12 +4,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from encoder.comparison.compare import compare_texts, document_score
+import numpy as np
+
+from encoder.alignment.scoring import align
+from encoder.comparison.compare import compare_texts
 from encoder.comparison.result import Comparison
+from encoder.comparison.sections import SectionReader
 from encoder.comparison.text import ComparableText
-from index.search.alignment import score_pair
-from index.search.calibrator import ScoreCalibrator, calibrate_scores
-from index.search.fusion import LinearFusion
+from index.lexical.lexical_index import LexicalIndex
+from index.search.alignment import score_pairs
+from index.search.calibrator import Scoring
+from index.search.records import Mode
+from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText
 from service.engine import Collection
 from service.matching.queries import (
@@ -53,13 +59,61 @@ class Explanation:
     right: EncodedText
 
 
-def match_probability(
-    calibrator: ScoreCalibrator, rule: LinearFusion, left: ComparableText, right: ComparableText
-) -> float | None:
-    """Return the probability of the semantic score of two texts; None without a calibration."""
-    score = score_pair(rule, document_score(left, right), left.aligned, right.aligned)
-    (calibrated,) = calibrate_scores(calibrator, "semantic", [score])
-    return calibrated.probability
+def compare_prepared(
+    scoring: Scoring,
+    left: ComparableText,
+    right: ComparableText,
+    lexical: tuple[Mode, float | None],
+    reader: SectionReader | None,
+) -> Comparison:
+    """Compare two texts, with the scores that a search for the left one gives the right one.
+
+    Args:
+        scoring: how scores are combined and calibrated.
+        left: one text.
+        right: the other.
+        lexical: the mode whose scores they get, and the lexical score, None if it is not known.
+        reader: of sections; None where the model has no vectors of them.
+    """
+    mode, words = lexical
+    aligned = left.aligned is not None and right.aligned is not None
+    (pair,) = score_pairs(
+        scoring,
+        mode,
+        left.vector[np.newaxis] @ right.vector,
+        align(left.aligned, [right.aligned]) if aligned else None,
+        None if words is None else np.array([words], dtype=np.float32),
+    )
+    return compare_texts(left, right, pair, reader=reader)
+
+
+def lexical_scores(
+    words: LexicalIndex, left: EncodedText, others: Sequence[EncodedText]
+) -> list[tuple[Mode, float | None]]:
+    """Return the mode that a search for a text scores each of the others in, and the lexical score.
+
+    It is the semantic one for a text without any indexed word, and while the words are not ready.
+    """
+    if words.building:
+        return [("semantic", None)] * len(others)
+    query = (
+        words.read(left.text, title=left.title)
+        if left.vector_id == NO_VECTOR
+        else words.read_stored(left.vector_id)
+    )
+    mode: Mode = "hybrid" if len(query) else "semantic"
+    ids = np.array([other.vector_id for other in others], dtype=np.int64)
+    scores = words.score(query, ids).tolist()
+    return [
+        (mode, words.compare(_compared(left), _compared(other)))
+        if other.vector_id == NO_VECTOR
+        else (mode, score)
+        for other, score in zip(others, scores, strict=True)
+    ]
+
+
+def _compared(text: EncodedText) -> int | tuple[str, str]:
+    return (text.text, text.title) if text.vector_id == NO_VECTOR else text.vector_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +164,14 @@ def _explain(
     language = collection.checkpoint.language
     encoder = collection.engine.encoder
     reader = encoder if encoder.reads_sections else None
-    alignable = collection.data.store.alignment.read([text.vector_id for text in texts])
+    scoring, store = collection.scoring.present, collection.data.store
+    alignable = store.alignment.read([text.vector_id for text in texts])
     ours = to_comparable(language, left, alignable, reader)
     explanations = []
-    for other in others:
+    for other, lexical in zip(others, lexical_scores(store.lexical, left, others), strict=True):
         started = time.perf_counter()
         theirs = to_comparable(language, other, alignable, reader)
-        probability = match_probability(collection.calibrator, collection.fusion, ours, theirs)
-        comparison = compare_texts(ours, theirs, probability=probability, reader=reader)
+        comparison = compare_prepared(scoring, ours, theirs, lexical, reader)
         observe_stage(collection.engine.metrics, "explain", time.perf_counter() - started)
         explanations.append(_shortened(comparison, passages, left, other))
     return explanations

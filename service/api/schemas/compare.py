@@ -1,6 +1,7 @@
 """Question and answer of POST /compare."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
@@ -16,6 +17,7 @@ from encoder.comparison.result import (
     SectionScoresFrom,
     Span,
 )
+from index.search.records import Mode
 from service.api.schemas.common import (
     ReceiptBody,
     exactly_one,
@@ -96,11 +98,30 @@ class SectionBody(BaseModel):
 class ComparisonBody(BaseModel):
     """How two texts match, and where. Offsets count characters of the whole text."""
 
-    score: float = Field(description="Cosine of the two document vectors.")
-    probability: float | None = nullable(
-        "Probability that they match, of the score that semantic mode gives the pair; null where "
-        "the checkpoint has no calibration."
+    score: float = Field(
+        description="What a search for the left text in hybrid mode gives the right one."
     )
+    scored_as: Mode = Field(
+        description="Whose score it is: `semantic` if the left text has no indexed word, or while "
+        "the lexical index is being made after a start."
+    )
+    semantic_score: float = Field(description="As in POST /match.")
+    vector_score: float = Field(description="Cosine of the two document vectors.")
+    alignment_score: float | None = nullable(
+        "How well the sentence blocks of the two texts match, from 0 to 1, as search computes it; "
+        "null without an alignment space."
+    )
+    lexical_score: float | None = nullable("Cosine of their words; null where they were not read.")
+    probability: float | None = nullable(
+        "Probability that they match; null where `no_probability` says why."
+    )
+    false_positive_rate: float | None = nullable(
+        "Share of random pairs of the collection that score as high; null if not measured."
+    )
+    relevant: bool | None = nullable(
+        "Whether the score rises above the level of chance; null if that was not measured."
+    )
+    no_probability: str | None = nullable("Why there is no probability; null where there is.")
     relation: Relation
     evidence: list[str] = Field(description="What the relation rests on, a sentence a figure.")
     left_coverage: float = Field(
@@ -110,10 +131,6 @@ class ComparisonBody(BaseModel):
     right_coverage: float = Field(description="The same of the right text.")
     passages: list[PassageBody] = Field(description="In the order of the left text.")
     passages_left_out: int = Field(description="Smaller passages that were found, too.")
-    alignment_score: float | None = nullable(
-        "How well the sentence blocks of the two texts match, from 0 to 1, as search computes it; "
-        "null without an alignment space."
-    )
     aligned_blocks: list[BlockPairBody] | None = nullable(
         "The pairs of blocks that give most to `alignment_score`, the largest share first, at most "
         "as many as passages were asked for; the shares of all pairs sum to 1."
@@ -141,15 +158,13 @@ def comparison_body(explanation: Explanation) -> ComparisonBody:
     aligned = comparison.block_alignment
     texts = (explanation.left.text, explanation.right.text)
     return ComparisonBody(
-        score=comparison.score,
-        probability=comparison.probability,
+        **asdict(comparison.pair),
         relation=comparison.relation,
         evidence=list(comparison.evidence),
         left_coverage=comparison.left_coverage,
         right_coverage=comparison.right_coverage,
         passages=[_passage(passage, *texts) for passage in comparison.passages],
         passages_left_out=explanation.passages_left_out,
-        alignment_score=None if aligned is None else aligned.score,
         aligned_blocks=None if aligned is None else [_pair(pair, *texts) for pair in aligned.pairs],
         left_sections=[_section(section) for section in comparison.left_sections],
         right_sections=[_section(section) for section in comparison.right_sections],
@@ -214,7 +229,7 @@ class SideBody(BodyModel):
 
     text: Characters | None = optional("The text itself.")
     title: Title | None = optional(
-        "Title of the text, by which the answer and the page call it; nothing is compared with it."
+        "Title of the text, by which the answer and the page call it; it counts among the words."
     )
     id: DocumentId | None = optional("Id of a stored document, which is not encoded again.")
 

@@ -10,6 +10,7 @@ from pydantic_core import to_json
 
 from encoder.comparison.alignment import MAX_PASSAGES
 from index.lexical.scoring import TermWeight
+from index.search.calibrator import ScoreCalibrator, why_no_probability
 from index.search.records import (
     DEFAULT_ALIGNMENT,
     DEFAULT_MODE,
@@ -278,6 +279,10 @@ def _to_queries(field: str, given: Sequence[QueryBody]) -> list[Query]:
     ]
 
 
+# Why matches have no probability, besides what a collection gives for a reason.
+NO_MAP_OF_RERANKER = "the reranker has no calibration of such scores"
+OF_EXAMPLES = "scores of several examples together have none"
+
 _HIT_FIELDS = tuple(field.name for field in fields(Hit))
 _values_of = attrgetter(*_HIT_FIELDS)
 
@@ -316,9 +321,13 @@ class MatchBody(BaseModel):
         "Share of random pairs of the corpus that score as high; null where that was not measured: "
         "fewer than 100 documents, or `longmatch calibrate`; and with `like`."
     )
+    relevant: bool | None = nullable(
+        "Whether the score rises above the level of chance, which more than 5 % of random pairs "
+        "reach; null where `false_positive_rate` is."
+    )
     explanation: ComparisonBody | None = nullable(
-        "Why it matches, the query on the left, or the example of the highest score; null where "
-        "that was not asked for."
+        "Why it matches, the query on the left, or the example of the highest score, scored as by "
+        "POST /compare; null where that was not asked for."
     )
     first_stage_score: float | None = nullable(
         "What it was found by, where `score` is that of the reranker; null where it was not read."
@@ -377,6 +386,9 @@ class MatchResponse(Answer):
     calibration: str | None = nullable(
         "Version of the calibration that made the probabilities; null for none."
     )
+    no_probability: str | None = nullable(
+        "Why the matches have no probabilities; null where they have."
+    )
     alignment: AlignedBody | None = nullable(
         "The alignment of the candidates; null in lexical mode, or where it was switched off."
     )
@@ -394,24 +406,27 @@ class MatchesResponse(BaseModel):
 
 
 def matches_json(
-    found: Sequence[Matches], checkpoint: str, calibration: str | None, *, several: bool
+    found: Sequence[Matches], checkpoint: str, calibrator: ScoreCalibrator, *, several: bool
 ) -> bytes:
     """Encode the answer to a query as a `MatchResponse`, or those to several.
 
     From what was found, without a model of the response: to make and encode one takes three times
     as long.
     """
-    answers = [_answer(matches, checkpoint, calibration) for matches in found]
+    answers = [_answer(matches, checkpoint, calibrator) for matches in found]
     if several:
         return to_json({"results": answers}, inf_nan_mode="null")
     (answer,) = answers
     return to_json(answer, inf_nan_mode="null")
 
 
-def _answer(matches: Matches, checkpoint: str, calibration: str | None) -> dict[str, Any]:
+def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> dict[str, Any]:
     stage = matches.rerank
+    calibration, why = calibrator.version, why_no_probability(calibrator, matches.scored_as)
     if stage is not None and stage.reranked:
-        calibration = stage.calibration
+        calibration, why = stage.calibration, None if stage.calibration else NO_MAP_OF_RERANKER
+    elif matches.matches and matches.matches[0].like_scores:
+        why = OF_EXAMPLES
     return {
         "timings": milliseconds(matches.seconds),
         "checkpoint": checkpoint,
@@ -420,6 +435,7 @@ def _answer(matches: Matches, checkpoint: str, calibration: str | None) -> dict[
         "receipt": receipt_body(matches.receipt),
         "scored_as": matches.scored_as,
         "calibration": calibration,
+        "no_probability": why,
         "alignment": None if matches.alignment is None else _aligned(matches.alignment),
         "rerank": None if stage is None else RerankedBody.model_validate(stage),
         "sequence": matches.sequence,
