@@ -10,6 +10,7 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 
 from encoder.arrays import UInt64
+from encoder.terms.general_words import PAIR, UNLISTED, word_levels
 from encoder.terms.segmentation import STOP_WORDS, find_words, split_words, without_diacritics
 from encoder.terms.title_matcher import TitleMatcher, match_titles
 
@@ -144,6 +145,11 @@ def count_terms(text: str) -> Counter[str]:
 def is_pair(term: str) -> bool:
     """Return whether a term is a pair of words, not a word or a title."""
     return " " in term and term[0] != QUOTE
+
+
+def level_of(term: str) -> int:
+    """Return the general level of a term (`encoder.terms.general_words`)."""
+    return PAIR if is_pair(term) else word_levels().get(term, UNLISTED)
 
 
 def _count(words: Sequence[str]) -> Counter[str]:

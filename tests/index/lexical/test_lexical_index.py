@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import index.lexical.lexical_index
 import index.lexical.scoring
 from encoder.blocks import Receipt
+from encoder.terms.general_words import share_of, word_levels
 from index.document import Document
 from index.id_set import IdSet
 from index.lexical.lexical_index import TermNames
@@ -79,18 +80,14 @@ def exact_cosine(texts: dict[str, str], query: str, document: str) -> float:
     frequency = Counter(term for count in counts.values() for term in count)
     wanted, held = count_terms(query), counts[document]
 
-    def weigh(some: Counter[str], term: str, least: int) -> float:
-        least = 1 if term in wanted else least
-        if frequency[term] < least:
-            return 0.0
-        return float(np.sqrt(some[term]) * np.log(len(texts) / frequency[term]))
+    def weigh(some: Counter[str], term: str) -> float:
+        level = word_levels().get(term)
+        prior = 0.5 if level is None else max(100 * share_of(level), 0.5)
+        return float(np.sqrt(some[term]) * np.log((len(texts) + 100) / (frequency[term] + prior)))
 
-    dot = sum(weigh(wanted, term, 1) * weigh(held, term, 1) for term in wanted if term in held)
-    norms = [
-        np.sqrt(sum(weigh(some, term, least) ** 2 for term in some))
-        for some, least in ((wanted, 1), (held, 2))
-    ]
-    return float(dot / (norms[0] * norms[1])) if dot else 0.0
+    dot = sum(weigh(wanted, term) * weigh(held, term) for term in wanted if term in held)
+    norms = [np.sqrt(sum(weigh(some, term) ** 2 for term in some)) for some in (wanted, held)]
+    return float(dot / (norms[0] * norms[1]))
 
 
 def test_the_score_is_the_cosine_of_the_formula(filled: SQLiteDocumentStore) -> None:
@@ -126,17 +123,31 @@ def test_pairs_with_a_stop_word_are_no_terms() -> None:
     assert not is_pair('"ant colony"')
 
 
-def test_a_stored_query_has_the_shared_terms_of_its_text(filled: SQLiteDocumentStore) -> None:
+def test_a_stored_query_is_that_of_its_text(filled: SQLiteDocumentStore) -> None:
     for name, text in TEXTS.items():
         stored = filled.lexical.read_stored(filled.find([name])[name].vector_id)
         read = filled.lexical.read(text)
-        shared = read.documents >= 2
-        norm = np.linalg.norm(read.weights[shared])
-        assert stored.term_ids.tolist() == read.term_ids[shared].tolist()
-        assert stored.weights == pytest.approx(read.weights[shared] / norm, abs=1e-6)
-        for field in ("idf", "documents", "pairs"):
-            assert (getattr(stored, field) == getattr(read, field)[shared]).all()
+        assert stored.weights == pytest.approx(read.weights, abs=1e-6)
+        for field in ("term_ids", "idf", "documents", "pairs"):
+            assert (getattr(stored, field) == getattr(read, field)).all()
     assert len(filled.lexical.read_stored(999)) == 0
+
+
+def test_any_two_texts_are_compared_as_a_search_scores_them(filled: SQLiteDocumentStore) -> None:
+    ids = {name: stored.vector_id for name, stored in filled.find(list(TEXTS)).items()}
+    others = [*TEXTS.values(), "Zanzibar has ants.", "Ants of Zanzibar", ""]
+    for vector_id in ids.values():
+        for text in others:
+            (score,) = filled.lexical.score(filled.lexical.read(text), np.array([vector_id]))
+            assert filled.lexical.compare(vector_id, (text, "")) == pytest.approx(score, abs=1e-6)
+            assert filled.lexical.compare((text, ""), vector_id) == pytest.approx(score, abs=1e-6)
+        for name, other in ids.items():
+            as_text = filled.lexical.compare(vector_id, (TEXTS[name], ""))
+            assert filled.lexical.compare(vector_id, other) == pytest.approx(as_text, abs=1e-6)
+    unknown = filled.lexical.compare(("Zanzibar!", ""), ("Zanzibar has ants.", ""))
+    assert 0.3 < unknown < 1.0
+    assert filled.lexical.compare(("Zanzibar!", ""), ("zanzibar", "")) == pytest.approx(1.0)
+    assert filled.lexical.compare(999, ("ants", "")) == filled.lexical.compare(("", ""), 999) == 0.0
 
 
 def test_shared_terms_explain_a_score(filled: SQLiteDocumentStore) -> None:
