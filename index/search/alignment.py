@@ -19,6 +19,7 @@ from index.search.calibrator import Scoring, calibrate_scores, why_no_probabilit
 from index.search.fusion import LinearFusion, apply_rule
 from index.search.modes import Ranking, rescore
 from index.search.records import AlignmentOptions, AlignmentReceipt, EncodedQuery, Mode
+from index.sqlite.block_vectors import as_stored
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.vector_index import NO_VECTOR
 
@@ -176,7 +177,7 @@ def _is_decided(
 def _project(
     store: SQLiteDocumentStore, space: AlignmentSpace, query: EncodedQuery
 ) -> AlignedBlocks | None:
-    blocks = query.blocks
+    blocks = None if query.blocks is None else as_stored(query.blocks)
     if blocks is None:
         stored = store.block_vectors([query.vector_id], skip_damaged=True).get(query.vector_id)
         blocks = None if stored is None else stored.vectors

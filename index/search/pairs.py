@@ -1,8 +1,8 @@
-"""All pairs of documents of a corpus whose semantic score is inside bounds.
+"""All pairs of documents of a corpus that match, with the scores that a search gives them.
 
 Every two document vectors of the store are compared, tile by tile of the matrix of their cosines,
-so that memory does not grow with it. Only pairs that are inside the bounds are calibrated: their
-least cosine is found before, as every measure is monotone in it.
+so that memory does not grow with it. Only pairs whose cosine is high enough are aligned, compared
+by their words and calibrated.
 """
 
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoder.alignment.scoring import align_pairs
 from encoder.arrays import Float32, Int64
+from encoder.comparison.result import PairScore
 from index.directory.data_directory import DataDirectory
-from index.search.calibrator import ScoreCalibrator, calibrate_scores, within
-from index.search.fusion import LinearFusion, semantic_scores
+from index.search.alignment import score_pairs
+from index.search.calibrator import CalibratedScore, Scoring, within
 from index.search.records import Bounds
 from index.vectors.bulk import products
 
 TILE = 2_048  # documents of a side: 16 MiB of cosines
 _BAND = 32  # rows of a tile whose pairs are given together
-_ROUNDING = 1e-5  # cosines are compared with the least one with this much room
-_HALVINGS = 40
 _READ = 10_000  # documents at once whose families are read
 
 
@@ -33,10 +33,10 @@ class Pair:
         right: id of the second one.
         left_title: of the first document.
         right_title: of the second one.
-        score: as a semantic search without alignment gives it.
-        probability: that they match; None where the checkpoint has no calibration for it.
-        false_positive_rate: share of random pairs of the corpus that score as high; None where
-            the data directory has no calibration.
+        score: as a hybrid search gives it.
+        vector_score: cosine of the two document vectors.
+        probability: that they match; None where it is not known.
+        false_positive_rate: share of random pairs of the corpus that score as high; or None.
     """
 
     left: str
@@ -44,6 +44,7 @@ class Pair:
     left_title: str
     right_title: str
     score: float
+    vector_score: float
     probability: float | None
     false_positive_rate: float | None
 
@@ -54,17 +55,17 @@ class PairSearch:
 
     Attributes:
         data: the data directory.
-        fusion: how scores are made of cosines.
-        calibrator: of the scores.
+        scoring: how scores are combined and calibrated.
         bounds: that a pair must meet.
+        least_cosine: of the document vectors of a pair.
         vector_ids: Int64[N], ascending, of the documents.
         sequence: of the store when these were all of them.
     """
 
     data: DataDirectory
-    fusion: LinearFusion
-    calibrator: ScoreCalibrator
+    scoring: Scoring
     bounds: Bounds
+    least_cosine: float
     vector_ids: Int64
     sequence: int
 
@@ -77,18 +78,31 @@ class PairSearch:
 
 def open_pair_search(
     data: DataDirectory,
-    fusion: LinearFusion,
-    calibrator: ScoreCalibrator,
+    scoring: Scoring,
     bounds: Bounds,
+    least_cosine: float | None = None,
     *,
     collapse: bool = False,
 ) -> PairSearch:
-    """Choose the documents to compare: all, or of each family the one that was stored first."""
+    """Choose the documents to compare: all, or of each family the one that was stored first.
+
+    Args:
+        data: the data directory.
+        scoring: how scores are combined and calibrated.
+        bounds: that a pair must meet.
+        least_cosine: of the document vectors of a pair; None for what about 1 of 1,000 random pairs
+            reach, or for no limit where that was not measured.
+        collapse: whether to compare only one document of each family.
+    """
+    if least_cosine is None:
+        corpus = scoring.calibrator.corpus
+        measured = None if corpus is None else corpus.statistics.vector
+        least_cosine = -1.0 if measured is None else measured.mean + measured.tail
     change = data.store.changes_since(0)
     ids = np.asarray(change.added, dtype=np.int64)
     if collapse:
         ids = _first_of_families(data, ids)
-    return PairSearch(data, fusion, calibrator, bounds, ids, change.sequence)
+    return PairSearch(data, scoring, bounds, least_cosine, ids, change.sequence)
 
 
 def find_pairs(search: PairSearch, first_tile: int = 0) -> Iterator[tuple[int, list[Pair]]]:
@@ -99,7 +113,6 @@ def find_pairs(search: PairSearch, first_tile: int = 0) -> Iterator[tuple[int, l
     Yields:
         How many tiles are done, and some pairs, perhaps none: at least once for every tile.
     """
-    least = _least_cosine(search)
     starts = range(0, len(search.vector_ids), TILE)
     tile = 0
     for top in starts:
@@ -108,7 +121,7 @@ def find_pairs(search: PairSearch, first_tile: int = 0) -> Iterator[tuple[int, l
             if tile >= first_tile:
                 rows = rows or _vectors(search, top)
                 columns = rows if left == top else _vectors(search, left)
-                for pairs in _pairs_of_tile(search, rows, columns, least):
+                for pairs in _pairs_of_tile(search, rows, columns):
                     yield tile, pairs
                 yield tile + 1, []
             tile += 1
@@ -118,13 +131,12 @@ def _pairs_of_tile(
     search: PairSearch,
     rows: tuple[Int64, Float32],
     columns: tuple[Int64, Float32],
-    least: float,
 ) -> Iterator[list[Pair]]:
     """Yield the pairs of a tile, a band of rows at a time."""
     cosines = np.clip(products(rows[1], columns[1]), -1.0, 1.0)
     for start in range(0, len(cosines), _BAND):
         band = slice(start, start + _BAND)
-        inside = cosines[band] >= least - _ROUNDING
+        inside = cosines[band] >= search.least_cosine
         inside &= rows[0][band, np.newaxis] < columns[0]
         i, j = np.nonzero(inside)
         if len(i):
@@ -134,44 +146,54 @@ def _pairs_of_tile(
 
 def _described(search: PairSearch, left: Int64, right: Int64, cosines: Float32) -> list[Pair]:
     """Return the pairs of Int64[N] and Int64[N] that are inside the bounds, with titles."""
-    scores = semantic_scores(search.fusion, "semantic", cosines).tolist()
-    calibrated = calibrate_scores(search.calibrator, "semantic", scores)
+    pairs = zip(left.tolist(), right.tolist(), _scored(search, left, right, cosines), strict=True)
     kept = [
-        row
-        for row, (score, measures) in enumerate(zip(scores, calibrated, strict=True))
-        if within(search.bounds, score, measures)
+        (ours, theirs, found)
+        for ours, theirs, found in pairs
+        if within(
+            search.bounds,
+            found.score,
+            CalibratedScore(found.probability, found.false_positive_rate),
+        )
     ]
-    needed = np.union1d(left[kept], right[kept]).tolist()
+    needed = sorted({vector_id for ours, theirs, _ in kept for vector_id in (ours, theirs)})
     summaries = search.data.store.get(needed, skip_damaged=True)
-    pairs = []
-    for row in kept:
-        ours, theirs = summaries.get(int(left[row])), summaries.get(int(right[row]))
-        if ours is None or theirs is None:
-            continue
-        probability, rate = calibrated[row].probability, calibrated[row].false_positive_rate
-        titles = ours.title, theirs.title
-        pairs.append(Pair(ours.id, theirs.id, *titles, scores[row], probability, rate))
-    return pairs
+    return [
+        Pair(
+            left=summaries[ours].id,
+            right=summaries[theirs].id,
+            left_title=summaries[ours].title,
+            right_title=summaries[theirs].title,
+            score=found.score,
+            vector_score=found.vector_score,
+            probability=found.probability,
+            false_positive_rate=found.false_positive_rate,
+        )
+        for ours, theirs, found in kept
+        if ours in summaries and theirs in summaries
+    ]
 
 
-def _least_cosine(search: PairSearch) -> float:
-    """Return the least cosine inside the bounds, to 2**-39; above 1 if there is none."""
-
-    def inside(cosine: float) -> bool:
-        cosines = np.array([cosine], dtype=np.float32)
-        scores = semantic_scores(search.fusion, "semantic", cosines).tolist()
-        (measures,) = calibrate_scores(search.calibrator, "semantic", scores)
-        return within(search.bounds, scores[0], measures)
-
-    low, high = -1.0, 1.0
-    if inside(low):
-        return low
-    if not inside(high):
-        return 2.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if inside(middle) else (middle, high)
-    return high
+def _scored(search: PairSearch, left: Int64, right: Int64, cosines: Float32) -> Iterator[PairScore]:
+    """Yield the scores of pairs of Int64[N], ascending, and Int64[N]."""
+    store = search.data.store
+    ids = np.union1d(left, right)
+    read = store.alignment.read(ids.tolist())
+    alignment = None
+    if read is not None:
+        rows = np.searchsorted(ids, np.stack([left, right], axis=1))
+        blocks = [read.blocks.get(vector_id) for vector_id in ids.tolist()]
+        alignment = align_pairs(blocks, rows, lambda _: None)
+    firsts, starts = np.unique(left, return_index=True)
+    for vector_id, start, end in zip(firsts, starts, [*starts[1:], len(left)], strict=True):
+        terms = store.lexical.read_stored(int(vector_id))
+        yield from score_pairs(
+            search.scoring,
+            "hybrid" if len(terms) else "semantic",
+            cosines[start:end],
+            None if alignment is None else alignment[start:end],
+            store.lexical.score(terms, right[start:end]),
+        )
 
 
 def _vectors(search: PairSearch, start: int) -> tuple[Int64, Float32]:

@@ -229,7 +229,8 @@ pairs_router = Router(tags=["match"], dependencies=[Admitted])
 
 LINE = (
     '{"left": "articles/bees", "right": "articles/wasps", "left_title": "Bees", '
-    '"right_title": "Wasps", "score": 0.91, "probability": 0.97, "false_positive_rate": 0.0004}\n'
+    '"right_title": "Wasps", "score": 0.61, "vector_score": 0.83, "probability": 0.97, '
+    '"false_positive_rate": 0.0004}\n'
 )
 
 
@@ -259,14 +260,24 @@ async def get_pairs(
             openapi_examples={"some": {"value": 0.5}},
         ),
     ] = None,
+    min_vector_score: Annotated[
+        float | None,
+        Query(
+            ge=-1,
+            le=1,
+            allow_inf_nan=False,
+            description="Give no pair whose document vectors have a cosine under this; by default "
+            "what about 1 of 1,000 random pairs reach.",
+            openapi_examples={"some": {"value": 0.5}},
+        ),
+    ] = None,
     min_probability: Annotated[
         float | None,
         Query(
             ge=0,
             le=1,
             allow_inf_nan=False,
-            description="Give no pair under this probability; refused where the checkpoint has no "
-            "calibration.",
+            description="Give no pair under this probability; refused where pairs have none.",
             openapi_examples={"some": {"value": 0.9}},
         ),
     ] = None,
@@ -277,17 +288,10 @@ async def get_pairs(
             le=1,
             allow_inf_nan=False,
             description="Give no pair whose score a larger share of random pairs of the corpus "
-            "reaches; refused where the data directory has not been calibrated.",
+            "reaches; refused where that was not measured.",
             openapi_examples={"some": {"value": 0.001}},
         ),
     ] = None,
-    mode: Annotated[
-        Literal["semantic"],
-        Query(
-            description="Pairs are found by document vectors.",
-            openapi_examples={"only": {"value": "semantic"}},
-        ),
-    ] = "semantic",
     collapse: Annotated[
         Literal["families"] | None,
         Query(
@@ -298,9 +302,9 @@ async def get_pairs(
 ) -> StreamingResponse:
     """Return every pair of documents inside the bounds once, in the order they were stored.
 
-    At least one bound must be given. Scores are those of POST /match in semantic mode without
-    alignment. The pairs are found while they are read.
+    At least one bound must be given. Pairs are found by the cosine of their document vectors; their
+    scores are those of POST /match. They are found while they are read.
     """
     bounds = Bounds(min_score, min_probability, max_false_positive_rate)
-    lines = await export_pairs(collection, bounds, collapse=collapse is not None)
+    lines = await export_pairs(collection, bounds, min_vector_score, collapse=collapse is not None)
     return StreamingResponse(lines, media_type=NDJSON)

@@ -30,7 +30,7 @@ from index.distributed.cluster import ClusterOptions, check_cluster
 from index.distributed.encoder_pool import open_encoder_pool
 from index.distributed.encoding_actor import EncoderOrder
 from index.embed import embed_corpus, write_embedded_corpus
-from index.search.calibrator import LiveScoring, open_scoring
+from index.search.calibrator import LiveScoring, open_scoring, why_no_probability
 from index.search.records import (
     DEFAULT_MODE,
     AlignmentOptions,
@@ -310,10 +310,11 @@ def match(
         alignment=_ALIGNED if align else None,
     )
     loaded = load(checkpoint, precision, data=data)
-    scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter)
     document = read_document(file)
     blocks = loaded.tokenizer(document.text)
     with opened(data, loaded.encoder, read_only=True) as directory:
+        documents = len(directory.store)
+        scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter, documents)
         encoded = loaded.encoder.encode([blocks])
         answer = search(
             directory,
@@ -328,22 +329,31 @@ def match(
             calibrator=scoring.calibrator,
             among=select_documents(directory, options),
         )
-    matches = [_described(hit) for hit in answer.hits]
+    why = why_no_probability(scoring.calibrator, answer.scored_as)
     if as_json:
-        receipt_and_version = {
-            "receipt": asdict(blocks.receipt),
-            "calibration": scoring.calibrator.version,
-        }
-        print_json({"matches": matches, **receipt_and_version})
+        print_json(
+            {
+                "matches": [_described(hit) for hit in answer.hits],
+                "receipt": asdict(blocks.receipt),
+                "scored_as": answer.scored_as,
+                "calibration": scoring.calibrator.version,
+                "no_probability": why,
+            }
+        )
         return
     table = Table("score", "probability", "id", "title", "terms", box=None)
-    for found_match in matches:
-        score, name, title = (found_match[key] for key in ("score", "id", "title"))
-        probability = found_match["probability"]
-        shown = "unknown" if probability is None else f"{probability:.2f}"
-        terms = " ".join(term["term"] for term in found_match["terms"])
-        table.add_row(f"{score:.4f}", shown, printable(name), printable(title), printable(terms))
+    for hit in answer.hits:
+        probability = "-" if hit.probability is None else f"{hit.probability:.2f}"
+        if hit.relevant is False:
+            probability += " (chance)"
+        terms = " ".join(term.term for term in hit.terms)
+        shown = (printable(text) for text in (hit.id, hit.title, terms))
+        table.add_row(f"{hit.score:.4f}", probability, *shown)
     Console(markup=False).print(table)
+    if why is not None:
+        console.print(f"no probabilities: {why}")
+    if answer.hits and not any(hit.relevant is not False for hit in answer.hits):
+        console.print("nothing matches: no score rises above the level of chance")
     receipt = blocks.receipt
     encoded_part = f", encoded {receipt.tokens_encoded}" if blocks.selected is not None else ""
     console.print(f"read {receipt.tokens_read} of {receipt.tokens} tokens{encoded_part}")

@@ -31,6 +31,15 @@ def pairs(
     min_score: Annotated[
         float | None, typer.Option(min=-1, max=1, help="No pair whose score is under this.")
     ] = None,
+    min_vector_score: Annotated[
+        float | None,
+        typer.Option(
+            min=-1,
+            max=1,
+            help="No pair whose document vectors have a cosine under this; by default what about "
+            "1 of 1,000 random pairs reach.",
+        ),
+    ] = None,
     min_probability: Annotated[
         float | None, typer.Option(min=0, max=1, help="No pair under this probability.")
     ] = None,
@@ -49,24 +58,19 @@ def pairs(
     loaded = open_checkpoint(checkpoint)
     adapter = read_corpus_adapter(data, loaded)
     scoring = open_scoring(loaded, data, adapter)
-    calibrator = scoring.calibrator
     bounds = Bounds(min_score, min_probability, max_false_positive_rate)
-    for error in validate_pair_bounds(calibrator, bounds):
+    for error in validate_pair_bounds(scoring.calibrator, bounds, min_vector_score):
         raise OptionError(f"--{error.parameter or ''}".replace("_", "-"), error.detail)
     with opened(data, vector_space(loaded, adapter), read_only=True) as directory:
         search = open_pair_search(
-            directory,
-            scoring.fusion,
-            calibrator,
-            bounds,
-            collapse=collapse is not None,
+            directory, scoring, bounds, min_vector_score, collapse=collapse is not None
         )
         run = {
             "data": str(data.resolve()),
-            "bounds": [min_score, min_probability, max_false_positive_rate],
+            "bounds": [min_score, min_vector_score, min_probability, max_false_positive_rate],
             "collapse": collapse,
             "sequence": search.sequence,
-            "calibration": calibrator.version,
+            "calibration": scoring.calibrator.version,
         }
         try:
             with show_progress(console) as progress:

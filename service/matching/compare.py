@@ -76,12 +76,14 @@ def compare_prepared(
         reader: of sections; None where the model has no vectors of them.
     """
     mode, words = lexical
-    aligned = left.aligned is not None and right.aligned is not None
+    alignment = None
+    if left.aligned is not None and right.aligned is not None:
+        alignment = align(left.aligned, [right.aligned])
     (pair,) = score_pairs(
         scoring,
         mode,
         left.vector[np.newaxis] @ right.vector,
-        align(left.aligned, [right.aligned]) if aligned else None,
+        alignment,
         None if words is None else np.array([words], dtype=np.float32),
     )
     return compare_texts(left, right, pair, reader=reader)

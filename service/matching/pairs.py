@@ -6,22 +6,27 @@ from dataclasses import asdict
 
 from index.search.calibrator import ScoreCalibrator
 from index.search.pairs import Pair, PairSearch, find_pairs, open_pair_search
-from index.search.records import Bounds
+from index.search.records import DEFAULT_MODE, Bounds
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.matching.match import validate_bounds
 from service.threads import run_in
 
-NO_BOUND = "give this, min_probability or max_false_positive_rate: all pairs are too many"
+NO_BOUND = (
+    "give this, min_vector_score, min_probability or max_false_positive_rate: "
+    "all pairs are too many"
+)
 
 
-def validate_pair_bounds(calibrator: ScoreCalibrator, bounds: Bounds) -> list[FieldError]:
+def validate_pair_bounds(
+    calibrator: ScoreCalibrator, bounds: Bounds, least_cosine: float | None
+) -> list[FieldError]:
     """Return what is wrong with the bounds of pairs: none is given, or one is not calibrated."""
-    if bounds == Bounds():
+    if bounds == Bounds() and least_cosine is None:
         return [FieldError("", NO_BOUND, parameter="min_score")]
     return [
         FieldError("", bound.detail, parameter=bound.pointer.removeprefix("#/"))
-        for bound in validate_bounds(calibrator, "semantic", bounds)
+        for bound in validate_bounds(calibrator, DEFAULT_MODE, bounds)
     ]
 
 
@@ -31,7 +36,7 @@ def pair_lines(pairs: Sequence[Pair]) -> bytes:
 
 
 async def export_pairs(
-    collection: Collection, bounds: Bounds, *, collapse: bool
+    collection: Collection, bounds: Bounds, least_cosine: float | None, *, collapse: bool
 ) -> AsyncIterator[bytes]:
     """Return the pairs of similar documents as JSON Lines, which are found while they are read.
 
@@ -40,14 +45,14 @@ async def export_pairs(
     Raises:
         InvalidInputError: no bound is given, or one needs a calibration that does not exist.
     """
-    errors = validate_pair_bounds(collection.calibrator, bounds)
+    errors = validate_pair_bounds(collection.calibrator, bounds, least_cosine)
     if errors:
         raise InvalidInputError(errors)
     engine = collection.engine
 
     def begin() -> tuple[Iterator[tuple[int, list[Pair]]], bytes | None]:
         search: PairSearch = open_pair_search(
-            collection.data, collection.fusion, collection.calibrator, bounds, collapse=collapse
+            collection.data, collection.scoring.present, bounds, least_cosine, collapse=collapse
         )
         found = find_pairs(search)
         return found, _next_lines(found)

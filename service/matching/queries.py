@@ -8,7 +8,9 @@ from encoder.comparison.sections import SectionReader
 from encoder.comparison.text import ComparableText, prepare_text
 from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory
+from index.sqlite.block_vectors import as_stored
 from index.store.records import StoredDocument
+from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Collection
 from service.errors import DocumentNotFoundError
@@ -121,7 +123,9 @@ def to_comparable(
     blocks, aligned = text.blocks, None
     if alignable is not None:
         stored = alignable.blocks.get(text.vector_id)
-        aligned = alignable.space.project(blocks.vectors) if stored is None else stored
+        encoded = text.vector_id == NO_VECTOR
+        vectors = as_stored(blocks.vectors) if encoded else blocks.vectors
+        aligned = alignable.space.project(vectors) if stored is None else stored
     return prepare_text(
         text.text,
         text.vector,

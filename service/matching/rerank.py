@@ -113,6 +113,7 @@ def _order(
             score=score,
             probability=probability,
             false_positive_rate=None,
+            relevant=None,
             first_stage_score=hit.score,
         )
         for hit, score, probability in zip(hits, scores, probabilities, strict=True)

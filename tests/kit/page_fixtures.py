@@ -14,6 +14,7 @@ from encoder.comparison.result import (
     AlignedPassage,
     BlockAlignment,
     Comparison,
+    PairScore,
     PassageKind,
     Section,
     Span,
@@ -45,8 +46,15 @@ def halves(text: str) -> tuple[Section, ...]:
 def compare_by_hand(left: str, right: str, *passages: tuple[Span, Span]) -> Comparison:
     """A comparison of two texts with these passages, their kinds in turn."""
     return Comparison(
-        score=0.873,
-        probability=0.94,
+        pair=PairScore(
+            score=0.873,
+            scored_as="hybrid",
+            semantic_score=0.7,
+            vector_score=0.8,
+            alignment_score=0.314,
+            lexical_score=0.9,
+            probability=0.94,
+        ),
         relation="paraphrase",
         evidence=("3 passages say the same in other words.", "31% of the words are shared."),
         left_sections=halves(left),

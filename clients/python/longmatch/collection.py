@@ -142,6 +142,7 @@ def pairs(
     caller: Caller,
     *,
     min_score: float | None = None,
+    min_vector_score: float | None = None,
     min_probability: float | None = None,
     max_false_positive_rate: float | None = None,
     collapse: bool = False,
@@ -150,6 +151,7 @@ def pairs(
 
     Args:
         min_score: give no pair whose score is under this.
+        min_vector_score: give no pair whose document vectors have a cosine under this.
         min_probability: give no pair under this probability.
         max_false_positive_rate: give no pair that more random pairs of the corpus reach.
         collapse: compare one document of each family of copies and versions.
@@ -159,6 +161,7 @@ def pairs(
     """
     params = {
         "min_score": min_score,
+        "min_vector_score": min_vector_score,
         "min_probability": min_probability,
         "max_false_positive_rate": max_false_positive_rate,
         "collapse": "families" if collapse else None,

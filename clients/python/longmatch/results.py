@@ -84,14 +84,21 @@ class Explanation:
     """How two texts match, and where; as in the documentation of POST /compare."""
 
     score: float
+    scored_as: str
+    semantic_score: float
+    vector_score: float
+    alignment_score: float | None
+    lexical_score: float | None
     probability: float | None
+    false_positive_rate: float | None
+    relevant: bool | None
+    no_probability: str | None
     relation: str
     evidence: list[str]
     left_coverage: float
     right_coverage: float
     passages: list[Passage]
     passages_left_out: int
-    alignment_score: float | None
     aligned_blocks: list[BlockPair] | None
     left_sections: list[Section]
     right_sections: list[Section]
@@ -144,6 +151,7 @@ class Match:
         terms: that give most to the lexical score.
         probability: that it is a match; None without a calibration.
         false_positive_rate: share of random pairs that score as high; None if not measured.
+        relevant: whether the score rises above the level of chance; None if not measured.
         explanation: why it matches; None if not requested.
         first_stage_score: what it was found by, where a reranker gave the score.
         family: number of its family of copies and versions, if matches were collapsed.
@@ -163,6 +171,7 @@ class Match:
     terms: list[Term]
     probability: float | None
     false_positive_rate: float | None
+    relevant: bool | None
     explanation: Explanation | None
     first_stage_score: float | None
     family: int | None
@@ -199,6 +208,7 @@ class Matches:
         receipt: what was read of the document.
         scored_as: the mode whose scores these are.
         calibration: version of the one that made the probabilities.
+        no_probability: why the matches have none; None where they have.
         alignment: what became of it; None in lexical mode, or where it was switched off.
         rerank: what became of it; None if not requested.
         timings: milliseconds of each stage.
@@ -211,6 +221,7 @@ class Matches:
     receipt: Receipt
     scored_as: str
     calibration: str | None
+    no_probability: str | None
     alignment: Alignment | None
     rerank: Reranking | None
     timings: dict[str, float]
@@ -271,6 +282,7 @@ class Pair:
     left_title: str
     right_title: str
     score: float
+    vector_score: float
     probability: float | None
     false_positive_rate: float | None
 

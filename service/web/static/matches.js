@@ -10,8 +10,8 @@ const SVG = "http://www.w3.org/2000/svg";
 
 let onSimilar = () => {};
 
-/** Say how much of the document was read. */
-export function showReceipt({ receipt, alignment }) {
+/** Say how much of the document was read, and why there are no probabilities. */
+export function showReceipt({ receipt, alignment, no_probability: why }) {
   const { tokens, tokens_read: read, blocks, blocks_left_out: left } = receipt;
   const parts = left === 0
     ? [`Read whole: ${counted(tokens, "token")} in ${counted(blocks, "sentence block")}.`]
@@ -21,13 +21,27 @@ export function showReceipt({ receipt, alignment }) {
   if (alignment && !alignment.aligned && alignment.candidates > 0) {
     parts.push(" There was no time to align the candidates: they are in the order of the first stage.");
   }
+  if (why) parts.push(` There are no probabilities: ${why}.`);
   byId("receipt").replaceChildren(...parts);
 }
 
-/** Show matches; `compare` is called with the one that a person opens, `judge` makes buttons. */
+/**
+ * Show matches, those below the level of chance folded away; `compare` is called with the one that
+ * a person opens, `judge` makes buttons.
+ */
 export function showMatches(matches, compare, judge) {
-  byId("match-list").replaceChildren(
-    ...matches.map((one, index) => card(one, index + 1, () => compare(one), judge(one))));
+  const cards = (some) => some.map((match) =>
+    card(match, matches.indexOf(match) + 1, () => compare(match), judge(match)));
+  const below = matches.filter((match) => match.relevant === false);
+  const above = matches.filter((match) => match.relevant !== false);
+  byId("match-list").replaceChildren(...cards(above), ...folded(cards(below)));
+}
+
+function folded(cards) {
+  if (cards.length === 0) return [];
+  const list = element("ol", { class: "plain", role: "list" }, ...cards);
+  const name = `${counted(cards.length, "document")} below the level of chance`;
+  return [element("li", {}, element("details", {}, element("summary", {}, name), list))];
 }
 
 function card(one, rank, compare, judging) {
@@ -52,9 +66,7 @@ function card(one, rank, compare, judging) {
 
 function figures(one) {
   const parts = [];
-  if (one.probability === null) {
-    parts.push(element("span", {}, "probability unknown"));
-  } else {
+  if (one.probability !== null) {
     parts.push(element("span", {}, element("b", {}, percent(one.probability)), " likely to match"));
     parts.push(bar(one.probability));
   }
@@ -133,7 +145,8 @@ export function startMatches(similar) {
   byId("match-list").addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!step) return;
-    const titles = [...byId("match-list").querySelectorAll(".title")];
+    const titles = [...byId("match-list").querySelectorAll(".title")]
+      .filter((title) => title.checkVisibility());
     const here = titles.indexOf(event.target.closest(".match").querySelector(".title"));
     const next = titles[Math.min(Math.max(here + step, 0), titles.length - 1)];
     event.preventDefault();

@@ -98,12 +98,16 @@ function clear() {
 
 function show(answer, query, judged) {
   const took = Object.values(answer.timings).reduce((sum, one) => sum + one, 0);
-  const found = counted(answer.matches.length, "match", "matches");
+  const above = answer.matches.filter((match) => match.relevant !== false);
+  const found = counted(above.length, "match", "matches");
   byId("search-status").textContent = `${found} in ${(took / 1000).toFixed(took < 995 ? 2 : 1)} s`;
   showReceipt(answer);
   showMatches(answer.matches, (one) => openComparison(query, one),
     (one) => (judged ? feedbackButtons(query, one) : null));
   if (answer.matches.length === 0) showNone();
+  else if (above.length === 0) {
+    showMessage(byId("search-notice"), "Nothing matches: no score rises above the level of chance.");
+  }
 }
 
 function showNone() {

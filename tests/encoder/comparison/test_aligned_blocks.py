@@ -12,6 +12,7 @@ from encoder.comparison.compare import align_blocks, compare_texts
 from encoder.comparison.result import BlockAlignment
 from encoder.comparison.text import ComparableText, prepare_text
 from tests.encoder.alignment.test_space import WIDTH, block_vectors
+from tests.encoder.comparison.test_compare import PAIR
 
 SPACE: AlignmentSpace = fit_space(block_vectors(2_000), dimension=WIDTH)
 
@@ -50,8 +51,8 @@ def test_of_long_texts_the_blocks_that_are_aligned_are_named(ours: int, theirs: 
 
 def test_a_comparison_has_it_and_one_without_a_space_has_none() -> None:
     left, right = (text_of(block_vectors(4, seed=seed), "it") for seed in (1, 2))
-    assert compare_texts(left, right).block_alignment == aligned(left, right)
-    assert compare_texts(left, replace(right, aligned=None)).block_alignment is None
+    assert compare_texts(left, right, PAIR).block_alignment == aligned(left, right)
+    assert compare_texts(left, replace(right, aligned=None), PAIR).block_alignment is None
 
 
 def test_aligned_blocks_of_another_text_are_refused() -> None:

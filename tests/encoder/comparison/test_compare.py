@@ -6,6 +6,7 @@ A block vector is here the mean of random vectors of its words.
 import random
 import time
 import zlib
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -24,7 +25,7 @@ from encoder.comparison.matches import (
     measure_background,
     merge_spans,
 )
-from encoder.comparison.result import Comparison, Span
+from encoder.comparison.result import Comparison, PairScore, Span
 from encoder.comparison.text import ComparableText, prepare_text
 from encoder.comparison.words import locate_words
 from encoder.comparison.words import locate_words as words
@@ -67,8 +68,19 @@ def read(text: str) -> ComparableText:
     return prepare_text(text, vector / np.linalg.norm(vector), rows, np.array(offsets))
 
 
-def compared(left: str, right: str) -> Comparison:
-    return compare_texts(read(left), read(right))
+PAIR = PairScore(
+    score=0.42,
+    scored_as="hybrid",
+    semantic_score=0.2,
+    vector_score=0.25,
+    alignment_score=None,
+    lexical_score=0.47,
+    no_probability="few documents",
+)
+
+
+def compared(left: str, right: str, pair: PairScore = PAIR) -> Comparison:
+    return compare_texts(read(left), read(right), pair)
 
 
 def mirrored(found: Comparison) -> list[tuple[Span, Span, str]]:
@@ -91,7 +103,6 @@ def test_a_text_with_itself_is_identical_and_covered_whole() -> None:
     (passage,) = found.passages
     assert passage.left == passage.right == Span(0, len(text))
     assert passage.kind == "verbatim"
-    assert found.score == pytest.approx(1.0)
     assert np.diag(found.section_scores) == pytest.approx(1.0)
 
 
@@ -110,7 +121,7 @@ def test_a_copied_passage_is_found_to_the_word(share: float) -> None:
     assert left[slice(*aligned.left)].strip(".") == passage.strip(".")
     assert right[slice(*aligned.right)].strip(".") == passage.strip(".")
     assert found.left_coverage == pytest.approx(share, rel=0.1)
-    assert found.relation == ("near-copy" if share >= ALIGNMENT_RULE.copied_share else "unrelated")
+    assert found.relation == ("near-copy" if share >= ALIGNMENT_RULE.copied_share else "uncertain")
 
 
 def test_passages_in_another_order_keep_their_places() -> None:
@@ -153,7 +164,10 @@ def test_evidence_carries_the_figures() -> None:
     assert f"{100 * found.left_coverage:.3g} % of the left text" in covers
     assert f"{100 * found.right_coverage:.3g} % of the right text" in covers
     assert any("1000 words" in sentence for sentence in found.evidence)
-    assert any(f"{found.score:.2f}" in sentence for sentence in found.evidence)
+    scored = "The score is 0.42 (words 0.47, document vectors 0.25)"
+    assert found.evidence[-1] == f"{scored}; there is no probability: few documents."
+    known = compared(left, right, replace(PAIR, probability=0.3, no_probability=None))
+    assert known.evidence[-1] == f"{scored}; the probability of a match is 0.30."
     assert any("No passage" in text for text in compared(left, prose(800, 2)).evidence)
 
 
@@ -172,10 +186,10 @@ def test_coverage_is_of_its_side_and_one_copied_side_is_enough() -> None:
 @pytest.mark.parametrize(
     ("left", "right", "relation"),
     [
-        ("Ants dig.", "Rivers run.", "unrelated"),
+        ("Ants dig.", "Rivers run.", "uncertain"),
         ("!!! ???", "!!! ???", "identical"),
-        ("!!! ???", "Ants dig.", "unrelated"),
-        ("Ants.", "", "unrelated"),
+        ("!!! ???", "Ants dig.", "uncertain"),
+        ("Ants.", "", "uncertain"),
     ],
 )
 def test_texts_of_one_sentence(left: str, right: str, relation: str) -> None:
@@ -185,11 +199,32 @@ def test_texts_of_one_sentence(left: str, right: str, relation: str) -> None:
     assert (found.left_coverage, found.right_coverage) == (expected, expected)
 
 
+@pytest.mark.parametrize(
+    ("probability", "relevant", "relation"),
+    [
+        (0.9, True, "same topic"),
+        (0.5, True, "same topic"),
+        (0.5, False, "same topic"),  # never unrelated from this probability on
+        (0.49, True, "uncertain"),
+        (0.2, False, "unrelated"),
+        (None, True, "uncertain"),
+        (None, False, "unrelated"),
+        (None, None, "uncertain"),
+    ],
+)
+def test_without_a_shared_passage_chance_decides(
+    probability: float | None, relevant: bool | None, relation: str
+) -> None:
+    pair = replace(PAIR, probability=probability, relevant=relevant)
+    assert compared("Ants dig.", "Rivers run.", pair).relation == relation
+    assert compared("Ants dig.", "Ants dig.", pair).relation == "identical"
+
+
 def test_two_languages_share_their_names_and_are_no_copies() -> None:
     english = "The queen of the ants lives in the nest. Workers bring seeds home in summer. " * 20
     greek = "Η βασίλισσα των μυρμηγκιών ζει στη φωλιά. Οι εργάτριες φέρνουν σπόρους το καλοκαίρι. "
     found = compared(english, greek * 20)
-    assert found.relation in ("unrelated", "same topic")
+    assert found.relation == "uncertain"
     assert found.left_coverage == found.right_coverage == 0.0
     japanese = "女王は巣に住む。働き蟻は夏に種を運ぶ。" * 5
     assert compared(japanese, f"{greek}{japanese}").left_coverage == 1.0
@@ -200,7 +235,7 @@ def test_a_part_that_was_not_encoded_is_compared_by_words() -> None:
     whole = read(text)
     beginning = whole.block_vectors[:2], whole.offsets[:2]
     short = prepare_text(text, whole.vector, *beginning)
-    found = compare_texts(short, read(f"{prose(100, 2)} {text[-800:]}"))
+    found = compare_texts(short, read(f"{prose(100, 2)} {text[-800:]}"), PAIR)
     assert found.left_coverage > 0.2
     assert np.isfinite(found.section_scores).all()
 

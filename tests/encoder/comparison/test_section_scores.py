@@ -19,6 +19,7 @@ from encoder.models.architecture import Sections
 from encoder.models.colde import Colde
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
+from tests.encoder.comparison.test_compare import PAIR
 
 PART = "The river runs on, and the stones lie still. Music is heard in winter. "
 LEFT = "\n\n".join(f"# Part {n}\n\n{PART * (n + 1)}" for n in range(3))
@@ -81,15 +82,15 @@ def test_section_vectors_are_those_of_the_model(
 def test_section_scores_are_their_products(
     encoder: OnnxEncoder, left: ComparableText, right: ComparableText
 ) -> None:
-    found = compare_texts(left, right, reader=encoder)
+    found = compare_texts(left, right, PAIR, reader=encoder)
     assert found.section_scores_from == "section vectors"
     for row, ours in enumerate(left.section_vectors):
         for column, theirs in enumerate(right.section_vectors):
             product = sum(float(a) * float(b) for a, b in zip(ours, theirs, strict=True))
             assert found.section_scores[row, column] == pytest.approx(product, abs=1e-5)
-    itself = compare_texts(left, left, reader=encoder).section_scores
+    itself = compare_texts(left, left, PAIR, reader=encoder).section_scores
     assert np.diag(itself) == pytest.approx(1.0, abs=1e-5)
-    without = compare_texts(left, replace(right, section_vectors=None))
+    without = compare_texts(left, replace(right, section_vectors=None), PAIR)
     assert without.section_scores_from == "block vectors"
     assert np.abs(without.section_scores - found.section_scores).max() > 1e-3
     assert without.attended_blocks is None
@@ -99,7 +100,7 @@ def test_attended_blocks_are_the_attention_of_the_model(
     encoder: OnnxEncoder, model: Colde, left: ComparableText, right: ComparableText
 ) -> None:
     """The other text is the next section, in both directions."""
-    pairs = compare_texts(left, right, reader=encoder).attended_blocks
+    pairs = compare_texts(left, right, PAIR, reader=encoder).attended_blocks
     assert pairs is not None
     assert len(pairs) == len(left.offsets) * len(right.offsets)
     level, weights = model.document_encoder, []
@@ -155,6 +156,6 @@ def test_a_section_that_was_not_read_scores_0(encoder: OnnxEncoder) -> None:
     whole = read(encoder, LEFT)
     beginning = whole.block_vectors[:2], whole.offsets[:2]
     short = prepare_text(LEFT, whole.vector, *beginning, reader=encoder)
-    scores = compare_texts(short, whole, reader=encoder).section_scores
+    scores = compare_texts(short, whole, PAIR, reader=encoder).section_scores
     assert np.abs(scores[0]).min() > 0
     assert not scores[-1].any()

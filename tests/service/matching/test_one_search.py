@@ -1,4 +1,4 @@
-"""POST /match and `longmatch match` return the same matches with the same scores."""
+"""All surfaces return the same matches, and for a pair the same score, probability and verdict."""
 
 import json
 from collections.abc import Callable
@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 import service.cli.corpora
+from service.web.report import percent
+from tests.kit.calibrations import calibrated
 from tests.kit.command import Run
 from tests.kit.paragraphs import text_of
+from tests.service.api.test_standing_queries import events, make
 
 MODES = ("semantic", "lexical", "hybrid")
 NUMBER = 48
@@ -137,3 +140,85 @@ def test_documents_that_change_meanwhile_cost_no_place(
     assert len(found) == 5
     assert not set(first) & set(ids(found))
     assert found == approximately(by_http(top_k=5, **options))
+
+
+CALIBRATED = ("probability", "false_positive_rate")  # steeper than scores
+PAIR = (
+    *("score", "semantic_score", "vector_score", "alignment_score", "lexical_score"),
+    *(*CALIBRATED, "relevant", "relation"),
+)
+
+
+def test_a_pair_has_one_score_on_all_surfaces(
+    make_client: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, longmatch: Run
+) -> None:
+    checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
+    client = make_client(
+        checkpoint=checkpoint, data=data, precision="int8", max_queue_tokens=100_000
+    )
+    documents = [document(number) for number in range(0, NUMBER, 3)]
+    left, right, others = documents[1], documents[3], [documents[0], documents[2], *documents[4:]]
+    put = ({"documents": [left, *others]}, {"documents": [right]})
+    assert client.post("/index", json=put[0]).status_code == 200
+    standing = make(client, id=left["id"], min_score=-1)
+    assert client.post("/index", json=put[1]).status_code == 200
+    (event,) = events(client, standing["id"])
+    files = [tmp_path / "left.txt", tmp_path / "right.txt"]
+    for file, given in zip(files, (left, right), strict=True):
+        file.write_text(given["text"])
+
+    def matched(**query: Any) -> dict[str, Any]:
+        answer = client.post("/match", json={**query, "top_k": NUMBER}).json()
+        (hit,) = (hit for hit in answer["matches"] if hit["id"] == right["id"])
+        return dict(hit)
+
+    def typed(*given: object) -> Any:
+        answer = longmatch(*given, "--checkpoint", checkpoint, "--data", data, "--json")
+        assert answer.status == 0, answer.err
+        return json.loads(answer.out)
+
+    ids = [{"id": side["id"]} for side in (left, right)]
+    texts = [{"text": side["text"]} for side in (left, right)]
+    names = [f"id:{side['id']}" for side in (left, right)]
+    sides = [(a, b) for a in (ids[0], texts[0]) for b in (ids[1], texts[1])]
+    compared = [client.post("/compare", json={"left": a, "right": b}).json() for a, b in sides]
+    hits = [matched(**query, explain=True) for query in (ids[0], texts[0])]
+    printed = typed("match", files[0], "--top-k", NUMBER)["matches"]
+    output = tmp_path / "pairs.jsonl"
+    where = ("--checkpoint", checkpoint, "-o", output)
+    assert longmatch("pairs", data, "--min-vector-score", -1, *where).status == 0
+    lines = [client.get("/pairs?min_vector_score=-1").text, output.read_text()]
+    pairs = [json.loads(line) for text in lines for line in text.splitlines()]
+    surfaces = [
+        event,
+        matched(**ids[0]),
+        *hits,
+        *(hit["explanation"] for hit in hits),
+        *compared,
+        *(hit for hit in printed if hit["id"] == right["id"]),
+        *(typed("compare", a, b) for a in (names[0], files[0]) for b in (names[1], files[1])),
+        *(pair for pair in pairs if {pair["left"], pair["right"]} == {left["id"], right["id"]}),
+    ]
+    assert len(surfaces) == 17
+    expected = compared[0]
+    assert {name for name in PAIR if expected[name] is None} == set()
+    for number, surface in enumerate(surfaces):
+        shown = {name: surface[name] for name in PAIR if name in surface}
+        assert {"score", "probability"} <= shown.keys()
+        same = {
+            name: pytest.approx(expected[name], abs=1e-4 if name in CALIBRATED else 1e-5)
+            if isinstance(value, float)
+            else expected[name]
+            for name, value in shown.items()
+        }
+        assert shown == same, number
+    page = client.post(
+        "/compare", json={"left": ids[0], "right": ids[1]}, headers={"accept": "text/html"}
+    ).text
+    assert f"score <b>{expected['score']:.3f}</b>" in page
+    assert f"<b>{percent(expected['probability'])}</b> likely to match" in page
+    text = longmatch("compare", *names, "--checkpoint", checkpoint, "--data", data).out
+    assert text.startswith(
+        f"{expected['relation']} "
+        f"(score {expected['score']:.4f}, probability {expected['probability']:.2f})"
+    )

@@ -79,7 +79,9 @@ def test_what_is_missing_is_said_or_left_out(by_hand: Make) -> None:
     assert "Aligned blocks" not in page(block_alignment=None)
     none = "No sentence block of one text matches one of the other"
     assert none in page(block_alignment=BlockAlignment(0.0, ()))
-    assert "probability unknown" in page(probability=None)
+    unmeasured = replace(by_hand("a b", "c d").pair, probability=None)
+    assert "likely to match" in page()
+    assert "likely to match" not in page(pair=unmeasured)
     assert "<title>Left text and Right text compared</title>" in page()
     assert "(no heading)" in page()
 
