@@ -177,6 +177,7 @@ def _is_decided(
 def _project(
     store: SQLiteDocumentStore, space: AlignmentSpace, query: EncodedQuery
 ) -> AlignedBlocks | None:
+    # As they would be stored, so that a stored document scores the same by its text.
     blocks = None if query.blocks is None else as_stored(query.blocks)
     if blocks is None:
         stored = store.block_vectors([query.vector_id], skip_damaged=True).get(query.vector_id)

@@ -104,16 +104,16 @@ def test_the_score_is_the_cosine_of_the_formula(filled: SQLiteDocumentStore) -> 
 def test_numbers_case_and_diacritics(filled: SQLiteDocumentStore) -> None:
     assert list(find(filled, "4711")) == ["tax"]
     assert list(find(filled, "GLÁCIER")) == ["rivers"]
-    assert count_terms("Straße ÉCOLE ecole ﬁn x_y don't") == Counter(
+    assert count_terms("Straße ÉCOLE ecole ﬁsh x_y don't") == Counter(
         {
-            **{"straße": 1, "ecole": 2, "fin": 1, "x": 1, "y": 1, "don": 1, "t": 1},
-            **{"straße ecole": 1, "ecole ecole": 1, "ecole fin": 1, "fin x": 1, "x y": 1},
-            **{"y don": 1},  # "t" is a stop word
+            **{"straße": 1, "ecole": 2, "fish": 1, "x": 1, "y": 1, "don": 1},
+            **{"straße ecole": 1, "ecole ecole": 1, "ecole fish": 1, "fish x": 1, "x y": 1},
+            **{"y don": 1},  # "t" is a function word
         }
     )
 
 
-def test_pairs_with_a_stop_word_are_no_terms() -> None:
+def test_pairs_with_a_function_word_are_no_terms() -> None:
     counted = count_terms("The ant colony of the forest. Ant colony!")
     assert {term: n for term, n in counted.items() if is_pair(term)} == {
         "ant colony": 2,
@@ -186,9 +186,9 @@ def test_no_text_is_a_query_syntax(filled: SQLiteDocumentStore, text: str) -> No
 
 
 def test_a_hostile_text_is_stored_and_found(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    texts = ['" OR * NEAR(', "?!", "x" * 1_000_000, "one\x00two", "ants " * 100_000]
+    texts = ['" OR * NEAR(', "?!", "x" * 1_000_000, "one\x00bee", "ants " * 100_000]
     store.put([entry(str(n), text) for n, text in enumerate(texts)])
-    assert list(find(store, "two")) == ["3"]
+    assert list(find(store, "bee")) == ["3"]
     assert_says_what_counts_allow(store.path)
     store.delete([str(n) for n in range(len(texts))])
     assert_says_what_the_texts_say(store.path)
