@@ -118,20 +118,6 @@ def test_better_weights_are_adopted_and_served(
     assert used(data, tiny_checkpoint) == rule
 
 
-@pytest.mark.slow
-def test_too_few_verdicts_of_a_kind_leave_probabilities_unknown(
-    longmatch: Run, copy_topics: CopyTopics, tmp_path: Path, tiny_checkpoint: Path
-) -> None:
-    # Of 36 queries 18 are held out, each with one relevant match.
-    data = copy_topics(tmp_path, own_words=4, judged=24)
-    use(data, tiny_checkpoint, BLIND)
-    answer = longmatch("tune", data, "--json")
-    report = json.loads(answer.out)
-    assert report["adopted"], report
-    assert report["probabilities"]["hybrid"]["refused"] == "it takes 20 of each"
-    assert set(chances_of(longmatch, data).values()) == {None}
-
-
 @JUDGED
 def test_no_gain_and_a_dry_run_change_nothing(
     longmatch: Run, data: Path, tiny_checkpoint: Path
