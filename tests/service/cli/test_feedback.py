@@ -137,8 +137,11 @@ def test_no_gain_and_a_dry_run_change_nothing(
 
 
 @pytest.mark.slow
-def test_a_gain_that_costs_other_queries_is_refused(longmatch: Run, data: Path) -> None:
+def test_a_gain_that_costs_other_queries_is_refused(
+    longmatch: Run, data: Path, tiny_checkpoint: Path
+) -> None:
     """Verdicts that contradict the words: the passages of other documents then lose."""
+    use(data, tiny_checkpoint, LinearFusion(0.75))
     nearest = _nearest_of_others(data)
     with closing(open_feedback(data)) as feedback:
         for topic in range(40):
@@ -149,7 +152,7 @@ def test_a_gain_that_costs_other_queries_is_refused(longmatch: Run, data: Path) 
     report = json.loads(answer.out)
     assert not report["adopted"]
     assert report["held_out"]["difference"]["low"] > 0, report
-    assert "it may be worse for 60 passages of other documents" in report["refused"]
+    assert "it may be worse for 120 passages of other documents" in report["refused"]
 
 
 def _nearest_of_others(data: Path) -> dict[str, str]:
