@@ -19,11 +19,7 @@ from index.directory.data_directory import (
     open_data_directory,
 )
 from index.search.calibrator import open_scoring
-from index.search.fusion import (
-    CorpusFusion,
-    LinearFusion,
-    write_corpus_fusion,
-)
+from index.search.fusion import CorpusFusion, LinearFusion, write_corpus_fusion
 from index.store.schema import read_space
 from service.cli import tune as command
 from service.feedback.store import JudgedQuery, open_feedback

@@ -19,10 +19,7 @@ from index.search.calibrator import (
     ScoreCalibrator,
     open_scoring,
 )
-from index.search.corpus_calibration import (
-    CALIBRATION_FILE,
-    write_corpus_calibration,
-)
+from index.search.corpus_calibration import CALIBRATION_FILE, write_corpus_calibration
 from index.search.fusion import LinearFusion, read_fusion
 from service.startup import open_engine
 from tests.kit.calibrations import BY_RATE, NOTHING, ONLY_MAP, ONLY_RATE, of_checkpoint, of_corpus
