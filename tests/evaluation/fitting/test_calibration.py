@@ -79,9 +79,7 @@ def test_a_corpus_is_left_out_whole() -> None:
     """Two corpora whose scores are shifted: the rates of each by its own random pairs agree."""
     whole = pairs()
     shifted = replace(
-        whole,
-        scores=whole.scores * 0.2 + 0.8,
-        random_pairs=replace(TABLE, scores=(0.6, 0.8, 1.0)),
+        whole, scores=whole.scores * 0.2 + 0.8, random_pairs=replace(TABLE, scores=(0.6, 0.8, 1.0))
     )
     fitted = fit_kind([whole, shifted])
     misled = fit_kind([whole, replace(shifted, random_pairs=TABLE)])

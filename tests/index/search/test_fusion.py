@@ -70,11 +70,7 @@ def test_twice_the_spread_halves_the_raw_weight(channel: str) -> None:
     def raw(rule: LinearFusion) -> dict[str, float]:
         rest = 1 - rule.lexical_weight
         alignment = rest * rule.hybrid_alignment_weight
-        return {
-            "lexical": rule.lexical_weight,
-            "alignment": alignment,
-            "vector": rest - alignment,
-        }
+        return {"lexical": rule.lexical_weight, "alignment": alignment, "vector": rest - alignment}
 
     weights = raw(STANDARD.resolve())
     assert weights == pytest.approx({"lexical": 0.5, "alignment": 0.25, "vector": 0.25})

@@ -60,9 +60,7 @@ def without_links(responses: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_paths_of_collections_are_described_alike(
-    document: dict[str, Any],
-) -> None:
+def test_paths_of_collections_are_described_alike(document: dict[str, Any]) -> None:
     ids = [operation["operationId"] for _, _, operation in operations(document)]
     assert len(set(ids)) == len(ids)
     for path, method, operation in operations(document):
@@ -226,9 +224,7 @@ def test_the_document_keeps_to_openapi_3_0(document: dict[str, Any]) -> None:
         )
 
 
-def test_nullable_enums_list_null(
-    document: dict[str, Any],
-) -> None:
+def test_nullable_enums_list_null(document: dict[str, Any]) -> None:
     listed = [node for node in nodes(document) if node.get("nullable") and "enum" in node]
     assert [entry for entry in listed if None not in entry["enum"]] == []
     assert listed

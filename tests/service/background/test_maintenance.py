@@ -202,20 +202,6 @@ def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Met
     assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.slow
-def test_a_training_is_given_up_when_the_service_stops(
-    make: Make, data: DataDirectory, metrics: Metrics
-) -> None:
-    put(data, 0, ONE_LIST_BELOW)
-    maintenance = make()
-    maintenance.stop()
-    maintenance._keep_lists()  # the round that was running when it was stopped
-    assert data.index.nlist == 1
-    assert value(metrics, "index_retrainings_total", outcome="swapped") == 0
-    maintenance.work()
-    assert data.index.nlist == 1
-
-
 def test_a_failure_is_logged_and_the_other_work_is_done(
     make: Make, data: DataDirectory, metrics: Metrics, caplog: pytest.LogCaptureFixture
 ) -> None:

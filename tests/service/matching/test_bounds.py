@@ -19,11 +19,7 @@ from index.search.calibrator import (
     ScoreCalibrator,
     open_scoring,
 )
-from index.search.corpus_calibration import (
-    CALIBRATION_FILE,
-    CorpusCalibration,
-    write_corpus_calibration,
-)
+from index.search.corpus_calibration import CALIBRATION_FILE, write_corpus_calibration
 from index.search.fusion import LinearFusion, read_fusion
 from service.startup import open_engine
 from tests.kit.calibrations import BY_RATE, NOTHING, ONLY_MAP, ONLY_RATE, of_checkpoint, of_corpus
@@ -119,25 +115,13 @@ def test_the_service_opens_both_calibrations(
     assert version["kinds"] == {"semantic": known, "hybrid": known, "lexical": unknown}
 
 
-def damaged(path: Path, of_corpus: CorpusCalibration) -> None:
-    path.write_text("{}")
-
-
-def of_another_checkpoint(path: Path, of_corpus: CorpusCalibration) -> None:
-    write_corpus_calibration(path.parent, replace(of_corpus, fingerprint="e" * 64))
-
-
-def of_another_rule(path: Path, of_corpus: CorpusCalibration) -> None:
-    write_corpus_calibration(path.parent, replace(of_corpus, rule=LinearFusion(0.5)))
-
-
 @pytest.mark.parametrize(
-    ("write", "why", "warning"),
+    ("content", "why", "warning"),
     [
-        (damaged, DAMAGED, "calibration.json: not a calibration"),
-        (of_another_checkpoint, DAMAGED, "was made with checkpoint eeeeeeeeeeee"),
-        (of_another_rule, OTHER_RULE, ""),
-        (lambda path, _: None, UNMEASURED, ""),
+        ("{}", DAMAGED, "calibration.json: not a calibration"),
+        ({"fingerprint": "e" * 64}, DAMAGED, "was made with checkpoint eeeeeeeeeeee"),
+        ({"rule": LinearFusion(0.5)}, OTHER_RULE, ""),
+        (None, UNMEASURED, ""),
     ],
 )
 def test_without_a_measurement_the_general_statistics_serve(
@@ -145,22 +129,25 @@ def test_without_a_measurement_the_general_statistics_serve(
     calibrated: Path,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
-    write: Callable[[Path, CorpusCalibration], None],
+    content: Any,
     why: str,
     warning: str,
 ) -> None:
     """A server starts with those of its checkpoint, gives no probability, and says why."""
     checkpoint = load_checkpoint(calibrated)
-    (tmp_path / "own").mkdir()
-    write(tmp_path / "own" / CALIBRATION_FILE, of_corpus(checkpoint.fingerprint))
-    client = make_client(checkpoint=calibrated, data=tmp_path / "own")
+    (data := tmp_path / "own").mkdir()
+    if isinstance(content, str):
+        (data / CALIBRATION_FILE).write_text(content)
+    elif content:
+        write_corpus_calibration(data, replace(of_corpus(checkpoint.fingerprint), **content))
+    client = make_client(checkpoint=calibrated, data=data)
     served = client.app.state.engine.default
     assert served.calibrator.unmeasured == TOO_FEW
     assert warning in caplog.text
     assert bool(warning) == any(record.levelname == "WARNING" for record in caplog.records)
-    scoring = open_scoring(checkpoint, tmp_path / "own")
+    scoring = open_scoring(checkpoint, data)
     assert scoring.calibrator.unmeasured == why
-    if write is not of_another_rule:
+    if why != OTHER_RULE:
         assert served.fusion == scoring.fusion == read_fusion(checkpoint).resolve()
     answer = fill(client).post("/match", json={"id": "ants"}).json()
     assert {match["probability"] for match in answer["matches"]} == {None}

@@ -173,20 +173,6 @@ def test_a_new_generation_and_space_are_seen(served: Any) -> None:
     check_all(served)
 
 
-def test_the_scores_of_the_collection_are_used(served: Any) -> None:
-    engine = engine_of(served)
-    before = check_same(served, QUERIES["id"])["matches"]
-    fusion = engine.default.fusion
-    other = type(fusion)(lexical_weight=0.9)
-    served.app.state.engine = with_parts(engine, fusion=other)
-    try:
-        changed = check_same(served, QUERIES["id"])["matches"]
-    finally:
-        served.app.state.engine = engine
-    assert [item["score"] for item in changed] != [item["score"] for item in before]
-    assert check_same(served, QUERIES["id"])["matches"] == before
-
-
 def test_a_measurement_is_taken_over(make_client: Callable[..., Any]) -> None:
     client = make_client(max_queue_tokens=100_000, search_processes=1)
     default = engine_of(client).default
