@@ -6,10 +6,6 @@ from typing import Any
 
 import pytest
 
-from index.search.fusion import LinearFusion
-from tests.kit.calibrations import BY_RATE
-from tests.kit.service_fixtures import with_parts
-
 LONG = " ".join(
     f"Sentence number {n} tells how the {word} of colony {n} carries {n + 3} leaves home."
     for n, word in enumerate(["queen", "worker", "soldier", "scout", "nurse"] * 6)
@@ -96,7 +92,7 @@ def test_explaining_ten_matches_encodes_only_the_query(stored: Any) -> None:
     assert [match["id"] for match in explained["matches"]] == [m["id"] for m in plain["matches"]]
     for match in explained["matches"]:
         explanation = match["explanation"]
-        assert explanation["score"] == pytest.approx(match["vector_score"], abs=1e-3)
+        assert explanation["score"] == pytest.approx(match["score"], abs=1e-5)
         assert explanation["evidence"]
         for passage in explanation["passages"]:
             place = passage["left"]
@@ -107,21 +103,6 @@ def test_explaining_ten_matches_encodes_only_the_query(stored: Any) -> None:
     before = blocks_encoded(stored)
     stored.post("/match", json={"id": "d3", "explain": True})
     assert blocks_encoded(stored) == before
-
-
-def test_the_probability_is_that_of_the_match(stored: Any) -> None:
-    """Aligned blocks count for it as they do in a search."""
-    engine = stored.app.state.engine
-    rule = LinearFusion(0.5, 0.2, 0.5, expected_slope=0.2, expected_intercept=0.3)
-    stored.app.state.engine = with_parts(engine, calibrator=BY_RATE, fusion=rule)
-    question = {"id": "d1", "mode": "semantic", "explain": True}
-    for match in stored.post("/match", json=question).json()["matches"]:
-        assert match["semantic_score"] != pytest.approx(match["vector_score"], abs=1e-3)
-        explained = match["explanation"]["probability"]
-        assert explained == pytest.approx(match["probability"], abs=1e-4)
-        sides = {"left": {"id": "d1"}, "right": {"id": match["id"]}}
-        compared = stored.post("/compare", json=sides).json()
-        assert compared["probability"] == pytest.approx(explained, abs=1e-6)
 
 
 @pytest.mark.parametrize("question", [{"text": LONG[200:1100]}, {"id": "d3"}])

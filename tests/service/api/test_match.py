@@ -51,7 +51,7 @@ def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
     best = answer["matches"][0]
     assert best.keys() == {
         "id", "score", "title", "metadata", "semantic_score", "vector_score", "alignment_score",
-        "lexical_score", "terms", "probability", "false_positive_rate", "explanation",
+        "lexical_score", "terms", "probability", "false_positive_rate", "relevant", "explanation",
         "first_stage_score", "family", "collapsed", "like_scores", "unlike_scores",
     }  # fmt: skip
     assert best["title"] == "Bees"

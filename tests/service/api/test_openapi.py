@@ -17,7 +17,7 @@ from service.api.schemas.compare import CompareRequest
 from service.api.schemas.match import MatchRequest
 from service.api.standing import StandingQueryRequest
 from service.settings import Settings
-from tests.kit.calibrations import RULE, STATISTICS
+from tests.kit.calibrations import RULE, STATISTICS, of_checkpoint
 from tests.kit.service_fixtures import with_parts
 
 BODIES = {
@@ -113,10 +113,10 @@ def test_the_example_requests_are_good(document: dict[str, Any], path: str) -> N
 
 
 REAL_ANSWERS: dict[tuple[str, str], Callable[[Any], Any]] = {
-    ("post", "/match"): lambda client: client.post(
+    ("post", "/match"): lambda client: measured(client).post(
         "/match", json={"text": TEXT, "mode": "hybrid", "explain": True}
     ),
-    ("post", "/compare"): lambda client: client.post("/compare", json=COMPARED),
+    ("post", "/compare"): lambda client: measured(client).post("/compare", json=COMPARED),
     ("post", "/index"): lambda client: client.post(
         "/index", json={"documents": [{"id": "a", "text": "b"}]}
     ),
@@ -127,7 +127,9 @@ REAL_ANSWERS: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("get", "/v1/models/{model}"): lambda client: client.get("/v1/models/longmatch"),
     ("get", "/documents"): lambda client: client.get("/documents?limit=1"),
     ("get", "/documents/{id}"): lambda client: client.get("/documents/bees"),
-    ("get", "/documents/{id}/similar"): lambda client: client.get("/documents/bees/similar"),
+    ("get", "/documents/{id}/similar"): lambda client: measured(client).get(
+        "/documents/bees/similar"
+    ),
     ("get", "/documents/{id}/family"): lambda client: with_a_copy(client).get(
         "/documents/bees/family"
     ),
@@ -190,7 +192,7 @@ def measured(client: Any) -> Any:
     pairs = NullDistribution(400, 79_800, 0, (-1.0, 1.0), (1.0, 0.001), (threshold,))
     engine = client.app.state.engine
     kinds = dict.fromkeys(get_args(Mode), pairs)
-    judge = ScoreCalibrator(None, CorpusCalibration("f", STATISTICS, RULE, kinds), "1")
+    judge = ScoreCalibrator(of_checkpoint(), CorpusCalibration("f", STATISTICS, RULE, kinds), "1")
     return type(client)(create_app(engine.settings, with_parts(engine, calibrator=judge)))
 
 

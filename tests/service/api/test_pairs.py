@@ -27,7 +27,7 @@ def test_every_pair_has_the_score_of_match(
     found = {frozenset((item["left"], item["right"])): item for item in pairs}
     assert len(found) == len(pairs)
     for name in texts:
-        asked = {"id": name, "mode": "semantic", "align": False, "top_k": 50}
+        asked = {"id": name, "top_k": 50}
         for match in library.post("/match", json=asked).json()["matches"]:
             pair = found[frozenset((name, match["id"]))]
             assert pair["score"] == pytest.approx(match["score"], abs=1e-5)
@@ -45,6 +45,9 @@ def test_a_bound_leaves_the_other_pairs_out(library: Any) -> None:
     kept = [item for item in everything if item["score"] >= least]
     assert pairs_of(library, f"/pairs?min_score={least}") == kept
     assert pairs_of(library, f"/collections/default/pairs?min_score={least}") == kept
+    cosine = sorted(item["vector_score"] for item in everything)[2]
+    near = [item for item in everything if item["vector_score"] >= cosine]
+    assert pairs_of(library, f"/pairs?min_vector_score={cosine!r}") == near
 
 
 @pytest.mark.parametrize(
@@ -62,7 +65,7 @@ def test_calibrated_bounds_and_measures_are_those_of_match(
     assert kept == [query for query in every if query["score"] >= limit]
     assert 0 < len(kept) < len(every)
     for pair in kept:
-        asked = {"id": pair["left"], "mode": "semantic", "align": False}
+        asked = {"id": pair["left"]}
         matches = filled.post("/match", json=asked).json()["matches"]
         (match,) = (hit for hit in matches if hit["id"] == pair["right"])
         assert pair["probability"] == pytest.approx(match["probability"], abs=1e-4)
@@ -88,7 +91,7 @@ def test_few_documents_and_copies(client: Any) -> None:
         ("?max_false_positive_rate=0.1", "max_false_positive_rate"),
         ("?min_score=2", "min_score"),
         ("?min_score=nan", "min_score"),
-        ("?min_score=0&mode=lexical", "mode"),
+        ("?min_vector_score=2", "min_vector_score"),
         ("?min_score=0&collapse=all", "collapse"),
     ],
 )

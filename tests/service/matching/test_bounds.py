@@ -14,6 +14,7 @@ from encoder.errors import CheckpointError
 from index.search.calibrator import (
     DAMAGED,
     OTHER_RULE,
+    RELEVANT_RATE,
     TOO_FEW,
     UNMEASURED,
     ScoreCalibrator,
@@ -44,15 +45,19 @@ def with_calibrator(client: Any, calibrator: ScoreCalibrator) -> Any:
 def test_matches_have_probabilities_and_rates(filled: Any) -> None:
     plain = filled.post("/match", json={"id": "ants"}).json()
     assert plain["calibration"] is None
-    assert {match["probability"] for match in plain["matches"]} == {None}
+    assert plain["no_probability"] == TOO_FEW
+    for measure in ("probability", "false_positive_rate", "relevant"):
+        assert {match[measure] for match in plain["matches"]} == {None}
     answer = with_calibrator(filled, BY_RATE).post("/match", json={"id": "ants"}).json()
-    assert answer["calibration"] == "1+2"
+    assert (answer["calibration"], answer["no_probability"]) == ("1+2", None)
     probabilities = [match["probability"] for match in answer["matches"]]
     rates = [match["false_positive_rate"] for match in answer["matches"]]
     assert len(probabilities) == 3
     assert all(0 < probability < 1 for probability in probabilities)
     assert probabilities == sorted(probabilities, reverse=True)
     assert rates == sorted(rates)
+    relevant = [match["relevant"] for match in answer["matches"]]
+    assert relevant == [rate <= RELEVANT_RATE for rate in rates] != [True] * 3
 
 
 @pytest.mark.parametrize(
