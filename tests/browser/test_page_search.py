@@ -1,14 +1,16 @@
 """The page at / in a real browser with the real server: from a document to why it matches."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
 
 from tests.kit.browser import PageLog, save, wait_until
+from tests.kit.calibrations import calibrated
 from tests.kit.pdf_files import pdf
-from tests.kit.process_fixtures import Server
+from tests.kit.process_fixtures import Server, serving
 from tests.kit.search_page_fixtures import (
     BEES,
     DOCUMENTS,
@@ -16,6 +18,7 @@ from tests.kit.search_page_fixtures import (
     KEEPER,
     drop,
     find,
+    notice,
     requests_of,
     titles,
 )
@@ -35,14 +38,38 @@ def test_a_pasted_text_is_matched_with_scores_and_reasons(
     assert titles(search_page)[0] == answer["matches"][0]["title"]
     assert len(titles(search_page)) == len(answer["matches"])
     shown, first = fields(search_page, 0), answer["matches"][0]
-    assert re.search(r"(\d+|>99)\s%\s+likely to match", shown)
+    assert "likely to match" not in shown
+    receipt = search_page.inner_text("#receipt")
+    assert "There are no probabilities: fewer than 100 documents." in receipt
     assert f"score\n{first['score']:.3f}" in shown or f"score {first['score']:.3f}" in shown
     for term in first["terms"]:
         assert term["term"] in shown
     tokens = answer["receipt"]["tokens"]
-    assert f"Read whole: {tokens} tokens in" in search_page.inner_text("#receipt")
+    assert f"Read whole: {tokens} tokens in" in receipt
     assert page_log.complaints == []
     assert all(url.startswith(f"{search_server.url}/") for url in page_log.requests)
+
+
+def test_what_scores_no_more_than_chance_is_folded_away(
+    open_page: Callable[..., Page], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
+    with serving(tmp_path, data, checkpoint, alignment_budget_ms=60_000) as server:
+        server.request("POST", "/index", {"documents": DOCUMENTS})
+        page = open_page(server)
+        page.uncheck("#collapse")
+        find(page, BEES)
+        assert titles(page)[0] == "The dance of bees"
+        assert re.search(r"(\d+|>99)\s%\s+likely to match", fields(page, 0))
+        assert page.inner_text("#search-status").startswith("1 match in")
+        folded = page.locator("#match-list summary")
+        assert folded.inner_text() == "4 documents below the level of chance"
+        assert page.locator(".match:visible").count() == 1
+        folded.click()
+        assert page.locator(".match:visible").count() == 5
+        find(page, "Zyzzyva quokka frobnicate blorp wibble lamp.")
+        assert page.inner_text("#search-status").startswith("0 matches in")
+        assert notice(page) == "Nothing matches: no score rises above the level of chance."
 
 
 def test_copies_and_versions_are_one_match_that_names_the_others(search_page: Page) -> None:
