@@ -46,7 +46,7 @@ DAMAGED = "measurement damaged or of another checkpoint: run longmatch calibrate
 OTHER_RULE = "measured with another rule: run longmatch calibrate"
 NO_MAP = "the checkpoint has no calibration of such scores"
 # More random pairs than this score as high as a document that does not match.
-RELEVANT_RATE = 0.05
+RELEVANT_RATE = 0.1
 
 _log = logging.getLogger(__name__)
 

@@ -436,6 +436,7 @@ def demo(port: PortOption = DEFAULT_PORT) -> None:
     loaded = load(None, data=data)
     with opened(data, loaded.encoder) as directory, show_progress(console) as progress:
         build_index(corpus, directory, encode_here(loaded.tokenizer, loaded.encoder), progress)
+        LiveScoring(loaded.checkpoint, directory, loaded.encoder.adapter).measure(progress)
     url = f"http://{DEFAULT_HOST}:{port}"
     console.print(f"""
 Which modules match the documentation of asyncio.queues? In another shell:

@@ -76,15 +76,11 @@ def test_twice_the_spread_halves_the_raw_weight(channel: str) -> None:
     assert weights == pytest.approx({"lexical": 0.5, "alignment": 0.25, "vector": 0.25})
     wide = raw(STANDARD.resolve(replace(GENERAL, **{channel: WIDE})))
     assert sum(wide.values()) == pytest.approx(1.0)
+    semantic = STANDARD.resolve(replace(GENERAL, vector=WIDE)).semantic_alignment_weight
+    assert semantic == pytest.approx(1 / (1 + 3 / 2))  # of 1 and 3, the second halved
     for other in weights.keys() - {channel}:
         halved = wide[channel] / wide[other]
         assert halved == pytest.approx(weights[channel] / weights[other] / 2)
-
-
-def test_semantic_mode_weighs_two_channels() -> None:
-    assert STANDARD.resolve().semantic_alignment_weight == pytest.approx(0.25)
-    wide = STANDARD.resolve(replace(GENERAL, vector=WIDE))
-    assert wide.semantic_alignment_weight == pytest.approx(1 / (1 + 1.5))
 
 
 @pytest.mark.parametrize("mode", ["semantic", "lexical", "hybrid"])

@@ -235,18 +235,6 @@ def test_bad_pairs_are_named(fit: Fit, copy: Path, tmp_path: Path, line: str, me
     assert not (copy / "calibration.json").exists()
 
 
-def test_adapted_vectors_have_a_calibration_of_their_own(
-    fit: Fit, copy: Path, tmp_path: Path
-) -> None:
-    pairs, vectors = write_corpus(tmp_path / "corpus")
-    assert fit((pairs, vectors)).status == 0
-    assert fit((pairs, vectors), kinds=["adapted"]).status == 0
-    assert set(fitted(copy).kinds) == {"semantic", "adapted"}
-    status, _, err = fit((pairs, tmp_path), kinds=["adapted"])
-    assert status == 2
-    assert "takes vectors of `embed --adapt`" in " ".join(err.split())
-
-
 def test_several_kinds_are_fitted_in_one_call(fit: Fit, copy: Path, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     status, _, err = fit(corpus, texts=True, kinds=("semantic", "lexical", "hybrid"))
@@ -256,6 +244,9 @@ def test_several_kinds_are_fitted_in_one_call(fit: Fit, copy: Path, tmp_path: Pa
     calibration = fitted(copy)
     assert set(calibration.kinds) == {"semantic", "lexical", "hybrid", "adapted", "adapted hybrid"}
     assert calibration.kinds["hybrid"] != calibration.kinds["semantic"]
+    status, _, err = fit((corpus[0], tmp_path), kinds=["adapted"])
+    assert status == 2
+    assert "takes vectors of `embed --adapt`" in " ".join(err.split())
     checkpoint = load_checkpoint(copy)
     write_fusion(checkpoint, read_fusion(checkpoint))  # the same rule: its calibrations hold
     assert fitted(copy) == calibration
