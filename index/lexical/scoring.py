@@ -211,15 +211,17 @@ def candidate_terms(query: LexicalQuery) -> list[int]:
         Positions in the query: at most `QUERY_TERMS` pairs of words and `QUERY_TERMS` others, with
         `POSTINGS_BUDGET` postings together; the first term in any case.
     """
-    first = [np.flatnonzero(query.pairs == pair)[:QUERY_TERMS] for pair in (True, False)]
+    # The one document of a term is found without it, as all terms of few documents are read.
+    shared = np.flatnonzero(query.documents > 1)
+    first = [shared[query.pairs[shared] == pair][:QUERY_TERMS] for pair in (True, False)]
     highest = np.sort(np.concatenate(first))
     if query.documents[highest].sum() <= POSTINGS_BUDGET:
         return list(map(int, highest))
     chosen: list[int] = []
     free = {True: QUERY_TERMS, False: QUERY_TERMS}
     left = POSTINGS_BUDGET
-    both = zip(query.documents.tolist(), query.pairs.tolist(), strict=True)
-    for position, (documents, pair) in enumerate(both):
+    columns = (shared, query.documents[shared], query.pairs[shared])
+    for position, documents, pair in zip(*(column.tolist() for column in columns), strict=True):
         if free[pair] and (documents <= left or not chosen):
             chosen.append(position)
             free[pair] -= 1

@@ -322,7 +322,7 @@ class MatchBody(BaseModel):
         "fewer than 100 documents, or `longmatch calibrate`; and with `like`."
     )
     relevant: bool | None = nullable(
-        "Whether the score rises above the level of chance, which more than 5 % of random pairs "
+        "Whether the score rises above the level of chance, which more than 10 % of random pairs "
         "reach; null where `false_positive_rate` is."
     )
     explanation: ComparisonBody | None = nullable(

@@ -13,14 +13,13 @@ export async function openComparison(query, one) {
   const dialog = byId("comparison");
   const controller = new AbortController();
   loading = controller;
-  const side = query.id === undefined ? { title: "Your document", ...query } : query;
   byId("comparison-title").replaceChildren(
-    foreign(side.title ?? side.id), " and ", foreign(one.title || one.id));
+    foreign(query.title ?? query.id ?? "Your document"), " and ", foreign(one.title || one.id));
   byId("comparison-status").textContent = "Comparing …";
   byId("comparison-notice").replaceChildren();
   if (!dialog.open) dialog.showModal();
   try {
-    const page = await compare(side, { id: one.id }, controller.signal);
+    const page = await compare(query, { id: one.id }, controller.signal);
     if (loading === controller) showPage(page, one);
   } catch (error) {
     if (loading !== controller) return;

@@ -150,6 +150,41 @@ def test_any_two_texts_are_compared_as_a_search_scores_them(filled: SQLiteDocume
     assert filled.lexical.compare(999, ("ants", "")) == filled.lexical.compare(("", ""), 999) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("stored", "text", "score"),
+    [
+        (["ants dig soil"], "ants dig soil", 1.0),  # a collection of one document
+        (["ants dig soil"] * 3, "ants dig soil", 1.0),  # of equal documents
+        (["ants dig soil", "?!"], "", 0.0),
+        (["and of the", "ants"], "and of the", 0.0),
+        (["ants dig soil", "bees"], "zanzibar", 0.0),
+        (["ants"], "ants", 1.0),
+        (["ants " * 1_000_000], "ants", 0.5**0.5),  # with the pair "ants ants"
+    ],
+)
+def test_every_text_has_a_defined_score(
+    store: SQLiteDocumentStore, entry: MakeEntry, stored: list[str], text: str, score: float
+) -> None:
+    store.put([entry(str(n), content) for n, content in enumerate(stored)])
+    first = np.array([store.find(["0"])["0"].vector_id])
+    assert store.lexical.score(store.lexical.read(text), first) == pytest.approx(score, abs=0.01)
+    assert store.lexical.compare((text, ""), int(first[0])) == pytest.approx(score, abs=0.01)
+
+
+def test_unknown_words_lower_a_score_as_they_do_once_stored(
+    store: SQLiteDocumentStore, entry: MakeEntry
+) -> None:
+    store.put([entry(name, text) for name, text in TEXTS.items() if name != "ants"])
+    bees = np.array([store.find(["bees"])["bees"].vector_id])
+    (before,) = store.lexical.score(store.lexical.read(TEXTS["ants"]), bees)
+    store.put([entry("ants", TEXTS["ants"])])
+    (after,) = store.lexical.score(store.lexical.read(TEXTS["ants"]), bees)
+    others = {name: text for name, text in TEXTS.items() if name != "ants"}
+    assert before == pytest.approx(exact_cosine(others, TEXTS["ants"], "bees"), abs=1e-6)
+    assert after == pytest.approx(exact_cosine(TEXTS, TEXTS["ants"], "bees"), abs=1e-6)
+    assert after == pytest.approx(before, abs=0.03)
+
+
 def test_shared_terms_explain_a_score(filled: SQLiteDocumentStore) -> None:
     query = filled.lexical.read("tribunal assessment of ants and of the tribunal")
     ids = {name: stored.vector_id for name, stored in filled.find(list(TEXTS)).items()}
@@ -242,9 +277,9 @@ def test_candidate_terms_stay_within_the_postings_budget() -> None:
         )
 
     budget, limit = index.lexical.scoring.POSTINGS_BUDGET, index.lexical.scoring.QUERY_TERMS
-    assert index.lexical.scoring.candidate_terms(query(budget + 1, 1, 1)) == [0]
-    assert index.lexical.scoring.candidate_terms(query(budget - 1, 2, 1)) == [0, 2]
-    assert len(index.lexical.scoring.candidate_terms(query(*[1] * 2 * limit))) == limit
+    assert index.lexical.scoring.candidate_terms(query(budget + 1, 2, 2)) == [0]
+    assert index.lexical.scoring.candidate_terms(query(budget - 2, 3, 1, 2)) == [0, 3]
+    assert len(index.lexical.scoring.candidate_terms(query(*[2] * 2 * limit))) == limit
     assert index.lexical.scoring.candidate_terms(query()) == []
 
 
