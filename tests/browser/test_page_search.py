@@ -227,7 +227,10 @@ def test_a_match_opens_and_escape_returns_to_the_query(
     search_page.keyboard.press("Enter")
     frame = search_page.frame_locator("#comparison iframe")
     frame.locator("#left mark").first.wait_for()
-    assert frame.locator("#left h2").inner_text() == "Your document"
+    assert "Your document and The keeper" in search_page.inner_text("#comparison-title")
+    score = re.search(r"score\s(\d\.\d{3})", frame.locator(".figures").inner_text())
+    assert score is not None
+    assert re.search(rf"score\s{score[1]}", fields(search_page, 0))
     wait_until(search_page, "document.activeElement.tagName === 'IFRAME'")
     search_page.keyboard.press("n")  # a key of the comparison itself
     assert frame.locator("#status").inner_text().startswith("1 of ")
