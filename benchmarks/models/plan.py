@@ -241,8 +241,10 @@ def merge(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     merged = dict(table)
     for name, value in changes.items():
         old = merged.get(name)
-        both = isinstance(value, dict) and isinstance(old, dict)
-        merged[name] = merge(old, value) if both else value
+        if isinstance(value, dict) and isinstance(old, dict):
+            merged[name] = merge(old, value)
+        else:
+            merged[name] = value
     return merged
 
 

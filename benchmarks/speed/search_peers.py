@@ -41,7 +41,7 @@ from benchmarks.common import (
 from benchmarks.quality.retrieval import CorpusPart, find_corpora
 from benchmarks.speed.search_worker import OPEN, K
 from encoder.blocks import Receipt
-from evaluation.judgements import read_qrels, read_splits
+from evaluation.judgements import Qrels, read_qrels, read_splits
 from evaluation.metrics import ndcg_at_10
 from index.corpus.reader import read_corpus
 from index.directory.data_directory import DataDirectory, open_data_directory
@@ -61,7 +61,6 @@ WORDS = "Longmatch, lexical"
 _RULE = LinearFusion(0.5, 0.5, 0.5, expected_slope=0.5, expected_intercept=0.1)  # of no effect here
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
-Judgements = Mapping[str, Mapping[str, int]]
 # Queries, by id -> the seconds of each and the ids that were found for it.
 Ask = Callable[[Sequence[str]], tuple[list[float], list[list[str]]]]
 
@@ -215,7 +214,7 @@ def open_process(
 
 
 def in_turns(
-    engines: Mapping[str, Engine], queries: Sequence[str], qrels: Judgements
+    engines: Mapping[str, Engine], queries: Sequence[str], qrels: Qrels
 ) -> dict[str, Any]:
     """Let all answer the same queries in rounds, after an untimed round.
 
@@ -247,7 +246,7 @@ def in_turns(
     return figures
 
 
-def mean_ndcg(found: Mapping[str, Sequence[str]], qrels: Judgements) -> float:
+def mean_ndcg(found: Mapping[str, Sequence[str]], qrels: Qrels) -> float:
     """Return the mean nDCG@10 of what was found, best first, for each query."""
     scores = {
         query: {name: float(-rank) for rank, name in enumerate(ids)} for query, ids in found.items()

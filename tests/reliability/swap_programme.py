@@ -35,6 +35,7 @@ LONGEST = 120.0
 _NEVER = np.iinfo(np.int64).max
 _ROWS = 1_000_000  # vectors that the history has room for
 _PAUSE = 0.002  # between two requests of a client
+_CHANGING = 200  # documents: so few that some deletions find nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,12 @@ class History:
         self._grown = threading.Condition()
 
     def record(self, change: Change, vectors: Float32) -> None:
-        """Record a change with the vectors Float32[N, DIMENSION] that it added."""
+        """Record a change with the vectors Float32[N, DIMENSION] that it added.
+
+        One that changed nothing has the sequence of a change that is perhaps not recorded yet.
+        """
+        if not len(change.added) and not len(change.removed):
+            return
         with self._grown:
             self._vectors[change.added] = vectors
             self._added[change.added] = change.sequence
@@ -84,6 +90,11 @@ class History:
                 self._complete_to += 1
                 self._known.remove(self._complete_to)
             self._grown.notify_all()
+
+    def begin(self, change: Change, vectors: Float32) -> None:
+        """Record the first contents, which several changes have put."""
+        self._complete_to = change.sequence - 1
+        self.record(change, vectors)
 
     def cosines(self, query: Float32, sequence: int) -> Float32:
         """Return cosines Float32[M] by vector id as of a sequence, -inf for absent vectors.
@@ -109,7 +120,8 @@ class SwapCheck:
         self._history = History()
         names = [f"d{number}" for number in range(ONE_LIST_BELOW + 200)]
         fill(data, names)
-        self._record_all(data.store.changes_since(0))
+        first = data.store.changes_since(0)
+        self._history.begin(first, data.store.vectors(first.added)[1])
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
@@ -194,7 +206,7 @@ class SwapCheck:
     def _writer(self, number: int) -> Callable[[], None]:
         """Make a writer with its own documents."""
         chance = random.Random(f"{self._plan.seed} {number}")
-        mine = [f"d{document}" for document in range(number, ONE_LIST_BELOW, self._plan.writers)]
+        mine = [f"d{document}" for document in range(number, _CHANGING, self._plan.writers)]
         version = 0
 
         def write() -> None:
@@ -209,6 +221,7 @@ class SwapCheck:
                 entries = [entry_of(name, version) for name in names]
                 change = store.put(entries)
                 vectors = np.stack([entry.vector for entry in entries])
+            time.sleep(_PAUSE)  # others may catch up with the change before it is recorded
             self._history.record(change, vectors)
             index.apply(change)
             if index.search(vectors[:1] if len(vectors) else np.eye(1, DIMENSION, dtype=np.float32),
@@ -231,14 +244,6 @@ class SwapCheck:
         if index.generation != before + 1:
             self._wrong.append(f"generation {index.vectors.generation} after {before}")
         self._published.add(index.generation)
-
-    def _record_all(self, change: Change) -> None:
-        """Record the initial contents, which took several transactions."""
-        ids, vectors = self._data.store.vectors(change.added)
-        nothing = ids[:0]
-        for sequence in range(1, change.sequence):
-            self._history.record(Change(sequence, nothing, nothing), vectors[:0])
-        self._history.record(Change(change.sequence, ids, nothing), vectors)
 
 
 def run_swaps(path: Path, plan: SwapPlan) -> SwapReport:

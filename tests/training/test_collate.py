@@ -143,6 +143,16 @@ def test_every_kind_has_a_loss(
         assert loss_of(1) == pytest.approx(0.5, abs=0.05)  # dropout is not that of the other row
 
 
+def test_what_is_ignored_is_no_negative(model: Smith, reader: Reader) -> None:
+    matches = np.eye(2, 3, dtype=bool)
+    batch = CandidateBatch(PARTS, ALL, matches, ~matches)
+    task = objective_of({"kind": "links"}, lambda _: batch, reader, model.config).sample(
+        step_generator(0, 1)
+    )
+    assert isinstance(task, VectorTask)
+    assert task.loss(torch.eye(5, 4)).item() == 0
+
+
 def test_samples_depend_on_the_generator_alone(model: Smith, reader: Reader) -> None:
     sampled: list[float] = []
 

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -35,10 +36,11 @@ def open_fastembed(model: str, threads: int) -> dict[int, Embed]:
     )
     opened = TextEmbedding(name, specific_model_path=model, threads=threads)
     opened.model.tokenizer.enable_truncation(max_length=CHUNK_TOKENS)  # the model's files say 128
-    return {
-        size: lambda texts, size=size: [list(map(float, v)) for v in opened.embed(texts, size)]
-        for size in BATCH_SIZES
-    }
+
+    def embed(size: int, texts: list[str]) -> list[list[float]]:
+        return [list(map(float, vector)) for vector in opened.embed(texts, size)]
+
+    return {size: partial(embed, size) for size in BATCH_SIZES}
 
 
 def open_infinity(model: str, threads: int) -> dict[int, Embed]:

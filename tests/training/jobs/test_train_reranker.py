@@ -261,7 +261,9 @@ def test_probable_matches_are_no_negatives_of_pairs(paired: CorpusFiles, tmp_pat
     assert found.nearest[0][0] == 9
     assert found.similarities[0][0] > PROBABLE_MATCH
     kinds = PairKinds(6, 0.0)
-    assert (0, 9) not in ends(training_pairs(read, kinds, tmp_path / "n"), 0.0)
+    others = ends(training_pairs(read, kinds, tmp_path / "n"), 0.0)
+    assert (0, 9) not in others
+    assert (0, 23) not in others  # nor is the last document put in its place
     linked = replace(read, qrels={"p0": {"p4": 1}})
     assert (0, 9) in ends(training_pairs(linked, kinds, tmp_path / "n"), 0.0)
 
