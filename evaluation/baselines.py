@@ -1,6 +1,6 @@
 """The baselines of an evaluation: alternatives to Longmatch, measured in the same run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,14 +91,21 @@ def blocks_within(blocks: CorpusBlocks, tokens: int) -> Int64:
     return within
 
 
-def chunk_system(blocks: CorpusBlocks) -> System:
+def maxsim_system(blocks: CorpusBlocks) -> System:
+    """Make the system of late interaction over blocks: chunks of a single block, not corrected."""
+    return chunk_system(blocks, "maxsim", 1)
+
+
+def chunk_system(
+    blocks: CorpusBlocks, name: str = "chunks", chunk_blocks: int = CHUNK_BLOCKS
+) -> System:
     """Make the system of a chunking engine: every chunk of the query searches all chunks.
 
-    A chunk is the mean of `CHUNK_BLOCKS` consecutive block vectors. The score of a document is the
+    A chunk is the mean of `chunk_blocks` consecutive block vectors. The score of a document is the
     mean, over the chunks of the query, of the cosine with its best chunk; the score of a pair is
     the mean of both directions. The search is exact.
     """
-    chunks, ends = _chunks(blocks)
+    chunks, ends = _chunks(blocks, chunk_blocks)
     starts = np.concatenate([[0], ends[:-1]])
     filled = np.flatnonzero(ends > starts)  # reduceat accepts no empty range
 
@@ -121,10 +128,10 @@ def chunk_system(blocks: CorpusBlocks) -> System:
         return scores
 
     settings = (
-        f"chunks of {CHUNK_BLOCKS} blocks, mean over the query's chunks of the cosine with the "
+        f"chunks of {chunk_blocks} blocks, mean over the query's chunks of the cosine with the "
         "best chunk of the document, exact search"
     )
-    return System("chunks", settings, best, score_pairs)
+    return System(name, settings, best, score_pairs)
 
 
 def _mean_of_best(query: Float32, chunks: Float32, starts: Int64) -> Float32:
@@ -135,14 +142,14 @@ def _mean_of_best(query: Float32, chunks: Float32, starts: Int64) -> Float32:
     return total / np.float32(max(len(query), 1))
 
 
-def _chunks(blocks: CorpusBlocks) -> tuple[Float32, Int64]:
+def _chunks(blocks: CorpusBlocks, chunk_blocks: int) -> tuple[Float32, Int64]:
     chunks: list[Float32] = []
     ends = np.zeros(len(blocks.starts), dtype=np.int64)
     total = 0
     for row, (start, end) in enumerate(zip(blocks.starts, blocks.ends, strict=True)):
         document_blocks = blocks.vectors[start:end].astype(np.float32)
         if len(document_blocks):
-            firsts = np.arange(0, len(document_blocks), CHUNK_BLOCKS)
+            firsts = np.arange(0, len(document_blocks), chunk_blocks)
             chunks.append(np.add.reduceat(document_blocks, firsts, axis=0))
             total += len(firsts)
         ends[row] = total
@@ -158,30 +165,50 @@ def _unit(vectors: Float32) -> Float32:
 
 LSA_DIMENSION = 384
 _SEED = 0
-_K1, _B = 1.5, 0.75
 
 
-def bm25_system(texts: Sequence[str], documents: int | None = None) -> System:
+@dataclass(frozen=True, slots=True)
+class BM25Settings:
+    """The parameters of BM25 (Robertson and Zaragoza, 2009, sections 3.4 and 3.4.3).
+
+    Attributes:
+        k1: saturation of the counts in a document.
+        b: share of the normalisation by length.
+        k3: saturation of the counts in the query; without it, every occurrence counts.
+    """
+
+    k1: float
+    b: float
+    k3: float | None = None
+
+
+# The usual settings are for short queries; the others are the best found for whole documents.
+BM25_SETTINGS = {"bm25": BM25Settings(1.5, 0.75), "bm25-long": BM25Settings(3.0, 1.0, 8.0)}
+
+
+def bm25_system(texts: Sequence[str], documents: int | None = None, name: str = "bm25") -> System:
     """Make BM25 with the whole text as the query, by bm25s.
 
-    Every occurrence of a word in the query counts. A pair is scored in both directions, each score
+    A pair is scored in both directions, each score
     divided by the number of words of the query: raw scores grow with it, so that no threshold fits.
     (Of eight variants this was the best on average over three sets of validation pairs.)
 
     Args:
         texts: of the documents, then of queries that are no documents.
         documents: how many of the texts are documents; all when not given.
+        name: of `BM25_SETTINGS`.
     """
     require_extra("evaluate", "the baseline bm25", "bm25s", "scipy")
     import bm25s
     import scipy.sparse
 
+    chosen = BM25_SETTINGS[name]
     separated = [separate_words(text) for text in texts]
     tokens = bm25s.tokenize(separated, stopwords="english", show_progress=False)
     words = len(tokens.vocab)
     number = len(texts) if documents is None else documents
     # BM25 of a word in a document needs no query: the index holds it as a matrix [N, words].
-    engine = bm25s.BM25(method="lucene", k1=_K1, b=_B)
+    engine = bm25s.BM25(method="lucene", k1=chosen.k1, b=chosen.b)
     engine.index((tokens.ids[:number], tokens.vocab), show_progress=False)
     parts = engine.scores
     weights = scipy.sparse.csc_matrix(
@@ -189,6 +216,8 @@ def bm25_system(texts: Sequence[str], documents: int | None = None) -> System:
     ).tocsr()
     counts = _count_words(tokens.ids, words)
     lengths = np.maximum(np.asarray(counts.sum(axis=1), dtype=np.float32).ravel(), np.float32(1))
+    if chosen.k3 is not None:
+        counts.data *= (chosen.k3 + 1) / (chosen.k3 + counts.data)
 
     def score_pairs(sources: Int64, targets: Int64) -> Float32:
         there = _row_products(counts[sources], weights[targets]) / lengths[sources]
@@ -196,19 +225,25 @@ def bm25_system(texts: Sequence[str], documents: int | None = None) -> System:
         both: Float32 = np.add(there, back, dtype=np.float32)
         return both
 
-    settings = f"bm25s, lucene, k1 {_K1}, b {_B}, its English stop words, whole text as the query"
-    return System("bm25", settings, _products(counts, weights), score_pairs)
+    saturated = "" if chosen.k3 is None else f", k3 {chosen.k3}"
+    settings = (
+        f"bm25s, lucene, k1 {chosen.k1}, b {chosen.b}{saturated}, its English stop words, "
+        "whole text as the query"
+    )
+    return System(name, settings, _products(counts, weights), score_pairs)
 
 
-def tfidf_system(matrix: Any, documents: int | None = None) -> System:
+def tfidf_system(matrix: Any, documents: int | None = None, name: str = "tfidf") -> System:
     """Make the system of the rows of `tfidf_matrix`; the first `documents` rows are documents."""
 
     def score_pairs(sources: Int64, targets: Int64) -> Float32:
         return _row_products(matrix[sources], matrix[targets])
 
+    terms = ", words and pairs" if name == TFIDF_OF_PAIRS else ""
     return System(
-        "tfidf",
-        "scikit-learn, sublinear tf, without English stop words, min_df 2, max_df 0.5, whole text",
+        name,
+        f"scikit-learn{terms}, sublinear tf, without English stop words, min_df 2, max_df 0.5, "
+        "whole text",
         _products(matrix, matrix[:documents]),
         score_pairs,
     )
@@ -233,12 +268,13 @@ def lsa_system(matrix: Any, documents: int | None = None) -> System:
     return vector_system("lsa", settings, unit, documents)
 
 
-def tfidf_matrix(texts: Sequence[str], documents: int | None = None) -> Any:
+def tfidf_matrix(texts: Sequence[str], documents: int | None = None, *, pairs: bool = False) -> Any:
     """Return TF-IDF by scikit-learn, sparse float32[N + others, words], rows of unit norm.
 
     Args:
         texts: of the documents, then of queries that are no documents.
         documents: N, how many of the texts are documents; words and weights come from these.
+        pairs: count pairs of neighbouring words as well.
 
     Raises:
         CorpusError: no word is in two documents and in at most half of them.
@@ -247,7 +283,12 @@ def tfidf_matrix(texts: Sequence[str], documents: int | None = None) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(
-        sublinear_tf=True, stop_words="english", min_df=2, max_df=0.5, dtype=np.float32
+        sublinear_tf=True,
+        stop_words="english",
+        min_df=2,
+        max_df=0.5,
+        dtype=np.float32,
+        ngram_range=(1, 2 if pairs else 1),
     )
     separated = [separate_words(text) for text in texts]
     try:
@@ -287,8 +328,14 @@ def _row_products(left: Any, right: Any) -> Float32:
     return np.asarray(sums, dtype=np.float32).ravel()
 
 
-LEXICAL_BASELINES = ("bm25", "tfidf", "lsa")
-BLOCK_BASELINES = {"mean": mean_system, "chunks": chunk_system, "first512": first_tokens_system}
+TFIDF_OF_PAIRS = "tfidf-pairs"
+LEXICAL_BASELINES = (*BM25_SETTINGS, "tfidf", TFIDF_OF_PAIRS, "lsa")
+BLOCK_BASELINES: dict[str, Callable[[CorpusBlocks], System]] = {
+    "mean": mean_system,
+    "chunks": chunk_system,
+    "maxsim": maxsim_system,
+    "first512": first_tokens_system,
+}
 BASELINES = (*LEXICAL_BASELINES, *BLOCK_BASELINES)
 
 
@@ -312,14 +359,17 @@ def lexical_baselines(
     names: Sequence[str], texts: Sequence[str], documents: int | None = None
 ) -> Iterator[System]:
     """Make the named baselines that use words."""
-    if "bm25" in names:
-        yield bm25_system(texts, documents)
+    for name in BM25_SETTINGS:
+        if name in names:
+            yield bm25_system(texts, documents, name)
     if "tfidf" in names or "lsa" in names:
         matrix = tfidf_matrix(texts, documents)
         if "tfidf" in names:
             yield tfidf_system(matrix, documents)
         if "lsa" in names:
             yield lsa_system(matrix, documents)
+    if TFIDF_OF_PAIRS in names:
+        yield tfidf_system(tfidf_matrix(texts, documents, pairs=True), documents, TFIDF_OF_PAIRS)
 
 
 def block_baselines(names: Sequence[str], blocks: CorpusBlocks) -> Iterator[System]:

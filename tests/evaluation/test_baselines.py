@@ -1,4 +1,6 @@
 import math
+from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -7,14 +9,17 @@ from encoder.arrays import Float32
 from evaluation.baselines import (
     BASELINES,
     CHUNK_BLOCKS,
+    LEXICAL_BASELINES,
     CorpusBlocks,
     blocks_within,
     chunk_system,
     first_tokens_system,
     lexical_baselines,
+    maxsim_system,
     mean_system,
     parse_baselines,
 )
+from evaluation.systems import System
 from index.errors import CorpusError
 
 TEXTS = [
@@ -46,13 +51,16 @@ def test_names() -> None:
     assert parse_baselines("") == ()
     assert parse_baselines("lsa, bm25,lsa") == ("lsa", "bm25")
     assert parse_baselines("all") == BASELINES
-    with pytest.raises(CorpusError, match="there is no 'bm42', only bm25, tfidf"):
+    with pytest.raises(CorpusError, match="there is no 'bm42', only bm25, bm25-long, tfidf"):
         parse_baselines("bm25,bm42")
 
 
-def test_bm25_by_hand() -> None:
-    """Lucene's formula with k1 1.5 and b 0.75, each word of the query as often as it occurs."""
-    (system,) = lexical_baselines(["bm25"], TEXTS)
+@pytest.mark.parametrize(
+    ("name", "k1", "b", "k3"), [("bm25", 1.5, 0.75, math.inf), ("bm25-long", 3.0, 1.0, 8.0)]
+)
+def test_bm25_by_hand(name: str, k1: float, b: float, k3: float) -> None:
+    """Lucene's formula; the counts of the query are saturated by k3, of which infinity is none."""
+    (system,) = lexical_baselines([name], TEXTS)
     tokens = [[word for word in text.split() if word not in ("and", "the")] for text in TEXTS]
     lengths = [len(token) for token in tokens]
     mean = sum(lengths) / 5
@@ -61,10 +69,14 @@ def test_bm25_by_hand() -> None:
         frequency = sum(word in token for token in tokens)
         idf = math.log(1 + (5 - frequency + 0.5) / (frequency + 0.5))
         count = tokens[document].count(word)
-        return idf * count / (count + 1.5 * (1 - 0.75 + 0.75 * lengths[document] / mean))
+        return idf * count / (count + k1 * (1 - b + b * lengths[document] / mean))
 
     def by_hand(query: int, document: int) -> float:
-        return sum(weight(word, document) for word in tokens[query])
+        counts = Counter(tokens[query])
+        saturated = {
+            word: n if k3 == math.inf else n * (k3 + 1) / (k3 + n) for word, n in counts.items()
+        }
+        return sum(count * weight(word, document) for word, count in saturated.items())
 
     scores = system.score(rows(0, 3))
     assert scores[0] == pytest.approx([by_hand(0, n) for n in range(5)], rel=1e-5)
@@ -73,7 +85,7 @@ def test_bm25_by_hand() -> None:
     assert pair == pytest.approx(by_hand(0, 3) / 5 + by_hand(3, 0) / 5, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["tfidf", "lsa"])
+@pytest.mark.parametrize("name", ["tfidf", "tfidf-pairs", "lsa"])
 def test_cosines_of_words(name: str) -> None:
     (system,) = lexical_baselines([name], TEXTS)
     scores = system.score(rows(*range(5)))
@@ -90,7 +102,7 @@ def test_the_rarest_and_the_commonest_words_do_not_count() -> None:
     assert cosines[0, 1] == pytest.approx(0.5)  # "aa" of "aa bb" and "aa cc", all equally rare
 
 
-@pytest.mark.parametrize("name", ["bm25", "tfidf", "lsa"])
+@pytest.mark.parametrize("name", LEXICAL_BASELINES)
 def test_queries_that_are_no_documents_change_nothing(name: str) -> None:
     (system,) = lexical_baselines([name], TEXTS)
     (with_query,) = lexical_baselines([name], [*TEXTS, "river valley unheard"], len(TEXTS))
@@ -128,18 +140,18 @@ def test_a_document_without_blocks_is_like_nothing() -> None:
         assert system.score_pairs(rows(0, 1), rows(1, 3)).tolist() == [0, 0]
 
 
-def test_chunks_by_hand() -> None:
-    sizes = [CHUNK_BLOCKS + 3, 1, 3 * CHUNK_BLOCKS]
+@pytest.mark.parametrize(("make", "size"), [(chunk_system, CHUNK_BLOCKS), (maxsim_system, 1)])
+def test_chunks_by_hand(make: Callable[[CorpusBlocks], System], size: int) -> None:
+    sizes = [size + 3, 1, 3 * size]
     blocks = corpus_blocks(sizes)
     chunks = []
     for start, end in zip(blocks.starts, blocks.ends, strict=True):
         parts = [
-            blocks.vectors[first : min(first + CHUNK_BLOCKS, end)].astype(np.float32).mean(0)
-            for first in range(start, end, CHUNK_BLOCKS)
+            blocks.vectors[first : min(first + size, end)].astype(np.float32).mean(0)
+            for first in range(start, end, size)
         ]
         chunks.append(np.stack([part / np.linalg.norm(part) for part in parts]))
-    assert [len(chunk) for chunk in chunks] == [2, 1, 3]
-    system = chunk_system(blocks)
+    system = make(blocks)
     there = (chunks[0] @ chunks[2].T).max(1).mean()
     back = (chunks[2] @ chunks[0].T).max(1).mean()
     assert system.score(rows(0, 2))[0, 2] == pytest.approx(there, abs=1e-5)
