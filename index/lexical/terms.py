@@ -10,6 +10,7 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 
 from encoder.arrays import UInt64
+from encoder.payload import blank_payload
 from encoder.terms.segmentation import STOP_WORDS, find_words, split_words, without_diacritics
 from encoder.terms.title_matcher import TitleMatcher, match_titles
 
@@ -105,7 +106,7 @@ def words_of(text: str) -> list[str]:
     out for being common: on validation stemming found less, and weights by document frequency
     did what a list of stop words does.
     """
-    plain = without_diacritics(text.lower())
+    plain = without_diacritics(blank_payload(text)[0].lower())
     return [word for word in split_words(plain) if len(word) <= MAX_TERM_CHARACTERS]
 
 
@@ -115,6 +116,7 @@ def word_spans(text: str) -> list[tuple[str, int, int]]:
     Returns:
         For each word: it, its first character, and the character after its last.
     """
+    text, _ = blank_payload(text)
     lowered = text.lower()  # as a whole: the form of a sigma depends on what follows
     letters: list[str] = []
     places: list[int] = []  # of each letter in the text
