@@ -26,6 +26,7 @@ class Receipt:
         blocks_left_out: sentence blocks beyond the checkpoint's `max_blocks`.
         tokens_encoded: those of the tokens read that the Transformer encoded; fewer than all where
             blocks are selected.
+        payload_characters: that were not read as they are data, see `encoder.payload`.
     """
 
     tokens: int
@@ -33,6 +34,7 @@ class Receipt:
     blocks: int
     blocks_left_out: int
     tokens_encoded: int
+    payload_characters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,14 @@ class EncoderError(Exception):
 
 
 class EmptyTextError(EncoderError):
-    """The text has no token: it is empty, or white space and control characters only."""
+    """The text has no token: it is empty, or white space, control characters and payload only."""
 
-    def __init__(self) -> None:
-        super().__init__("the text is empty: it has no token to read")
+    def __init__(self, payload: int = 0) -> None:
+        super().__init__(
+            f"the text has no token to read: its {payload} characters are data, not text"
+            if payload
+            else "the text is empty: it has no token to read"
+        )
 
 
 class TruncatedTextError(EncoderError):

@@ -10,6 +10,7 @@ from tokenizers import Encoding, Tokenizer
 from encoder.blocks import Piece, Receipt, SentenceBlocks, block_capacity, plan_sentence_blocks
 from encoder.checkpoint import TOKENIZER, Checkpoint, read_verified
 from encoder.errors import CheckpointError, EmptyTextError, TruncatedTextError
+from encoder.payload import blank_payload
 from encoder.sentences import replace_lone_surrogates, split_sentences
 
 _SENTENCES_A_CALL = 512  # bounds the memory that a book takes
@@ -55,7 +56,7 @@ class BlockTokenizer:
             long_sentence=self._checkpoint.long_sentence,
         )
         if not plan:
-            raise EmptyTextError
+            raise EmptyTextError(sentences.payload)
         kept = plan[: self._checkpoint.max_blocks]
         tokens, tokens_read = sum(sentences.lengths), sum(_size(block) for block in kept)
         if strict and tokens_read < tokens:
@@ -72,15 +73,16 @@ class BlockTokenizer:
                 blocks=len(kept),
                 blocks_left_out=len(plan) - len(kept),
                 tokens_encoded=sum(_size(block) for block in encoded),
+                payload_characters=sentences.payload,
             ),
             selected=selected,
         )
 
     def _tokenise(self, text: str) -> "_Sentences":
-        sentences = _Sentences()
+        readable, payload = blank_payload(replace_lone_surrogates(text))
+        sentences = _Sentences(payload)
         room = self._checkpoint.max_blocks * self._capacity  # tokens that blocks can hold at most
-        spans = split_sentences(text, self._checkpoint.language)
-        readable = replace_lone_surrogates(text)
+        spans = split_sentences(readable, self._checkpoint.language)
         while some := list(islice(spans, _SENTENCES_A_CALL)):
             encodings = self._tokenizer.encode_batch(
                 [readable[start:end] for start, end in some], add_special_tokens=False
@@ -104,12 +106,14 @@ class _Sentences:
     """The sentences of a text.
 
     Attributes:
+        payload: characters of the text that are none of them, as nobody reads them.
         lengths: of all of them, in tokens.
         tokens: of those that can be read.
         encodings: of these, each with the first character of the sentence. They know where each
             token is; a list of all places would take a tenth of the time of tokenising.
     """
 
+    payload: int
     lengths: list[int] = field(default_factory=list)
     tokens: list[list[int]] = field(default_factory=list)
     encodings: list[tuple[int, Encoding]] = field(default_factory=list)

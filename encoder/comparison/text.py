@@ -10,6 +10,7 @@ from encoder.comparison.matches import Sentences, cut_sentences
 from encoder.comparison.result import Section, Span
 from encoder.comparison.sections import SectionReader, find_sections, section_vectors
 from encoder.comparison.words import Words, locate_words
+from encoder.payload import blank_payload
 from encoder.sentences import split_sentences
 
 
@@ -81,7 +82,7 @@ def prepare_text(
         block_vectors=block_vectors,
         offsets=offsets,
         words=words,
-        sentences=cut_sentences(list(split_sentences(text, language)), words),
+        sentences=cut_sentences(list(split_sentences(blank_payload(text)[0], language)), words),
         sections=sections,
         aligned=aligned,
         section_vectors=read,

@@ -1,14 +1,23 @@
 """The words of a text with their positions, for word-level comparison."""
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
 
 from encoder.arrays import Int64
+from encoder.payload import blank_payload
+from encoder.terms.segmentation import INVISIBLE
 
-# In scripts without spaces, each character is a word.
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
+# In scripts without spaces, each character is a word. Words go on behind invisible characters and
+# combining marks.
+_JOINING = f"{INVISIBLE}\u0300-\u036f"
+_LETTER = r"[^\W\u3040-\u30ff\u3400-\u9fff]"
+_WORD = re.compile(
+    rf"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|{_LETTER}(?:{_LETTER}|[{_JOINING}])*"
+)
+_DROPPED = dict.fromkeys(map(ord, INVISIBLE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +40,21 @@ class Words:
 
 def locate_words(text: str) -> Words:
     """Find the words of a text: runs of letters and digits. Time is linear in its length."""
-    found = [(hash(match[0].casefold()), *match.span()) for match in _WORD.finditer(text)]
+    readable, _ = blank_payload(text)
+    found = [(hash(_fold(match[0])), *match.span()) for match in _WORD.finditer(readable)]
     table = np.array(found, dtype=np.int64).reshape(-1, 3)
     return Words(*(np.ascontiguousarray(table[:, column]) for column in range(3)))
 
 
 def casefold_words(text: str) -> list[str]:
     """Return the words of a text as `locate_words` separates them, case-folded."""
-    return _WORD.findall(text.casefold())
+    return _WORD.findall(_fold(blank_payload(text)[0]))
+
+
+def _fold(text: str) -> str:
+    if text.isascii():
+        return text.casefold()
+    return unicodedata.normalize("NFC", text.translate(_DROPPED)).casefold()
 
 
 def word_range(words: Words, start: int, end: int) -> tuple[int, int]:

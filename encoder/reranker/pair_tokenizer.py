@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import TOKENIZER, read_verified
 from encoder.errors import CheckpointError
+from encoder.payload import blank_payload
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.sentence_ranking import (
     SentenceGraphText,
@@ -58,7 +59,7 @@ class PairTokenizer:
 
     def read(self, text: str) -> SentenceGraphText:
         """Split a text into sentences and words; a query is split once for all candidates."""
-        readable = replace_lone_surrogates(text)
+        readable, _ = blank_payload(replace_lone_surrogates(text))
         return split_for_ranking(
             readable, language=self._shape.language, most=self._shape.most_sentences
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.arrays import Float32, Int64
+from encoder.payload import blank_payload
 from encoder.sentences import split_sentences
 from encoder.terms.segmentation import (
     CHINESE_STOP_WORDS,
@@ -49,7 +50,7 @@ class SentenceGraphText:
 
 def split_for_ranking(text: str, *, language: str = "en", most: int = 500) -> SentenceGraphText:
     """Split a text into sentences, of which the first `most` are ranked, and words."""
-    spans = tuple(split_sentences(text, language))
+    spans = tuple(split_sentences(blank_payload(text)[0], language))
     kept = spans[:most]
     words = tuple(_words(text[start:end]) for start, end in kept)
     return SentenceGraphText(text, kept, words, len(spans) - len(kept))

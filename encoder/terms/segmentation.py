@@ -41,8 +41,15 @@ _RUN = re.compile(
 )
 
 
+# They say where a word may be broken, or where not: a word goes on behind them. The joiners of
+# Persian and of the scripts of India are letters.
+INVISIBLE = "\u00ad\u200b\u2060\ufeff"
+
+
 def without_diacritics(lowered: str) -> str:
-    """Return a text in lower case without diacritics, for `split_words` and `find_words`.
+    """Return a text in lower case without diacritics and invisible characters.
+
+    For `split_words` and `find_words`.
 
     Thai, Lao, Khmer and Burmese stay as they are: their marks of tone are no less than letters,
     and dictionaries have them.
@@ -59,7 +66,11 @@ def without_diacritics(lowered: str) -> str:
 
 def _strip(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text)
-    return "".join(character for character in decomposed if not unicodedata.combining(character))
+    return "".join(
+        character
+        for character in decomposed
+        if not unicodedata.combining(character) and character not in INVISIBLE
+    )
 
 
 def split_words(plain: str) -> list[str]:

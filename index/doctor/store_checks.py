@@ -47,7 +47,7 @@ _LEXICAL = ("terms", "document_terms", "removed_terms", "term_statistics")
 _IDS = "SELECT vector_id FROM documents WHERE vector_id > ? ORDER BY vector_id LIMIT ?"
 _DOCUMENTS = """
 SELECT vector_id, id, title, metadata, content_hash, tokens, tokens_read, blocks, blocks_left_out,
-    tokens_encoded, indexed_at, text
+    tokens_encoded, payload_characters, indexed_at, text
 FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _VECTORS = """
 SELECT vector_id, sequence, vector FROM vectors
@@ -166,7 +166,7 @@ def _examine_some(
 
 
 def _document_is_damaged(row: Sequence[Any], known: Checksums | None) -> bool:
-    metadata, content_hash, values, text = row[3], row[4], row[5:11], row[11]
+    metadata, content_hash, values, text = row[3], row[4], row[5:-1], row[-1]
     if not isinstance(text, str) or sha256(text.encode()).digest() != content_hash:
         return True
     if _is_unreadable(metadata):

@@ -10,6 +10,7 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 
 from encoder.arrays import UInt64
+from encoder.payload import blank_payload
 from encoder.terms.function_words import function_words
 from encoder.terms.general_words import PAIR, UNLISTED, word_levels
 from encoder.terms.segmentation import find_words, split_words, without_diacritics
@@ -106,7 +107,7 @@ def words_of(text: str) -> list[str]:
     Numbers are words, since they are what vectors lose. Words are not stemmed: on validation
     stemming found less.
     """
-    plain = without_diacritics(text.lower())
+    plain = without_diacritics(blank_payload(text)[0].lower())
     return [word for word in split_words(plain) if len(word) <= MAX_TERM_CHARACTERS]
 
 
@@ -116,6 +117,7 @@ def word_spans(text: str) -> list[tuple[str, int, int]]:
     Returns:
         For each word: it, its first character, and the character after its last.
     """
+    text, _ = blank_payload(text)
     lowered = text.lower()  # as a whole: the form of a sigma depends on what follows
     letters: list[str] = []
     places: list[int] = []  # of each letter in the text

@@ -35,7 +35,8 @@ CREATE TABLE checksums (
 )"""
 _ROWS = """
 SELECT d.vector_id, d.id, d.title, d.metadata, d.content_hash, d.tokens, d.tokens_read, d.blocks,
-    d.blocks_left_out, d.tokens_encoded, d.indexed_at, v.vector, b.offsets, b.vectors
+    d.blocks_left_out, d.tokens_encoded, d.payload_characters, d.indexed_at,
+    v.vector, b.offsets, b.vectors
 FROM documents d JOIN vectors v USING (vector_id) LEFT JOIN block_vectors b USING (vector_id)
 WHERE d.vector_id IN (SELECT value FROM json_each(?))"""
 _WRITE = """
@@ -88,14 +89,15 @@ def divided(
 def checksums_of(row: Sequence[Any]) -> tuple[int, int, int, int]:
     """Return the checksums of a document: summary, details, vector, blocks.
 
-    Its row is vector id, id, title, metadata, content hash, the receipt's five fields, time,
-    vector, offsets and vectors of the blocks.
+    Its row is vector id, id, title, metadata, content hash, the receipt's fields, time, vector,
+    offsets and vectors of the blocks.
     """
+    vector, offsets, vectors = row[-3:]
     return (
         summary_checksum(row[:4]),
-        details_checksum(row[4], row[5:11]),
-        vector_checksum(row[0], row[11]),
-        blocks_checksum(row[0], row[12], row[13]),
+        details_checksum(row[4], row[5:-3]),
+        vector_checksum(row[0], vector),
+        blocks_checksum(row[0], offsets, vectors),
     )
 
 

@@ -20,7 +20,7 @@ BEFORE_ALL = ""  # no document has this id
 
 _LISTED = """
 SELECT d.vector_id, id, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
-    tokens_encoded, indexed_at, (
+    tokens_encoded, payload_characters, indexed_at, (
     SELECT t.family FROM document_texts x JOIN texts t USING (text_id)
     WHERE x.vector_id = d.vector_id AND EXISTS (
         SELECT 1 FROM texts o JOIN document_texts m USING (text_id)

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ from index.store.records import DocumentRow, EncodedDocument, StoredDocument
 # come last, for `index.store.checksums.divided`.
 DOCUMENTS_BY_ID = """
 SELECT d.vector_id, d.id, d.text, d.title, d.metadata, d.tokens, d.tokens_read, d.blocks,
-    d.blocks_left_out, d.tokens_encoded, d.indexed_at, c.summary, c.details, c.vector, c.blocks
+    d.blocks_left_out, d.tokens_encoded, d.payload_characters, d.indexed_at,
+    c.summary, c.details, c.vector, c.blocks
 FROM documents d LEFT JOIN checksums c USING (vector_id)
 WHERE d.id IN (SELECT value FROM json_each(?))"""
 SUMMARIES = """
@@ -54,8 +56,8 @@ SELECT vector_id FROM removals WHERE sequence > ?1 AND added <= ?1"""
 
 _INSERT_DOCUMENT = """
 INSERT INTO documents (vector_id, id, content_hash, tokens, tokens_read, blocks, blocks_left_out,
-    tokens_encoded, indexed_at, title, metadata, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    tokens_encoded, payload_characters, indexed_at, title, metadata, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _INSERT_VECTOR = """
 INSERT INTO vectors (vector_id, sequence, vector) VALUES (?, ?, ?)"""
 _INSERT_BLOCKS = """
@@ -278,10 +280,7 @@ def _new_row(
     return DocumentRow(
         *(vector_id, sequence, document.id, content_hash),
         *(document.title, metadata_json(document.metadata), document.text),
-        (
-            *(receipt.tokens, receipt.tokens_read, receipt.blocks),
-            *(receipt.blocks_left_out, receipt.tokens_encoded),
-        ),
+        astuple(receipt),
         *(indexed_at, entry.vector.astype("<f4").tobytes(), *packed),
     )
 

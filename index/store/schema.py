@@ -16,7 +16,7 @@ from index.sqlite.task_state import MAINTENANCE_SCHEMA
 from index.store.checksums import CHECKSUMS_SCHEMA
 from index.store.filters import METADATA_SCHEMA
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x4C4D5348
 
 # Vector ids are never assigned twice (AUTOINCREMENT), so a removed one stays removed.
@@ -38,6 +38,7 @@ CREATE TABLE documents (
     blocks INTEGER NOT NULL,
     blocks_left_out INTEGER NOT NULL,
     tokens_encoded INTEGER NOT NULL,
+    payload_characters INTEGER NOT NULL,
     indexed_at TEXT NOT NULL,
     title TEXT NOT NULL,
     metadata TEXT NOT NULL,

@@ -70,6 +70,7 @@ def receipt_example(tokens: int, blocks: int) -> dict[str, int]:
         "blocks": blocks,
         "blocks_left_out": 0,
         "tokens_encoded": tokens,
+        "payload_characters": 0,
     }
 
 

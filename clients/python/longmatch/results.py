@@ -14,6 +14,7 @@ class Receipt:
         blocks: sentence blocks of the tokens that were read.
         blocks_left_out: beyond what the checkpoint reads.
         tokens_encoded: by the Transformer.
+        payload_characters: that were not read, as they are data.
     """
 
     tokens: int
@@ -21,6 +22,7 @@ class Receipt:
     blocks: int
     blocks_left_out: int
     tokens_encoded: int
+    payload_characters: int
 
 
 @dataclass(frozen=True, slots=True)

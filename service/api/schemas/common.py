@@ -79,6 +79,10 @@ class ReceiptBody(BaseModel):
         description="Tokens that the Transformer encoded: all that were read, or those of the "
         "selected sentence blocks."
     )
+    payload_characters: int = Field(
+        description="Characters that are no text and were not read: data URIs, runs of base64 and "
+        "hexadecimal, minified code."
+    )
 
 
 class Answer(BaseModel):

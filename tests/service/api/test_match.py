@@ -64,6 +64,7 @@ def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
         "blocks",
         "blocks_left_out",
         "tokens_encoded",
+        "payload_characters",
     }
     assert receipt["tokens"] == receipt["tokens_read"] == receipt["tokens_encoded"] > 0
     assert answer["timings"].keys() == {
