@@ -36,11 +36,6 @@ def locate_words(text: str) -> Words:
     return Words(*(np.ascontiguousarray(table[:, column]) for column in range(3)))
 
 
-def casefold_words(text: str) -> list[str]:
-    """Return the words of a text as `locate_words` separates them, case-folded."""
-    return _WORD.findall(text.casefold())
-
-
 def word_range(words: Words, start: int, end: int) -> tuple[int, int]:
     """Return the range of the words that lie within characters `start:end`."""
     first = int(np.searchsorted(words.starts, start, side="left"))

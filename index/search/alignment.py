@@ -14,6 +14,7 @@ import numpy as np
 from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
+from index.alignment.alignment_index import AlignableDocuments
 from index.search.fusion import LinearFusion, apply_rule
 from index.search.modes import Ranking, rescore
 from index.search.records import AlignmentOptions, AlignmentReceipt, EncodedQuery
@@ -111,7 +112,7 @@ def _align(
         return False
     if found.query is None:
         ours = documents.blocks.get(query.vector_id) if stored else None
-        found.query = ours or _project(store, documents.space, query)
+        found.query = ours or _project(store, documents, query)
         found.space = documents.space
     if found.query is None or documents.space is not found.space:
         return False  # nothing to align by; or meanwhile, the documents moved to another space
@@ -139,10 +140,12 @@ def _is_decided(
 
 
 def _project(
-    store: SQLiteDocumentStore, space: AlignmentSpace, query: EncodedQuery
+    store: SQLiteDocumentStore, documents: AlignableDocuments, query: EncodedQuery
 ) -> AlignedBlocks | None:
-    blocks = query.blocks
+    blocks, offsets = query.blocks, query.offsets
     if blocks is None:
         stored = store.block_vectors([query.vector_id], skip_damaged=True).get(query.vector_id)
-        blocks = None if stored is None else stored.vectors
-    return None if blocks is None else space.project(blocks)
+        if stored is None:
+            return None
+        blocks, offsets = stored.vectors, stored.offsets
+    return documents.project(query.text, blocks, offsets)

@@ -41,6 +41,7 @@ from index.search.records import (
     SearchOptions,
 )
 from index.search.search import search, select_documents
+from index.sqlite.block_vectors import block_vectors_of
 from index.store.schema import read_space
 from service.cli.checks import (
     OptionError,
@@ -321,6 +322,7 @@ def match(
                 encoded.document_vectors[0],
                 document.title,
                 encoded.block_vectors[0],
+                offsets=block_vectors_of(blocks, encoded.block_vectors[0]).offsets,
             ),
             options,
             fusion=fusion_of(data, loaded.checkpoint, loaded.encoder.adapter),

@@ -120,8 +120,9 @@ def to_comparable(
         raise ValueError(f"document {text.document_id!r} has no block vectors")
     blocks, aligned = text.blocks, None
     if alignable is not None:
-        stored = alignable.blocks.get(text.vector_id)
-        aligned = alignable.space.project(blocks.vectors) if stored is None else stored
+        aligned = alignable.blocks.get(text.vector_id) or alignable.project(
+            text.text, blocks.vectors, blocks.offsets
+        )
     return prepare_text(
         text.text,
         text.vector,

@@ -417,7 +417,10 @@ def _answer(matches: Matches, checkpoint: str, calibration: str | None) -> dict[
         "checkpoint": checkpoint,
         "generation": matches.generation,
         "matches": [_match(hit, matches.explanations.get(hit.id)) for hit in matches.matches],
-        "receipt": receipt_body(matches.receipt),
+        "receipt": {
+            **receipt_body(matches.receipt).model_dump(),
+            "common_text": matches.common_text,
+        },
         "scored_as": matches.scored_as,
         "calibration": calibration,
         "alignment": None if matches.alignment is None else _aligned(matches.alignment),
