@@ -2,7 +2,8 @@
 
 A run is `RUN_WORDS` words that follow each other. Of the runs of a text those are looked at that
 have the lowest hash of `_WINDOW` neighbours (winnowing: Schleimer, Wilkerson and Aiken, SIGMOD
-2003), so that equal stretches of text give equal runs, and these cover them without a gap.
+2003), so that equal stretches of text give equal runs, and these cover them without a gap; and the
+first and the last one, since common text often begins or ends a document.
 
 Versions of one document share runs, too, and are no measure of what is common. So a document counts
 for as much of it as is its own, each of its runs divided among the documents that have it:
@@ -27,7 +28,7 @@ LEAST_WEIGHT = 4.0  # what two or three documents quote is what they have in com
 LEAST_SHARE = 0.001  # of the documents, if that is more
 LEAST_OWN = 0.2  # of the words of a text; one that has less counts whole, as a copy of the licence
 MAX_RUNS = 1 << 18
-_WINDOW = 8
+_WINDOW = 4
 _MAX_WORDS = 20_000  # of a document, from which its runs are taken
 _NO_RUNS: UInt64 = np.zeros(0, dtype=np.uint64)
 
@@ -105,7 +106,7 @@ def _sample(words: UInt64) -> UInt64:
         mixed = (runs ^ (runs >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
         windows = np.lib.stride_tricks.sliding_window_view(mixed, _WINDOW)
         chosen = np.unique(windows.argmin(axis=1) + np.arange(len(windows)))
-        runs = runs[chosen]
+        runs = runs[np.concatenate([[0], chosen, [-1]])]
     return np.unique(runs)
 
 
