@@ -112,6 +112,8 @@ def build_index(
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
     if not counts["items"]:
         raise CorpusError(f"{corpus}: {NO_DOCUMENT}")
+    if data.store.common_text.has_drifted():
+        data.store.refresh_common_text(progress)
     # A pass over all texts is too expensive for a few documents: changes of earlier runs count.
     if data.store.changes_since_title_refresh() > MAX_DRIFT * len(data.store):
         data.store.refresh_titles(progress)

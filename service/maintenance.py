@@ -91,6 +91,7 @@ class Maintenance:
                 self._keep_lists,
                 self._keep_snapshot,
                 self._keep_words,
+                self._keep_common_text,
                 self._keep_titles,
                 self._keep_families,
                 self._keep_alignment,
@@ -166,6 +167,11 @@ class Maintenance:
         store.lexical.changed()
         if store.lexical.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * len(store)):
             store.lexical.publish()
+
+    def _keep_common_text(self) -> None:
+        store = self._data.store
+        if store.common_text.has_drifted():
+            store.refresh_common_text(SilentProgress(), self._stopping.is_set)
 
     def _keep_titles(self) -> None:
         store = self._data.store

@@ -213,9 +213,7 @@ def open_process(
             process.kill()
 
 
-def in_turns(
-    engines: Mapping[str, Engine], queries: Sequence[str], qrels: Qrels
-) -> dict[str, Any]:
+def in_turns(engines: Mapping[str, Engine], queries: Sequence[str], qrels: Qrels) -> dict[str, Any]:
     """Let all answer the same queries in rounds, after an untimed round.
 
     By id goes before by text, for all engines: the words of a document that was searched for just

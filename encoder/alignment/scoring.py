@@ -8,7 +8,8 @@
 This is late interaction (Khattab and Zaharia, "ColBERT", SIGIR 2020, section 3.3) over sentence
 blocks instead of tokens, in both directions, with the similarity of CSLS (Conneau et al., ICLR
 2018, section 2.3). `self` is what a document scores with itself, so that the score is 1 for the
-document itself, and 0 where nothing matches better than chance.
+document itself, and 0 where nothing matches better than chance. Blocks of common text, which have
+`COMMON_HUBNESS`, match nothing and are in no mean, as if the document was without them.
 
 Up to a factor that both documents determine, it is the sum of
 
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder.alignment.space import AlignedBlocks
+from encoder.alignment.space import COMMON_HUBNESS, AlignedBlocks
 from encoder.arrays import Float32, Float64, Int64
 
 _CANDIDATES_A_CALL = 200
@@ -46,18 +47,28 @@ def align(query: AlignedBlocks, candidates: Sequence[AlignedBlocks]) -> Float32:
     lengths: Int64 = np.array([len(candidate) for candidate in candidates], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     pairs = _products(query, candidates)
-    ours = np.maximum(np.maximum.reduceat(pairs, starts, axis=1), 0.0).mean(axis=0)
-    theirs = np.add.reduceat(np.maximum(pairs.max(axis=0), 0.0), starts) / lengths
+    best = np.maximum(np.maximum.reduceat(pairs, starts, axis=1), 0.0)
+    ours = best.sum(axis=0) / number_counted(query)
     hubness = np.concatenate([candidate.hubness for candidate in candidates])
-    means = np.add.reduceat(hubness, starts, dtype=np.float64) / lengths
-    norms = np.maximum(1.0 - means, _LEAST_SELF_SCORE) * self_similarity(query)
+    common = hubness >= COMMON_HUBNESS
+    counted = np.maximum(lengths - np.add.reduceat(common, starts, dtype=np.int64), 1)
+    theirs = np.add.reduceat(np.maximum(pairs.max(axis=0), 0.0), starts) / counted
+    own = np.where(common, 0.0, 1.0 - hubness)
+    norms = np.maximum(np.add.reduceat(own, starts) / counted, _LEAST_SELF_SCORE)
+    norms *= self_similarity(query)
     scores: Float32 = ((ours + theirs) / (2 * np.sqrt(norms))).astype(np.float32)
     return np.minimum(scores, np.float32(1.0))
 
 
 def self_similarity(blocks: AlignedBlocks) -> float:
     """Return the mean of 1 - hubness over the blocks of a document, what it scores with itself."""
-    return max(1.0 - float(blocks.hubness.mean()), _LEAST_SELF_SCORE)
+    own = 1.0 - blocks.hubness[blocks.hubness < COMMON_HUBNESS]
+    return max(float(own.sum()) / number_counted(blocks), _LEAST_SELF_SCORE)
+
+
+def number_counted(blocks: AlignedBlocks) -> int:
+    """Return how many blocks of a document are no common text, at least 1."""
+    return max(int((blocks.hubness < COMMON_HUBNESS).sum()), 1)
 
 
 def align_pairs(
@@ -135,8 +146,9 @@ def find_contributions(left: AlignedBlocks, right: AlignedBlocks) -> Contributio
     table = similarities(left, right)
     given = np.zeros(table.shape)
     rows, columns = np.arange(len(left)), np.arange(len(right))
-    given[rows, table.argmax(axis=1)] += np.maximum(table.max(axis=1), 0.0) / (2 * len(left))
-    given[table.argmax(axis=0), columns] += np.maximum(table.max(axis=0), 0.0) / (2 * len(right))
+    ours, theirs = 2 * number_counted(left), 2 * number_counted(right)
+    given[rows, table.argmax(axis=1)] += np.maximum(table.max(axis=1), 0.0) / ours
+    given[table.argmax(axis=0), columns] += np.maximum(table.max(axis=0), 0.0) / theirs
     pairs = np.argwhere(given > 0.0)
     amounts = given[pairs[:, 0], pairs[:, 1]]
     order = np.argsort(-amounts, kind="stable")

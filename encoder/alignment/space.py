@@ -38,6 +38,7 @@ MIN_DOCUMENTS = 100  # the statistics of fewer are those of their topics
 SAMPLE_DOCUMENTS = 2_000  # their block vectors are held in memory
 SAMPLE_BLOCKS = 20_000
 WHITENING_POWER = 0.5
+COMMON_HUBNESS = 2.0  # of a block of common text: no cosine is more than half of it
 _ARRAYS = ("mean", "projection", "background", "background_scales")
 _INT8 = 127.0
 _SMALLEST = 1e-9

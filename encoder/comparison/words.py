@@ -46,11 +46,6 @@ def locate_words(text: str) -> Words:
     return Words(*(np.ascontiguousarray(table[:, column]) for column in range(3)))
 
 
-def casefold_words(text: str) -> list[str]:
-    """Return the words of a text as `locate_words` separates them, case-folded."""
-    return _WORD.findall(_fold(blank_payload(text)[0]))
-
-
 def _fold(text: str) -> str:
     if text.isascii():
         return text.casefold()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
-from encoder.arrays import Float32
+from encoder.arrays import Float32, Int64
 from index.alignment.refresh import refresh_alignment
 from index.alignment.tables import (
     FittedSpace,
@@ -20,6 +20,8 @@ from index.alignment.tables import (
     load_space,
     read_aligned_blocks,
 )
+from index.common_text.collection import CommonTexts, mark, without_common
+from index.common_text.runs import NO_COMMON_TEXT, CommonText
 from index.errors import StoreError
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
@@ -47,18 +49,29 @@ class AlignableDocuments:
     Attributes:
         space: that their blocks are in.
         blocks: by vector id; documents without sound blocks are absent.
+        common: the common text of the collection.
     """
 
     space: AlignmentSpace
     blocks: Mapping[int, AlignedBlocks]
+    common: CommonText = NO_COMMON_TEXT
+
+    def project(self, text: str, vectors: Float32, offsets: Int64 | None) -> AlignedBlocks:
+        """Project the block vectors [S, H] of another text, at the characters Int64[S, 2].
+
+        Without offsets all of its blocks count, those of common text as well.
+        """
+        marks = mark(text, offsets, self.common)
+        return without_common(self.space.project(vectors), None if marks is None else marks.blocks)
 
 
 class AlignmentIndex:
     """The alignment index of an open store. Safe to use from many threads."""
 
-    def __init__(self, connections: SQLiteConnections, path: Path) -> None:
+    def __init__(self, connections: SQLiteConnections, path: Path, common: CommonTexts) -> None:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.alignment` is one."""
         self._connections = connections
+        self._common = common
         self._path = path
         self._loading = threading.Lock()
         self._loaded: SpaceInUse | None = None
@@ -87,13 +100,14 @@ class AlignmentIndex:
                 return None
             dimension = used.space.dimension
             found, damaged = read_aligned_blocks(connection, used.space_id, dimension, vector_ids)
+            common = self._common.read(connection)
         if damaged:
             _log.error(
                 "%s: the aligned blocks of vector id %d and %d others are damaged: "
                 "run longmatch doctor --repair",
                 *(self._path, damaged[0], len(damaged) - 1),
             )
-        return AlignableDocuments(used.space, found)
+        return AlignableDocuments(used.space, found, common)
 
     def project(self, vectors: Mapping[str, Float32]) -> "ProjectedDocuments | None":
         """Project block vectors [S, H] of documents that are to be put; None without a space."""

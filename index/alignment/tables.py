@@ -14,6 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace, read_space, write_space
+from index.common_text.collection import read_common_blocks, without_common
 from index.sqlite.connections import vector_id_list
 
 ALIGNMENT_SCHEMA = (
@@ -54,7 +55,8 @@ _INSERT_BLOCKS = """
 INSERT OR REPLACE INTO alignment_blocks (vector_id, space_id, content, checksum)
 SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM documents WHERE vector_id = ?1)"""
 _BLOCKS = """
-SELECT vector_id, content, checksum FROM alignment_blocks
+SELECT vector_id, content, checksum, common_marks.blocks
+FROM alignment_blocks LEFT JOIN common_marks USING (vector_id)
 WHERE vector_id IN (SELECT value FROM json_each(?)) AND space_id = ?"""
 _PENDING = """
 SELECT b.vector_id FROM block_vectors b WHERE b.vector_id > ?1 AND NOT EXISTS (
@@ -162,15 +164,19 @@ def remove_aligned_blocks(connection: sqlite3.Connection, vector_ids: Iterable[i
 def read_aligned_blocks(
     connection: sqlite3.Connection, space_id: int, dimension: int, vector_ids: Iterable[int]
 ) -> tuple[dict[int, AlignedBlocks], tuple[int, ...]]:
-    """Return the blocks of documents in a space by vector id, and the ids of damaged rows."""
+    """Return the blocks of documents in a space by vector id, and the ids of damaged rows.
+
+    Those of common text match nothing.
+    """
     found, damaged = {}, []
-    for vector_id, content, checksum in connection.execute(
+    for vector_id, content, checksum, common in connection.execute(
         _BLOCKS, (vector_id_list(vector_ids), space_id)
     ):
         sound = isinstance(content, bytes) and _checksum(content, vector_id) == checksum
         rows, rest = divmod(len(content), dimension + 2 * _SCALE.itemsize) if sound else (0, 0)
         if rows and not rest:
-            found[vector_id] = _unpack(content, rows, dimension)
+            blocks = _unpack(content, rows, dimension)
+            found[vector_id] = without_common(blocks, read_common_blocks(common, rows))
         else:
             damaged.append(vector_id)
     return found, tuple(damaged)

@@ -22,6 +22,7 @@ from encoder.onnx_encoder import EncodedBatch, OnnxEncoder
 from index.adapt import read_corpus_adapter
 from index.alignment.tables import ALIGNMENT_SCHEMA, ALIGNMENT_TABLES, remove_aligned_blocks
 from index.build import refit_alignment
+from index.common_text.collection import read_common_text
 from index.directory.data_directory import STORE_FILE, locked, open_data_directory
 from index.directory.file_digest import remove_digest
 from index.doctor.examine import share_if_readable
@@ -249,12 +250,15 @@ def rebuild_lexical_index(connections: SQLiteConnections, progress: Progress) ->
             connection.execute(statement)
         (number,) = connection.execute("SELECT count(*) FROM documents").fetchone()
         titles = known_titles(row[0] for row in connection.execute("SELECT title FROM documents"))
+        common = read_common_text(connection)
     progress.started("indexing words", number)
     last = 0
     while True:
         with connections.writing() as connection:
             rows = connection.execute(_NEXT_TEXTS, (last, _ROWS_A_TRANSACTION)).fetchall()
-            counted = [(n, count_terms_and_titles(text, titles, title)) for n, title, text in rows]
+            counted = [
+                (n, count_terms_and_titles(text, titles, title, common)) for n, title, text in rows
+            ]
             insert_terms(connection, counted)
             if not rows:
                 note_titles_are_fresh(connection)

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from index.alignment.tables import count_pending, find_space, load_space, read_aligned_blocks
+from index.common_text.collection import read_common_text
+from index.common_text.runs import CommonText
 from index.doctor.findings import Finding, Remedy, require_damage
 from index.document import is_too_deep
 from index.errors import StoreError
@@ -22,6 +24,7 @@ from index.lexical.terms import (
     OWN_TITLE_COUNT,
     QUOTE,
     count_terms,
+    hash_words,
     title_term,
     title_words,
     words_of,
@@ -334,6 +337,7 @@ def _first_family_problem(connection: sqlite3.Connection) -> str | None:
         return None
     for (document_id,) in connection.execute(_OTHER_TEXT):
         return f"document {document_id!r} is linked to the text of another document"
+    common = read_common_text(connection)
     held: dict[int, set[int]] = {}
     for text_id, band in connection.execute(_BANDS):
         held.setdefault(text_id, set()).add(band)
@@ -343,7 +347,7 @@ def _first_family_problem(connection: sqlite3.Connection) -> str | None:
             if text is None:
                 return f"text {text_id} belongs to no document"
             signature = unpack(packed)
-            if signature.tolist() != sign(text).tolist():
+            if signature.tolist() != sign(text, common).tolist() and not _is_changing(text, common):
                 return f"the signature of text {text_id} does not match its text"
             if held.pop(text_id, set()) != set(band_keys(signature)):
                 return f"the bands of text {text_id} do not match its signature"
@@ -410,12 +414,13 @@ def _first_word_problem(connection: sqlite3.Connection) -> str | None:
     }
     term_of = {term_id: term for term, (term_id, _) in terms.items()}
     frequencies = Counter[str]()
+    common = read_common_text(connection)
     last = 0
     while rows := connection.execute(_TEXTS, (last, _DOCUMENTS_A_READ)).fetchall():
         stored = read_document_terms(connection, (row[0] for row in rows))
         for vector_id, title, text in rows:
             held = _by_term(term_of, stored.get(vector_id))
-            if held is None or not _match_text(held, title, text):
+            if held is None or not _match_text(held, title, text, common):
                 return f"the words of vector id {vector_id} do not match its text"
             frequencies.update(held.keys())
         last = rows[-1][0]
@@ -440,14 +445,20 @@ def _by_term(term_of: Mapping[int, str], held: DocumentTerms | None) -> dict[str
     return {term_of[term_id]: n for term_id, n in zip(ids.tolist(), counts.tolist(), strict=True)}
 
 
-def _match_text(held: Mapping[str, int], title: str, text: str) -> bool:
+def _is_changing(text: str, common: CommonText) -> bool:
+    """Return whether a text may still be counted as before its common text was measured."""
+    return common.is_changing(hash_words(words_of(text)))
+
+
+def _match_text(held: Mapping[str, int], title: str, text: str, common: CommonText) -> bool:
     """Return whether terms are those of a text.
 
     The text may name more titles: those of documents that were stored later.
     """
     titles = {term: n for term, n in held.items() if term.startswith(QUOTE)}
     words = {term: n for term, n in held.items() if term not in titles}
-    if words != {term: min(n, MAX_COUNT) for term, n in count_terms(text).items()}:
+    expected = {term: min(n, MAX_COUNT) for term, n in count_terms(text, common).items()}
+    if words != expected and not _is_changing(text, common):
         return False
     words_of_title = title_words(title)
     if words_of_title and titles.pop(title_term(words_of_title), None) != OWN_TITLE_COUNT:

@@ -9,7 +9,7 @@ scored exactly, by the cosine over all terms.
 import json
 import logging
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from encoder.terms.general_words import PAIR
 from encoder.terms.title_matcher import TitleMatcher
+from index.common_text.runs import CommonText
 from index.errors import StoreError
 from index.id_set import IdSet
 from index.lexical.scoring import (
@@ -98,9 +99,15 @@ class TermNames:
 class LexicalIndex(SegmentedIndex):
     """The lexical index of an open store; safe for threads."""
 
-    def __init__(self, connections: SQLiteConnections, path: Path) -> None:
+    def __init__(
+        self,
+        connections: SQLiteConnections,
+        path: Path,
+        read_common: Callable[[sqlite3.Connection], CommonText],
+    ) -> None:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.lexical` is one."""
         super().__init__(connections, path.with_name(LEXICAL_DIRECTORY))
+        self._read_common = read_common
         self._titles = KnownTitles()
         self._names = TermNames(connections)
 
@@ -161,8 +168,8 @@ class LexicalIndex(SegmentedIndex):
     def _find_terms(self, text: TitledText) -> tuple[Mapping[str, int], Mapping[str, int]]:
         """Return the counts of the terms of a text, and the ids of those that are stored."""
         with self._connections.reading() as connection:
-            titles = self.titles(connection)
-        counts = count_terms_and_titles(text[0], titles, text[1])
+            titles, common = self.titles(connection), self._read_common(connection)
+        counts = count_terms_and_titles(text[0], titles, text[1], common)
         terms = sorted(counts)  # the order of the index on the terms
         ((wanted, found),) = self._connections.read_rows(_TERM_IDS, json.dumps(terms))
         rows = map(terms.__getitem__, json.loads(wanted))

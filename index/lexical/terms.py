@@ -15,11 +15,13 @@ from encoder.terms.function_words import function_words
 from encoder.terms.general_words import PAIR, UNLISTED, word_levels
 from encoder.terms.segmentation import find_words, split_words, without_diacritics
 from encoder.terms.title_matcher import TitleMatcher, match_titles
+from index.common_text.runs import NO_COMMON_TEXT, CommonText
 
 NAMED_TITLE_COUNT = 25
 OWN_TITLE_COUNT = 36
 MAX_TITLE_WORDS = 12
 QUOTE = '"'  # no word has one
+_SEAM = ""  # where common text was left out; a word of no title and of no pair
 
 
 def title_words(title: str) -> list[str]:
@@ -43,17 +45,44 @@ def with_titles(known: TitleMatcher, titles: Iterable[str]) -> TitleMatcher:
     return known.joined(known_titles(titles))
 
 
-def count_terms_and_titles(text: str, titles: TitleMatcher, title: str = "") -> Counter[str]:
-    """Count the words of a text, the pairs of them, and the titles that it names."""
-    words = words_of(text)
+def count_terms_and_titles(
+    text: str, titles: TitleMatcher, title: str = "", common: CommonText = NO_COMMON_TEXT
+) -> Counter[str]:
+    """Count the words of a text, the pairs of them, and the titles that it names.
+
+    Those of the common text of the collection do not count.
+    """
+    words = _distinctive_words(text, common)
     counted = _count(words)
     counted.update(_count_titles(words, titles, title))
     return counted
 
 
-def count_titles(text: str, titles: TitleMatcher, title: str = "") -> dict[str, int]:
+def count_titles(
+    text: str, titles: TitleMatcher, title: str = "", common: CommonText = NO_COMMON_TEXT
+) -> dict[str, int]:
     """Count the titles alone as `count_terms_and_titles` does, in a fraction of its time."""
-    return _count_titles(words_of(text), titles, title)
+    return _count_titles(_distinctive_words(text, common), titles, title)
+
+
+def words_without_common(text: str, common: CommonText) -> list[str]:
+    """Return the words of a text in their order, without those of common text."""
+    return [word for word in _distinctive_words(text, common) if word != _SEAM]
+
+
+def _distinctive_words(text: str, common: CommonText) -> list[str]:
+    """Return the words of a text, with a seam instead of each stretch of common text."""
+    words = words_of(text)
+    found = common.find(hash_words(words)) if len(common) else None
+    if found is None:
+        return words
+    first = found.copy()
+    first[1:] &= ~found[:-1]
+    return [
+        _SEAM if is_first else word
+        for word, is_common, is_first in zip(words, found.tolist(), first.tolist(), strict=True)
+        if is_first or not is_common
+    ]
 
 
 def _count_titles(words: Sequence[str], titles: TitleMatcher, title: str) -> dict[str, int]:
@@ -139,9 +168,9 @@ def word_spans(text: str) -> list[tuple[str, int, int]]:
     ]
 
 
-def count_terms(text: str) -> Counter[str]:
+def count_terms(text: str, common: CommonText = NO_COMMON_TEXT) -> Counter[str]:
     """Count the words of a text, and the pairs of neighbouring words."""
-    return _count(words_of(text))
+    return _count(_distinctive_words(text, common))
 
 
 def is_pair(term: str) -> bool:
@@ -161,9 +190,11 @@ def _count(words: Sequence[str]) -> Counter[str]:
     occurrences, and more than the hundred highest-weighted of a document.
     """
     counted = Counter(words)
+    del counted[_SEAM]
     left_out = function_words(counted)
     for word in left_out & counted.keys():
         del counted[word]
+    left_out = left_out | {_SEAM}
     counted.update(
         f"{word} {other}"
         for word, other in pairwise(words)

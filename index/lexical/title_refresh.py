@@ -14,6 +14,7 @@ import numpy as np
 
 from encoder.arrays import Bool
 from encoder.terms.title_matcher import TitleMatcher
+from index.common_text.runs import CommonText
 from index.lexical.tables import (
     DocumentTerms,
     find_term_ids,
@@ -85,6 +86,7 @@ class KnownTitles:
 
 def refresh_titles(
     connections: SQLiteConnections,
+    read_common: Callable[[sqlite3.Connection], CommonText],
     progress: Progress,
     stop: Callable[[], bool] = lambda: False,
     written: Callable[[], None] = lambda: None,
@@ -108,7 +110,7 @@ def refresh_titles(
     while not stop():
         with connections.reading() as connection:
             some = connection.execute(_NEXT_DOCUMENTS, (last, _DOCUMENTS_A_TRANSACTION)).fetchall()
-            changed = _changed(connection, some, titles, is_title)
+            changed = _changed(connection, some, titles, is_title, read_common(connection))
         if not some:
             with connections.writing() as connection:
                 write_state(connection, TITLES, changes)
@@ -159,13 +161,14 @@ def _changed(
     rows: Sequence[_Row],
     titles: TitleMatcher,
     is_title: Bool,
+    common: CommonText,
 ) -> dict[int, tuple[str, Mapping[str, int]]]:
     """Return title and counts of each document whose stored title terms differ."""
-    named = {n: count_titles(text, titles, title) for n, title, text in rows}
+    named = {n: count_titles(text, titles, title, common) for n, title, text in rows}
     ids = find_term_ids(connection, {term for terms in named.values() for term in terms})
     stored = read_document_terms(connection, named)
     return {
-        n: (title, count_terms_and_titles(text, titles, title))
+        n: (title, count_terms_and_titles(text, titles, title, common))
         for n, title, text in rows
         if n in stored
         and {ids.get(t, -1): c for t, c in named[n].items()} != _titles_of(stored[n], is_title)

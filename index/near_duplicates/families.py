@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.arrays import Int64
+from index.common_text.collection import CommonTexts
 from index.near_duplicates.signatures import sign
 from index.near_duplicates.tables import (
     SignedText,
@@ -94,9 +95,10 @@ class Family:
 class Families:
     """The families of an open store. Safe to use from many threads."""
 
-    def __init__(self, connections: SQLiteConnections) -> None:
+    def __init__(self, connections: SQLiteConnections, common: CommonTexts) -> None:
         """Use the connections of a store; `SQLiteDocumentStore.families` is one."""
         self._connections = connections
+        self._common = common
 
     def of(self, vector_ids: Iterable[int]) -> dict[int, int]:
         """Return the number of the family of each of these documents that is in one."""
@@ -177,16 +179,19 @@ class Families:
         last = 0
         while not stop():
             with self._connections.reading() as connection:
+                common = self._common.read(connection)
                 rows = connection.execute(
                     _NEXT_PENDING, (last, _DOCUMENTS_A_TRANSACTION)
                 ).fetchall()
             if not rows:
                 return
             signed = [
-                SignedText(vector_id, content_hash, sign(text))
+                SignedText(vector_id, content_hash, sign(text, common))
                 for vector_id, content_hash, text in rows
             ]
             with self._connections.writing() as connection:
+                if self._common.read(connection).version != common.version:
+                    continue
                 present = (
                     text
                     for text in signed

@@ -13,10 +13,10 @@ import numpy as np
 from rensa import RMinHash
 
 from encoder.arrays import Float32, UInt32, UInt64
-from encoder.comparison.words import casefold_words
 from encoder.terms.title_matcher import hash_runs
+from index.common_text.runs import NO_COMMON_TEXT, CommonText
 from index.errors import StoreError
-from index.lexical.terms import hash_words
+from index.lexical.terms import hash_words, words_without_common
 
 FEWEST_WORDS = 50  # a shorter text can have copies, but no near-duplicates
 BANDS = 32
@@ -26,9 +26,9 @@ _SEED = 1
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
-def sign(text: str) -> UInt32:
-    """Return the signature of a text, UInt32[P]; empty if the text is too short."""
-    words = casefold_words(text)
+def sign(text: str, common: CommonText = NO_COMMON_TEXT) -> UInt32:
+    """Return the signature of a text without common text, UInt32[P]; empty if it is too short."""
+    words = words_without_common(text, common)
     if len(words) < FEWEST_WORDS:
         return np.zeros(0, dtype=np.uint32)
     return _min_hash(hash_runs(hash_words(words), _ROW))

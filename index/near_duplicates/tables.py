@@ -188,6 +188,8 @@ UPDATE texts SET family = ? WHERE family = ?"""
 _TEXTS_OF_DOCUMENTS = """
 SELECT DISTINCT text_id FROM document_texts
 WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_UNLINK = """
+DELETE FROM document_texts WHERE text_id = ?"""
 _WITHOUT_DOCUMENT = """
 SELECT family, signature FROM texts WHERE text_id = ?1
 AND NOT EXISTS (SELECT 1 FROM document_texts WHERE text_id = ?1)"""
@@ -254,6 +256,16 @@ def _add_text(connection: sqlite3.Connection, text: SignedText) -> None:
 def texts_of_documents(connection: sqlite3.Connection, vector_ids: str) -> list[int]:
     """Return the ids of the texts of documents, given as a JSON array of vector ids."""
     return [row[0] for row in connection.execute(_TEXTS_OF_DOCUMENTS, (vector_ids,))]
+
+
+def forget_texts(connection: sqlite3.Connection, vector_ids: str) -> None:
+    """Forget the texts of documents, given as `texts_of_documents`, and of all copies of them.
+
+    They are then as if they had never been looked at.
+    """
+    texts = texts_of_documents(connection, vector_ids)
+    connection.executemany(_UNLINK, [(text_id,) for text_id in texts])
+    remove_texts(connection, texts)
 
 
 def remove_texts(connection: sqlite3.Connection, text_ids: Iterable[int]) -> None:

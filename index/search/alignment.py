@@ -15,6 +15,7 @@ from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
 from encoder.comparison.result import PairScore
+from index.alignment.alignment_index import AlignableDocuments
 from index.search.calibrator import Scoring, calibrate_scores, why_no_probability
 from index.search.fusion import LinearFusion, apply_rule
 from index.search.modes import Ranking, rescore
@@ -147,7 +148,7 @@ def _align(
         return False
     if found.query is None:
         ours = documents.blocks.get(query.vector_id) if stored else None
-        found.query = ours or _project(store, documents.space, query)
+        found.query = ours or _project(store, documents, query)
         found.space = documents.space
     if found.query is None or documents.space is not found.space:
         return False  # nothing to align by; or meanwhile, the documents moved to another space
@@ -175,11 +176,14 @@ def _is_decided(
 
 
 def _project(
-    store: SQLiteDocumentStore, space: AlignmentSpace, query: EncodedQuery
+    store: SQLiteDocumentStore, documents: AlignableDocuments, query: EncodedQuery
 ) -> AlignedBlocks | None:
     # As they would be stored, so that a stored document scores the same by its text.
     blocks = None if query.blocks is None else as_stored(query.blocks)
+    offsets = query.offsets
     if blocks is None:
         stored = store.block_vectors([query.vector_id], skip_damaged=True).get(query.vector_id)
-        blocks = None if stored is None else stored.vectors
-    return None if blocks is None else space.project(blocks)
+        if stored is None:
+            return None
+        blocks, offsets = stored.vectors, stored.offsets
+    return documents.project(query.text, blocks, offsets)

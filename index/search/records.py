@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from encoder.arrays import Float32
+from encoder.arrays import Float32, Int64
 from index.lexical.scoring import LexicalQuery, TermWeight
 from index.store.filters import Filter
 from index.vectors.vector_index import NO_VECTOR
@@ -25,6 +25,8 @@ class EncodedQuery:
         blocks: Float32[S, H], its block vectors; not needed of a stored document.
         vector_id: of a stored document, which is left out of its own matches.
         terms: of the text, if they were read before; the text is then not read.
+        offsets: Int64[S, 2], the first character of each block and the one after its last; without
+            them, blocks of common text count like others.
     """
 
     text: str
@@ -33,6 +35,7 @@ class EncodedQuery:
     blocks: Float32 | None = None
     vector_id: int = NO_VECTOR
     terms: LexicalQuery | None = None
+    offsets: Int64 | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,8 @@ class SearchAnswer:
             was deleted later is left out.
         seconds: time of each stage.
         alignment: what became of the second stage; None if it was off.
+        common_text: share of the words of the query that many documents share, and which therefore
+            count for nothing; of several examples the mean.
     """
 
     hits: tuple[Hit, ...]
@@ -190,3 +195,4 @@ class SearchAnswer:
     sequence: int
     seconds: Mapping[SearchStage, float]
     alignment: AlignmentReceipt | None = None
+    common_text: float = 0.0

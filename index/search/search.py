@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from encoder.arrays import Int64
+from index.common_text.collection import mark
 from index.directory.data_directory import DataDirectory
 from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet, without
@@ -28,6 +29,7 @@ from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, Sear
 from index.store.document_store import SQLiteDocumentStore
 from index.store.filters import Filter, matches
 from index.store.records import DocumentSummary
+from index.vectors.vector_index import NO_VECTOR
 
 # Copies and versions are found like any other documents. What was found is then hidden, with all of
 # its families, and the search is repeated for the rest, until there are enough families or no more
@@ -130,7 +132,7 @@ def search(
     else:
         ranker = QueryRanker(data, query, options, fusion)
     run = _Search(data, ranker, options, calibrator)
-    first = _find(run, among)
+    first = replace(_find(run, among), common_text=_common_share(data.store, query))
     if not options.collapse:
         return first
 
@@ -144,6 +146,15 @@ def search(
         for hit in kept
     ]
     return replace(first, hits=tuple(hits), seconds=dict(run.ranker.seconds))
+
+
+def _common_share(store: SQLiteDocumentStore, query: EncodedQuery | Examples) -> float:
+    if isinstance(query, Examples):
+        return float(np.mean([_common_share(store, example) for example in query.all]))
+    if query.vector_id != NO_VECTOR:
+        return store.common_text.share(query.vector_id)
+    marks = mark(query.text, None, store.common_text.read())
+    return 0.0 if marks is None else marks.share
 
 
 def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:

@@ -75,6 +75,13 @@ def read_block_vectors(rows: Sequence[tuple[Any, ...]]) -> dict[int, BlockVector
     return dict(starmap(_read_row, rows))
 
 
+def read_offsets(offsets: bytes | None) -> Int64 | None:
+    """Read the offsets Int64[S, 2] of a row; None of a document without blocks, or damaged."""
+    if not isinstance(offsets, bytes) or len(offsets) % 8:
+        return None
+    return np.frombuffer(offsets, dtype="<i4").reshape(-1, 2).astype(np.int64)
+
+
 def _read_row(vector_id: int, offsets: bytes, vectors: bytes) -> tuple[int, BlockVectors]:
     places = np.frombuffer(offsets, dtype="<i4").reshape(-1, 2).astype(np.int64)
     rows = np.frombuffer(vectors, dtype="<f2").reshape(len(places), -1).astype(np.float32)

@@ -1,5 +1,6 @@
 """The document store in one SQLite file: documents, their vectors and a change sequence."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import index.store.rows as sql
 from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64, UInt32
 from index.alignment.alignment_index import AlignmentIndex
+from index.common_text.collection import CommonTexts, mark_documents
 from index.errors import StorageError, StoreError
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
@@ -20,7 +22,7 @@ from index.lexical.title_refresh import count_changes_since_refresh, refresh_tit
 from index.near_duplicates.families import Families
 from index.near_duplicates.signatures import sign
 from index.near_duplicates.tables import add_texts
-from index.progress import Progress
+from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BlockVectors, as_stored, read_block_vectors
 from index.sqlite.connections import Space, SQLiteConnections, document_id_list, vector_id_list
 from index.sqlite.task_state import LOG_START, MaintenanceState, write_state
@@ -48,6 +50,7 @@ from index.store.rows import (
 )
 from index.store.schema import check_is_ours, create_if_missing
 
+_log = logging.getLogger(__name__)
 _REMOVALS_A_TRANSACTION = 10_000  # which blocks writes
 _ADDED_SINCE = """
 SELECT count(*) FROM vectors WHERE sequence > ?"""
@@ -163,6 +166,7 @@ class SQLiteDocumentStore:
         pages: lists the documents in the order of their ids.
         alignment: the aligned blocks of every document, changed in the same transactions.
         families: which documents are near-duplicates, changed in the same transactions.
+        common_text: what many of its documents share, which counts for none of these.
         finds_families: whether near-duplicates of documents that are put are looked for.
         log: which vectors were removed, and since when that is known.
         damage: which documents were found to be damaged.
@@ -196,9 +200,10 @@ class SQLiteDocumentStore:
         if not read_only:
             create_if_missing(path, fingerprint, dimension)
         self._connections = SQLiteConnections(path, read_only=read_only, checkpoints=checkpoints)
-        self.lexical = LexicalIndex(self._connections, path)
-        self.alignment = AlignmentIndex(self._connections, path)
-        self.families = Families(self._connections)
+        self.common_text = CommonTexts(self._connections)
+        self.lexical = LexicalIndex(self._connections, path, self.common_text.read)
+        self.alignment = AlignmentIndex(self._connections, path, self.common_text)
+        self.families = Families(self._connections, self.common_text)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections, path)
         self.damage = DamageLog(self._ids_of, path)
@@ -241,14 +246,14 @@ class SQLiteDocumentStore:
         check_entries(entries, self.dimension)
         ids = document_id_list(entry.document.id for entry in entries)
         hashes = {e.document.id: e.document.content_hash for e in entries}
-        signatures = self._signatures(entries, hashes)
+        signatures, version = self._signatures(entries, hashes)
         # As they are stored: a document that is aligned again later must not get other scores.
         blocks = {e.document.id: e.blocks for e in entries if e.blocks is not None}
         projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
         with self._connections.writing() as connection, self._damaged_words():
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
-            new_titles = [entry.document.title for entry in entries]
-            titles = with_titles(self.lexical.titles(connection), new_titles)
+            titles, common = self.lexical.titles(connection), self.common_text.read(connection)
+            titles = with_titles(titles, (entry.document.title for entry in entries))
             same = {
                 document_id
                 for document_id in known
@@ -259,7 +264,7 @@ class SQLiteDocumentStore:
             for document in described:
                 vector_id = known[document.id][0]
                 if sql.update_description(connection, vector_id, document):
-                    terms = count_terms_and_titles(document.text, titles, document.title)
+                    terms = count_terms_and_titles(document.text, titles, document.title, common)
                     replace_terms(connection, [(vector_id, terms)])
             sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
@@ -268,12 +273,18 @@ class SQLiteDocumentStore:
             rows = new_rows(changed, hashes, added, sequence)
             sql.insert_rows(connection, rows)
             if self.finds_families:
-                add_texts(connection, signed_texts(rows, signatures))
+                add_texts(
+                    connection,
+                    signed_texts(rows, signatures if common.version == version else {}, common),
+                )
             documents = (entry.document for entry in changed)
             counted = [
-                count_terms_and_titles(document.text, titles, document.title)
+                count_terms_and_titles(document.text, titles, document.title, common)
                 for document in documents
             ]
+            mark_documents(
+                connection, ((row.vector_id, row.offsets, row.text) for row in rows), common
+            )
             inserted = insert_terms(connection, list(zip(added, counted, strict=True)))
             if projected is not None:
                 names = (entry.document.id for entry in changed)
@@ -281,9 +292,10 @@ class SQLiteDocumentStore:
             if described:
                 write_checksums(connection, [known[document.id][0] for document in described])
         self.lexical.changed(inserted)
-        self.lexical.remember_titles(new_titles, len(added))
+        self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         self.damage.forget(replaced)
+        self._follow_common_text()
         return Change(sequence, _int64(added), _int64(replaced), stored_vectors(changed))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
@@ -428,9 +440,28 @@ class SQLiteDocumentStore:
             StoreError: the file cannot be read or written; a later call starts again.
         """
         try:
-            refresh_titles(self._connections, progress, stop, self.lexical.changed)
+            refresh_titles(
+                *(self._connections, self.common_text.read, progress),
+                *(stop, self.lexical.changed),
+            )
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
+
+    def refresh_common_text(
+        self, progress: Progress, stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Measure what many documents share, and count those again for which that has changed.
+
+        Raises:
+            StoreError: the file cannot be read or written; a later call starts again.
+        """
+        try:
+            self.common_text.refresh(
+                self.lexical.titles, progress, stop, find_families=self.finds_families
+            )
+        except ValueError as error:
+            raise StoreError(f"{self.path}: {error}") from error
+        self.lexical.changed()
 
     def changes_since_title_refresh(self) -> int:
         """Count the documents added, removed or changed since the last complete `refresh_titles`.
@@ -477,13 +508,30 @@ class SQLiteDocumentStore:
 
     def _signatures(
         self, entries: Sequence[EncodedDocument], hashes: Mapping[str, bytes]
-    ) -> dict[bytes, UInt32]:
-        """Sign new texts, by content hash, before the write transaction."""
+    ) -> tuple[dict[bytes, UInt32], int]:
+        """Sign new texts, by content hash, before the write transaction.
+
+        Returns:
+            The signatures, and the version of the common text that they are without.
+        """
+        common = self.common_text.read()
         if not self.finds_families:
-            return {}
+            return {}, common.version
         known = self.content_hashes(list(hashes))
         new = (e.document for e in entries if known.get(e.document.id) != hashes[e.document.id])
-        return {hashes[document.id]: sign(document.text) for document in new}
+        signed = {hashes[document.id]: sign(document.text, common) for document in new}
+        return signed, common.version
+
+    def _follow_common_text(self) -> None:
+        """Measure the common text of a small collection when it has changed a lot.
+
+        A failure is only logged: what was put is stored, and the next put tries again.
+        """
+        try:
+            if self.common_text.has_drifted(following=True):
+                self.refresh_common_text(SilentProgress())
+        except StoreError as error:
+            _log.warning("the common text does not follow the store: %s", error)
 
     def _has_text(self, known: tuple[int, bytes], content_hash: bytes) -> bool:
         """Return whether a stored document has this text, and is not known to be damaged."""

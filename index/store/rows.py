@@ -10,6 +10,7 @@ import numpy as np
 
 from encoder.arrays import Bool, Float32, Int64, UInt32
 from encoder.blocks import Receipt
+from index.common_text.runs import CommonText
 from index.document import Document, metadata_json
 from index.errors import DamagedDocumentError, DocumentError, StoreError
 from index.lexical.tables import remove_terms
@@ -215,14 +216,14 @@ def stored_vectors(entries: Sequence[EncodedDocument]) -> Float32 | None:
 
 
 def signed_texts(
-    rows: Sequence[DocumentRow], signatures: Mapping[bytes, UInt32]
+    rows: Sequence[DocumentRow], signatures: Mapping[bytes, UInt32], common: CommonText
 ) -> list[SignedText]:
     """Return the signed text of each; those are signed now that have no signature yet."""
     known = ((row, signatures.get(row.content_hash)) for row in rows)
     return [
         SignedText(
             *(row.vector_id, row.content_hash),
-            sign(row.text) if signature is None else signature,
+            sign(row.text, common) if signature is None else signature,
         )
         for row, signature in known
     ]

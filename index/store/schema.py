@@ -7,6 +7,7 @@ from pathlib import Path
 from encoder.adapter import VectorSpace
 from encoder.atomic_files import replace_durably
 from index.alignment.tables import ALIGNMENT_SCHEMA
+from index.common_text.collection import COMMON_TEXT_SCHEMA
 from index.errors import FingerprintMismatchError, StoreError
 from index.lexical.tables import LEXICAL_SCHEMA
 from index.near_duplicates.tables import make_family_tables
@@ -62,6 +63,7 @@ CREATE INDEX removals_by_sequence ON removals (sequence);
 {MAINTENANCE_SCHEMA};
 {";".join(LEXICAL_SCHEMA)};
 {";".join(ALIGNMENT_SCHEMA)};
+{";".join(COMMON_TEXT_SCHEMA)};
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """

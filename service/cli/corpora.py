@@ -40,6 +40,7 @@ from index.search.records import (
     SearchOptions,
 )
 from index.search.search import search, select_documents
+from index.sqlite.block_vectors import block_vectors_of
 from index.store.schema import read_space
 from service.cli.checks import (
     OptionError,
@@ -323,6 +324,7 @@ def match(
                 encoded.document_vectors[0],
                 document.title,
                 encoded.block_vectors[0],
+                offsets=block_vectors_of(blocks, encoded.block_vectors[0]).offsets,
             ),
             options,
             fusion=scoring.fusion,

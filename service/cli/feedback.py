@@ -15,6 +15,7 @@ from index.document import Document
 from index.errors import StoreError
 from index.progress import Progress
 from index.search.records import EncodedQuery
+from index.sqlite.block_vectors import block_vectors_of
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from service.cli.checks import OptionError
@@ -205,7 +206,10 @@ def _encoded(loaded: Loaded, text: str, title: str = "") -> EncodedQuery | None:
     except EmptyTextError:
         return None
     made = loaded.encoder.encode([blocks])
-    return EncodedQuery(text, made.document_vectors[0], title, made.block_vectors[0])
+    offsets = block_vectors_of(blocks, made.block_vectors[0]).offsets
+    return EncodedQuery(
+        text, made.document_vectors[0], title, made.block_vectors[0], offsets=offsets
+    )
 
 
 def _passage(document: Document) -> str:

@@ -122,10 +122,11 @@ def to_comparable(
         raise ValueError(f"document {text.document_id!r} has no block vectors")
     blocks, aligned = text.blocks, None
     if alignable is not None:
-        stored = alignable.blocks.get(text.vector_id)
         encoded = text.vector_id == NO_VECTOR
         vectors = as_stored(blocks.vectors) if encoded else blocks.vectors
-        aligned = alignable.space.project(vectors) if stored is None else stored
+        aligned = alignable.blocks.get(text.vector_id) or alignable.project(
+            text.text, vectors, blocks.offsets
+        )
     return prepare_text(
         text.text,
         text.vector,

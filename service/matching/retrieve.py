@@ -1,7 +1,7 @@
 """Retrieval: the search, run in search processes or threads, and measured."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
@@ -36,6 +36,7 @@ class Matches:
     Attributes:
         matches: best first.
         receipt: what was read of the query.
+        common_text: share of its words that count for nothing, as in `SearchAnswer`.
         seconds: time of each stage.
         generation: of the index that was searched.
         sequence: of the store that the index held: every change up to it is in the answer; what
@@ -48,6 +49,7 @@ class Matches:
 
     matches: tuple[Hit, ...]
     receipt: Receipt
+    common_text: float
     seconds: Mapping[Stage, float]
     generation: int
     sequence: int
@@ -121,8 +123,10 @@ def _search_by_examples(
 
 
 def _to_query(text: EncodedText) -> EncodedQuery:
-    blocks = None if text.blocks is None else text.blocks.vectors
-    return EncodedQuery(text.text, text.vector, text.title, blocks, text.vector_id)
+    query = EncodedQuery(text.text, text.vector, text.title, vector_id=text.vector_id)
+    if text.blocks is None:
+        return query
+    return replace(query, blocks=text.blocks.vectors, offsets=text.blocks.offsets)
 
 
 def _perform(collection: Collection, task: Task) -> Outcome:
@@ -150,6 +154,7 @@ def _to_matches(outcome: Outcome, receipt: Receipt, before: Mapping[Stage, float
     return Matches(
         matches=answer.hits,
         receipt=receipt,
+        common_text=answer.common_text,
         seconds={**before, **outcome.seconds},
         generation=answer.generation,
         sequence=answer.sequence,

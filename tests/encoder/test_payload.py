@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from encoder.checkpoint import load_checkpoint
-from encoder.comparison.words import casefold_words, locate_words
+from encoder.comparison.words import locate_words
 from encoder.errors import EmptyTextError
 from encoder.payload import blank_payload
 from encoder.tokenizer import BlockTokenizer
@@ -38,7 +38,7 @@ def test_payload_is_blanked_and_the_text_around_it_stays(payload: str) -> None:
     assert len(found) == len(text)
     assert " ".join(found.split()) == "A report on lava. It flows downhill."
     assert left_out == pytest.approx(len(payload), rel=0.05)
-    assert words_of(text) == words_of(found) == casefold_words(text)
+    assert words_of(text) == words_of(found)
     assert [text[start:end] for _, start, end in word_spans(text)][-1] == "downhill"
     located = locate_words(text)
     assert text[located.starts[-1] : located.ends[-1]] == "downhill"
@@ -82,7 +82,6 @@ def test_invisible_characters_do_not_part_words(sign: str, tiny_checkpoint: Path
     plain = "Netzbetreiber leisten Übertragung"
     text = f"{sign}Netz{sign}betrei{sign}ber leisten{sign} Über{sign}tragung"
     assert words_of(text) == words_of(plain) == ["netzbetreiber", "leisten", "ubertragung"]
-    assert casefold_words(text) == casefold_words(plain)
     assert locate_words(text).codes.tolist() == locate_words(plain).codes.tolist()
     spans = [text[start:end] for _, start, end in word_spans(text)]
     assert [span.replace(sign, "") for span in spans] == plain.split()
@@ -93,5 +92,6 @@ def test_invisible_characters_do_not_part_words(sign: str, tiny_checkpoint: Path
 def test_a_joiner_of_persian_parts_words_and_forms_of_umlauts_agree() -> None:
     assert len(words_of("می\u200cخوانند")) == 2
     decomposed = unicodedata.normalize("NFD", "Übertragung über Ämter")
-    assert casefold_words(decomposed) == casefold_words("Übertragung über Ämter")
+    plain = locate_words("Übertragung über Ämter").codes.tolist()
+    assert locate_words(decomposed).codes.tolist() == plain
     assert words_of(decomposed) == words_of("Übertragung über Ämter")

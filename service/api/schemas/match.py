@@ -432,7 +432,10 @@ def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> d
         "checkpoint": checkpoint,
         "generation": matches.generation,
         "matches": [_match(hit, matches.explanations.get(hit.id)) for hit in matches.matches],
-        "receipt": receipt_body(matches.receipt),
+        "receipt": {
+            **receipt_body(matches.receipt).model_dump(),
+            "common_text": matches.common_text,
+        },
         "scored_as": matches.scored_as,
         "calibration": calibration,
         "no_probability": why,
