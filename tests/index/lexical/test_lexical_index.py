@@ -82,9 +82,8 @@ def exact_cosine(texts: dict[str, str], query: str, document: str) -> float:
 
     def weigh(some: Counter[str], term: str) -> float:
         level = word_levels().get(term)
-        prior = 0.5 if level is None else max(50 * share_of(level), 0.5)
-        idf = max(np.log((len(texts) + 50) / 4 / (frequency[term] + prior)), 0.0)
-        idf *= 0.5 if is_pair(term) else 1.0
+        prior = 0.5 if level is None else max(100 * share_of(level), 0.5)
+        idf = max(np.log((len(texts) + 100) / 2 / (frequency[term] + prior)), 0.0)
         return float(np.sqrt(some[term]) * idf)
 
     dot = sum(weigh(wanted, term) * weigh(held, term) for term in wanted if term in held)
