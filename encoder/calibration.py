@@ -1,9 +1,8 @@
 """Calibration: maps from score to match probability, fitted for a checkpoint.
 
 `calibration.json` in a checkpoint holds, for each kind of score ("semantic", …), a map from the
-score itself and, where it was fitted, one from the score's false positive rate: the share of random
-pairs of the same corpus that score as high. Corpora differ in the level of their scores; the second
-map accounts for that and is the better one where the scores of the user's corpus were measured.
+score's false positive rate: the share of random pairs of the same corpus that score as high.
+Corpora differ in the level of their scores, so a score itself has no probability.
 
 A probability holds for pairs like those of the fit, half of which are matches.
 """
@@ -24,7 +23,7 @@ from encoder.atomic_files import write_atomically
 from encoder.checkpoint import CALIBRATION, Checkpoint, read_verified, write_manifest
 from encoder.errors import CheckpointError
 
-FORMAT = 1
+FORMAT = 2
 SEMANTIC = "semantic"
 ADAPTED = "adapted"  # semantic scores of vectors adapted to their corpus
 SEMANTIC_KINDS = (SEMANTIC, ADAPTED)
@@ -98,9 +97,8 @@ class FittedOn:
 
 @dataclass(frozen=True, slots=True)
 class KindCalibration:
-    """The two maps of one kind of score; the input of the second is `log_odds` of a rate."""
+    """The map of one kind of score; its input is `log_odds` of a rate."""
 
-    by_score: FittedMap
     by_false_positive_rate: FittedMap
     fitted_on: tuple[FittedOn, ...]
 
@@ -200,7 +198,6 @@ def _to_json(calibration: Calibration) -> dict[str, Any]:
         "fingerprint": calibration.fingerprint,
         "kinds": {
             kind: {
-                "by_score": fitted_map_to_json(fitted.by_score),
                 "by_false_positive_rate": fitted_map_to_json(fitted.by_false_positive_rate),
                 "fitted_on": [asdict(pairs) for pairs in fitted.fitted_on],
             }
@@ -217,7 +214,6 @@ def fitted_map_to_json(fitted: FittedMap) -> dict[str, Any]:
 
 def _kind(content: Mapping[str, Any]) -> KindCalibration:
     return KindCalibration(
-        by_score=parse_fitted_map(content["by_score"]),
         by_false_positive_rate=parse_fitted_map(content["by_false_positive_rate"]),
         fitted_on=tuple(FittedOn(**pairs) for pairs in content["fitted_on"]),
     )

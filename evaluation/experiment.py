@@ -27,7 +27,15 @@ from evaluation.report import (
     report_with_and_without_mentions,
 )
 from evaluation.reranking import PairScorer, reranked_system
-from evaluation.systems import HYBRID, LEXICAL, System, lexical_system, search_system, vector_system
+from evaluation.systems import (
+    HYBRID,
+    LEXICAL,
+    System,
+    corpus_statistics,
+    lexical_system,
+    search_system,
+    vector_system,
+)
 from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
 from index.corpus.reader import read_documents
 from index.document import Document
@@ -146,13 +154,17 @@ def longmatch_systems(
     """Make the systems of Longmatch itself, named as in `longmatch_system_names`."""
     settings = f"document vectors of {checkpoint.name}"
     number = len(vectors.corpus.ids)
-    rule, blocks = read_fusion(checkpoint), vectors.all_blocks
+    blocks = vectors.all_blocks
     vector = vector_system(VECTOR, settings, vectors.all_vectors, number)
     yield vector
-    if mode != "lexical":
-        yield search_system(vector, None, blocks, rule, SEMANTIC)
     documents = _all_documents(vectors, files) if mode != SEMANTIC or progress else []
     texts = [document.text for document in documents]
+    titles = [document.title for document in documents]
+    lexical = None if mode == SEMANTIC else lexical_system(texts, titles, number)
+    statistics = corpus_statistics(vector, lexical, blocks, number)
+    rule = read_fusion(checkpoint).resolve(statistics)
+    if mode != "lexical":
+        yield search_system(vector, None, blocks, rule, SEMANTIC)
     bases = {HYBRID: vector}
     if progress:
         adapted = adapt_vectors(vectors.all_vectors, documents, number, checkpoint, progress)
@@ -162,8 +174,7 @@ def longmatch_systems(
         yield base
         if mode != "lexical":
             yield search_system(base, None, blocks, rule, ADAPTED_SEMANTIC)
-    if mode != SEMANTIC:
-        lexical = lexical_system(texts, [document.title for document in documents], number)
+    if lexical is not None:
         yield lexical
         if mode == "hybrid":
             yield search_system(vector, lexical, None, rule, UNALIGNED)

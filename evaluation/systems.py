@@ -12,7 +12,8 @@ from index.lexical.scoring import inverse_document_frequencies
 from index.lexical.terms import count_corpus
 from index.optional_dependencies import require_extra
 from index.search.alignment import first_candidates
-from index.search.fusion import LinearFusion, apply_rule
+from index.search.corpus_calibration import MIN_DOCUMENTS, ChannelScores, sample_pairs
+from index.search.fusion import LinearFusion, NullStatistics, apply_rule
 from index.search.records import DEFAULT_ALIGNMENT, Mode
 from index.vectors.bulk import products
 from index.vectors.vector_index import NO_VECTOR
@@ -202,6 +203,28 @@ def search_system(
     weights = f"{weight:g} of the alignment score" if aligned else "not aligned"
     words = f"{rule.lexical_weight:g} of the lexical score; " if lexical else ""
     return System(name, f"{words}of the rest, {weights}", score, score_pairs)
+
+
+_RANDOM_PAIRS = 20_000  # enough for the spread of a channel
+
+
+def corpus_statistics(
+    vectors: System,
+    lexical: System | None,
+    blocks: Sequence[AlignedBlocks] | None,
+    documents: int,
+) -> NullStatistics | None:
+    """Measure the channels of a corpus as `longmatch index` does; None if it is too small."""
+    if documents < MIN_DOCUMENTS:
+        return None
+    pairs = sample_pairs(documents, 0, _RANDOM_PAIRS)
+    sources, targets = pairs.T
+    scores = ChannelScores(
+        vectors.score_pairs(sources, targets),
+        None if blocks is None else align_pairs(blocks, pairs, lambda _: None),
+        None if lexical is None else lexical.score_pairs(sources, targets),
+    )
+    return scores.statistics(documents)
 
 
 def align_first(

@@ -142,7 +142,7 @@ def reencode_documents(
 def put_in_place(made: Reencoded) -> int:
     """Let the new content replace the old one, after what has changed since was encoded.
 
-    The calibration and the fitted fusion of the corpus are dropped: they are of the old vectors.
+    The calibration and the fitted fusion of the old vectors are dropped.
 
     Returns:
         How many documents there are.

@@ -29,8 +29,7 @@ from index.errors import (
     IndexingError,
     StoreError,
 )
-from index.search.calibrator import open_calibrator
-from index.search.fusion import fusion_of
+from index.search.calibrator import LiveScoring
 from service.bulk_upload import run_job
 from service.engine import DEFAULT, Collection, Engine, UnopenedCollection
 from service.errors import (
@@ -79,6 +78,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(jobs.close)
         standing = open_standing(path, settings, metrics)
         opened.callback(standing.close)
+        scoring = LiveScoring(checkpoint, data, fitted)
         collection = Collection(
             name=name,
             engine=engine,
@@ -87,15 +87,14 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             adapter=None if fitted is None else open_adaptation(checkpoint, fitted),
             space=space,
             data=data,
-            fusion=fusion_of(path, checkpoint, fitted),
-            calibrator=open_calibrator(checkpoint, path, fitted),
+            scoring=scoring,
             feedback=feedback,
             jobs=jobs,
             standing=standing,
             writer=ThreadPoolExecutor(1, "writer"),
             metrics=metrics,
             recall_monitor=RecallMonitor(data.index, metrics, settings.target_recall),
-            maintenance=Maintenance(data, metrics, settings),
+            maintenance=Maintenance(data, scoring, metrics, settings),
         )
         record_index_metrics(data.index, metrics)
         forget_unstored(collection)

@@ -19,7 +19,7 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
-from index.search.calibrator import ScoreCalibrator
+from index.search.calibrator import LiveScoring, ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.sqlite.connections import is_full
 from service.errors import CollectionNotFoundError, NotReadyError
@@ -107,8 +107,7 @@ class Collection:
         adapter: fitted to its corpus, if there is one.
         space: of its document vectors.
         data: documents, vectors, index.
-        fusion: joins its scores of vectors and words.
-        calibrator: turns scores into probabilities and false positive rates.
+        scoring: how its scores are combined and calibrated, as last measured.
         feedback: verdicts on its matches.
         jobs: uploads indexed in the background, and responses stored for Idempotency-Key.
         standing: the queries that new documents are compared with, and their events.
@@ -127,8 +126,7 @@ class Collection:
     adapter: OpenAdapter | None
     space: VectorSpace
     data: DataDirectory
-    fusion: LinearFusion
-    calibrator: ScoreCalibrator
+    scoring: LiveScoring
     feedback: FeedbackStore
     jobs: Jobs
     standing: StandingQueries
@@ -139,9 +137,20 @@ class Collection:
     number: int = field(default_factory=count(1).__next__)
 
     @property
+    def fusion(self) -> LinearFusion:
+        """Return how its scores are combined at present."""
+        return self.scoring.present.fusion
+
+    @property
+    def calibrator(self) -> ScoreCalibrator:
+        """Return what turns its scores into probabilities at present."""
+        return self.scoring.present.calibrator
+
+    @property
     def served(self) -> ServedDirectory:
         """What search processes know it by."""
-        return ServedDirectory(self.number, self.data, self.fusion, self.calibrator)
+        present = self.scoring.present
+        return ServedDirectory(self.number, self.data, present.fusion, present.calibrator)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """The threads that keep the index of a collection accurate and compact while the service runs.
 
 `Maintenance` retrains and publishes the index, searches earlier texts for the titles of new
-documents, finds near-duplicates among texts that were stored while that was switched off, and frees
-disk space. `RecallMonitor` repeats a small share of the queries with exact search.
+documents, measures the scores of random pairs, finds near-duplicates among texts that were stored
+while that was switched off, and frees disk space. `RecallMonitor` repeats a small share of the
+queries with exact search.
 """
 
 import logging
@@ -19,6 +20,7 @@ from index.alignment.refresh import REFIT_DRIFT
 from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError, RetrainingStoppedError
 from index.progress import SilentProgress
+from index.search.calibrator import LiveScoring
 from index.vectors.lists import (
     Drift,
     DriftLimits,
@@ -45,9 +47,16 @@ _log = logging.getLogger(__name__)
 class Maintenance:
     """One thread that maintains the index in rounds, while searches and writes continue."""
 
-    def __init__(self, data: DataDirectory, metrics: CollectionMetrics, settings: Settings) -> None:
+    def __init__(
+        self,
+        data: DataDirectory,
+        scoring: LiveScoring,
+        metrics: CollectionMetrics,
+        settings: Settings,
+    ) -> None:
         """Prepare to maintain an open data directory, from `start` on."""
         self._data = data
+        self._scoring = scoring
         self._metrics = metrics
         self._target = settings.target_recall
         self._seconds = settings.maintenance_seconds
@@ -85,6 +94,7 @@ class Maintenance:
                 self._keep_titles,
                 self._keep_families,
                 self._keep_alignment,
+                self._keep_scoring,
                 self._keep_space,
             ):
                 if self._stopping.is_set():
@@ -171,6 +181,11 @@ class Maintenance:
             alignment.refresh(SilentProgress(), fit=fit, stop=self._stopping.is_set)
         if not self._stopping.is_set():
             self._aligned_at = self._data.store.sequence
+
+    def _keep_scoring(self) -> None:
+        """Measure the scores of random pairs, if the collection has changed since."""
+        if self._scoring.measure():
+            _log.info("measured how random pairs of %d documents score", len(self._data.store))
 
     def _keep_families(self) -> None:
         store = self._data.store

@@ -35,17 +35,17 @@ from index.search.corpus_calibration import (
     Channels,
     NullDistribution,
     false_positive_rates,
-    measure_modes,
-    mode_scores,
+    measure_channels,
     sample_pairs,
+    score_channels,
     threshold_for,
 )
-from index.search.fusion import read_fusion
+from index.search.fusion import LinearFusion, read_fusion
 from index.search.records import Mode
 
 RATE = 0.01
 PAIRS_FILE = "pairs.test.jsonl.gz"
-MAPS = ("score", "false positive rate")
+MAPS = ("false positive rate",)
 MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
 
 
@@ -76,8 +76,12 @@ def main(
     tried: dict[Mode, dict[str, dict[str, float]]] = {mode: {} for mode in measured}
     for folder in sorted(path.parent for path in data.glob(f"*/{PAIRS_FILE}")):
         ids, channels = _channels(folder, vectors, opened)
-        pairs = score_labelled_pairs(folder / PAIRS_FILE, ids, channels, SilentProgress(), SEED)
-        thresholds = try_thresholds(channels, {mode: pairs[mode].random_pairs for mode in measured})
+        rule = measure_channels(channels, read_fusion(opened), SilentProgress(), seed=SEED).rule
+        pairs = score_labelled_pairs(
+            folder / PAIRS_FILE, ids, channels, rule, SilentProgress(), SEED
+        )
+        random_pairs = {mode: pairs[mode].random_pairs for mode in measured}
+        thresholds = try_thresholds(channels, rule, random_pairs)
         for mode in measured:
             stated[mode][folder.name] = state(calibration.kinds[mode], pairs[mode])
             tried[mode][folder.name] = thresholds[mode]
@@ -97,8 +101,7 @@ def state(maps: KindCalibration, pairs: ScoredPairs) -> Stated:
     """Return the probabilities that each map states for labelled pairs."""
     odds = log_odds(false_positive_rates(pairs.random_pairs, pairs.scores))
     by_map = {
-        MAPS[0]: match_probabilities(maps.by_score.map, pairs.scores),
-        MAPS[1]: match_probabilities(maps.by_false_positive_rate.map, odds),
+        MAPS[0]: match_probabilities(maps.by_false_positive_rate.map, odds),
     }
     return Stated(by_map, pairs.labels)
 
@@ -125,21 +128,23 @@ def measure(stated: dict[str, Stated]) -> dict[str, dict[str, Any]]:
 
 
 def try_thresholds(
-    channels: Channels, measured: Mapping[Mode, NullDistribution]
+    channels: Channels, rule: LinearFusion, measured: Mapping[Mode, NullDistribution]
 ) -> dict[Mode, dict[str, float]]:
     """Return for each mode a threshold, and the share of other random pairs that reaches it.
 
     Args:
         channels: of N documents.
+        rule: of the corpus.
         measured: score distribution of their random pairs, sampled with `SEED`.
     """
     progress = SilentProgress()
     documents = len(channels.vectors)
-    fresh = mode_scores(channels, sample_pairs(documents, SEED + 1), progress)
+    fresh = score_channels(channels, sample_pairs(documents, SEED + 1), progress).by_mode(rule)
     order = np.random.default_rng(SEED).permutation(documents)
     seen, unseen = (_some(channels, order[start::2]) for start in (0, 1))
-    of_half = measure_modes(seen, progress, seed=SEED)
-    of_unseen = mode_scores(unseen, sample_pairs(len(unseen.vectors), SEED), progress)
+    of_half = measure_channels(seen, rule, progress, seed=SEED).by_mode
+    others = sample_pairs(len(unseen.vectors), SEED)
+    of_unseen = score_channels(unseen, others, progress).by_mode(rule)
     found = {}
     for mode, random_pairs in measured.items():
         threshold = threshold_for(random_pairs, RATE)
@@ -229,16 +234,14 @@ def _channels(
     words = rows_of_texts(
         [document.text for document in documents], [document.title for document in documents]
     )
-    return embedded.ids, Channels(
-        embedded.vectors, words, read_fusion(checkpoint), embedded.aligned
-    )
+    return embedded.ids, Channels(embedded.vectors, words, embedded.aligned)
 
 
 def _some(channels: Channels, rows: Int64) -> Channels:
     """Return the channels of these rows; words weigh what they weigh in the whole corpus."""
     words = None if channels.words is None else _chosen(channels.words, rows)
     blocks = None if channels.blocks is None else [channels.blocks[row] for row in rows.tolist()]
-    return Channels(channels.vectors[rows], words, channels.rule, blocks)
+    return Channels(channels.vectors[rows], words, blocks)
 
 
 def _chosen(words: TermRows, rows: Int64) -> TermRows:

@@ -34,9 +34,10 @@ from index.search.corpus_calibration import (
     Channels,
     NullDistribution,
     false_positive_rates,
-    measure_modes,
-    mode_scores,
+    measure_channels,
+    score_channels,
 )
+from index.search.fusion import LinearFusion, StandardRule
 from index.search.records import Mode
 
 BINS = 10  # as Naeini et al. 2015; with more, a few hundred pairs measure mostly noise
@@ -176,7 +177,7 @@ class Sample:
 
 
 def fit_kind(corpora: Sequence[ScoredPairs], *, seed: int = 0) -> KindCalibration:
-    """Fit both maps on the pairs of several corpora, each corpus with the same weight.
+    """Fit the map on the pairs of several corpora, each corpus with the same weight.
 
     The error is measured by cross-validation. With several corpora a fold is a whole corpus, since
     users bring a corpus that the maps were not fitted on; a single one is divided at random.
@@ -189,12 +190,10 @@ def fit_kind(corpora: Sequence[ScoredPairs], *, seed: int = 0) -> KindCalibratio
     folds = np.repeat(np.arange(len(corpora)), counts)
     if len(corpora) == 1:
         folds = np.random.default_rng(seed).permutation(len(labels)) % FOLDS
-    scores = np.concatenate([corpus.scores for corpus in corpora])
     odds = np.concatenate(
         [log_odds(false_positive_rates(corpus.random_pairs, corpus.scores)) for corpus in corpora]
     )
     return KindCalibration(
-        by_score=fit_map(Sample(scores, labels, weights, folds)),
         by_false_positive_rate=fit_map(Sample(odds, labels, weights, folds)),
         fitted_on=tuple(corpus.fitted_on for corpus in corpora),
     )
@@ -295,7 +294,12 @@ def _check(pairs: ScoredPairs) -> None:
 
 
 def score_labelled_pairs(
-    pairs_file: Path, ids: tuple[str, ...], channels: Channels, progress: Progress, seed: int
+    pairs_file: Path,
+    ids: tuple[str, ...],
+    channels: Channels,
+    rule: StandardRule | LinearFusion,
+    progress: Progress,
+    seed: int,
 ) -> dict[Mode, ScoredPairs]:
     """Score labelled pairs of a corpus of N documents in each mode, and random pairs too."""
     rows = find_pairs(read_pairs(pairs_file), ids)
@@ -303,9 +307,9 @@ def score_labelled_pairs(
     name = f"{pairs_file.absolute().parent.name}/{pairs_file.name}"
     fitted_on = FittedOn(name, len(labels), int(labels.sum()), file_digest(pairs_file))
     labelled = np.stack([rows.sources, rows.targets], axis=1)
-    measured = measure_modes(channels, progress, seed=seed)
-    scored = mode_scores(channels, labelled, SilentProgress())
+    measured = measure_channels(channels, rule, progress, seed=seed)
+    scored = score_channels(channels, labelled, SilentProgress()).by_mode(measured.rule)
     return {
-        mode: ScoredPairs(fitted_on, scores, labels, measured[mode])
+        mode: ScoredPairs(fitted_on, scores, labels, measured.by_mode[mode])
         for mode, scores in scored.items()
     }

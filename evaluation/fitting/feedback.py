@@ -19,7 +19,7 @@ import numpy as np
 from encoder.arrays import Float32, Float64, Int64
 from encoder.calibration import FittedMap
 from evaluation.fitting.calibration import FOLDS, MIN_OF_A_CLASS, Sample, fit_map
-from evaluation.fitting.fusion import ALIGNMENT, LEXICAL, smoothed
+from evaluation.fitting.fusion import smoothed
 from evaluation.metrics import in_order, ndcg_at_10
 from evaluation.significance import Comparison, compare_paired
 from index.directory.data_directory import DataDirectory
@@ -36,6 +36,9 @@ from index.search.records import (
 )
 from index.search.search import search
 
+# The weights that are tried: of the alignment in the semantic score, and of the words.
+ALIGNMENT = tuple(step / 10 for step in range(11))
+LEXICAL = tuple(step / 20 for step in range(21))
 MIN_QUERIES = 20  # in all, with a relevant answer and a less relevant one
 HELD_OUT = 0.5  # of them
 MIN_TESTED = 5  # of those that were held out

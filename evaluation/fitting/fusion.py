@@ -1,4 +1,4 @@
-"""Fit the fusion of vector, alignment and word scores on validation queries of several corpora.
+"""Fit the weights of the standardised channels on validation queries of several corpora.
 
     python -m evaluation.fitting.fusion --data FOLDER --blocks FOLDER
 
@@ -25,16 +25,35 @@ from evaluation.experiment import Vectors, retrieval_task
 from evaluation.judgements import read_qrels, read_splits
 from evaluation.metrics import evaluate_per_query
 from evaluation.report import RetrievalTask
-from evaluation.systems import System, align_first, lexical_system, rank_scores, vector_system
+from evaluation.systems import (
+    System,
+    align_first,
+    corpus_statistics,
+    lexical_system,
+    rank_scores,
+    vector_system,
+)
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus
 from index.errors import CorpusError
 from index.progress import SilentProgress
-from index.search.fusion import DEFAULT_RULE, LinearFusion, apply_rule, fuse, write_fusion
+from index.search.fusion import (
+    DEFAULT_RULE,
+    ChannelStatistics,
+    ChannelWeights,
+    LinearFusion,
+    NullStatistics,
+    StandardRule,
+    apply_rule,
+    fuse,
+    write_fusion,
+)
 
-# The weights that are tried.
-ALIGNMENT = tuple(step / 10 for step in range(11))
-LEXICAL = tuple(step / 20 for step in range(21))
+# The weights that are tried, of standardised channels: words have 1 in hybrid mode, and the
+# alignment has 1 in semantic mode.
+ALIGNMENT = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+VECTOR = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
+SEMANTIC_VECTOR = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0)
 
 MOST_QUERIES = 400  # of a corpus, which are ranked for each pair of weights
 
@@ -50,6 +69,7 @@ class FusionCorpus:
         alignment: Float32[Q, N], NaN for documents that are not among the first candidates of
             hybrid mode.
         semantic_alignment: the same for the first candidates of semantic mode.
+        statistics: of random pairs of the corpus.
     """
 
     task: RetrievalTask
@@ -57,6 +77,7 @@ class FusionCorpus:
     lexical: Float32
     alignment: Float32
     semantic_alignment: Float32
+    statistics: NullStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +85,8 @@ class WeightSurface:
     """The nDCG@10 of corpora for all weights.
 
     Attributes:
-        hybrid: Float64[corpora, alignment, lexical].
-        semantic: Float64[corpora, alignment].
+        hybrid: Float64[corpora, alignment, vector].
+        semantic: Float64[corpora, vector].
     """
 
     hybrid: Float64
@@ -86,13 +107,16 @@ def score_corpus(embedded: EmbeddedCorpus, task: RetrievalTask, lexical: System)
     """
     if embedded.aligned is None:
         raise ValueError("the blocks of the corpus are not aligned")
-    cosines = vector_system("vector", "", embedded.vectors).score(task.rows)
-    words = lexical.score(task.rows)
+    vectors = vector_system("vector", "", embedded.vectors)
+    cosines, words = vectors.score(task.rows), lexical.score(task.rows)
+    statistics = corpus_statistics(vectors, lexical, embedded.aligned, len(embedded.ids))
+    first = DEFAULT_RULE.resolve(statistics)
     aligned = [
-        align_first(embedded.aligned, task.rows, first)
-        for first in (fuse(DEFAULT_RULE, cosines, words), cosines)
+        align_first(embedded.aligned, task.rows, scores)
+        for scores in (fuse(first, cosines, words), cosines)
     ]
-    return FusionCorpus(task, cosines, words, *aligned)
+    known = statistics or DEFAULT_RULE.statistics
+    return FusionCorpus(task, cosines, words, aligned[0], aligned[1], known)
 
 
 def mean_ndcg(corpus: FusionCorpus, scores: Float32) -> float:
@@ -113,24 +137,43 @@ def _semantic_mode_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
 
 def measure_weights(corpora: Sequence[FusionCorpus], line: tuple[float, float]) -> WeightSurface:
     """Return the nDCG@10 of hybrid and semantic mode for all weights."""
+    hybrid, semantic = [], []
+    for corpus in corpora:
 
-    def hybrid(corpus: FusionCorpus, alignment: float, lexical: float) -> float:
-        rule = LinearFusion(lexical, alignment, 0.0, *line)
-        return mean_ndcg(corpus, hybrid_scores(corpus, rule))
+        def resolved(
+            in_hybrid: ChannelWeights,
+            in_semantic: ChannelWeights,
+            statistics: NullStatistics = corpus.statistics,
+        ) -> LinearFusion:
+            return StandardRule(in_hybrid, in_semantic, statistics, *line).resolve()
 
-    def semantic(corpus: FusionCorpus, alignment: float) -> float:
-        rule = LinearFusion(0.0, 0.0, alignment, *line)
-        return mean_ndcg(corpus, _semantic_mode_scores(corpus, rule))
+        other = ChannelWeights(1.0, 1.0, 1.0)
+        hybrid.append(
+            [
+                [
+                    mean_ndcg(
+                        corpus, hybrid_scores(corpus, resolved(ChannelWeights(1.0, a, v), other))
+                    )
+                    for v in VECTOR
+                ]
+                for a in ALIGNMENT
+            ]
+        )
+        semantic.append(
+            [
+                mean_ndcg(
+                    corpus,
+                    _semantic_mode_scores(corpus, resolved(other, ChannelWeights(0.0, 1.0, v))),
+                )
+                for v in SEMANTIC_VECTOR
+            ]
+        )
+    return WeightSurface(np.array(hybrid), np.array(semantic))
 
-    return WeightSurface(
-        np.array(
-            [[[hybrid(corpus, a, w) for w in LEXICAL] for a in ALIGNMENT] for corpus in corpora]
-        ),
-        np.array([[semantic(corpus, a) for a in ALIGNMENT] for corpus in corpora]),
-    )
 
-
-def choose_rule(ndcg: WeightSurface, line: tuple[float, float]) -> LinearFusion:
+def choose_rule(
+    ndcg: WeightSurface, corpora: Sequence[FusionCorpus], line: tuple[float, float]
+) -> StandardRule:
     """Choose the weights of the highest mean nDCG@10 over corpora, for each mode.
 
     Every corpus counts the same, however many queries it has. The surface is flat around its
@@ -138,7 +181,27 @@ def choose_rule(ndcg: WeightSurface, line: tuple[float, float]) -> LinearFusion:
     """
     hybrid, semantic = (smoothed(surface.mean(axis=0)) for surface in (ndcg.hybrid, ndcg.semantic))
     row, column = np.unravel_index(np.argmax(hybrid), hybrid.shape)
-    return LinearFusion(LEXICAL[column], ALIGNMENT[row], ALIGNMENT[np.argmax(semantic)], *line)
+    return StandardRule(
+        ChannelWeights(1.0, ALIGNMENT[row], VECTOR[column]),
+        ChannelWeights(0.0, 1.0, SEMANTIC_VECTOR[np.argmax(semantic)]),
+        mean_statistics([corpus.statistics for corpus in corpora]),
+        *line,
+    )
+
+
+def mean_statistics(corpora: Sequence[NullStatistics]) -> NullStatistics:
+    """Return the mean of the statistics of corpora, each of which counts the same."""
+
+    def mean(channel: str) -> ChannelStatistics:
+        found = [getattr(statistics, channel) for statistics in corpora]
+        values = np.array([[known.mean, known.deviation, known.tail] for known in found if known])
+        return ChannelStatistics(*values.mean(axis=0).round(6).tolist())
+
+    return NullStatistics(
+        sum(statistics.documents for statistics in corpora),
+        sum(statistics.pairs for statistics in corpora),
+        *map(mean, ("vector", "alignment", "lexical")),
+    )
 
 
 def smoothed(values: Float64) -> Float64:
@@ -170,31 +233,36 @@ def describe(
 ) -> dict[str, object]:
     """Return a fit as JSON: nDCG@10 of each channel and mode, with each corpus left out too.
 
-    For semantic mode also by weight of the alignment.
+    For semantic mode also by weight of the vector.
     """
-    rule = choose_rule(ndcg, line)
+    known = list(corpora.values())
+    rule = choose_rule(ndcg, known, line)
     left_out = {}
     for number, (name, corpus) in enumerate(corpora.items()):
         if len(corpora) > 1:
-            other = choose_rule(ndcg.without(number), line)
+            others = known[:number] + known[number + 1 :]
+            other = choose_rule(ndcg.without(number), others, line)
             figures = mode_figures(corpus, other)
             modes = {mode: figures[mode] for mode in ("semantic", "hybrid")}
-            left_out[name] = {**modes, **asdict(other)}
+            weights = {"hybrid": asdict(other.hybrid), "semantic": asdict(other.semantic)}
+            left_out[name] = {**modes, "weights": weights}
     return {
         "rule": asdict(rule),
         "nDCG@10": {name: mode_figures(corpus, rule) for name, corpus in corpora.items()},
         "fitted without it": left_out,
-        "semantic mode by weight of the alignment": {
+        "semantic mode by weight of the vector": {
             name: {
-                f"{weight:g}": round(ndcg, 4) for weight, ndcg in zip(ALIGNMENT, row, strict=True)
+                f"{weight:g}": round(ndcg, 4)
+                for weight, ndcg in zip(SEMANTIC_VECTOR, row, strict=True)
             }
             for name, row in zip(corpora, ndcg.semantic.tolist(), strict=True)
         },
     }
 
 
-def mode_figures(corpus: FusionCorpus, rule: LinearFusion) -> dict[str, float]:
+def mode_figures(corpus: FusionCorpus, standard: StandardRule) -> dict[str, float]:
     """Return the nDCG@10 of each channel and mode of search."""
+    rule = standard.resolve(corpus.statistics)
     unaligned = replace(corpus, alignment=np.full_like(corpus.alignment, np.nan))
     systems: dict[str, Callable[[], Float32]] = {
         "vector": lambda: corpus.vector,
@@ -232,7 +300,7 @@ def main(
     ndcg = measure_weights(list(corpora.values()), line)
     typer.echo(json.dumps(describe(corpora, ndcg, line), indent=2))
     if write:
-        write_fusion(opened, choose_rule(ndcg, line))
+        write_fusion(opened, choose_rule(ndcg, list(corpora.values()), line))
 
 
 def _read_corpus(

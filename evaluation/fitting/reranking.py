@@ -29,6 +29,7 @@ from evaluation.systems import (
     HYBRID,
     System,
     cache_scores,
+    corpus_statistics,
     lexical_system,
     search_system,
     vector_system,
@@ -78,9 +79,10 @@ def read_judged_corpus(folder: Path, vectors: Path, checkpoint: Checkpoint) -> J
     texts = [document.text for document in documents]
     titled = [document.titled_text for document in documents]
     vector = vector_system("vector", checkpoint.name, embedded.vectors)
-    rule = read_fusion(checkpoint)
-    semantic = search_system(vector, None, embedded.aligned, rule, "semantic")
     lexical = cache_scores(lexical_system(texts, [document.title for document in documents]))
+    statistics = corpus_statistics(vector, lexical, embedded.aligned, len(embedded.ids))
+    rule = read_fusion(checkpoint).resolve(statistics)
+    semantic = search_system(vector, None, embedded.aligned, rule, "semantic")
     hybrid = search_system(vector, lexical, embedded.aligned, rule, HYBRID)
     systems = {"semantic": semantic, "lexical": lexical, "hybrid": hybrid}
     return JudgedCorpus(folder, embedded, titled, read_qrels(folder / "qrels.tsv"), systems)

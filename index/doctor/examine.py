@@ -42,7 +42,7 @@ from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.lexical.segment_files import load_snapshot
 from index.progress import Progress
 from index.search.corpus_calibration import read_corpus_calibration
-from index.search.fusion import fusion_of, read_fusion
+from index.search.fusion import read_corpus_fusion
 from index.sqlite.connections import DATABASE_ERRORS
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.faiss.faiss_index import FaissIndex
@@ -145,16 +145,12 @@ def _examine_calibration(
 ) -> Iterator[Finding]:
     fingerprint = vector_space(checkpoint, adapter).fingerprint
     try:
-        rule = read_fusion(checkpoint)
-    except EncoderError:
-        return  # fusion.json, a file of the checkpoint, which was examined before
-    try:
-        rule = fusion_of(data, checkpoint, adapter)
+        read_corpus_fusion(data, fingerprint)
     except StoreError as error:
         require_damage(data / FUSION_FILE, error)
         yield Finding(FUSION_FILE, str(error), Remedy.DELETE)
     try:
-        read_corpus_calibration(data, fingerprint, rule)
+        read_corpus_calibration(data, fingerprint)
     except StoreError as error:
         require_damage(data / CALIBRATION_FILE, error)
         yield Finding(CALIBRATION_FILE, str(error), Remedy.DELETE)

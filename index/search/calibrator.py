@@ -1,5 +1,10 @@
-"""Calibrated scores: the match probability and the false positive rate of hits."""
+"""How the scores of a data directory are made and calibrated: rule, probability, rate of chance.
 
+A probability comes from the share of random pairs of the collection that score as high. A
+collection that was not measured has none, and says why.
+"""
+
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,22 +22,47 @@ from encoder.calibration import (
     read_calibration,
 )
 from encoder.checkpoint import Checkpoint
+from index.directory.data_directory import DataDirectory
+from index.errors import StoreError
+from index.progress import Progress, SilentProgress
 from index.search.corpus_calibration import (
+    MIN_DOCUMENTS,
     CorpusCalibration,
     NullDistribution,
     false_positive_rates,
+    is_outdated,
+    measure_store,
     read_corpus_calibration,
+    write_corpus_calibration,
 )
-from index.search.fusion import read_corpus_fusion, read_fusion, still_valid
+from index.search.fusion import LinearFusion, read_corpus_fusion, read_fusion, still_valid
 from index.search.records import Bounds, Mode
+from index.store.document_store import SQLiteDocumentStore
+
+# Why a data directory has no measurement that holds.
+TOO_FEW = f"fewer than {MIN_DOCUMENTS} documents"
+UNMEASURED = "not measured yet: run longmatch calibrate"
+DAMAGED = "measurement damaged or of another checkpoint: run longmatch calibrate"
+OTHER_RULE = "measured with another rule: run longmatch calibrate"
+# More random pairs than this score as high as a document that does not match.
+RELEVANT_RATE = 0.1
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CalibratedScore:
-    """The calibrated measures of a score; None if there is no calibration for it."""
+    """The calibrated measures of a score; None if there is no calibration for it.
+
+    Attributes:
+        probability: that the two documents match.
+        false_positive_rate: share of random pairs of the collection that score as high.
+        relevant: whether that is at most `RELEVANT_RATE`.
+    """
 
     probability: float | None = None
     false_positive_rate: float | None = None
+    relevant: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +71,12 @@ class ScoreCalibrator:
 
     Attributes:
         checkpoint: calibration of the checkpoint, if it has one.
-        corpus: calibration of the data directory, if it has one.
+        corpus: calibration of the data directory, if it was measured.
         version: of everything that a probability depends on: all versions, joined by `+`.
         adapted: whether the vectors were adapted to the corpus: their scores are of other kinds.
         of_feedback: maps from scores of the data directory, fitted to its feedback, by kind; they
             count instead of those of the checkpoint.
+        unmeasured: why the data directory was not measured; None if it was.
     """
 
     checkpoint: Calibration | None
@@ -53,23 +84,20 @@ class ScoreCalibrator:
     version: str | None
     adapted: bool = False
     of_feedback: Mapping[str, FittedMap] = field(default_factory=dict)
+    unmeasured: str | None = None
 
     def null_distribution(self, kind: str) -> NullDistribution | None:
         """Return how random pairs of the corpus score; None if that was not measured."""
         return None if self.corpus is None else self.corpus.kinds.get(kind)
 
     def probability_map(self, kind: str) -> FittedMap | None:
-        """Return the map for a kind of score: from false positive rates if `by_rate`."""
+        """Return the map for a kind of score: from scores if it is of feedback, else from rates."""
         if kind in self.of_feedback:
             return self.of_feedback[kind]
         maps = None if self.checkpoint is None else self.checkpoint.kinds.get(kind)
-        if maps is None:
+        if maps is None or self.null_distribution(kind) is None:
             return None
-        return maps.by_false_positive_rate if self.by_rate(kind) else maps.by_score
-
-    def by_rate(self, kind: str) -> bool:
-        """Return whether the input of the map is a false positive rate, as is if it is known."""
-        return kind not in self.of_feedback and self.null_distribution(kind) is not None
+        return maps.by_false_positive_rate
 
 
 def score_kind(mode: Mode, *, adapted: bool) -> str:
@@ -79,24 +107,125 @@ def score_kind(mode: Mode, *, adapted: bool) -> str:
     return ADAPTED if mode == "semantic" else f"{ADAPTED} {mode}"
 
 
-def open_calibrator(
-    checkpoint: Checkpoint, data: Path, adapter: Adapter | None = None
-) -> ScoreCalibrator:
-    """Read both calibrations, of which only what was made with the rule of the directory holds.
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How the scores of a data directory are combined and calibrated."""
 
-    Each is optional.
+    fusion: LinearFusion
+    calibrator: ScoreCalibrator
+
+
+def open_scoring(
+    checkpoint: Checkpoint,
+    data: Path,
+    adapter: Adapter | None = None,
+    documents: int | None = None,
+) -> Scoring:
+    """Read the rule and both calibrations, of which only what was made with the rule holds.
+
+    A measurement that is damaged or of other vectors is left alone, with a warning: the next
+    replaces it. The number of documents, where it is known, says why there is none.
     """
     of_checkpoint = read_calibration(checkpoint)
     fingerprint = vector_space(checkpoint, adapter).fingerprint
-    fitted = read_corpus_fusion(data, fingerprint)
-    rule = read_fusion(checkpoint) if fitted is None else fitted.rule
-    if of_checkpoint is not None:
-        of_checkpoint = still_valid(of_checkpoint, read_fusion(checkpoint), rule)
-    of_feedback = {} if fitted is None else fitted.probabilities
-    of_corpus = read_corpus_calibration(data, fingerprint, rule)
-    parts = (of_checkpoint, of_corpus, fitted if of_feedback else None)
+    few = documents is not None and documents < MIN_DOCUMENTS
+    unmeasured, of_corpus = UNMEASURED, None
+    try:
+        of_corpus = read_corpus_calibration(data, fingerprint)
+    except StoreError as error:
+        _log.warning("%s", error)
+        unmeasured = DAMAGED
+    tuned = read_corpus_fusion(data, fingerprint)
+    standard = read_fusion(checkpoint)
+    rule = resolved = standard.resolve(None if of_corpus is None else of_corpus.statistics)
+    of_feedback: Mapping[str, FittedMap] = {}
+    if tuned is not None:
+        rule, of_feedback = tuned.rule, tuned.probabilities
+        if of_checkpoint is not None:
+            of_checkpoint = still_valid(of_checkpoint, resolved, rule)
+    if of_corpus is not None and of_corpus.rule != rule:
+        unmeasured, of_corpus = OTHER_RULE, None
+    parts = (of_checkpoint, of_corpus, tuned if of_feedback else None)
     version = "+".join(part.version for part in parts if part is not None) or None
-    return ScoreCalibrator(of_checkpoint, of_corpus, version, adapter is not None, of_feedback)
+    calibrator = ScoreCalibrator(
+        of_checkpoint,
+        of_corpus,
+        version,
+        adapter is not None,
+        of_feedback,
+        None if of_corpus is not None else TOO_FEW if few else unmeasured,
+    )
+    return Scoring(rule, calibrator)
+
+
+def measure_scoring(
+    store: SQLiteDocumentStore,
+    checkpoint: Checkpoint,
+    adapter: Adapter | None,
+    progress: Progress,
+    tuned: LinearFusion | None = None,
+) -> CorpusCalibration:
+    """Measure how random pairs of the stored documents score.
+
+    Args:
+        store: of at least `MIN_DOCUMENTS`.
+        checkpoint: of its vectors.
+        adapter: of its vectors, if there is one.
+        progress: advances by documents and pairs.
+        tuned: the rule of feedback, which counts instead of that of the checkpoint.
+
+    Raises:
+        CorpusError: there are fewer documents.
+        StoreError: the store cannot be read.
+    """
+    measured = measure_store(store, tuned or read_fusion(checkpoint), progress)
+    kinds = {
+        score_kind(mode, adapted=adapter is not None): found
+        for mode, found in measured.by_mode.items()
+    }
+    fingerprint = vector_space(checkpoint, adapter).fingerprint
+    return CorpusCalibration(fingerprint, measured.statistics, measured.rule, kinds)
+
+
+class LiveScoring:
+    """How the scores of an open data directory are combined and calibrated, as last measured.
+
+    Attributes:
+        present: replaced as a whole; a search uses what it finds.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, directory: DataDirectory, adapter: Adapter | None
+    ) -> None:
+        """Read the files of a data directory; see `open_scoring`."""
+        self._checkpoint, self._directory, self._adapter = checkpoint, directory, adapter
+        self.present = self._open()
+
+    def _open(self) -> Scoring:
+        path, documents = self._directory.path, len(self._directory.store)
+        return open_scoring(self._checkpoint, path, self._adapter, documents)
+
+    def measure(self, progress: Progress | None = None) -> bool:
+        """Measure the documents if they were not measured or have changed since; write the file.
+
+        Returns:
+            Whether anything was measured.
+        """
+        store, path = self._directory.store, self._directory.path
+        known = self.present.calibrator.corpus
+        if not is_outdated(None if known is None else known.statistics, len(store)):
+            return False
+        tuned = read_corpus_fusion(path, vector_space(self._checkpoint, self._adapter).fingerprint)
+        found = measure_scoring(
+            store,
+            self._checkpoint,
+            self._adapter,
+            progress or SilentProgress(),
+            None if tuned is None else tuned.rule,
+        )
+        write_corpus_calibration(path, found)
+        self.present = self._open()
+        return True
 
 
 def calibrate_scores(
@@ -110,12 +239,13 @@ def calibrate_scores(
     if distribution is not None:
         found = false_positive_rates(distribution, inputs)
         rates = found.tolist()
-        inputs = log_odds(found) if calibrator.by_rate(kind) else inputs
+        inputs = inputs if kind in calibrator.of_feedback else log_odds(found)
     probabilities = None if fitted is None else match_probabilities(fitted.map, inputs).tolist()
     return [
         CalibratedScore(
             None if probabilities is None else probabilities[number],
             None if rates is None else rates[number],
+            None if rates is None else rates[number] <= RELEVANT_RATE,
         )
         for number in range(len(scores))
     ]

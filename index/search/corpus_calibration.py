@@ -1,8 +1,10 @@
 """How random pairs of documents of one corpus score, and `calibration.json` in a data directory.
 
 Nearly all pairs of a corpus are not matches, so the share of random pairs that reach a score
-estimates its false positive rate without any label. The file holds such a null distribution for
-each kind of score. It is optional, and read when the data directory is opened for serving.
+estimates its false positive rate without any label. The file holds the statistics of each channel,
+by which the rule standardises them, and such a null distribution for each kind of score. It is
+measured at the end of `longmatch index` and by the maintenance of a server, from `MIN_DOCUMENTS`
+on, and again when the collection has changed (`is_outdated`).
 """
 
 import hashlib
@@ -24,14 +26,21 @@ from index.directory.data_directory import CALIBRATION_FILE
 from index.errors import CorpusError, StoreError
 from index.lexical.scoring import TermRows, term_cosines
 from index.progress import Progress
-from index.search.fusion import LinearFusion, apply_rule
+from index.search.fusion import (
+    ChannelStatistics,
+    LinearFusion,
+    NullStatistics,
+    StandardRule,
+    apply_rule,
+    parse_statistics,
+)
 from index.search.records import Mode
 from index.store.document_store import SQLiteDocumentStore
 
 RATES = (0.1, 0.03, 0.01, 0.003, 0.001)
 MIN_DOCUMENTS = 100
 MAX_DOCUMENTS = 20_000  # more are sampled: their vectors are held in memory
-MAX_PAIRS = 1_000_000
+MAX_PAIRS = 200_000  # to align more takes minutes
 # A rate is estimated from at least so many pairs above its threshold.
 MIN_PAIRS_ABOVE = 20
 _REPLICATES = 200
@@ -78,8 +87,8 @@ class NullDistribution:
     thresholds: tuple[Threshold, ...]
 
 
-def sample_pairs(documents: int, seed: int) -> Int64:
-    """Sample pairs of different rows: all of them, or `MAX_PAIRS` if there are more.
+def sample_pairs(documents: int, seed: int, most: int = MAX_PAIRS) -> Int64:
+    """Sample pairs of different rows: all of them, or `most` if there are more.
 
     Returns:
         Int64[M, 2].
@@ -92,11 +101,11 @@ def sample_pairs(documents: int, seed: int) -> Int64:
             f"{documents} documents are too few to measure how random pairs of them score: "
             f"{MIN_DOCUMENTS} are needed"
         )
-    if documents * (documents - 1) // 2 <= MAX_PAIRS:
+    if documents * (documents - 1) // 2 <= most:
         return np.stack(np.triu_indices(documents, 1), axis=1).astype(np.int64)
     random = np.random.default_rng(seed)
-    first = random.integers(documents, size=MAX_PAIRS)
-    second = random.integers(documents - 1, size=MAX_PAIRS)
+    first = random.integers(documents, size=most)
+    second = random.integers(documents - 1, size=most)
     return np.stack([first, second + (second >= first)], axis=1)
 
 
@@ -246,60 +255,107 @@ class Channels:
     Attributes:
         vectors: Float32[N, dimension], unit norm.
         words: their terms; None to score by vectors alone.
-        rule: how scores are combined.
         blocks: their aligned blocks, None for documents without; None to align nothing.
     """
 
     vectors: Float32
     words: TermRows | None
-    rule: LinearFusion
     blocks: Sequence[AlignedBlocks | None] | None = None
 
 
-def mode_scores(channels: Channels, pairs: Int64, progress: Progress) -> dict[Mode, Float64]:
-    """Return the score Float64[P] of each pair of rows Int64[P, 2] in each mode.
+@dataclass(frozen=True, slots=True)
+class ChannelScores:
+    """The scores of P pairs in each channel, as a search gives them to a stored document.
 
-    These are the scores of a search in that mode for one of the two, a stored document. Without
-    words there is only semantic mode.
+    Attributes:
+        vector: Float32[P], cosines.
+        alignment: Float32[P], NaN where a document has no blocks; None where nothing is aligned.
+        lexical: Float32[P]; None without words.
     """
+
+    vector: Float32
+    alignment: Float32 | None
+    lexical: Float32 | None
+
+    def statistics(self, documents: int) -> NullStatistics:
+        """Return the statistics of random pairs of so many documents."""
+        aligned = None if self.alignment is None else self.alignment[~np.isnan(self.alignment)]
+        return NullStatistics(
+            documents,
+            len(self.vector),
+            ChannelStatistics.of(self.vector.astype(np.float64)),
+            None
+            if aligned is None or not len(aligned)
+            else ChannelStatistics.of(aligned.astype(np.float64)),
+            None if self.lexical is None else ChannelStatistics.of(self.lexical.astype(np.float64)),
+        )
+
+    def by_mode(self, rule: LinearFusion) -> dict[Mode, Float64]:
+        """Return the score Float64[P] of each mode; without words there is only semantic mode."""
+        _, semantic = apply_rule(rule, "semantic", self.vector, self.alignment)
+        found: dict[Mode, Float64] = {"semantic": semantic.astype(np.float64)}
+        if self.lexical is not None:
+            _, hybrid = apply_rule(rule, "hybrid", self.vector, self.alignment, self.lexical)
+            found["lexical"] = self.lexical.astype(np.float64)
+            found["hybrid"] = hybrid.astype(np.float64)
+        return found
+
+
+def score_channels(channels: Channels, pairs: Int64, progress: Progress) -> ChannelScores:
+    """Score pairs of rows Int64[P, 2] in each channel."""
     cosines = pair_scores(channels.vectors, pairs).astype(np.float32)
-    alignment = _alignment_scores(channels, pairs, progress)
-    _, semantic = apply_rule(channels.rule, "semantic", cosines, alignment)
-    if channels.words is None:
-        return {"semantic": semantic.astype(np.float64)}
-    progress.started("scoring pairs by their words", len(pairs), unit="pairs")
-    lexical = term_cosines(channels.words, pairs, progress)
-    _, hybrid = apply_rule(channels.rule, "hybrid", cosines, alignment, lexical)
-    return {
-        "semantic": semantic.astype(np.float64),
-        "lexical": lexical.astype(np.float64),
-        "hybrid": hybrid.astype(np.float64),
-    }
+    alignment = lexical = None
+    if channels.blocks is not None:
+        progress.started("aligning pairs", len(pairs), unit="pairs")
+        alignment = align_pairs(channels.blocks, pairs, progress.advanced)
+    if channels.words is not None:
+        progress.started("scoring pairs by their words", len(pairs), unit="pairs")
+        lexical = term_cosines(channels.words, pairs, progress)
+    return ChannelScores(cosines, alignment, lexical)
 
 
-def _alignment_scores(channels: Channels, pairs: Int64, progress: Progress) -> Float32 | None:
-    """Return the alignment score of each pair; None if no mode counts it."""
-    if channels.blocks is None or not channels.rule.aligns:
-        return None
-    progress.started("aligning pairs", len(pairs), unit="pairs")
-    return align_pairs(channels.blocks, pairs, progress.advanced)
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How random pairs of a corpus score.
+
+    Attributes:
+        statistics: of the channels.
+        rule: of the corpus.
+        by_mode: the distribution of the scores by this rule in each mode.
+    """
+
+    statistics: NullStatistics
+    rule: LinearFusion
+    by_mode: Mapping[Mode, NullDistribution]
 
 
-def measure_modes(
-    channels: Channels, progress: Progress, *, seed: int = 0
-) -> Mapping[Mode, NullDistribution]:
-    """Measure how random pairs score in each mode: the same pairs in all of them."""
+def measure_channels(
+    channels: Channels, rule: StandardRule | LinearFusion, progress: Progress, *, seed: int = 0
+) -> Measured:
+    """Measure how random pairs score in each channel, and by the rule that follows in each mode.
+
+    Args:
+        channels: of the documents.
+        rule: of the checkpoint, which the statistics resolve; or a rule of this corpus.
+        progress: advances by pairs.
+        seed: of the sample of pairs.
+    """
     documents = len(channels.vectors)
     pairs = sample_pairs(documents, seed)
-    scored = mode_scores(channels, pairs, progress)
-    return {
+    scored = score_channels(channels, pairs, progress)
+    statistics = scored.statistics(documents)
+    resolved = rule if isinstance(rule, LinearFusion) else rule.resolve(statistics)
+    by_mode = {
         mode: measure_distribution(pairs, scores, documents, seed=seed)
-        for mode, scores in scored.items()
+        for mode, scores in scored.by_mode(resolved).items()
     }
+    return Measured(statistics, resolved, by_mode)
 
 
-FORMAT = 1
+FORMAT = 2
 VERSION_DIGITS = 12
+# Share of the documents by which a collection may have grown or shrunk since it was measured.
+_OUTDATED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,13 +364,15 @@ class CorpusCalibration:
 
     Attributes:
         fingerprint: of the vectors that were measured.
-        kinds: distributions by kind of score.
+        statistics: of the channels.
         rule: how the scores that were measured are combined.
+        kinds: distributions by kind of score.
     """
 
     fingerprint: str
-    kinds: Mapping[str, NullDistribution]
+    statistics: NullStatistics
     rule: LinearFusion
+    kinds: Mapping[str, NullDistribution]
 
     @property
     def version(self) -> str:
@@ -323,9 +381,23 @@ class CorpusCalibration:
         return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
 
 
+def is_outdated(statistics: NullStatistics | None, documents: int) -> bool:
+    """Return whether a collection of so many documents is to be measured, or measured again."""
+    if documents < MIN_DOCUMENTS:
+        return False
+    if statistics is None:
+        return True
+    before = min(statistics.documents, MAX_DOCUMENTS)
+    return abs(min(documents, MAX_DOCUMENTS) - before) > _OUTDATED * before
+
+
 def measure_store(
-    store: SQLiteDocumentStore, rule: LinearFusion, progress: Progress, *, seed: int = 0
-) -> Mapping[Mode, NullDistribution]:
+    store: SQLiteDocumentStore,
+    rule: StandardRule | LinearFusion,
+    progress: Progress,
+    *,
+    seed: int = 0,
+) -> Measured:
     """Measure how random pairs of the stored documents score in each mode.
 
     At most `MAX_DOCUMENTS` are sampled: their vectors and terms are held in memory.
@@ -339,7 +411,7 @@ def measure_store(
     aligned = (
         None if blocks is None else [blocks.blocks.get(vector_id) for vector_id in present.tolist()]
     )
-    return measure_modes(Channels(vectors, words, rule, aligned), progress, seed=seed)
+    return measure_channels(Channels(vectors, words, aligned), rule, progress, seed=seed)
 
 
 def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) -> None:
@@ -348,14 +420,12 @@ def write_corpus_calibration(directory: Path, calibration: CorpusCalibration) ->
     write_atomically(directory / CALIBRATION_FILE, json.dumps(content, indent=2) + "\n")
 
 
-def read_corpus_calibration(
-    directory: Path, fingerprint: str, rule: LinearFusion
-) -> CorpusCalibration | None:
+def read_corpus_calibration(directory: Path, fingerprint: str) -> CorpusCalibration | None:
     """Read the file of a data directory; None if it does not exist.
 
     Raises:
         StoreError: the file is damaged, has another format, or was made with vectors of another
-            `fingerprint` or with another fusion `rule`.
+            `fingerprint`.
     """
     path = directory / CALIBRATION_FILE
     try:
@@ -370,11 +440,6 @@ def read_corpus_calibration(
             f"{path}: was made with checkpoint {calibration.fingerprint[:12]}, not with "
             f"{fingerprint[:12]}: calibrate again or delete it"
         )
-    if calibration.rule != rule:
-        raise StoreError(
-            f"{path}: was made with the fusion {calibration.rule}, not {rule}: calibrate again or "
-            "delete it"
-        )
     return calibration
 
 
@@ -385,11 +450,12 @@ def _parse(data: bytes, path: Path) -> CorpusCalibration:
             raise StoreError(f"{path}: format {content['format']!r} is not {FORMAT}")
         calibration = CorpusCalibration(
             fingerprint=str(content["fingerprint"]),
+            statistics=parse_statistics(content["statistics"]),
+            rule=LinearFusion(**{name: float(value) for name, value in content["rule"].items()}),
             kinds={
                 str(kind): _distribution(distribution)
                 for kind, distribution in content["kinds"].items()
             },
-            rule=LinearFusion(**{name: float(value) for name, value in content["rule"].items()}),
         )
         version = str(content["version"])
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -405,6 +471,7 @@ def _to_json(calibration: CorpusCalibration) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "fingerprint": calibration.fingerprint,
+        "statistics": asdict(calibration.statistics),
         "rule": asdict(calibration.rule),
         "kinds": {kind: asdict(distribution) for kind, distribution in calibration.kinds.items()},
     }

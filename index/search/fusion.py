@@ -1,17 +1,21 @@
-"""Linear fusion of the scores of vectors, alignment and words.
+"""One rule: the scores of words, alignment and vectors, standardised and weighted.
 
     semantic_score = (1 - alignment_weight) * vector_score + alignment_weight * alignment_score
     hybrid_score   = (1 - lexical_weight) * semantic_score + lexical_weight * lexical_score
 
-The alignment has one weight in semantic mode and another in hybrid mode: where words count as well,
-less is left for it to add. Documents that were not aligned get the alignment score to expect of
-their vector score, a line fitted to the pairs of a first stage. All parameters are fitted on
-validation queries of several corpora together (`evaluation/fitting/fusion.py`), so that they are
-not specific to one. Unlike rank fusion or scores standardised within an answer, the score of a pair
-does not depend on other documents, so it can be bounded and calibrated.
+The weights of a collection follow from those of the checkpoint, which are over standardised
+channels: each channel is divided by its spread over random pairs of the collection, documents that
+have nothing to do with each other, so that a weight means the same on every corpus and for every
+encoder. Means do not change an order, and the weights sum to 1: a document scores 1 with itself.
 
-`fusion.json` in a checkpoint holds the parameters for its vectors. `fusion.json` in a data
-directory, which `longmatch tune` fits to the feedback of a corpus, is optional and counts instead.
+The alignment has one weight in semantic mode and another in hybrid mode. Documents that were not
+aligned get the alignment score to expect of their vector score, a line fitted to the pairs of a
+first stage. Unlike rank fusion or scores standardised within an answer, the score of a pair
+depends on the two documents and the statistics of the collection alone, so it can be calibrated.
+
+`fusion.json` in a checkpoint holds the weights for its vectors, and the statistics of general
+corpora, which serve collections too small to be measured. `fusion.json` in a data directory, which
+`longmatch tune` fits to the feedback of a corpus, is optional and counts instead.
 """
 
 import hashlib
@@ -24,8 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from encoder.adapter import Adapter, vector_space
-from encoder.arrays import Float32
+from encoder.arrays import Float32, Float64
 from encoder.atomic_files import write_atomically
 from encoder.calibration import (
     HYBRID_KINDS,
@@ -44,7 +47,7 @@ from index.directory.data_directory import FUSION_FILE
 from index.errors import StoreError
 from index.search.records import Mode
 
-FORMAT = 1
+FORMAT = 2
 RULE_FIELDS = (
     "lexical_weight",
     "hybrid_alignment_weight",
@@ -99,9 +102,137 @@ class LinearFusion:
         return self.semantic_alignment_weight > 0 or self.hybrid_alignment_weight > 0
 
 
-# For the mean of block vectors, chosen on a sample of the queries and candidates that
-# `python -m evaluation.fitting.fusion --mean` fits it on.
-DEFAULT_RULE = LinearFusion(0.8, 0.6, 0.6, expected_slope=0.096, expected_intercept=-0.027)
+# How many times smaller or larger than in general the spread of a collection may be: one of equal
+# documents, or of documents without words, has none.
+_SPREAD_BOUND = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatistics:
+    """How one channel scores random pairs of documents.
+
+    Attributes:
+        mean: of the scores.
+        deviation: their standard deviation.
+        tail: their 0.999 quantile less their median.
+    """
+
+    mean: float
+    deviation: float
+    tail: float
+
+    @property
+    def spread(self) -> float:
+        """What a score is divided by."""
+        return self.deviation
+
+    @classmethod
+    def of(cls, scores: Float64) -> "ChannelStatistics":
+        """Measure the scores Float64[P] of random pairs, at least one."""
+        median, high = np.quantile(scores, [0.5, 0.999]).tolist()
+        numbers = (scores.mean(), scores.std(), high - median)
+        return cls(*(round(float(value), 6) for value in numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class NullStatistics:
+    """How the channels score random pairs of a corpus.
+
+    Attributes:
+        documents: of the corpus.
+        pairs: that were scored.
+        vector: of the cosine of the document vectors.
+        alignment: of the sentence blocks; None where they were not aligned.
+        lexical: of the words; None where they were not read.
+    """
+
+    documents: int
+    pairs: int
+    vector: ChannelStatistics
+    alignment: ChannelStatistics | None = None
+    lexical: ChannelStatistics | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelWeights:
+    """The weight of each standardised channel in a mode; at least 0, and not all of them 0."""
+
+    lexical: float
+    alignment: float
+    vector: float
+
+    def __post_init__(self) -> None:
+        weights = (self.lexical, self.alignment, self.vector)
+        if not (all(map(math.isfinite, weights)) and min(weights) >= 0 and sum(weights) > 0):
+            raise ValueError(f"the weights {weights} are not at least 0 and above 0 together")
+
+
+@dataclass(frozen=True, slots=True)
+class StandardRule:
+    """The weights of a checkpoint over standardised channels.
+
+    Attributes:
+        hybrid: in hybrid mode.
+        semantic: in semantic mode, which reads no words.
+        statistics: of general corpora, for collections that were not measured.
+        expected_slope: of the line from vector score to alignment score.
+        expected_intercept: of that line.
+    """
+
+    hybrid: ChannelWeights
+    semantic: ChannelWeights
+    statistics: NullStatistics
+    expected_slope: float = 0.0
+    expected_intercept: float = 0.0
+
+    def resolve(self, statistics: NullStatistics | None = None) -> LinearFusion:
+        """Return the rule of a collection of these statistics; without any, of the general ones.
+
+        A channel that was not measured there has its general spread.
+        """
+        known = self.statistics if statistics is None else statistics
+        spreads = {
+            channel: _bounded_spread(getattr(known, channel), getattr(self.statistics, channel))
+            for channel in ("lexical", "alignment", "vector")
+        }
+        lexical, alignment, vector = (
+            getattr(self.hybrid, channel) / spread for channel, spread in spreads.items()
+        )
+        semantic = self.semantic.alignment / spreads["alignment"]
+        return LinearFusion(
+            lexical / (lexical + alignment + vector),
+            _share(alignment, vector),
+            _share(semantic, self.semantic.vector / spreads["vector"]),
+            self.expected_slope,
+            self.expected_intercept,
+        )
+
+
+def _bounded_spread(measured: ChannelStatistics | None, general: ChannelStatistics | None) -> float:
+    usual = 1.0 if general is None else general.spread
+    found = usual if measured is None else measured.spread
+    return min(max(found, usual / _SPREAD_BOUND), usual * _SPREAD_BOUND)
+
+
+def _share(alignment: float, vector: float) -> float:
+    together = alignment + vector
+    return alignment / together if together else 0.0
+
+
+# For the mean of block vectors.
+DEFAULT_RULE = StandardRule(
+    hybrid=ChannelWeights(1.0, 0.5, 0.0),
+    semantic=ChannelWeights(0.0, 1.0, 0.5),
+    statistics=NullStatistics(
+        documents=0,
+        pairs=0,
+        vector=ChannelStatistics(0.0, 0.1, 0.4),
+        alignment=ChannelStatistics(0.0, 0.03, 0.12),
+        lexical=ChannelStatistics(0.0, 0.03, 0.15),
+    ),
+    expected_slope=0.096,
+    expected_intercept=-0.027,
+)
 
 
 def semantic_scores(
@@ -153,8 +284,8 @@ def apply_rule(
     return semantic, lexical if mode == "lexical" else fuse(rule, semantic, lexical)
 
 
-def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
-    """Read the fusion of a checkpoint; `DEFAULT_RULE` if it has none.
+def read_fusion(checkpoint: Checkpoint) -> StandardRule:
+    """Read the rule of a checkpoint; `DEFAULT_RULE` if it has none.
 
     Raises:
         CheckpointError: the file is damaged, has another format, or was fitted for another
@@ -168,9 +299,16 @@ def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
         content = json.loads(data)
         if content["format"] != FORMAT:
             raise CheckpointError(f"{path}: format {content['format']!r} is not {FORMAT}")
-        rule = LinearFusion(**{name: float(content[name]) for name in RULE_FIELDS})
+        rule = StandardRule(
+            ChannelWeights(**content["hybrid"]),
+            ChannelWeights(**content["semantic"]),
+            parse_statistics(content["statistics"]),
+            float(content["expected_slope"]),
+            float(content["expected_intercept"]),
+        )
+        rule.resolve()  # refuses a line that is not finite or falls
         fingerprint = str(content["fingerprint"])
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError, AttributeError) as error:
         raise CheckpointError(f"{path}: not a fusion rule: {error!r}") from error
     if fingerprint != checkpoint.fingerprint:
         raise CheckpointError(
@@ -178,6 +316,28 @@ def read_fusion(checkpoint: Checkpoint) -> LinearFusion:
             f"{checkpoint.fingerprint[:12]}: fit it again or delete it"
         )
     return rule
+
+
+def parse_statistics(content: Mapping[str, Any]) -> NullStatistics:
+    """Make the statistics of channels of JSON.
+
+    Raises:
+        ValueError: one is not finite, or a deviation or a tail is below 0; or, as `TypeError` and
+            `KeyError`, it is something else.
+    """
+    channels: dict[str, ChannelStatistics | None] = {}
+    for channel in ("vector", "alignment", "lexical"):
+        values = content[channel]
+        measured = None if values is None else ChannelStatistics(**values)
+        if measured is not None:
+            numbers = (measured.mean, measured.deviation, measured.tail)
+            if not all(map(math.isfinite, numbers)) or min(numbers[1:]) < 0:
+                raise ValueError(f"the statistics of {channel} are {numbers}")
+        channels[channel] = measured
+    vector = channels.pop("vector")
+    if vector is None:
+        raise ValueError("there are no statistics of vectors")
+    return NullStatistics(int(content["documents"]), int(content["pairs"]), vector, **channels)
 
 
 def still_valid(calibration: Calibration, former: LinearFusion, rule: LinearFusion) -> Calibration:
@@ -199,7 +359,7 @@ def changed_kinds(former: LinearFusion, rule: LinearFusion) -> tuple[str, ...]:
     return semantic if same_hybrid else (*semantic, *HYBRID_KINDS)
 
 
-def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:
+def write_fusion(checkpoint: Checkpoint, rule: StandardRule) -> None:
     """Write `fusion.json` into a checkpoint and update its manifest.
 
     A changed rule changes scores, so their calibrations are removed: those of semantic scores
@@ -209,13 +369,10 @@ def write_fusion(checkpoint: Checkpoint, rule: LinearFusion) -> None:
     former = read_fusion(checkpoint)
     calibration = None if former == rule else read_calibration(checkpoint)
     if calibration is not None:
-        write_calibration(checkpoint, still_valid(calibration, former, rule))
+        kept = still_valid(calibration, former.resolve(), rule.resolve())
+        write_calibration(checkpoint, kept)
     path = checkpoint.directory / FUSION
-    content = {
-        "format": FORMAT,
-        "fingerprint": checkpoint.fingerprint,
-        **asdict(rule),
-    }
+    content = {"format": FORMAT, "fingerprint": checkpoint.fingerprint, **asdict(rule)}
     write_atomically(path, json.dumps(content, indent=2) + "\n")
     write_manifest(checkpoint.directory)
 
@@ -245,12 +402,6 @@ class CorpusFusion:
         """A short digest of what probabilities depend on."""
         text = json.dumps([asdict(self.rule), _maps_to_json(self)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]
-
-
-def fusion_of(directory: Path, checkpoint: Checkpoint, adapter: Adapter | None) -> LinearFusion:
-    """Return how the scores of a data directory are combined."""
-    found = read_corpus_fusion(directory, vector_space(checkpoint, adapter).fingerprint)
-    return read_fusion(checkpoint) if found is None else found.rule
 
 
 def write_corpus_fusion(directory: Path, fusion: CorpusFusion) -> None:

@@ -9,18 +9,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from encoder.adapter import VectorSpace, vector_space
+from encoder.adapter import vector_space
 from encoder.calibration import (
     SEMANTIC,
     Calibration,
-    FittedMap,
     KindCalibration,
     read_calibration,
     write_calibration,
 )
 from encoder.checkpoint import Checkpoint
 from encoder.errors import CheckpointError
-from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import embed_with_blocks
 from evaluation.fitting.calibration import (
     MIN_OF_A_CLASS,
@@ -36,20 +34,16 @@ from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpu
 from index.errors import CorpusError
 from index.lexical.scoring import TermRows, rows_of_texts
 from index.optional_dependencies import require_extra
-from index.progress import Progress
-from index.search.calibrator import score_kind
+from index.search.calibrator import measure_scoring, score_kind
 from index.search.corpus_calibration import (
     Channels,
-    CorpusCalibration,
     NullDistribution,
     check_rate,
-    measure_store,
     threshold_for,
     write_corpus_calibration,
 )
-from index.search.fusion import LinearFusion, fusion_of, read_fusion
+from index.search.fusion import read_corpus_fusion, read_fusion
 from index.search.records import DEFAULT_MODE, Mode
-from index.store.document_store import SQLiteDocumentStore
 from service.cli.checks import (
     OptionError,
     check_output_folder,
@@ -121,15 +115,17 @@ def fit_calibration(
     check_output_folder(checkpoint, "CHECKPOINT")
     rule = read_fusion(opened)
     scored: list[dict[Mode, ScoredPairs]] = []
-    if rule.aligns and set(modes.values()) != {"lexical"}:
+    if set(modes.values()) != {"lexical"}:
         for path in filter(_holds_vectors, corpus):
             read_option("--corpus", read_aligned_corpus, path)
     for pairs_file, corpus_path, texts_path in zip(pairs, corpus, places, strict=True):
         embedded = _vectors(corpus_path, opened)
         words = _words(texts_path, embedded.ids) if needs_words else None
-        channels = Channels(embedded.vectors, words, rule, embedded.aligned)
+        channels = Channels(embedded.vectors, words, embedded.aligned)
         with show_progress(console) as progress:
-            scored.append(score_labelled_pairs(pairs_file, embedded.ids, channels, progress, 0))
+            scored.append(
+                score_labelled_pairs(pairs_file, embedded.ids, channels, rule, progress, 0)
+            )
     fitted = {name: fit_kind([pairs[mode] for pairs in scored]) for name, mode in modes.items()}
     calibration = Calibration(opened.fingerprint, {**_other_kinds(opened), **fitted})
     write_calibration(opened, calibration)
@@ -222,20 +218,13 @@ def _other_kinds(checkpoint: Checkpoint) -> dict[str, KindCalibration]:
 
 
 def _print_maps(kinds: Mapping[str, KindCalibration]) -> None:
-    table = Table(
-        "kind", "probability from", "method", "log loss", "ECE", "ECE if perfect", box=None
-    )
+    table = Table("kind", "method", "log loss", "ECE", "ECE if perfect", box=None)
     for kind, fitted in kinds.items():
-        maps: Sequence[tuple[str, FittedMap]] = (
-            ("score", fitted.by_score),
-            ("false positive rate", fitted.by_false_positive_rate),
-        )
-        for name, fit in maps:
-            for method, error in fit.errors.items():
-                chosen = " (chosen)" if method == fit.method else ""
-                figures = (error.log_loss, error.equal_mass, error.equal_mass_of_perfect)
-                row = (name, method + chosen, *(f"{figure:.4f}" for figure in figures))
-                table.add_row(kind, *row)
+        fit = fitted.by_false_positive_rate
+        for method, error in fit.errors.items():
+            chosen = " (chosen)" if method == fit.method else ""
+            figures = (error.log_loss, error.equal_mass, error.equal_mass_of_perfect)
+            table.add_row(kind, method + chosen, *(f"{figure:.4f}" for figure in figures))
     Console().print(table)
 
 
@@ -250,7 +239,8 @@ def calibrate(
 ) -> None:
     """Measure the scores of random pairs of your documents in each mode; needs no labels.
 
-    Writes calibration.json into the data directory; a server reads it when it starts.
+    `longmatch index` and a server do it by themselves. Writes calibration.json into the data
+    directory.
     """
     try:
         check_rate(false_positive_rate)
@@ -260,10 +250,11 @@ def calibrate(
     check_output_folder(data, "--data")
     loaded = with_reading(open_checkpoint(checkpoint), data, None)
     adapter = read_corpus_adapter(data, loaded)
-    space, rule = vector_space(loaded, adapter), fusion_of(data, loaded, adapter)
-    adapted = adapter is not None
+    space = vector_space(loaded, adapter)
+    tuned = read_corpus_fusion(data, space.fingerprint)
+    rule = None if tuned is None else tuned.rule
     with opened(data, space, read_only=True) as directory, show_progress(console) as progress:
-        found = measure_calibration(directory.store, space, rule, progress, adapted=adapted)
+        found = measure_scoring(directory.store, loaded, adapter, progress, rule)
     write_corpus_calibration(data, found)
     kinds = found.kinds
     kind = score_kind(DEFAULT_MODE, adapted=adapter is not None)
@@ -284,20 +275,6 @@ def calibrate(
         f"{data / CALIBRATION_FILE}: {measured.pairs} pairs of {measured.documents} documents; "
         f"{false_positive_rate:.1%} of them reach a {kind} score of {threshold.score:.4f}"
     )
-
-
-def measure_calibration(
-    store: SQLiteDocumentStore,
-    space: VectorSpace | OnnxEncoder,
-    rule: LinearFusion,
-    progress: Progress,
-    *,
-    adapted: bool,
-) -> CorpusCalibration:
-    """Measure how random pairs of the stored documents score by a rule."""
-    by_mode = measure_store(store, rule, progress)
-    kinds = {score_kind(mode, adapted=adapted): found for mode, found in by_mode.items()}
-    return CorpusCalibration(space.fingerprint, kinds, rule)
 
 
 def _thresholds(kinds: Mapping[str, NullDistribution]) -> dict[str, list[dict[str, Any]]]:

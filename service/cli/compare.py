@@ -21,8 +21,7 @@ from encoder.comparison.result import (
 from index.alignment.alignment_index import AlignableDocuments
 from index.corpus.reader import read_document
 from index.directory.data_directory import DataDirectory
-from index.search.calibrator import open_calibrator
-from index.search.fusion import fusion_of
+from index.search.calibrator import open_scoring
 from index.sqlite.block_vectors import block_vectors_of
 from service.api.schemas.compare import comparison_body
 from service.cli.checks import check_output_file
@@ -132,9 +131,8 @@ def _compare(
     language = loaded.checkpoint.language
     reader = loaded.encoder if loaded.encoder.reads_sections else None
     ours, theirs = (to_comparable(language, side, alignable, reader) for side in (left, right))
-    calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
-    rule = fusion_of(data, loaded.checkpoint, loaded.encoder.adapter)
-    probability = match_probability(calibrator, rule, ours, theirs)
+    scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter)
+    probability = match_probability(scoring.calibrator, scoring.fusion, ours, theirs)
     return compare_texts(ours, theirs, probability=probability, reader=reader)
 
 

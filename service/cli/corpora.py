@@ -30,8 +30,7 @@ from index.distributed.cluster import ClusterOptions, check_cluster
 from index.distributed.encoder_pool import open_encoder_pool
 from index.distributed.encoding_actor import EncoderOrder
 from index.embed import embed_corpus, write_embedded_corpus
-from index.search.calibrator import open_calibrator
-from index.search.fusion import fusion_of
+from index.search.calibrator import LiveScoring, open_scoring
 from index.search.records import (
     DEFAULT_MODE,
     AlignmentOptions,
@@ -264,6 +263,8 @@ def index(
         ):
             with show_progress(console, data / SKIPPED_FILE) as progress:
                 built = build_index(source, directory, encoding.encode, progress)
+                adapter = read_corpus_adapter(data, encoding.checkpoint)
+                LiveScoring(encoding.checkpoint, directory, adapter).measure(progress)
             documents = len(directory.store)
     except KeyboardInterrupt:
         console.print(RESUMABLE)
@@ -309,7 +310,7 @@ def match(
         alignment=_ALIGNED if align else None,
     )
     loaded = load(checkpoint, precision, data=data)
-    calibrator = open_calibrator(loaded.checkpoint, data, loaded.encoder.adapter)
+    scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter)
     document = read_document(file)
     blocks = loaded.tokenizer(document.text)
     with opened(data, loaded.encoder, read_only=True) as directory:
@@ -323,13 +324,16 @@ def match(
                 encoded.block_vectors[0],
             ),
             options,
-            fusion=fusion_of(data, loaded.checkpoint, loaded.encoder.adapter),
-            calibrator=calibrator,
+            fusion=scoring.fusion,
+            calibrator=scoring.calibrator,
             among=select_documents(directory, options),
         )
     matches = [_described(hit) for hit in answer.hits]
     if as_json:
-        receipt_and_version = {"receipt": asdict(blocks.receipt), "calibration": calibrator.version}
+        receipt_and_version = {
+            "receipt": asdict(blocks.receipt),
+            "calibration": scoring.calibrator.version,
+        }
         print_json({"matches": matches, **receipt_and_version})
         return
     table = Table("score", "probability", "id", "title", "terms", box=None)
@@ -422,6 +426,7 @@ def demo(port: PortOption = DEFAULT_PORT) -> None:
     loaded = load(None, data=data)
     with opened(data, loaded.encoder) as directory, show_progress(console) as progress:
         build_index(corpus, directory, encode_here(loaded.tokenizer, loaded.encoder), progress)
+        LiveScoring(loaded.checkpoint, directory, loaded.encoder.adapter).measure(progress)
     url = f"http://{DEFAULT_HOST}:{port}"
     console.print(f"""
 Which modules match the documentation of asyncio.queues? In another shell:

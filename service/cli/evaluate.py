@@ -303,7 +303,7 @@ def _read_vectors(options: EvaluationOptions, checkpoint: Checkpoint) -> Embedde
     """Read the vectors of the corpus, if they are given."""
     if not options.vectors:
         return None
-    aligning = options.mode != "lexical" and read_fusion(checkpoint).aligns
+    aligning = options.mode != "lexical" and read_fusion(checkpoint).resolve().aligns
     read = read_aligned_corpus if aligning else read_embedded_corpus
     vectors = read_option("--vectors", read, options.vectors)
     width = vectors.vectors.shape[1]

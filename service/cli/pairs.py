@@ -12,8 +12,7 @@ from encoder.adapter import vector_space
 from encoder.atomic_files import write_atomically
 from index.adapt import read_corpus_adapter
 from index.progress import Progress
-from index.search.calibrator import open_calibrator
-from index.search.fusion import fusion_of
+from index.search.calibrator import open_scoring
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
 from index.search.records import Bounds
 from service.cli.checks import OptionError, check_output_file, open_checkpoint
@@ -49,14 +48,15 @@ def pairs(
     check_output_file(output)
     loaded = open_checkpoint(checkpoint)
     adapter = read_corpus_adapter(data, loaded)
-    calibrator = open_calibrator(loaded, data, adapter)
+    scoring = open_scoring(loaded, data, adapter)
+    calibrator = scoring.calibrator
     bounds = Bounds(min_score, min_probability, max_false_positive_rate)
     for error in validate_pair_bounds(calibrator, bounds):
         raise OptionError(f"--{error.parameter or ''}".replace("_", "-"), error.detail)
     with opened(data, vector_space(loaded, adapter), read_only=True) as directory:
         search = open_pair_search(
             directory,
-            fusion_of(data, loaded, adapter),
+            scoring.fusion,
             calibrator,
             bounds,
             collapse=collapse is not None,

@@ -46,7 +46,7 @@ from index.reencode import (
     reencode_documents,
     require_another,
 )
-from index.search.fusion import fusion_of
+from index.search.calibrator import LiveScoring, open_scoring
 from index.sqlite.connections import utc_now
 from index.store.schema import read_space
 from service.cli.checks import OptionError, open_checkpoint
@@ -153,7 +153,7 @@ def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, An
         before, after = (
             Candidate(
                 directory,
-                fusion_of(directory.path, loaded.checkpoint, loaded.encoder.adapter),
+                open_scoring(loaded.checkpoint, directory.path, loaded.encoder.adapter).fusion,
                 held_out[number],
                 known[number],
             )
@@ -292,6 +292,8 @@ def reencode(
         with only_reencoding(data):
             with show_progress(console) as progress:
                 made = reencode_documents(data, opened, precision, progress, adapt=adapt)
+                with _opened(made.content, made.encoder) as fresh:
+                    LiveScoring(opened, fresh, made.encoder.adapter).measure(progress)
                 if trial is not None:
                     report = run_trial(trial, made, progress)
             swap = report is None or _is_to_be_adopted(made, report, dry_run=dry_run)

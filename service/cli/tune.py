@@ -22,18 +22,15 @@ from evaluation.fitting.judged_queries import JudgedQuery, hold_out
 from index.directory.data_directory import CALIBRATION_FILE, DataDirectory
 from index.optional_dependencies import require_extra
 from index.progress import Progress
-from index.search.calibrator import score_kind
+from index.search.calibrator import measure_scoring, open_scoring, score_kind
 from index.search.corpus_calibration import write_corpus_calibration
 from index.search.fusion import (
     CorpusFusion,
     LinearFusion,
     changed_kinds,
-    fusion_of,
-    read_fusion,
     write_corpus_fusion,
 )
 from index.sqlite.connections import utc_now
-from service.cli.calibration import measure_calibration
 from service.cli.checks import OptionError, check_output_folder
 from service.cli.corpus_checks import check_data_directory
 from service.cli.feedback import asked, check_enough, described, look_for, passages, read_judged
@@ -67,7 +64,7 @@ def tune(
     check_output_folder(data, "DATA")
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
     loaded = load(checkpoint, data=data)
-    present = fusion_of(data, loaded.checkpoint, loaded.encoder.adapter)
+    present = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter).fusion
     with opened(data, loaded.encoder, read_only=True) as directory:
         judged = read_judged(data, directory.store)
         parts = _divide(data, [query for query in judged if query.compares])
@@ -83,7 +80,7 @@ def tune(
             found = run_shadow_test(Candidate(directory, present, held_out, known), tuned, progress)
             report = _report((present, new), len(fitted), found, dry_run=dry_run)
             if report["adopted"]:
-                maps = _probabilities(loaded, tuned, report, progress)
+                maps = _probabilities(loaded, present, tuned, report, progress)
                 adopted = CorpusFusion(loaded.encoder.fingerprint, new, report, maps)
                 _adopt(data, directory, loaded, adopted, progress)
     if as_json:
@@ -109,7 +106,11 @@ def _divide(
 
 
 def _probabilities(
-    loaded: Loaded, tuned: Candidate, report: dict[str, Any], progress: Progress
+    loaded: Loaded,
+    present: LinearFusion,
+    tuned: Candidate,
+    report: dict[str, Any],
+    progress: Progress,
 ) -> dict[str, FittedMap]:
     """Fit what scores that changed are worth, where there are verdicts enough; add to the report.
 
@@ -118,7 +119,7 @@ def _probabilities(
     adapted = loaded.encoder.adapter is not None
     kind = score_kind("hybrid", adapted=adapted)
     report["probabilities"] = {}
-    if kind not in changed_kinds(read_fusion(loaded.checkpoint), tuned.rule):
+    if kind not in changed_kinds(present, tuned.rule):
         return {}
     found = fit_probabilities(tuned, progress)
     report["probabilities"][kind] = {
@@ -140,12 +141,8 @@ def _adopt(
     path = data / CALIBRATION_FILE
     measured = None
     if path.exists():
-        measured = measure_calibration(
-            directory.store,
-            loaded.encoder,
-            fusion.rule,
-            progress,
-            adapted=loaded.encoder.adapter is not None,
+        measured = measure_scoring(
+            directory.store, loaded.checkpoint, loaded.encoder.adapter, progress, fusion.rule
         )
         path.unlink()
     write_corpus_fusion(data, fusion)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from index.search.calibrator import ScoreCalibrator, score_kind
+from index.search.calibrator import UNMEASURED, ScoreCalibrator, score_kind
 from index.search.records import Bounds, Mode, SearchOptions
 from service.encode import EncodedText
 from service.engine import Collection
@@ -113,10 +113,10 @@ def validate_bounds(calibrator: ScoreCalibrator, mode: Mode, bounds: Bounds) -> 
     errors = []
     if bounds.min_probability is not None and calibrator.probability_map(kind) is None:
         # `longmatch tune` changes the weights of the scores, and with them what they mean.
-        detail = f"there is no calibration of {kind} scores, of the checkpoint or after tuning"
-        errors.append(FieldError("#/min_probability", detail))
+        why = calibrator.unmeasured or "no calibration of the checkpoint, or after tuning"
+        errors.append(FieldError("#/min_probability", f"{kind} scores have no probability: {why}"))
     if bounds.max_false_positive_rate is not None and calibrator.null_distribution(kind) is None:
-        detail = f"the data directory has no calibration of {kind} scores: run longmatch calibrate"
+        detail = f"{kind} scores have no false positive rate: {calibrator.unmeasured or UNMEASURED}"
         errors.append(FieldError("#/max_false_positive_rate", detail))
     return errors
 

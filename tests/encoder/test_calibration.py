@@ -27,7 +27,6 @@ from encoder.errors import CheckpointError
 
 ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}
 KIND = KindCalibration(
-    by_score=FittedMap(Logistic(4.0, -2.0), ERRORS),
     by_false_positive_rate=FittedMap(PiecewiseLinear((-1.0, 0.5, 3.0), (0.1, 0.4, 0.9)), ERRORS),
     fitted_on=(FittedOn("papers/pairs.valid.jsonl", 100, 50, "d" * 64),),
 )
@@ -51,7 +50,7 @@ def test_what_is_written_is_read_and_leaves_the_fingerprint(checkpoint: Checkpoi
     assert CALIBRATION in calibrated.files
     read = read_calibration(calibrated)
     assert read == Calibration(checkpoint.fingerprint, {"semantic": KIND})
-    other = replace(KIND, by_score=FittedMap(Logistic(4.0, -2.1), ERRORS))
+    other = replace(KIND, by_false_positive_rate=FittedMap(Logistic(4.0, -2.1), ERRORS))
     assert len(read.version) == 12
     assert read.version != Calibration(checkpoint.fingerprint, {"semantic": other}).version
     assert read.version != Calibration(checkpoint.fingerprint, {"adapted": KIND}).version
@@ -60,7 +59,7 @@ def test_what_is_written_is_read_and_leaves_the_fingerprint(checkpoint: Checkpoi
 def test_a_changed_file_is_refused(checkpoint: Checkpoint) -> None:
     calibrated = written(checkpoint)
     path = calibrated.directory / CALIBRATION
-    path.write_text(path.read_text().replace("4.0", "5.0"))
+    path.write_text(path.read_text().replace("3.0", "5.0"))
     with pytest.raises(CheckpointError, match=r"calibration\.json is not the file"):
         read_calibration(calibrated)
     with pytest.raises(CheckpointError, match=r"calibration\.json: was changed"):
@@ -79,7 +78,7 @@ def test_one_of_other_weights_is_refused(checkpoint: Checkpoint) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"format": 2}, "format 2 is not 1"),
+        ({"format": 1}, "format 1 is not 2"),
         ({"kinds": []}, "not a calibration"),
         ({"kinds": {"semantic": {}}}, "not a calibration"),
     ],
@@ -97,8 +96,8 @@ def test_another_format_is_refused(
     "change",
     [
         {"method": "guess"},
-        {"slope": float("nan")},
-        {"slope": -1.0},
+        {"method": "platt", "slope": float("nan"), "intercept": 0.0},
+        {"method": "platt", "slope": -1.0, "intercept": 0.0},
         {"method": "isotonic", "inputs": [0.0, 1.0], "probabilities": [0.9, 0.1]},
         {"method": "isotonic", "inputs": [0.0, 0.0], "probabilities": [0.1, 0.9]},
         {"method": "isotonic", "inputs": [0.0, 1.0], "probabilities": [0.1, 1.9]},
@@ -108,7 +107,7 @@ def test_another_format_is_refused(
 def test_a_map_that_is_none_is_refused(checkpoint: Checkpoint, change: dict[str, object]) -> None:
     path = written(checkpoint).directory / CALIBRATION
     content = json.loads(path.read_text())
-    content["kinds"]["semantic"]["by_score"].update(change)
+    content["kinds"]["semantic"]["by_false_positive_rate"].update(change)
     with pytest.raises(CheckpointError, match="not a calibration"):
         parse_calibration(json.dumps(content).encode(), path)
 

@@ -53,23 +53,6 @@ def test_measures_by_hand() -> None:
     assert values["recall@100"] == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize(
-    ("place", "found"),
-    [
-        (10, {"nDCG@10": 1 / math.log2(11), "MAP@100": 0.1, "recall@10": 1, "recall@100": 1}),
-        (11, {"nDCG@10": 0, "MAP@100": 1 / 11, "recall@10": 0, "recall@100": 1}),
-        (100, {"nDCG@10": 0, "MAP@100": 0.01, "recall@10": 0, "recall@100": 1}),
-        (101, {"nDCG@10": 0, "MAP@100": 0, "recall@10": 0, "recall@100": 0}),
-    ],
-)
-def test_each_measure_ends_at_its_depth(place: int, found: dict[str, float]) -> None:
-    angles = np.linspace(0.0, 1.5, 120)
-    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    ids = [f"d{n}" for n in range(120)]
-    run = rank_exactly(ids, vectors, ["d0"], vectors[:1])
-    assert evaluate_run(run, ids, {"d0": {f"d{place}": 1}}) == pytest.approx(found)
-
-
 def test_queries_without_judgement_do_not_count() -> None:
     vectors = unit_vectors(20)
     ids = [f"d{n}" for n in range(20)]

@@ -18,12 +18,7 @@ from evaluation.fitting.reranking import (
     score_candidates,
 )
 from evaluation.metrics import evaluate_per_query
-from evaluation.reranking import (
-    PairScorer,
-    best_candidates,
-    read_logits,
-    reranked_system,
-)
+from evaluation.reranking import PairScorer, best_candidates, read_logits, reranked_system
 from evaluation.systems import System, rank, vector_system
 from index.errors import CorpusError
 

@@ -8,13 +8,7 @@ import pytest
 from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedCorpus, join_aligned, neutral_space
 from encoder.arrays import Float32
-from evaluation.systems import (
-    System,
-    align_first,
-    lexical_system,
-    search_system,
-    vector_system,
-)
+from evaluation.systems import System, align_first, lexical_system, search_system, vector_system
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion

@@ -14,19 +14,18 @@ from encoder.calibration import (
 )
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from index.search.calibrator import ScoreCalibrator
+from index.search.calibrator import TOO_FEW, ScoreCalibrator
 from index.search.corpus_calibration import (
     CorpusCalibration,
     NullDistribution,
     Threshold,
     write_corpus_calibration,
 )
-from index.search.fusion import DEFAULT_RULE
+from index.search.fusion import DEFAULT_RULE, ChannelStatistics, NullStatistics
 
 MODES = ("semantic", "lexical", "hybrid")
 ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}
 MAPS = KindCalibration(
-    by_score=FittedMap(Logistic(4.0, -2.0), ERRORS),
     by_false_positive_rate=FittedMap(Logistic(1.0, -4.0), ERRORS),
     fitted_on=(FittedOn("papers/pairs.valid.jsonl", 100, 50, "d" * 64),),
 )
@@ -35,16 +34,21 @@ TABLE = NullDistribution(
 )
 
 
+STATISTICS = NullStatistics(400, 79_800, *[ChannelStatistics(0.1, 0.05, 0.2)] * 3)
+RULE = DEFAULT_RULE.resolve(STATISTICS)
+
+
 def of_checkpoint(fingerprint: str = "f") -> Calibration:
     return Calibration(fingerprint, {"semantic": MAPS, "hybrid": MAPS})
 
 
 def of_corpus(fingerprint: str = "f") -> CorpusCalibration:
-    return CorpusCalibration(fingerprint, {"semantic": TABLE, "hybrid": TABLE}, DEFAULT_RULE)
+    kinds = {"semantic": TABLE, "hybrid": TABLE}
+    return CorpusCalibration(fingerprint, STATISTICS, RULE, kinds)
 
 
-NOTHING = ScoreCalibrator(None, None, None)
-BY_SCORE = ScoreCalibrator(of_checkpoint(), None, "1")
+NOTHING = ScoreCalibrator(None, None, None, unmeasured=TOO_FEW)
+ONLY_MAP = ScoreCalibrator(of_checkpoint(), None, "1", unmeasured=TOO_FEW)
 BY_RATE = ScoreCalibrator(of_checkpoint(), of_corpus(), "1+2")
 ONLY_RATE = ScoreCalibrator(None, of_corpus(), "2")
 
@@ -60,6 +64,6 @@ def calibrated(checkpoint: Path, folder: Path) -> tuple[Path, Path]:
     loaded = load_checkpoint(copy)
     fingerprint = OnnxEncoder(loaded).fingerprint
     write_calibration(loaded, Calibration(fingerprint, dict.fromkeys(MODES, MAPS)))
-    of_corpus = CorpusCalibration(fingerprint, dict.fromkeys(MODES, TABLE), DEFAULT_RULE)
+    of_corpus = CorpusCalibration(fingerprint, STATISTICS, RULE, dict.fromkeys(MODES, TABLE))
     write_corpus_calibration(data, of_corpus)
     return copy, data

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,6 +157,10 @@ def with_parts(engine: Engine, **changed: Any) -> Engine:
     shared = {name: part for name, part in changed.items() if name in names}
     other = replace(engine, **shared, collections=Collections())
     own = {name: part for name, part in changed.items() if name not in names}
+    scored = {name: own.pop(name) for name in ("fusion", "calibrator") if name in own}
+    if scored:
+        own["scoring"] = copy(engine.default.scoring)
+        own["scoring"].present = replace(own["scoring"].present, **scored)
     other.collections.put(replace(engine.default, engine=other, **own))
     return other
 

@@ -16,7 +16,7 @@ from encoder.checkpoint import load_checkpoint
 from encoder.models.baselines import BaselineConfig
 from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder
-from index.search.fusion import DEFAULT_RULE, read_fusion, write_fusion
+from index.search.fusion import DEFAULT_RULE, ChannelWeights, read_fusion, write_fusion
 from tests.kit.command import Run
 from tests.kit.corpora import write_topics
 from training.batch import DocumentArrays, collate
@@ -124,7 +124,7 @@ def test_a_checkpoint_is_made_smaller_from_texts_alone(
     start = load_checkpoint(tmp_path / "start")
     width = start.block_dimension
     write_checkpoint_space(start.directory, space_of(width, 5))
-    rule = replace(DEFAULT_RULE, lexical_weight=0.625)
+    rule = replace(DEFAULT_RULE, hybrid=ChannelWeights(1.0, 0.25, 0.125))
     write_fusion(load_checkpoint(start.directory), rule)
     corpus = write_topics(tmp_path / "corpus.jsonl", 40)
     recipe = tmp_path / "small.toml"

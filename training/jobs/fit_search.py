@@ -6,6 +6,7 @@ The alignment space that small collections use, and the fusion of vector, alignm
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from evaluation.report import RetrievalTask
 from evaluation.systems import System, lexical_system
 from index.corpus.reader import read_documents
 from index.progress import Progress
-from index.search.fusion import LinearFusion, read_fusion, write_fusion
+from index.search.fusion import StandardRule, read_fusion, write_fusion
 from training.data.corpus import TrainingCorpus
 from training.data.files import EncoderJob, read_recipe
 from training.data.pair_files import TRAIN
@@ -111,7 +112,7 @@ class SearchFit:
 
     queries: int
     fitted: bool
-    rule: Mapping[str, float]
+    rule: Mapping[str, Any]
     before: Mapping[str, float]
     after: Mapping[str, float]
 
@@ -221,7 +222,7 @@ def fit_fusion(
     line = fit_expected(after)
     rule = replace(former, expected_slope=line[0], expected_intercept=line[1])
     if queries >= MIN_QUERIES:
-        rule = choose_rule(measure_weights(after, line), line)
+        rule = choose_rule(measure_weights(after, line), after, line)
     write_fusion(trained.checkpoint, rule)
     return SearchFit(
         queries=queries,
@@ -259,7 +260,7 @@ def _lexical(corpus: TrainingCorpus, ids: Sequence[str]) -> System:
     return lexical_system([each.text for each in documents], [each.title for each in documents])
 
 
-def _mean_figures(corpora: Sequence[FusionCorpus], rule: LinearFusion) -> dict[str, float]:
+def _mean_figures(corpora: Sequence[FusionCorpus], rule: StandardRule) -> dict[str, float]:
     figures = [mode_figures(corpus, rule) for corpus in corpora]
     return {
         mode: round(float(np.mean([figure[mode] for figure in figures])), 4) for mode in figures[0]

@@ -198,11 +198,11 @@ class MatchRequest(BodyModel):
     )
     min_score: Cosine | None = optional("Give no match whose score is under this.")
     min_probability: Share | None = optional(
-        "Give no match under this probability; refused where the checkpoint has no calibration."
+        "Give no match under this probability; refused where matches have none."
     )
     max_false_positive_rate: Share | None = optional(
         "Give no match whose score a larger share of random pairs of the corpus reaches; refused "
-        "where the data directory has not been calibrated (`longmatch calibrate`)."
+        "where that was not measured: fewer than 100 documents, or `longmatch calibrate`."
     )
     align: Annotated[AlignBody | None, BeforeValidator(_switched)] = Field(
         default_factory=AlignBody,
@@ -309,12 +309,12 @@ class MatchBody(BaseModel):
         "empty in semantic mode."
     )
     probability: float | None = nullable(
-        "Probability that it is a match, among pairs half of which are; null where "
-        "the checkpoint has no calibration of such scores, and with `like`."
+        "Probability that it is a match, among pairs half of which are; null where the false "
+        "positive rate is, where the checkpoint has no calibration of such scores, and with `like`."
     )
     false_positive_rate: float | None = nullable(
-        "Share of random pairs of the corpus that score as high; null where the data "
-        "directory has not been calibrated (`longmatch calibrate`), and with `like`."
+        "Share of random pairs of the corpus that score as high; null where that was not measured: "
+        "fewer than 100 documents, or `longmatch calibrate`; and with `like`."
     )
     explanation: ComparisonBody | None = nullable(
         "Why it matches, the query on the left, or the example of the highest score; null where "

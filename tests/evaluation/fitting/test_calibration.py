@@ -76,18 +76,16 @@ def test_the_method_with_the_lower_log_loss_is_kept() -> None:
 
 
 def test_a_corpus_is_left_out_whole() -> None:
-    """Two corpora whose scores are shifted: the score misleads between them, the rate does not."""
+    """Two corpora whose scores are shifted: the rates of each by its own random pairs agree."""
     whole = pairs()
     shifted = replace(
-        whole,
-        scores=whole.scores * 0.2 + 0.8,
-        random_pairs=replace(TABLE, scores=(0.6, 0.8, 1.0)),
+        whole, scores=whole.scores * 0.2 + 0.8, random_pairs=replace(TABLE, scores=(0.6, 0.8, 1.0))
     )
     fitted = fit_kind([whole, shifted])
-    by_score, by_rate = fitted.by_score, fitted.by_false_positive_rate
-    assert by_score.errors["platt"].equal_mass > 0.2
-    assert by_rate.errors["platt"].equal_mass < 0.1
-    assert by_rate.errors["platt"].log_loss < by_score.errors["platt"].log_loss
+    misled = fit_kind([whole, replace(shifted, random_pairs=TABLE)])
+    right, wrong = (kind.by_false_positive_rate.errors["platt"] for kind in (fitted, misled))
+    assert right.equal_mass < 0.1 < 0.2 < wrong.equal_mass
+    assert right.log_loss < wrong.log_loss
     assert fitted.fitted_on == (whole.fitted_on, shifted.fitted_on)
 
 
@@ -101,9 +99,9 @@ def test_corpora_count_alike() -> None:
         scores=np.concatenate([many.scores, other.scores]),
         labels=np.concatenate([many.labels, other.labels]),
     )
-    points = np.linspace(-0.5, 0.5, 5)
+    points = np.linspace(0, 6, 5)
     alike, weighted, pooled = (
-        match_probabilities(fit_kind(corpora).by_score.map, points)
+        match_probabilities(fit_kind(corpora).by_false_positive_rate.map, points)
         for corpora in ([first, other], [many, other], [together])
     )
     assert weighted == pytest.approx(alike, abs=0.02)

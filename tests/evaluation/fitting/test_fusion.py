@@ -14,7 +14,8 @@ import pytest
 from encoder.checkpoint import load_checkpoint
 from evaluation.fitting.fusion import (
     ALIGNMENT,
-    LEXICAL,
+    SEMANTIC_VECTOR,
+    VECTOR,
     FusionCorpus,
     WeightSurface,
     choose_rule,
@@ -29,10 +30,18 @@ from evaluation.fitting.fusion import (
 from evaluation.report import RetrievalTask
 from evaluation.systems import lexical_system
 from index.embed import EmbeddedCorpus
-from index.search.fusion import DEFAULT_RULE, LinearFusion, read_fusion
+from index.search.fusion import (
+    DEFAULT_RULE,
+    ChannelStatistics,
+    ChannelWeights,
+    LinearFusion,
+    NullStatistics,
+    read_fusion,
+)
 from tests.kit.corpora import write_two_topics
 
 ROOT = Path(__file__).parents[3]
+EVEN = NullStatistics(200, 19_900, *[ChannelStatistics(0.1, 0.1, 0.2)] * 3)
 
 
 def corpus(
@@ -47,12 +56,13 @@ def corpus(
         qrels={"q": {relevant: 1}},
     )
     rows = (np.array([row], dtype=np.float32) for row in (vector, lexical, alignment, alignment))
-    return FusionCorpus(task, *rows)
+    return FusionCorpus(task, *rows, EVEN)
 
 
 def fit_fusion(*corpora: FusionCorpus) -> LinearFusion:
+    """Return the rule of the first corpus by the weights that are fitted to all."""
     line = fit_expected(corpora)
-    return choose_rule(measure_weights(corpora, line), line)
+    return choose_rule(measure_weights(corpora, line), corpora, line).resolve(corpora[0].statistics)
 
 
 def test_the_lexical_weight_is_fitted_on_the_judgements() -> None:
@@ -64,10 +74,11 @@ def test_the_lexical_weight_is_fitted_on_the_judgements() -> None:
     assert 0.0 < fitted.lexical_weight < 1.0
     assert mean_ndcg(both, hybrid_scores(both, fitted)) == pytest.approx(1.0)
 
-    useless = corpus("b", [1.0, 0.7, 1.0, 0.0], [1.0, 0.7, 0.0, 1.0], [np.nan, 0.5, 0.5, 0.5])
+    useless = corpus("b", [1.0, 0.2, 1.0, 0.0], [1.0, 0.2, 0.0, 0.6], [np.nan, 0.5, 0.5, 0.5])
     found = fit_fusion(useless)
     assert mean_ndcg(useless, hybrid_scores(useless, found)) == pytest.approx(1.0)
-    assert found.lexical_weight < 0.5
+    alone = corpus("b", [1.0, 0.2, 0.0, 1.0], [1.0, 0.2, 0.6, 0.0], [np.nan, 0.5, 0.5, 0.5])
+    assert found.lexical_weight < fit_fusion(alone).lexical_weight
 
 
 def test_the_alignment_weight_is_fitted_on_the_judgements() -> None:
@@ -105,16 +116,32 @@ def test_the_line_to_expect_counts_every_corpus_alike() -> None:
 
 
 def test_the_weights_of_the_highest_plateau_are_chosen() -> None:
-    hybrid = np.zeros((2, len(ALIGNMENT), len(LEXICAL)))
-    hybrid[:, 3, 5] = 0.9  # a single point
-    hybrid[0, 6:9, 10:13] = 0.8
-    hybrid[1, 6:9, 10:13] = 0.4
-    semantic = np.zeros((2, len(ALIGNMENT)))
-    semantic[:, 8] = 0.9
+    hybrid = np.zeros((2, len(ALIGNMENT), len(VECTOR)))
+    hybrid[:, 0, 2] = 0.9  # a single point
+    hybrid[0, 4:7, 3:6] = 0.8
+    hybrid[1, 4:7, 3:6] = 0.4
+    semantic = np.zeros((2, len(SEMANTIC_VECTOR)))
+    semantic[:, 7] = 0.9
     semantic[0, 1:4] = 0.6
     semantic[1, 1:4] = 0.4
-    rule = choose_rule(WeightSurface(hybrid, semantic), (0.5, 0.1))
-    assert rule == LinearFusion(LEXICAL[11], ALIGNMENT[7], ALIGNMENT[2], 0.5, 0.1)
+    first = corpus("a", [0.0] * 4, [0.0] * 4, [0.0] * 4)
+    other = replace(first, statistics=replace(EVEN, vector=ChannelStatistics(0.3, 0.15, 0.6)))
+    rule = choose_rule(WeightSurface(hybrid, semantic), (first, other), (0.5, 0.1))
+    assert rule.hybrid == ChannelWeights(1.0, ALIGNMENT[5], VECTOR[4])
+    assert rule.semantic == ChannelWeights(0.0, 1.0, SEMANTIC_VECTOR[2])
+    assert (rule.expected_slope, rule.expected_intercept) == (0.5, 0.1)
+    assert rule.statistics.vector == ChannelStatistics(0.2, 0.125, 0.4)
+    assert rule.statistics.lexical == EVEN.lexical
+
+
+def test_a_channel_counts_by_its_spread_in_each_corpus() -> None:
+    """One corpus, and the same with every cosine and its spread halved: one fit for both."""
+    vector, words = [1.0, 0.7, 1.0, 0.0], [1.0, 0.7, 0.0, 1.0]
+    whole = corpus("a", vector, words, [np.nan] * 4)
+    spread = replace(EVEN.vector, deviation=EVEN.vector.deviation / 2)
+    halved = replace(whole, vector=whole.vector / 2, statistics=replace(EVEN, vector=spread))
+    surface = measure_weights((whole, halved), (0.0, 0.0))
+    assert surface.hybrid[1] == pytest.approx(surface.hybrid[0])
 
 
 def test_a_fit_is_described_with_each_corpus_left_out() -> None:
@@ -126,18 +153,21 @@ def test_a_fit_is_described_with_each_corpus_left_out() -> None:
     line = fit_expected(list(corpora.values()))
     ndcg = measure_weights(list(corpora.values()), line)
     found = describe(corpora, ndcg, line)
-    assert found["rule"] == asdict(choose_rule(ndcg, line))
+    known = list(corpora.values())
+    assert found["rule"] == asdict(choose_rule(ndcg, known, line))
     modes = {"vector", "semantic", "lexical", "hybrid, not aligned", "hybrid"}
     assert {name: set(figures) for name, figures in found["nDCG@10"].items()} == {
         "first": modes,
         "other": modes,
     }
-    without = choose_rule(ndcg.without(0), line)
+    without = choose_rule(ndcg.without(0), known[1:], line)
     figures = mode_figures(corpora["first"], without)
-    expected = {mode: figures[mode] for mode in ("semantic", "hybrid")} | asdict(without)
+    expected = {mode: figures[mode] for mode in ("semantic", "hybrid")}
+    weights = {"hybrid": asdict(without.hybrid), "semantic": asdict(without.semantic)}
+    expected["weights"] = weights
     assert found["fitted without it"]["first"] == expected
-    by_weight = found["semantic mode by weight of the alignment"]["other"]
-    assert list(by_weight) == [f"{weight:g}" for weight in ALIGNMENT]
+    by_weight = found["semantic mode by weight of the vector"]["other"]
+    assert list(by_weight) == [f"{weight:g}" for weight in SEMANTIC_VECTOR]
     assert list(by_weight.values()) == pytest.approx(ndcg.semantic[1], abs=1e-4)
     alone = describe({"first": corpora["first"]}, ndcg.without(1), line)
     assert alone["fitted without it"] == {}
@@ -172,7 +202,7 @@ def test_the_command_prints_the_rule_and_writes_it(tiny_checkpoint: Path, tmp_pa
     assert written.returncode == 0, written.stderr
     report = json.loads(written.stdout)
     assert report == json.loads(printed.stdout)
-    assert read_fusion(load_checkpoint(checkpoint)) == LinearFusion(**report["rule"])
+    assert asdict(read_fusion(load_checkpoint(checkpoint))) == report["rule"]
     refused = run(*given, "--mean", "--write")
     assert refused.returncode == 2
     assert "--mean cannot be combined with --write" in refused.stderr

@@ -37,6 +37,7 @@ from index.search.corpus_calibration import (
 from index.search.fusion import CorpusFusion, LinearFusion, read_corpus_fusion, write_corpus_fusion
 from tests.index.conftest import sql
 from tests.index.directory.conftest import fill, opened
+from tests.kit.calibrations import STATISTICS
 from tests.kit.index_fixtures import FINGERPRINT, MakeEntry, MakeVectors
 from tests.kit.small_disk import SmallDisk
 
@@ -88,7 +89,7 @@ def adopt(data: Path, weight: float) -> None:
     rule = LinearFusion(weight)
     (data / CALIBRATION_FILE).unlink(missing_ok=True)
     write_corpus_fusion(data, CorpusFusion(FINGERPRINT, rule, {}))
-    write_corpus_calibration(data, CorpusCalibration(FINGERPRINT, {}, rule))
+    write_corpus_calibration(data, CorpusCalibration(FINGERPRINT, STATISTICS, rule, {}))
 
 
 @pytest.mark.parametrize("moment", [CALIBRATION_FILE, FUSION_FILE, STORE_FILE])
@@ -115,7 +116,9 @@ def test_an_adoption_during_a_backup_is_whole_or_absent(
     fusion = read_corpus_fusion(tmp_path / "new", FINGERPRINT)
     assert fusion is not None
     assert fusion == adopted
-    assert read_corpus_calibration(tmp_path / "new", FINGERPRINT, fusion.rule) is not None
+    calibration = read_corpus_calibration(tmp_path / "new", FINGERPRINT)
+    assert calibration is not None
+    assert calibration.rule == fusion.rule
 
 
 def test_content_that_changes_repeatedly_is_not_backed_up(

@@ -17,10 +17,10 @@ from index.directory.data_directory import LEXICAL_DIRECTORY, DataDirectory, ope
 from index.document import Document
 from index.errors import LexicalIndexNotReadyError
 from index.search.calibrator import ScoreCalibrator
-from index.search.fusion import DEFAULT_RULE
 from index.search.records import EncodedQuery, Mode, SearchAnswer, SearchOptions
 from index.search.search import search
 from index.store.records import EncodedDocument
+from tests.kit.calibrations import RULE
 
 TEXTS = {
     "heron": "heron egret marsh reed bittern",
@@ -47,7 +47,7 @@ def put(data: DataDirectory, texts: dict[str, str]) -> None:
 def find(data: DataDirectory, mode: Mode) -> SearchAnswer:
     nothing = ScoreCalibrator(None, None, None)
     options = SearchOptions(top_k=5, mode=mode)
-    return search(data, QUERY, options, fusion=DEFAULT_RULE, calibrator=nothing, among=None)
+    return search(data, QUERY, options, fusion=RULE, calibrator=nothing, among=None)
 
 
 @pytest.fixture

@@ -13,14 +13,26 @@ from encoder.checkpoint import FUSION, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError
 from index.search.fusion import (
     DEFAULT_RULE,
+    ChannelStatistics,
+    ChannelWeights,
     LinearFusion,
+    NullStatistics,
+    StandardRule,
+    apply_rule,
     read_fusion,
     semantic_scores,
     write_fusion,
 )
+from index.search.records import Mode
 from tests.kit.calibrations import MAPS
 
 RULE = LinearFusion(0.375, 0.75, 0.5, expected_slope=2.0, expected_intercept=-0.6)
+NARROW, WIDE = ChannelStatistics(0.1, 0.05, 0.2), ChannelStatistics(0.3, 0.1, 0.4)
+WEIGHTS = ChannelWeights(1.0, 2.0, 1.0)
+GENERAL = NullStatistics(1000, 10_000, NARROW, NARROW, NARROW)
+STANDARD = StandardRule(
+    ChannelWeights(2.0, 1.0, 1.0), ChannelWeights(0.0, 1.0, 3.0), GENERAL, 2.0, -0.6
+)
 
 
 @pytest.fixture
@@ -53,6 +65,60 @@ def test_what_was_not_aligned_gets_the_alignment_score_to_expect() -> None:
     assert none.dtype == np.float32
 
 
+@pytest.mark.parametrize("channel", ["lexical", "alignment", "vector"])
+def test_twice_the_spread_halves_the_raw_weight(channel: str) -> None:
+    def raw(rule: LinearFusion) -> dict[str, float]:
+        rest = 1 - rule.lexical_weight
+        alignment = rest * rule.hybrid_alignment_weight
+        return {"lexical": rule.lexical_weight, "alignment": alignment, "vector": rest - alignment}
+
+    weights = raw(STANDARD.resolve())
+    assert weights == pytest.approx({"lexical": 0.5, "alignment": 0.25, "vector": 0.25})
+    wide = raw(STANDARD.resolve(replace(GENERAL, **{channel: WIDE})))
+    assert sum(wide.values()) == pytest.approx(1.0)
+    semantic = STANDARD.resolve(replace(GENERAL, vector=WIDE)).semantic_alignment_weight
+    assert semantic == pytest.approx(1 / (1 + 3 / 2))  # of 1 and 3, the second halved
+    for other in weights.keys() - {channel}:
+        halved = wide[channel] / wide[other]
+        assert halved == pytest.approx(weights[channel] / weights[other] / 2)
+
+
+@pytest.mark.parametrize("mode", ["semantic", "lexical", "hybrid"])
+def test_a_document_scores_1_with_itself(mode: Mode) -> None:
+    ones = np.ones(2, dtype=np.float32)
+    for statistics in (None, replace(GENERAL, lexical=WIDE), replace(GENERAL, alignment=None)):
+        _, scores = apply_rule(STANDARD.resolve(statistics), mode, ones, ones, ones)
+        assert scores.tolist() == pytest.approx([1.0, 1.0])
+
+
+def test_a_pair_scores_the_same_among_other_documents() -> None:
+    random = np.random.default_rng(1)
+    channels = random.uniform(size=(3, 50)).astype(np.float32)
+    rule = STANDARD.resolve(replace(GENERAL, alignment=WIDE))
+    _, every = apply_rule(rule, "hybrid", *channels)
+    _, some = apply_rule(rule, "hybrid", *channels[:, ::7])
+    assert some.tolist() == every[::7].tolist()
+
+
+def test_a_spread_has_its_bounds() -> None:
+    """Equal documents have no spread, a collection may lack a channel: the general one holds."""
+    none, most = (ChannelStatistics(0.0, deviation, 0.0) for deviation in (0.0, 1e9))
+    least = replace(NARROW, deviation=NARROW.deviation / 4)
+    for measured, taken in ((none, least), (None, NARROW), (most, replace(NARROW, deviation=0.2))):
+        for channel in ("alignment", "lexical"):
+            found = STANDARD.resolve(replace(GENERAL, **{channel: measured}))
+            assert found == STANDARD.resolve(replace(GENERAL, **{channel: taken}))
+    assert STANDARD.resolve(replace(GENERAL, vector=none, lexical=none, alignment=none)) == (
+        STANDARD.resolve()
+    )
+
+
+@pytest.mark.parametrize("weights", [(0, 0, 0), (1, -1, 1), (1, float("nan"), 1)])
+def test_weights_of_channels_have_bounds(weights: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="not at least 0 and above 0 together"):
+        ChannelWeights(*weights)
+
+
 @pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
 def test_a_weight_has_its_bounds(weight: float) -> None:
     for name in ("lexical_weight", "hybrid_alignment_weight", "semantic_alignment_weight"):
@@ -70,9 +136,9 @@ def test_the_expected_alignment_line_has_bounds(slope: float, intercept: float) 
 
 def test_a_checkpoint_carries_its_rule(checkpoint: Path) -> None:
     assert read_fusion(load_checkpoint(checkpoint)) == DEFAULT_RULE
-    write_fusion(load_checkpoint(checkpoint), RULE)
+    write_fusion(load_checkpoint(checkpoint), STANDARD)
     again = load_checkpoint(checkpoint)
-    assert read_fusion(again) == RULE
+    assert read_fusion(again) == STANDARD
     write_manifest(checkpoint)
     assert FUSION in load_checkpoint(checkpoint).files
 
@@ -80,17 +146,17 @@ def test_a_checkpoint_carries_its_rule(checkpoint: Path) -> None:
 @pytest.mark.parametrize(
     ("rule", "left"),
     [
-        (RULE, {"semantic", "lexical", "adapted", "hybrid", "adapted hybrid"}),
-        (replace(RULE, lexical_weight=0.5), {"semantic", "lexical", "adapted"}),
-        (replace(RULE, hybrid_alignment_weight=0.5), {"semantic", "lexical", "adapted"}),
-        (replace(RULE, semantic_alignment_weight=0.25), {"lexical", "hybrid", "adapted hybrid"}),
-        (replace(RULE, expected_intercept=-0.5), {"lexical"}),
+        (STANDARD, {"semantic", "lexical", "adapted", "hybrid", "adapted hybrid"}),
+        (replace(STANDARD, hybrid=WEIGHTS), {"semantic", "lexical", "adapted"}),
+        (replace(STANDARD, semantic=WEIGHTS), {"lexical", "hybrid", "adapted hybrid"}),
+        (replace(STANDARD, expected_intercept=-0.5), {"lexical"}),
+        (replace(STANDARD, statistics=replace(GENERAL, vector=WIDE)), {"lexical"}),
     ],
 )
 def test_outdated_calibrations_are_removed(
-    checkpoint: Path, rule: LinearFusion, left: set[str]
+    checkpoint: Path, rule: StandardRule, left: set[str]
 ) -> None:
-    write_fusion(load_checkpoint(checkpoint), RULE)
+    write_fusion(load_checkpoint(checkpoint), STANDARD)
     opened = load_checkpoint(checkpoint)
     kinds = ("semantic", "lexical", "adapted", "hybrid", "adapted hybrid")
     write_calibration(opened, Calibration(opened.fingerprint, dict.fromkeys(kinds, MAPS)))
@@ -103,9 +169,10 @@ def test_outdated_calibrations_are_removed(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"format": 2}, "format 2 is not 1"),
-        ({"lexical_weight": 2.0}, "not a fusion rule: .*not from 0 to 1"),
-        ({"hybrid_alignment_weight": "much"}, "not a fusion rule"),
+        ({"format": 1}, "format 1 is not 2"),
+        ({"hybrid": {"lexical": -1, "alignment": 1, "vector": 1}}, "not a fusion rule: .*at least"),
+        ({"semantic": {"lexical": "much", "alignment": 1, "vector": 1}}, "not a fusion rule"),
+        ({"statistics": {}}, "not a fusion rule"),
         ({"expected_slope": -1.0}, "not a fusion rule: .*has the line"),
         ({"fingerprint": "f" * 64}, "was fitted for checkpoint ffffffffffff"),
     ],
@@ -113,7 +180,7 @@ def test_outdated_calibrations_are_removed(
 def test_a_wrong_rule_is_refused(
     checkpoint: Path, changed: dict[str, object], message: str
 ) -> None:
-    write_fusion(load_checkpoint(checkpoint), RULE)
+    write_fusion(load_checkpoint(checkpoint), STANDARD)
     path = checkpoint / FUSION
     path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
     with pytest.raises(CheckpointError, match=r"fusion\.json is not the file"):

@@ -8,7 +8,6 @@ import pytest
 
 from index.search.calibrator import ScoreCalibrator
 from index.search.corpus_calibration import CorpusCalibration, NullDistribution, Threshold
-from index.search.fusion import DEFAULT_RULE
 from index.search.records import Mode
 from service.api.app import create_app
 from service.api.embeddings import EmbeddingsRequest
@@ -18,6 +17,7 @@ from service.api.schemas.compare import CompareRequest
 from service.api.schemas.match import MatchRequest
 from service.api.standing import StandingQueryRequest
 from service.settings import Settings
+from tests.kit.calibrations import RULE, STATISTICS
 from tests.kit.service_fixtures import with_parts
 
 BODIES = {
@@ -60,9 +60,7 @@ def without_links(responses: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_paths_of_collections_are_described_alike(
-    document: dict[str, Any],
-) -> None:
+def test_paths_of_collections_are_described_alike(document: dict[str, Any]) -> None:
     ids = [operation["operationId"] for _, _, operation in operations(document)]
     assert len(set(ids)) == len(ids)
     for path, method, operation in operations(document):
@@ -191,9 +189,8 @@ def measured(client: Any) -> Any:
     threshold = Threshold(0.01, 0.5, 0.4, 0.6)
     pairs = NullDistribution(400, 79_800, 0, (-1.0, 1.0), (1.0, 0.001), (threshold,))
     engine = client.app.state.engine
-    judge = ScoreCalibrator(
-        None, CorpusCalibration("f", dict.fromkeys(get_args(Mode), pairs), DEFAULT_RULE), "1"
-    )
+    kinds = dict.fromkeys(get_args(Mode), pairs)
+    judge = ScoreCalibrator(None, CorpusCalibration("f", STATISTICS, RULE, kinds), "1")
     return type(client)(create_app(engine.settings, with_parts(engine, calibrator=judge)))
 
 
@@ -227,9 +224,7 @@ def test_the_document_keeps_to_openapi_3_0(document: dict[str, Any]) -> None:
         )
 
 
-def test_nullable_enums_list_null(
-    document: dict[str, Any],
-) -> None:
+def test_nullable_enums_list_null(document: dict[str, Any]) -> None:
     listed = [node for node in nodes(document) if node.get("nullable") and "enum" in node]
     assert [entry for entry in listed if None not in entry["enum"]] == []
     assert listed

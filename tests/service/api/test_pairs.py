@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 import index.search.pairs
-from index.search.calibrator import ScoreCalibrator
-from tests.kit.calibrations import BY_RATE, BY_SCORE
+from tests.kit.calibrations import BY_RATE
 from tests.kit.service_fixtures import with_parts
 
 
@@ -49,17 +48,13 @@ def test_a_bound_leaves_the_other_pairs_out(library: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "measure", "calibrator"),
-    [
-        ("min_probability", "probability", BY_SCORE),
-        ("min_probability", "probability", BY_RATE),
-        ("max_false_positive_rate", "false_positive_rate", BY_RATE),
-    ],
+    ("bound", "measure"),
+    [("min_probability", "probability"), ("max_false_positive_rate", "false_positive_rate")],
 )
 def test_calibrated_bounds_and_measures_are_those_of_match(
-    filled: Any, bound: str, measure: str, calibrator: ScoreCalibrator
+    filled: Any, bound: str, measure: str
 ) -> None:
-    filled.app.state.engine = with_parts(filled.app.state.engine, calibrator=calibrator)
+    filled.app.state.engine = with_parts(filled.app.state.engine, calibrator=BY_RATE)
     every = pairs_of(filled)
     limit = sorted(query["score"] for query in every)[2]
     (least,) = (query[measure] for query in every if query["score"] == limit)

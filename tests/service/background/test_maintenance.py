@@ -12,9 +12,12 @@ import pytest
 
 from encoder.alignment.space import MIN_DOCUMENTS, MIN_SAMPLE, neutral_space
 from encoder.blocks import Receipt
+from encoder.checkpoint import load_checkpoint
 from index.alignment.alignment_index import SpaceInUse
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
+from index.search.calibrator import DAMAGED, TOO_FEW, LiveScoring, open_scoring
+from index.search.corpus_calibration import CALIBRATION_FILE, CorpusCalibration
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.task_state import REJECTED_RETRAINING
 from index.store.records import EncodedDocument
@@ -42,13 +45,23 @@ def metrics() -> Metrics:
 
 
 @pytest.fixture
-def make(data: DataDirectory, metrics: Metrics) -> Iterator[Make]:
+def of_data(metrics: Metrics, tiny_checkpoint: Path) -> Callable[..., Maintenance]:
+    """Return a maker of the maintenance of a data directory, with changed settings."""
+    checkpoint = load_checkpoint(tiny_checkpoint)
+
+    def make(data: DataDirectory, **changed: float) -> Maintenance:
+        scoring = LiveScoring(checkpoint, data, None)
+        return Maintenance(data, scoring, metrics.of("default"), Settings(**changed))
+
+    return make
+
+
+@pytest.fixture
+def make(data: DataDirectory, of_data: Callable[..., Maintenance]) -> Iterator[Make]:
     made: list[Maintenance] = []
 
     def make(**changed: float) -> Maintenance:
-        made.append(
-            Maintenance(data, metrics.of("default"), Settings(**{"target_recall": 0.3, **changed}))
-        )
+        made.append(of_data(data, **{"target_recall": 0.3, **changed}))
         return made[-1]
 
     yield make
@@ -115,27 +128,25 @@ def test_what_is_refused_is_reported_and_not_tried_again_at_once(
 
 @pytest.mark.slow
 def test_a_restart_does_not_try_again_what_was_refused(
-    data: DataDirectory, metrics: Metrics, tmp_path: Path
+    data: DataDirectory, metrics: Metrics, of_data: Make, tmp_path: Path
 ) -> None:
     put(data, 0, ONE_LIST_BELOW)
-    settings = Settings(target_recall=1.0)
 
     def refusals() -> float | None:
         return value(metrics, "index_retrainings_total", outcome="refused")
 
-    Maintenance(data, metrics.of("default"), settings).work()
+    of_data(data, target_recall=1.0).work()
     assert refusals() == 1
     for _ in range(2):
         data.close()
         data = open_data_directory(tmp_path / "data", fingerprint="a" * 64, dimension=DIMENSION)
         assert data.index.nlist == 1  # nor does the opening
-        Maintenance(data, metrics.of("default"), settings).work()
+        of_data(data, target_recall=1.0).work()
     assert refusals() == 1
     put(data, ONE_LIST_BELOW, ONE_LIST_BELOW // 8)  # so many that it is worth another attempt
-    Maintenance(data, metrics.of("default"), settings).work()
+    of_data(data, target_recall=1.0).work()
     assert refusals() == 2
-    other = Settings(target_recall=0.3)  # is worth another attempt too
-    Maintenance(data, metrics.of("default"), other).work()
+    of_data(data, target_recall=0.3).work()  # is worth another attempt too
     assert data.index.nlist > 1
     data.close()
 
@@ -191,20 +202,6 @@ def test_the_thread_works_and_ends(make: Make, data: DataDirectory, metrics: Met
     assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.slow
-def test_a_training_is_given_up_when_the_service_stops(
-    make: Make, data: DataDirectory, metrics: Metrics
-) -> None:
-    put(data, 0, ONE_LIST_BELOW)
-    maintenance = make()
-    maintenance.stop()
-    maintenance._keep_lists()  # the round that was running when it was stopped
-    assert data.index.nlist == 1
-    assert value(metrics, "index_retrainings_total", outcome="swapped") == 0
-    maintenance.work()
-    assert data.index.nlist == 1
-
-
 def test_a_failure_is_logged_and_the_other_work_is_done(
     make: Make, data: DataDirectory, metrics: Metrics, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -220,7 +217,7 @@ def test_a_failure_is_logged_and_the_other_work_is_done(
 
 
 def test_families_of_what_was_stored_without_them_are_found(
-    tmp_path: Path, metrics: Metrics
+    tmp_path: Path, metrics: Metrics, of_data: Make
 ) -> None:
     for find in (False, True):
         data = open_data_directory(
@@ -231,7 +228,7 @@ def test_families_of_what_was_stored_without_them_are_found(
             vector = np.eye(1, DIMENSION, dtype=np.float32)[0]
             copy = Document("copy", "d1 ")
             data.store.put([EncodedDocument(copy, vector, Receipt(1, 1, 1, 0, 1))])
-        Maintenance(data, metrics.of("default"), Settings()).work()
+        of_data(data).work()
         assert data.store.families.pending() == (0 if find else 4)
         if find:
             assert data.store.families.of_ids(["d0", "d1", "d2", "copy"]).keys() == {"d1", "copy"}
@@ -257,6 +254,38 @@ def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory
     maintenance.work()
     assert data.store.lexical.changes == changes
     assert data.store.changes_since_title_refresh() == 0
+
+
+def test_a_collection_is_measured_as_it_grows(make: Make, data: DataDirectory) -> None:
+    maintenance = make()
+    scoring = maintenance._scoring
+
+    def measured(first: int, documents: int) -> CorpusCalibration | None:
+        put(data, first, documents - first, "of random words")
+        maintenance.work()
+        assert scoring.present.calibrator.corpus == (
+            open_scoring(scoring._checkpoint, data.path).calibrator.corpus
+        )
+        return scoring.present.calibrator.corpus
+
+    general = scoring.present.fusion
+    assert measured(0, 99) is None
+    assert scoring.present.calibrator.unmeasured == TOO_FEW
+    known = measured(99, 100)
+    assert known is not None
+    assert known.statistics.documents == 100
+    assert scoring.present.calibrator.unmeasured is None
+    assert scoring.present.fusion == known.rule != general
+    assert measured(100, 150) == known  # it has not grown by more than half
+    grown = measured(150, 151)
+    assert grown is not None
+    assert grown.statistics.documents == 151
+    (data.path / CALIBRATION_FILE).write_text("{}")
+    again = make()  # as after a restart
+    assert again._scoring.present.fusion == general
+    assert again._scoring.present.calibrator.unmeasured == DAMAGED
+    again.work()
+    assert again._scoring.present.calibrator.corpus == grown
 
 
 def put_blocks(data: DataDirectory, first: int, count: int) -> None:

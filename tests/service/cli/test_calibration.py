@@ -17,7 +17,7 @@ from index.directory.data_directory import open_data_directory
 from index.document import Document
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.corpus_calibration import CALIBRATION_FILE, read_corpus_calibration
-from index.search.fusion import LinearFusion, read_fusion, write_fusion
+from index.search.fusion import ChannelWeights, read_fusion, write_fusion
 from index.store.records import EncodedDocument
 from tests.kit.command import Answer, Run
 from tests.kit.corpora import json_lines
@@ -121,11 +121,11 @@ def test_calibrate_writes_and_prints_the_threshold(
     assert report["kind"] == "hybrid"
     assert report["threshold"] in report["kinds"]["hybrid"]
     opened = load_checkpoint(tiny_checkpoint)
-    read = read_corpus_calibration(data, opened.fingerprint, read_fusion(opened))
+    read = read_corpus_calibration(data, opened.fingerprint)
     assert read is not None
     assert set(read.kinds) == set(report["kinds"]) == {"semantic", "lexical", "hybrid"}
     assert {kind.pairs for kind in read.kinds.values()} == {report["pairs"]}
-    assert read.rule == read_fusion(opened)
+    assert read.rule == read_fusion(opened).resolve(read.statistics)
     status, out, err = longmatch("calibrate", "--data", data, "--false-positive-rate", 0.03)
     assert status == 0
     assert "3 %" in out
@@ -149,20 +149,37 @@ def test_calibrate_refuses_what_it_cannot_tell(
     assert not (data / CALIBRATION_FILE).exists()
 
 
-def test_a_match_shows_the_probability(
+def test_index_measures_from_100_documents_on(
     longmatch: Run, fit: Fit, copy: Path, tmp_path: Path
 ) -> None:
-    file = tmp_path / "c.txt"
-    file.write_text("Rivers carve valleys.")
-    assert longmatch("index", file, "--checkpoint", copy).status == 0
-    assert "unknown" in longmatch("match", file, "--checkpoint", copy).out
-    assert (
-        fit(write_corpus(tmp_path / "papers"), texts=True, kinds=("hybrid", "semantic")).status == 0
-    )
-    answer = json.loads(longmatch("match", file, "--checkpoint", copy, "--json").out)
-    assert answer["calibration"] == fitted(copy).version
-    assert 0.5 < answer["matches"][0]["probability"] <= 1
-    assert answer["matches"][0]["false_positive_rate"] is None
+    corpus, query = texts_of(tmp_path, 99), tmp_path / "c.txt"
+    query.write_text(text_of(40))
+    assert fit(write_corpus(tmp_path / "papers"), texts=True, kinds=("hybrid",)).status == 0
+    calibration = tmp_path / "data" / CALIBRATION_FILE
+
+    def matched() -> Any:
+        assert longmatch("index", corpus, "--checkpoint", copy).status == 0
+        return json.loads(longmatch("match", query, "--checkpoint", copy, "--json").out)
+
+    few = matched()
+    assert not calibration.exists()
+    assert few["calibration"] == fitted(copy).version
+    assert few["matches"][0]["probability"] is few["matches"][0]["false_positive_rate"] is None
+    assert "unknown" in longmatch("match", query, "--checkpoint", copy).out
+    texts_of(tmp_path, 100)
+    enough = matched()
+    content = json.loads(calibration.read_text())
+    assert content["statistics"]["documents"] == 100
+    assert enough["calibration"] == f"{fitted(copy).version}+{content['version']}"
+    assert {match["id"] for match in enough["matches"][:2]} == {"40", "41"}
+    assert 0.5 < enough["matches"][0]["probability"] <= 1
+    assert enough["matches"][0]["false_positive_rate"] < 0.01
+    texts_of(tmp_path, 150)
+    matched()
+    assert json.loads(calibration.read_text()) == content  # it has not grown by more than half
+    texts_of(tmp_path, 151)
+    matched()
+    assert json.loads(calibration.read_text())["statistics"]["documents"] == 151
 
 
 def test_several_corpora_replace_an_old_calibration(fit: Fit, copy: Path, tmp_path: Path) -> None:
@@ -218,18 +235,6 @@ def test_bad_pairs_are_named(fit: Fit, copy: Path, tmp_path: Path, line: str, me
     assert not (copy / "calibration.json").exists()
 
 
-def test_adapted_vectors_have_a_calibration_of_their_own(
-    fit: Fit, copy: Path, tmp_path: Path
-) -> None:
-    pairs, vectors = write_corpus(tmp_path / "corpus")
-    assert fit((pairs, vectors)).status == 0
-    assert fit((pairs, vectors), kinds=["adapted"]).status == 0
-    assert set(fitted(copy).kinds) == {"semantic", "adapted"}
-    status, _, err = fit((pairs, tmp_path), kinds=["adapted"])
-    assert status == 2
-    assert "takes vectors of `embed --adapt`" in " ".join(err.split())
-
-
 def test_several_kinds_are_fitted_in_one_call(fit: Fit, copy: Path, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     status, _, err = fit(corpus, texts=True, kinds=("semantic", "lexical", "hybrid"))
@@ -239,10 +244,13 @@ def test_several_kinds_are_fitted_in_one_call(fit: Fit, copy: Path, tmp_path: Pa
     calibration = fitted(copy)
     assert set(calibration.kinds) == {"semantic", "lexical", "hybrid", "adapted", "adapted hybrid"}
     assert calibration.kinds["hybrid"] != calibration.kinds["semantic"]
+    status, _, err = fit((corpus[0], tmp_path), kinds=["adapted"])
+    assert status == 2
+    assert "takes vectors of `embed --adapt`" in " ".join(err.split())
     checkpoint = load_checkpoint(copy)
     write_fusion(checkpoint, read_fusion(checkpoint))  # the same rule: its calibrations hold
     assert fitted(copy) == calibration
-    other = replace(read_fusion(checkpoint), lexical_weight=0.25)
+    other = replace(read_fusion(checkpoint), hybrid=ChannelWeights(1.0, 2.0, 3.0))
     write_fusion(load_checkpoint(copy), other)
     assert set(fitted(copy).kinds) == {"semantic", "lexical", "adapted"}
 
@@ -250,14 +258,15 @@ def test_several_kinds_are_fitted_in_one_call(fit: Fit, copy: Path, tmp_path: Pa
 def test_aligned_blocks_count_and_are_needed(fit: Fit, copy: Path, tmp_path: Path) -> None:
     aligned = write_corpus(tmp_path / "aligned")
     plain = write_corpus(tmp_path / "plain", blocks=False)
-    write_fusion(load_checkpoint(copy), LinearFusion(0.5))
-    assert fit(plain, texts=True, kinds=["semantic"]).status == 0
+    rule = read_fusion(load_checkpoint(copy))
+    write_fusion(load_checkpoint(copy), replace(rule, semantic=ChannelWeights(0.0, 0.0, 1.0)))
+    assert fit(aligned, texts=True, kinds=["semantic"]).status == 0
     by_vectors = fitted(copy).kinds["semantic"]
-    write_fusion(load_checkpoint(copy), LinearFusion(0.5, 0.5, 0.5))
+    write_fusion(load_checkpoint(copy), replace(rule, semantic=ChannelWeights(0.0, 1.0, 0.0)))
     status, _, err = fit(plain, texts=True, kinds=("lexical", "hybrid"))
     assert status == 2
     assert "--corpus: " in err
     assert "plain/vectors.npz: holds no block vectors, which semantic and hybrid" in err
     assert fit(plain, texts=True, kinds=["lexical"]).status == 0
     assert fit(aligned, texts=True, kinds=["semantic"]).status == 0
-    assert fitted(copy).kinds["semantic"].by_score != by_vectors.by_score
+    assert fitted(copy).kinds["semantic"] != by_vectors

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import encoder.export.quality
 from encoder.checkpoint import QUALITY, Checkpoint, load_checkpoint
 from encoder.reranker.checkpoint import load_reranker_checkpoint
 from tests.kit.command import Run
@@ -77,19 +76,6 @@ def test_an_export_that_passes_says_what_it_keeps(
     assert report["neighbours"] >= 0.98
     assert QUALITY in checkpoint.files
     assert checkpoint.fingerprint == before
-
-
-@pytest.mark.slow
-def test_a_refused_export_changes_nothing(
-    longmatch: Run, made: Path, judged: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = sorted(path.name for path in made.rglob("*"))
-    monkeypatch.setattr(encoder.export.quality, "MINIMUM_NEIGHBOURS", 1.01)
-    answer = longmatch("lab", "export", made, "--precision", "fp16", *judged)
-    assert answer.status == 2
-    assert "error: fp16/block_encoder.onnx" in answer.err
-    assert "under 101%" in answer.err
-    assert sorted(path.name for path in made.rglob("*")) == before
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from index.embed import EmbeddedCorpus, write_embedded_corpus
-from index.search.fusion import LinearFusion, write_fusion
+from index.search.fusion import DEFAULT_RULE, ChannelWeights, write_fusion
 from tests.kit.command import Answer, Run
 from tests.kit.corpora import json_lines
 from tests.kit.index_fixtures import aligned_of, unit_vectors
@@ -120,7 +120,8 @@ def test_given_vectors_are_aligned_by_their_blocks(
 ) -> None:
     copy = shutil.copytree(tiny_checkpoint, data / "checkpoint")
     checkpoint = load_checkpoint(copy)
-    write_fusion(checkpoint, LinearFusion(0.0, 1.0, 1.0))
+    aligned = ChannelWeights(0.0, 1.0, 0.0)
+    write_fusion(checkpoint, replace(DEFAULT_RULE, hybrid=aligned, semantic=aligned))
     ids = tuple(f"{topic}{n}" for topic in TOPICS for n in range(4))
     ones = np.ones(len(ids), dtype=np.int64)
     vectors = unit_vectors(len(ids), seed=1, dimension=checkpoint.dimension)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoder.calibration import FittedMap, Logistic, MapError
 from index.progress import SilentProgress
 from index.search.calibrator import ScoreCalibrator
 from index.search.corpus_calibration import CorpusCalibration, measure_store
@@ -18,7 +17,6 @@ FEWER = [*(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[:2]), "h
 RULE = LinearFusion(0.6, 0.4, 0.7, expected_slope=0.5, expected_intercept=0.2)
 STORED, FRESH = 110, 50
 RATE = "false_positive_rate"
-MAP = FittedMap(Logistic(1.0, -4.0), {"platt": MapError(0.4, 0.02, 0.03, 0.01)})
 
 
 def draw_texts(count: int, seed: int) -> list[str]:
@@ -42,8 +40,9 @@ def calibrated(make_shared_client: Callable[[], Any]) -> Any:
         body = {"documents": documents[start : start + 10]}
         assert client.post("/index", json=body).status_code == 200
     engine = client.app.state.engine
-    kinds = measure_store(engine.default.data.store, RULE, SilentProgress())
-    calibration = CorpusCalibration(engine.encoder.fingerprint, dict(kinds), RULE)
+    found = measure_store(engine.default.data.store, RULE, SilentProgress())
+    fingerprint = engine.encoder.fingerprint
+    calibration = CorpusCalibration(fingerprint, found.statistics, RULE, dict(found.by_mode))
     judge = ScoreCalibrator(None, calibration, calibration.version)
     client.app.state.engine = with_parts(engine, calibrator=judge, fusion=RULE)
     return client

@@ -94,7 +94,10 @@ def test_a_better_checkpoint_replaces_the_present_one(
     assert longmatch("doctor", data, "--checkpoint", tiny_terms).status == 0
     engine = open_engine(make_settings(data=data, checkpoint=tiny_terms))
     try:
-        assert engine.default.fusion == read_fusion(load_checkpoint(tiny_terms))
+        measured = engine.default.calibrator.corpus
+        assert measured is not None
+        rule = read_fusion(load_checkpoint(tiny_terms)).resolve(measured.statistics)
+        assert engine.default.fusion == rule
     finally:
         close_engine(engine)
     again = run_test(longmatch, data, tiny_terms)
@@ -104,7 +107,7 @@ def test_a_better_checkpoint_replaces_the_present_one(
 def test_what_is_not_better_changes_nothing(
     longmatch: Run, data: Path, tiny_checkpoint: Path, tiny_terms: Path
 ) -> None:
-    use(data, tiny_checkpoint, read_fusion(load_checkpoint(tiny_terms)))
+    use(data, tiny_checkpoint, read_fusion(load_checkpoint(tiny_terms)).resolve())
     before = content(data)
     answer = run_test(longmatch, data, tiny_terms)
     assert answer.status == 0
@@ -163,7 +166,7 @@ def test_a_kill_leaves_the_old_and_the_next_run_resumes(
     name: str,
 ) -> None:
     if name == "discard":
-        use(data, tiny_checkpoint, read_fusion(load_checkpoint(tiny_terms)))
+        use(data, tiny_checkpoint, read_fusion(load_checkpoint(tiny_terms)).resolve())
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,19 @@ import pytest
 from encoder.calibration import write_calibration
 from encoder.checkpoint import CALIBRATION, load_checkpoint
 from encoder.errors import CheckpointError
-from index.errors import StoreError
-from index.search.calibrator import ScoreCalibrator, open_calibrator
+from index.search.calibrator import (
+    DAMAGED,
+    OTHER_RULE,
+    TOO_FEW,
+    UNMEASURED,
+    ScoreCalibrator,
+    open_scoring,
+)
 from index.search.corpus_calibration import CALIBRATION_FILE, write_corpus_calibration
+from index.search.fusion import LinearFusion, read_fusion
 from service.startup import open_engine
-from tests.kit.calibrations import BY_RATE, BY_SCORE, NOTHING, ONLY_RATE, of_checkpoint, of_corpus
-from tests.kit.service_fixtures import with_parts
+from tests.kit.calibrations import BY_RATE, NOTHING, ONLY_MAP, ONLY_RATE, of_checkpoint, of_corpus
+from tests.kit.service_fixtures import fill, with_parts
 
 
 @pytest.fixture
@@ -48,17 +56,11 @@ def test_matches_have_probabilities_and_rates(filled: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "measure", "calibrator"),
-    [
-        ("min_probability", "probability", BY_SCORE),
-        ("min_probability", "probability", BY_RATE),
-        ("max_false_positive_rate", "false_positive_rate", BY_RATE),
-    ],
+    ("field", "measure"),
+    [("min_probability", "probability"), ("max_false_positive_rate", "false_positive_rate")],
 )
-def test_bounds_keep_the_best(
-    filled: Any, field: str, measure: str, calibrator: ScoreCalibrator
-) -> None:
-    client = with_calibrator(filled, calibrator)
+def test_bounds_keep_the_best(filled: Any, field: str, measure: str) -> None:
+    client = with_calibrator(filled, BY_RATE)
     every = client.post("/match", json={"id": "ants"}).json()["matches"]
     bound = every[1][measure]
     some = client.post("/match", json={"id": "ants", field: bound}).json()["matches"]
@@ -70,9 +72,9 @@ def test_bounds_keep_the_best(
 @pytest.mark.parametrize(
     ("field", "calibrator", "said"),
     [
-        ("min_probability", NOTHING, "of the checkpoint or after tuning"),
-        ("min_probability", ONLY_RATE, "of the checkpoint or after tuning"),
-        ("max_false_positive_rate", BY_SCORE, "run longmatch calibrate"),
+        ("min_probability", NOTHING, "no probability: fewer than 100 documents"),
+        ("min_probability", ONLY_RATE, "no calibration of the checkpoint, or after tuning"),
+        ("max_false_positive_rate", ONLY_MAP, "no false positive rate: fewer than 100 documents"),
     ],
 )
 def test_a_bound_that_cannot_be_kept_is_refused(
@@ -113,16 +115,47 @@ def test_the_service_opens_both_calibrations(
     assert version["kinds"] == {"semantic": known, "hybrid": known, "lexical": unknown}
 
 
-def test_a_damaged_calibration_stops_the_start(
+@pytest.mark.parametrize(
+    ("content", "why", "warning"),
+    [
+        ("{}", DAMAGED, "calibration.json: not a calibration"),
+        ({"fingerprint": "e" * 64}, DAMAGED, "was made with checkpoint eeeeeeeeeeee"),
+        ({"rule": LinearFusion(0.5)}, OTHER_RULE, ""),
+        (None, UNMEASURED, ""),
+    ],
+)
+def test_without_a_measurement_the_general_statistics_serve(
+    make_client: Callable[..., Any],
+    calibrated: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    content: Any,
+    why: str,
+    warning: str,
+) -> None:
+    """A server starts with those of its checkpoint, gives no probability, and says why."""
+    checkpoint = load_checkpoint(calibrated)
+    (data := tmp_path / "own").mkdir()
+    if isinstance(content, str):
+        (data / CALIBRATION_FILE).write_text(content)
+    elif content:
+        write_corpus_calibration(data, replace(of_corpus(checkpoint.fingerprint), **content))
+    client = make_client(checkpoint=calibrated, data=data)
+    served = client.app.state.engine.default
+    assert served.calibrator.unmeasured == TOO_FEW
+    assert warning in caplog.text
+    assert bool(warning) == any(record.levelname == "WARNING" for record in caplog.records)
+    scoring = open_scoring(checkpoint, data)
+    assert scoring.calibrator.unmeasured == why
+    if why != OTHER_RULE:
+        assert served.fusion == scoring.fusion == read_fusion(checkpoint).resolve()
+    answer = fill(client).post("/match", json={"id": "ants"}).json()
+    assert {match["probability"] for match in answer["matches"]} == {None}
+
+
+def test_a_damaged_calibration_of_the_checkpoint_stops_the_start(
     make_settings: Callable[..., Any], calibrated: Path
 ) -> None:
-    settings = make_settings()
-    settings.data.mkdir()
-    (settings.data / CALIBRATION_FILE).write_text("{}")
-    with pytest.raises(StoreError, match=r"calibration\.json: not a calibration"):
-        open_engine(settings)
-    (settings.data / CALIBRATION_FILE).unlink()
     (calibrated / CALIBRATION).write_text("{}")
     with pytest.raises(CheckpointError, match=r"calibration\.json is not the file"):
         open_engine(make_settings(checkpoint=calibrated))
-    assert open_calibrator(load_checkpoint(settings.checkpoint), settings.data) == NOTHING

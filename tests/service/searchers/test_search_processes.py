@@ -173,18 +173,27 @@ def test_a_new_generation_and_space_are_seen(served: Any) -> None:
     check_all(served)
 
 
-def test_the_scores_of_the_collection_are_used(served: Any) -> None:
-    engine = engine_of(served)
-    before = check_same(served, QUERIES["id"])["matches"]
-    fusion = engine.default.fusion
-    other = type(fusion)(lexical_weight=0.9)
-    served.app.state.engine = with_parts(engine, fusion=other)
-    try:
-        changed = check_same(served, QUERIES["id"])["matches"]
-    finally:
-        served.app.state.engine = engine
-    assert [item["score"] for item in changed] != [item["score"] for item in before]
-    assert check_same(served, QUERIES["id"])["matches"] == before
+def test_a_measurement_is_taken_over(make_client: Callable[..., Any]) -> None:
+    client = make_client(max_queue_tokens=100_000, search_processes=1)
+    default = engine_of(client).default
+
+    def found(first: int, documents: int) -> list[Any]:
+        for start in range(first, documents, 50):
+            put(client, *map(document, range(start, min(start + 50, documents))))
+        default.maintenance.work()
+        return [
+            (item["false_positive_rate"], item["score"])
+            for item in check_same(client, QUERIES["id"])["matches"]
+        ]
+
+    few = found(0, 99)
+    assert {rate for rate, _ in few} == {None}
+    enough = found(99, 100)
+    assert all(0 < rate <= 1 for rate, _ in enough)
+    assert [score for _, score in enough] != [score for _, score in few]
+    found(100, 151)
+    assert default.calibrator.corpus is not None
+    assert default.calibrator.corpus.statistics.documents == 151
 
 
 def test_collections_come_and_go(served: Any) -> None:

@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +81,7 @@ def test_fusion_weights_are_fitted_to_the_validation_queries(
     assert found.after["lexical"] == 1.0
     assert found.after["hybrid"] == 1.0 > found.after["vector"]  # which sees two kinds of documents
     rule = read_fusion(load_checkpoint(trained.checkpoint.directory))
-    assert rule.lexical_weight == found.rule["lexical_weight"]
+    assert asdict(rule.hybrid) == found.rule["hybrid"]
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_the_space_of_a_recurrent_encoder_is_fitted_anew(
     assert (found.queries, found.fitted) == (MIN_QUERIES, True)
     assert found.after["hybrid"] == found.after["lexical"] == 1.0
     checkpoint = load_checkpoint(tmp_path / "trained")
-    assert read_fusion(checkpoint).lexical_weight == found.rule["lexical_weight"]
+    assert asdict(read_fusion(checkpoint).hybrid) == found.rule["hybrid"]
     encoder = OnnxEncoder(checkpoint, threads=1, precision="fp32")
     corpus = tmp_path / "corpus/corpus.jsonl"
     encoded = encode_corpus(corpus, tmp_path / "blocks", encoder, SilentProgress())
