@@ -8,8 +8,7 @@ import numpy as np
 from encoder.alignment.scoring import align, align_pairs
 from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
-from index.lexical.scoring import inverse_document_frequencies
-from index.lexical.terms import count_corpus
+from index.lexical.scoring import rows_of_texts
 from index.optional_dependencies import require_extra
 from index.search.alignment import first_candidates
 from index.search.corpus_calibration import MIN_DOCUMENTS, ChannelScores, sample_pairs
@@ -111,8 +110,6 @@ def lexical_system(
 ) -> System:
     """Make the system of lexical mode, which here scores every document, not only candidates.
 
-    A word that only one document contains has no weight, as when the query is a stored document.
-
     Args:
         texts: of the documents, then of queries that are no documents.
         titles: of all of them; without titles, only words are compared.
@@ -121,25 +118,10 @@ def lexical_system(
     require_extra("evaluate", "the lexical system", "scipy")
     import scipy.sparse
 
-    number = len(texts) if documents is None else documents
-    columns: dict[str, int] = {}
-    places: list[int] = []
-    counts: list[int] = []
-    ends = [0]
-    for counted in count_corpus(texts, titles, number):
-        places += [columns.setdefault(term, len(columns)) for term in counted]
-        counts += counted.values()
-        ends.append(len(places))
-    shape = (len(texts), len(columns))
-    roots = np.sqrt(np.array(counts, dtype=np.float32))
-    matrix = scipy.sparse.csr_matrix((roots, places, ends), shape=shape)
-    having = np.bincount(places[: ends[number]], minlength=len(columns))
-    idf = inverse_document_frequencies(having, number) * (having >= 2)
-    weighted = matrix @ scipy.sparse.diags(idf)
-    norms = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
-    unit = (scipy.sparse.diags(1.0 / np.maximum(norms, 1e-12)) @ weighted).tocsr()
-    unit = unit.astype(np.float32)
-    transposed = unit[:number].T.tocsr()
+    words = rows_of_texts(texts, titles, documents)
+    shape = (len(words), int(words.term_ids.max(initial=0)) + 1)
+    unit = scipy.sparse.csr_matrix((words.weights, words.term_ids, np.append(0, words.ends)), shape)
+    transposed = unit[:documents].T.tocsr()
 
     def score(rows: Int64) -> Float32:
         scores: Float32 = (unit[rows] @ transposed).toarray()
@@ -151,7 +133,7 @@ def lexical_system(
 
     return System(
         LEXICAL,
-        "cosine of sqrt(count) * idf, of words and of titles that occur",
+        "cosine of sqrt(count) * idf, of words, pairs of words, and titles that occur",
         score,
         score_pairs,
     )

@@ -16,23 +16,25 @@ from pathlib import Path
 import numpy as np
 
 from encoder.arrays import Float32, Int64
+from encoder.terms.general_words import PAIR
 from encoder.terms.title_matcher import TitleMatcher
 from index.errors import StoreError
 from index.id_set import IdSet
 from index.lexical.scoring import (
     LexicalQuery,
-    QueryTerms,
     TermRows,
     TermWeight,
+    WeightedTerms,
+    inverse_document_frequencies,
     join_rows,
     shared_terms,
-    weigh_query,
     weigh_rows,
+    weigh_terms,
 )
 from index.lexical.segmented_index import SegmentedIndex
 from index.lexical.snapshot import LexicalSnapshot
 from index.lexical.tables import InsertedTerms, JoinedTerms, read_statistics
-from index.lexical.terms import count_terms_and_titles
+from index.lexical.terms import count_terms_and_titles, level_of
 from index.lexical.title_refresh import KnownTitles
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
@@ -50,6 +52,8 @@ _TERMS = """
 SELECT json_group_array(term_id), json_group_array(term)
 FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
 _NAMES_KEPT = 50_000  # some megabytes; then those not in use are forgotten
+
+TitledText = tuple[str, str]  # a text, and its title or ""
 
 _SNAPSHOT = "snapshot"  # in the memory of a query
 _log = logging.getLogger(__name__)
@@ -121,26 +125,48 @@ class LexicalIndex(SegmentedIndex):
             text: any text; without such a term the query finds nothing.
             title: of the text, if it has one.
         """
-        with self._connections.reading() as connection:
-            titles = self.titles(connection)
-        counts = count_terms_and_titles(text, titles, title)
-        terms = sorted(counts)  # the order of the index on the terms
-        ((wanted, found),) = self._connections.read_rows(_TERM_IDS, json.dumps(terms))
+        found = self._find_terms((text, title))
         snapshot = self.snapshot()
-        term_ids = np.array(json.loads(found), dtype=np.int64)
-        occurrences = np.array([counts[terms[row]] for row in json.loads(wanted)], dtype=np.int64)
-        known = term_ids <= snapshot.terms.last
-        query_terms = _with_frequencies(snapshot, term_ids[known], occurrences[known])
-        return weigh_query(query_terms, snapshot.number, least=1)
+        return _query(snapshot, _weigh(snapshot, *found, {}))
 
     def read_stored(self, vector_id: int) -> LexicalQuery:
-        """Return the terms of a stored document that others share; none if it is not there."""
+        """Return the terms of a stored document; none if it is not there."""
         snapshot = self.snapshot()
-        term_ids, counts = snapshot.terms_of(vector_id)
-        terms = _with_frequencies(snapshot, term_ids.astype(np.int64), counts.astype(np.int64))
-        query = weigh_query(terms, snapshot.number, least=2)
+        query = _query(snapshot, _weigh_stored(snapshot, vector_id))
         query.memory[_SNAPSHOT] = snapshot
         return query
+
+    def compare(self, left: int | TitledText, right: int | TitledText) -> float:
+        """Return the score of any two texts, from 0 to 1, as if one of them was stored.
+
+        Args:
+            left: the vector id of a stored document, or a text with its title.
+            right: the same. A document that is not there has no terms, and scores 0.
+        """
+        found = [
+            side if isinstance(side, int) else self._find_terms(side) for side in (left, right)
+        ]
+        snapshot, unknown = self.snapshot(), dict[str, int]()
+        first, second = (
+            _weigh_stored(snapshot, terms)
+            if isinstance(terms, int)
+            else _weigh(snapshot, *terms, unknown)
+            for terms in found
+        )
+        _, ours, theirs = np.intersect1d(
+            first.term_ids, second.term_ids, assume_unique=True, return_indices=True
+        )
+        return min(float(first.weights[ours] @ second.weights[theirs]), 1.0)
+
+    def _find_terms(self, text: TitledText) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """Return the counts of the terms of a text, and the ids of those that are stored."""
+        with self._connections.reading() as connection:
+            titles = self.titles(connection)
+        counts = count_terms_and_titles(text[0], titles, text[1])
+        terms = sorted(counts)  # the order of the index on the terms
+        ((wanted, found),) = self._connections.read_rows(_TERM_IDS, json.dumps(terms))
+        rows = map(terms.__getitem__, json.loads(wanted))
+        return counts, dict(zip(rows, json.loads(found), strict=True))
 
     def changed(self, inserted: InsertedTerms | None = None) -> None:
         """Let searches find a change of the store that was committed.
@@ -205,7 +231,7 @@ class LexicalIndex(SegmentedIndex):
         parts = []
         progress.started("reading words", len(vector_ids))
         snapshot = self.snapshot()
-        idf = snapshot.frequencies.idf(np.arange(len(snapshot.frequencies.documents)))
+        idf = snapshot.idf(np.arange(snapshot.terms.last + 1))
         for start in range(0, max(len(vector_ids), 1), _ROWS_A_CALL):
             some = vector_ids[start : start + _ROWS_A_CALL].tolist()
             parts.append(weigh_rows([snapshot.terms_of(vector_id) for vector_id in some], idf))
@@ -247,9 +273,48 @@ def named_terms(
     }
 
 
-def _with_frequencies(snapshot: LexicalSnapshot, term_ids: Int64, counts: Int64) -> QueryTerms:
-    documents = snapshot.terms.frequencies[term_ids].astype(np.int64)
-    return QueryTerms(term_ids, counts, documents, snapshot.terms.pairs[term_ids])
+def _weigh(
+    snapshot: LexicalSnapshot,
+    counts: Mapping[str, int],
+    ids: Mapping[str, int],
+    unknown: dict[str, int],
+) -> WeightedTerms:
+    """Weigh the terms of a text.
+
+    Args:
+        snapshot: by whose frequencies.
+        counts: of the terms.
+        ids: of those that are stored, maybe later than the snapshot.
+        unknown: ids above all of the snapshot, for the other terms; new ones are added.
+    """
+    last = snapshot.terms.last
+    term_ids = np.fromiter((ids.get(term, -1) for term in counts), np.int64, len(counts))
+    levels = np.fromiter(map(level_of, counts), np.uint8, len(counts))
+    known = (term_ids >= 0) & (term_ids <= last)
+    documents = np.where(known, snapshot.frequencies.of(term_ids), 0)
+    idf = inverse_document_frequencies(documents, levels, snapshot.frequencies.number)
+    others = (term for term, is_known in zip(counts, known.tolist(), strict=True) if not is_known)
+    term_ids[~known] = [last + 1 + unknown.setdefault(term, len(unknown)) for term in others]
+    return weigh_terms(term_ids, np.fromiter(counts.values(), np.int64, len(counts)), idf)
+
+
+def _weigh_stored(snapshot: LexicalSnapshot, vector_id: int) -> WeightedTerms:
+    term_ids, counts = snapshot.terms_of(vector_id)
+    return weigh_terms(term_ids.astype(np.int64), counts.astype(np.int64), snapshot.idf(term_ids))
+
+
+def _query(snapshot: LexicalSnapshot, terms: WeightedTerms) -> LexicalQuery:
+    """Return the terms of a text that documents have, the highest weights first."""
+    known = np.flatnonzero((terms.weights > 0) & (terms.term_ids <= snapshot.terms.last))
+    order = known[np.argsort(-terms.weights[known], kind="stable")]
+    term_ids = terms.term_ids[order]
+    return LexicalQuery(
+        term_ids=term_ids,
+        weights=terms.weights[order],
+        idf=terms.idf[order],
+        documents=snapshot.terms.frequencies[term_ids].astype(np.int64),
+        pairs=snapshot.terms.levels[term_ids] == PAIR,
+    )
 
 
 def best_matches(vector_ids: Int64, scores: Float32, k: int) -> LexicalMatches:

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Bool, Float32, Float64, Int64, UInt32, UInt64
-from index.lexical.frequencies import Frequencies
 from index.lexical.scoring import LexicalQuery, candidate_terms
 from index.lexical.tables import DocumentTerms, JoinedTerms
 
@@ -282,14 +281,11 @@ class PreparedQuery:
     Attributes:
         term_ids: UInt32[U], ascending.
         weights: Float32[U], by which the root of the count in a document is multiplied.
-        newer: Float32[U], by how much the squares of the frequencies grew since norms were
-            computed; None where none did.
         fetching: Bool[U], the terms that fetch candidates.
     """
 
     term_ids: UInt32
     weights: Float32
-    newer: Float32 | None
     fetching: Bool
 
 
@@ -300,40 +296,31 @@ class SegmentDots:
     Attributes:
         segment: that was read.
         dots: Float64[N], what the terms that are read by term give to the dot product.
-        newer: Float64[N], what they add to the squared norm; None for nothing.
         weights: Float32[F], of the other terms; 0 for those the query has not.
-        newer_squares: Float32[F], the same for the squared norm.
     """
 
     segment: Segment
     dots: Float64
-    newer: Float64 | None
     weights: Float32
-    newer_squares: Float32 | None
 
-    def of(self, rows: Int64) -> tuple[Float64, Float64]:
-        """Return dot products and additions to the squared norms of documents, both Float64[K]."""
+    def of(self, rows: Int64) -> Float64:
+        """Return the dot products of documents Float64[K]."""
         dots = self.dots[rows]
-        newer = np.zeros(len(rows)) if self.newer is None else self.newer[rows]
-        if not self.weights.any() and self.newer_squares is None:
-            return dots, newer
+        if not self.weights.any():
+            return dots
         for part, places, counts, starts in _parts(self.segment.frequent, rows):
             dots[part] += np.add.reduceat(self.weights.take(places) * _roots(counts), starts)
-            if self.newer_squares is not None:
-                newer[part] += np.add.reduceat(self.newer_squares.take(places) * counts, starts)
-        return dots, newer
+        return dots
 
 
-def prepare_query(query: LexicalQuery, frequencies: Frequencies) -> PreparedQuery:
-    """Make a query ready to be read, where norms are computed by these frequencies."""
+def prepare_query(query: LexicalQuery) -> PreparedQuery:
+    """Make a query ready to be read."""
     order = np.argsort(query.term_ids)
     fetching = np.zeros(len(query), dtype=np.bool_)
     fetching[candidate_terms(query)] = True
-    newer = np.square(query.idf) - np.square(frequencies.idf(query.term_ids))
     return PreparedQuery(
         query.term_ids[order].astype(np.uint32),
         (query.weights * query.idf)[order],
-        newer[order] if newer.any() else None,
         fetching[order],
     )
 
@@ -353,17 +340,12 @@ def read_segment(segment: Segment, prepared: PreparedQuery) -> SegmentDots:
     weights = _spread(prepared.weights[found], places, size)
     terms, starts, lengths = terms[by_term], starts[by_term], lengths[by_term]
     dots = np.zeros(len(segment))
-    newer = newer_squares = None
-    if prepared.newer is not None:
-        newer, newer_squares = np.zeros(len(segment)), _spread(prepared.newer[found], places, size)
     for some in _bounded(lengths, _POSTINGS_AT_ONCE):
         entries = runs(starts[some], lengths[some])
         rows, counts = segment.rows.take(entries), segment.counts.take(entries)
         some_terms, numbers = terms[some], lengths[some]
         dots += _sums(rows, prepared.weights[some_terms], numbers, _roots(counts), len(segment))
-        if prepared.newer is not None and newer is not None:
-            newer += _sums(rows, prepared.newer[some_terms], numbers, counts, len(segment))
-    return SegmentDots(segment, dots, newer, weights, newer_squares)
+    return SegmentDots(segment, dots, weights)
 
 
 def _sums(

@@ -31,7 +31,7 @@ from index.lexical.segment import FrequentTerms, Segment, note_bits
 from index.lexical.snapshot import LexicalSnapshot, LiveSegment
 from index.lexical.tables import JoinedTerms
 
-FORMAT = 3
+FORMAT = 4
 CURRENT = "CURRENT"
 _THREADS = 4  # that compare files with their checksums
 
@@ -82,7 +82,7 @@ def save_snapshot(directory: Path, snapshot: LexicalSnapshot) -> SavedSnapshot:
         files.append(replace(file, removed=_removed(live)))
     counts = snapshot.terms.copy()
     squares = np.concatenate([np.zeros(0), *(live.squares for live in snapshot.segments)])
-    arrays = [squares, counts.frequencies, counts.pairs]
+    arrays = [squares, counts.frequencies, counts.levels]
     terms = _write(directory / f"{number + 1:010}.terms", arrays)
     manifest = {
         "format": FORMAT,
@@ -172,7 +172,7 @@ def _segment_arrays(segment: Segment) -> list[_Array]:
 
 
 _SEGMENT_TYPES = (*["<i8"] * 3, *["<u4"] * 5, *["<u2"] * 4)  # the longest first: all are aligned
-_TERMS_TYPES = ("<f8", "<i4", "?")
+_TERMS_TYPES = ("<f8", "<i4", "u1")
 
 
 def _load_segment(directory: Path, file: _File, squares: Float64) -> LiveSegment:
@@ -193,8 +193,8 @@ def _load_terms(directory: Path, file: _File) -> tuple[TermCounts, Float64]:
     if not any(file.sizes):
         return no_terms(), np.zeros(0)
     # Private pages: counting does not change the file.
-    squares, frequencies, pairs = _load(directory, file, _TERMS_TYPES, mmap.ACCESS_COPY)
-    return TermCounts(frequencies, pairs, len(pairs) - 1), squares
+    squares, frequencies, levels = _load(directory, file, _TERMS_TYPES, mmap.ACCESS_COPY)
+    return TermCounts(frequencies, levels, len(levels) - 1), squares
 
 
 def _load(directory: Path, file: _File, types: Sequence[str], access: int) -> list[_Array]:

@@ -22,7 +22,6 @@ from index.lexical.segment_files import CURRENT, delete_others, load_snapshot, s
 from index.lexical.snapshot import (
     LexicalSnapshot,
     LiveSegment,
-    fill_squares,
     fresh_segment,
     outdated,
     without_documents,
@@ -259,7 +258,7 @@ def _with_inserted(snapshot: LexicalSnapshot, inserted: InsertedTerms) -> Lexica
     """Return a snapshot with new documents, without reading; changes the term counts in place."""
     before, number = inserted.before, len(inserted.documents.vector_ids)
     if inserted.new:
-        snapshot.terms.learn(max(inserted.new.values()), inserted.pairs())
+        snapshot.terms.learn(max(inserted.new.values()), *inserted.levels())
     segments = _with_documents(snapshot.segments, snapshot.terms, inserted.documents)
     now = TermStatistics(before.documents + number, before.changes + number, before.identity)
     return _snapshot_of(snapshot, segments, now, snapshot.damaged)
@@ -302,10 +301,11 @@ def _with_norms(snapshot: LexicalSnapshot) -> LexicalSnapshot:
     """Return the snapshot with the norms of all documents, by its frequencies."""
     frequencies = Frequencies(snapshot.terms.frequencies, snapshot.number, snapshot.changes)
     segments = _outdated(snapshot.segments)
+    snapshot = replace(snapshot, segments=tuple(segments), frequencies=frequencies)
     for live in segments:
         live.squares[:] = np.nan  # of those that are not there
-        fill_squares(live, np.flatnonzero(live.present), frequencies)
-    return replace(snapshot, segments=tuple(segments), frequencies=frequencies)
+        snapshot.fill_squares(live, np.flatnonzero(live.present))
+    return snapshot
 
 
 def _merge_small(segments: list[LiveSegment]) -> list[LiveSegment]:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from encoder.arrays import Bool, Float32, Float64, Int64
+from encoder.arrays import Bool, Float32, Float64, Int64, UInt32
 from index.id_set import IdSet
 from index.lexical.frequencies import Frequencies, TermCounts
-from index.lexical.scoring import LexicalQuery, squared_norms
+from index.lexical.scoring import LexicalQuery, inverse_document_frequencies, squared_norms
 from index.lexical.segment import (
+    PreparedQuery,
     Segment,
     SegmentDots,
     join_documents,
@@ -96,9 +97,9 @@ class LexicalSnapshot:
         """Return the cosine Float32[K] of a query with each document [K]; 0 for missing ones."""
         scores = np.zeros(len(vector_ids), dtype=np.float32)
         for live, positions, rows in self.find(vector_ids):
-            dots, newer = self._read(live, query).of(rows)
-            fill_squares(live, rows[~live.current[rows]], self.frequencies)
-            norms = np.sqrt(np.maximum(live.squares[rows] + newer, _LEAST_SQUARE))
+            dots = self._read(live, query).of(rows)
+            self.fill_squares(live, rows[~live.current[rows]])
+            norms = np.sqrt(np.maximum(live.squares[rows], _LEAST_SQUARE))
             scores[positions] = np.minimum(dots / norms, 1.0)
         return scores
 
@@ -126,25 +127,36 @@ class LexicalSnapshot:
             if among is not None:
                 kept = among.contains(candidates)
                 candidates, rows = candidates[kept], rows[kept]
-            fill_squares(live, rows[np.isnan(live.squares[rows])], self.frequencies)
-            dots, squares = part.dots[rows], live.squares[rows]
-            if part.newer is not None:
-                squares = squares + part.newer[rows]
+            self.fill_squares(live, rows[np.isnan(live.squares[rows])])
             ids.append(candidates)
-            # No cosine is above 1: a document whose words were all unknown has no norm yet.
-            cosines.append(dots / np.maximum(np.sqrt(np.maximum(squares, _LEAST_SQUARE)), dots))
+            squares = np.maximum(live.squares[rows], _LEAST_SQUARE)
+            cosines.append(part.dots[rows] / np.sqrt(squares))
         return _greatest(np.concatenate(ids), np.concatenate(cosines), k)
 
     def _read(self, live: LiveSegment, query: LexicalQuery) -> SegmentDots:
         """Read a query in a segment, once in a search."""
-        prepared = query.memory.get(self.frequencies)
+        prepared = query.memory.get(PreparedQuery)
         if prepared is None:
-            prepared = query.memory[self.frequencies] = prepare_query(query, self.frequencies)
-        key = (live.segment, self.frequencies)
-        part: SegmentDots | None = query.memory.get(key)
+            prepared = query.memory[PreparedQuery] = prepare_query(query)
+        part: SegmentDots | None = query.memory.get(live.segment)
         if part is None:
-            part = query.memory[key] = read_segment(live.segment, prepared)
+            part = query.memory[live.segment] = read_segment(live.segment, prepared)
         return part
+
+    def idf(self, term_ids: UInt32 | Int64) -> Float32:
+        """Return the inverse document frequency [K] of term ids of this snapshot."""
+        levels = self.terms.levels.take(term_ids)
+        return inverse_document_frequencies(
+            self.frequencies.of(term_ids), levels, self.frequencies.number
+        )
+
+    def fill_squares(self, live: LiveSegment, rows: Int64) -> None:
+        """Compute the squared norms of these rows Int64[K] of a segment, in parts."""
+        for start in range(0, len(rows), _DOCUMENTS_A_CALL):
+            some = rows[start : start + _DOCUMENTS_A_CALL]
+            documents = take_documents(live.segment.documents, some)
+            live.squares[some] = squared_norms(documents, self.idf)
+            live.current[some] = True
 
     def present_ids(self) -> Int64:
         """Return the ids of all documents, ascending."""
@@ -162,15 +174,6 @@ def fresh_segment(segment: Segment) -> LiveSegment:
 def outdated(live: LiveSegment) -> LiveSegment:
     """Return a segment whose norms are to be computed again, by other frequencies."""
     return replace(live, squares=live.squares.copy(), current=np.zeros_like(live.current))
-
-
-def fill_squares(live: LiveSegment, rows: Int64, frequencies: Frequencies) -> None:
-    """Compute the squared norms of these rows Int64[K] of a segment, in parts."""
-    for start in range(0, len(rows), _DOCUMENTS_A_CALL):
-        some = rows[start : start + _DOCUMENTS_A_CALL]
-        documents = take_documents(live.segment.documents, some)
-        live.squares[some] = squared_norms(documents, frequencies.idf)
-        live.current[some] = True
 
 
 def without_documents(

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.arrays import Int64, UInt32
-from index.lexical.terms import QUOTE, is_pair
+from encoder.arrays import Int64, UInt8, UInt32
+from encoder.terms.general_words import PAIR, UNLISTED
+from index.lexical.terms import QUOTE, level_of
 
 DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
 """Term ids [U], ascending, and how often the document has each of them [U]."""
@@ -86,9 +87,10 @@ class InsertedTerms:
     documents: JoinedTerms
     new: Mapping[str, int]
 
-    def pairs(self) -> Int64:
-        """Return the ids Int64[N] of the pairs of words among the new terms, as `read_pairs`."""
-        return np.array([n for term, n in self.new.items() if is_pair(term)], dtype=np.int64)
+    def levels(self) -> tuple[Int64, UInt8]:
+        """Return the ids [N] of the new terms, and their general levels [N]."""
+        ids = np.fromiter(self.new.values(), np.int64, len(self.new))
+        return ids, np.fromiter(map(level_of, self.new), np.uint8, len(self.new))
 
 
 LEXICAL_SCHEMA = (
@@ -145,6 +147,8 @@ _FORGET_REMOVALS = """
 DELETE FROM removed_terms WHERE change <= ?"""
 _PAIRS_AFTER = """
 SELECT term_id FROM terms WHERE term_id > ? AND instr(term, ' ') AND substr(term, 1, 1) != ?"""
+_WORDS_AFTER = """
+SELECT term_id, term FROM terms WHERE term_id > ? AND NOT instr(term, ' ')"""
 _DOCUMENT_TERMS = """
 SELECT vector_id, terms FROM document_terms
 WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
@@ -268,10 +272,13 @@ def read_last_term(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT coalesce(max(term_id), -1) FROM terms").fetchone()[0])
 
 
-def read_pairs(connection: sqlite3.Connection, after: int) -> Int64:
-    """Return the ids Int64[N] of the pairs of words that have an id above `after`."""
-    rows = connection.execute(_PAIRS_AFTER, (after, QUOTE)).fetchall()
-    return np.array(rows, dtype=np.int64).reshape(-1)
+def read_levels(connection: sqlite3.Connection, after: int) -> tuple[Int64, UInt8]:
+    """Return the ids Int64[N] above `after` of pairs and listed words, and their levels [N]."""
+    levels = [(n, PAIR) for (n,) in connection.execute(_PAIRS_AFTER, (after, QUOTE))]
+    words = connection.execute(_WORDS_AFTER, (after,))
+    levels += ((n, level) for n, word in words if (level := level_of(word)) != UNLISTED)
+    table = np.array(levels, dtype=np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1].astype(np.uint8)
 
 
 def find_term_ids(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[str, int]:

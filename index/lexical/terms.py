@@ -10,7 +10,9 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 
 from encoder.arrays import UInt64
-from encoder.terms.segmentation import STOP_WORDS, find_words, split_words, without_diacritics
+from encoder.terms.function_words import function_words
+from encoder.terms.general_words import PAIR, UNLISTED, word_levels
+from encoder.terms.segmentation import find_words, split_words, without_diacritics
 from encoder.terms.title_matcher import TitleMatcher, match_titles
 
 NAMED_TITLE_COUNT = 25
@@ -101,9 +103,8 @@ def words_of(text: str) -> list[str]:
     """Return the words of a text in their order, in lower case and without diacritics.
 
     Scripts without spaces are segmented (`encoder.terms.segmentation`).
-    Numbers are words, since they are what vectors lose. Words are not stemmed and none is left
-    out for being common: on validation stemming found less, and weights by document frequency
-    did what a list of stop words does.
+    Numbers are words, since they are what vectors lose. Words are not stemmed: on validation
+    stemming found less.
     """
     plain = without_diacritics(text.lower())
     return [word for word in split_words(plain) if len(word) <= MAX_TERM_CHARACTERS]
@@ -146,16 +147,24 @@ def is_pair(term: str) -> bool:
     return " " in term and term[0] != QUOTE
 
 
+def level_of(term: str) -> int:
+    """Return the general level of a term (`encoder.terms.general_words`)."""
+    return PAIR if is_pair(term) else word_levels().get(term, UNLISTED)
+
+
 def _count(words: Sequence[str]) -> Counter[str]:
-    """Count words and pairs: two words that follow each other, neither of them a stop word.
+    """Count words and pairs, two words that follow each other; function words are left out.
 
     On validation queries of two corpora, pairs of all counts found more than those of two or more
     occurrences, and more than the hundred highest-weighted of a document.
     """
     counted = Counter(words)
+    left_out = function_words(counted)
+    for word in left_out & counted.keys():
+        del counted[word]
     counted.update(
         f"{word} {other}"
         for word, other in pairwise(words)
-        if word not in STOP_WORDS and other not in STOP_WORDS
+        if word not in left_out and other not in left_out
     )
     return counted

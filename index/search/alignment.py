@@ -17,6 +17,7 @@ from encoder.arrays import Float32, Int64
 from index.search.fusion import LinearFusion, apply_rule
 from index.search.modes import Ranking, rescore
 from index.search.records import AlignmentOptions, AlignmentReceipt, EncodedQuery
+from index.sqlite.block_vectors import as_stored
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.vector_index import NO_VECTOR
 
@@ -141,7 +142,8 @@ def _is_decided(
 def _project(
     store: SQLiteDocumentStore, space: AlignmentSpace, query: EncodedQuery
 ) -> AlignedBlocks | None:
-    blocks = query.blocks
+    # As they would be stored, so that a stored document scores the same by its text.
+    blocks = None if query.blocks is None else as_stored(query.blocks)
     if blocks is None:
         stored = store.block_vectors([query.vector_id], skip_damaged=True).get(query.vector_id)
         blocks = None if stored is None else stored.vectors

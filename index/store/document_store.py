@@ -15,7 +15,7 @@ from index.errors import StorageError, StoreError
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
 from index.lexical.tables import DamagedTermsError, insert_terms, replace_terms
-from index.lexical.terms import count_terms_and_titles
+from index.lexical.terms import count_terms_and_titles, with_titles
 from index.lexical.title_refresh import count_changes_since_refresh, refresh_titles
 from index.near_duplicates.families import Families
 from index.near_duplicates.signatures import sign
@@ -247,7 +247,8 @@ class SQLiteDocumentStore:
         projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
         with self._connections.writing() as connection, self._damaged_words():
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
-            titles = self.lexical.titles(connection)
+            new_titles = [entry.document.title for entry in entries]
+            titles = with_titles(self.lexical.titles(connection), new_titles)
             same = {
                 document_id
                 for document_id in known
@@ -280,7 +281,7 @@ class SQLiteDocumentStore:
             if described:
                 write_checksums(connection, [known[document.id][0] for document in described])
         self.lexical.changed(inserted)
-        self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
+        self.lexical.remember_titles(new_titles, len(added))
         self._selections.changed()
         self.damage.forget(replaced)
         return Change(sequence, _int64(added), _int64(replaced), stored_vectors(changed))

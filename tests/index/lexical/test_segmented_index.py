@@ -14,6 +14,7 @@ import index.lexical.scoring
 import index.lexical.segment
 import index.lexical.segmented_index
 from encoder.arrays import Float64, Int64
+from encoder.terms.general_words import PAIR
 from index.errors import SnapshotError, StoreError
 from index.id_set import IdSet
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
@@ -21,7 +22,7 @@ from index.lexical.scoring import LexicalQuery
 from index.lexical.segment_files import CURRENT, load_snapshot
 from index.lexical.snapshot import LexicalSnapshot
 from index.lexical.tables import InsertedTerms, read_document_terms
-from index.lexical.terms import is_pair
+from index.lexical.terms import level_of
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
 from tests.kit.index_fixtures import MakeEntry, OpenStore
@@ -62,12 +63,12 @@ def assert_is_a_copy(store: SQLiteDocumentStore) -> None:
     known = {term_id: documents for term_id, documents, _ in terms}
     counted = {n: int(count) for n, count in enumerate(snapshot.terms.frequencies) if count}
     assert counted == known
-    assert all(snapshot.terms.pairs[term_id] == is_pair(term) for term_id, _, term in terms)
+    assert all(snapshot.terms.levels[term_id] == level_of(term) for term_id, _, term in terms)
 
 
 def assert_norms_are_those_of_the_frequencies(store: SQLiteDocumentStore) -> None:
     snapshot = snapshot_of(store)
-    idf = snapshot.frequencies.idf(np.arange(snapshot.terms.last + 1))
+    idf = snapshot.idf(np.arange(snapshot.terms.last + 1))
     for segment in snapshot.segments:
         for row in np.flatnonzero(segment.present & segment.current).tolist():
             terms, counts = segment.segment.terms_of(row)
@@ -77,26 +78,24 @@ def assert_norms_are_those_of_the_frequencies(store: SQLiteDocumentStore) -> Non
 
 
 def random_query(snapshot: LexicalSnapshot, chance: random.Random) -> LexicalQuery:
-    """Ask for some terms by weights and frequencies that are not those of the snapshot."""
+    """Ask for some terms by weights that are not those of the snapshot."""
     last = snapshot.terms.last
     wanted = np.array(sorted(chance.sample(range(last + 1), min(7, last + 1))), dtype=np.int64)
     weights = np.array([chance.choice([0.25, 0.5, 1.0]) for _ in wanted], dtype=np.float32)
     weights /= max(float(np.linalg.norm(weights)), 1e-12)
-    idf = snapshot.frequencies.idf(wanted)
     order = np.argsort(-weights, kind="stable")
     return LexicalQuery(
         wanted[order],
         weights[order],
-        (idf + np.float32(chance.choice([0.0, 0.5])))[order],
+        snapshot.idf(wanted)[order],
         snapshot.terms.frequencies[wanted][order].astype(np.int64),
-        snapshot.terms.pairs[wanted][order],
+        snapshot.terms.levels[wanted][order] == PAIR,
     )
 
 
 def slow_scores(snapshot: LexicalSnapshot, query: LexicalQuery, vector_ids: Int64) -> Float64:
     """Compute the cosines term by term."""
-    idf = snapshot.frequencies.idf(np.arange(snapshot.terms.last + 1)).astype(np.float64)
-    idf[query.term_ids] = query.idf
+    idf = snapshot.idf(np.arange(snapshot.terms.last + 1)).astype(np.float64)
     wanted = np.zeros(len(idf))
     wanted[query.term_ids] = query.weights
     scores = []

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from encoder.terms.title_matcher import TitleMatcher
 from evaluation.systems import lexical_system
-from index.lexical.scoring import join_rows, rows_of_texts, term_cosines, weigh_rows
+from index.lexical.scoring import (
+    inverse_document_frequencies,
+    join_rows,
+    rows_of_texts,
+    term_cosines,
+    weigh_rows,
+)
 from index.lexical.terms import (
     MAX_TITLE_WORDS,
     NAMED_TITLE_COUNT,
@@ -19,6 +25,7 @@ from index.lexical.terms import (
     count_terms,
     count_terms_and_titles,
     known_titles,
+    level_of,
     with_titles,
     word_spans,
     words_of,
@@ -257,7 +264,8 @@ def test_cosines_are_those_of_dense_vectors(texts: list[list[str]], cut: int) ->
     counted = [count_terms(" ".join(text)) for text in texts]
     counts = np.array([[counts[term] for term in terms] for counts in counted], dtype=np.float64)
     having = (counts > 0).sum(axis=0)
-    idf = np.where(having >= 2, np.log(len(texts) / np.maximum(having, 1)), 0.0)
+    levels = np.array([level_of(term) for term in terms], dtype=np.uint8)
+    idf = inverse_document_frequencies(having, levels, len(texts))
     weights = np.sqrt(counts) * idf
     weights /= np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-12)
     pairs = np.array(list(combinations(range(len(texts)), 2)), dtype=np.int64)
@@ -268,5 +276,5 @@ def test_cosines_are_those_of_dense_vectors(texts: list[list[str]], cut: int) ->
         (np.flatnonzero(row).astype(np.uint32), row[row > 0].astype(np.uint16)) for row in counts
     ]
     parts = [some for some in (documents[:cut], documents[cut:]) if some]
-    joined = join_rows([weigh_rows(some, idf.astype(np.float32)) for some in parts])
+    joined = join_rows([weigh_rows(some, idf) for some in parts])
     assert term_cosines(joined, pairs, SilentProgress()) == pytest.approx(expected, abs=1e-6)
