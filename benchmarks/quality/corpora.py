@@ -252,7 +252,8 @@ def info(source: Path) -> Corpus:
             text = _masked(text, program) if program else text
             if corpus.add(f"{name}#{chapter}", text) and program:
                 groups[program].append(f"{name}#{chapter}")
-        for program, page in zip(groups, map(_read_page, map(programs.get, groups)), strict=True):
+        for program in list(groups):
+            page = _read_page(programs[program])
             if page and corpus.add(page.id, _masked(page.text, program)):
                 groups[program].append(page.id)
     corpus.relate(groups.values(), lambda name: "info" if "#" in name else "man")
