@@ -12,6 +12,7 @@ from benchmarks.models import table as models
 from benchmarks.quality import (
     calibration,
     retrieval,
+    unseen,
 )
 from benchmarks.server import load, overload, search, starts, upload
 from benchmarks.speed import (
@@ -26,6 +27,7 @@ from benchmarks.speed import (
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "quality": retrieval.table,
     "calibration": calibration.table,
+    "unseen": unseen.table,
     "encoder": encoder.table,
     gpu.BENCHMARK: gpu.table,
     "load": load.table,

@@ -239,7 +239,7 @@ def tfidf_system(matrix: Any, documents: int | None = None, name: str = "tfidf")
     def score_pairs(sources: Int64, targets: Int64) -> Float32:
         return _row_products(matrix[sources], matrix[targets])
 
-    terms = ", words and pairs" if name == TFIDF_OF_PAIRS else ""
+    terms = "words and pairs" if name == TFIDF_OF_PAIRS else "words"
     return System(
         name,
         f"scikit-learn{terms}, sublinear tf, without English stop words, min_df 2, max_df 0.5, "

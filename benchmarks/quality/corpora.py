@@ -252,7 +252,7 @@ def info(source: Path) -> Corpus:
             text = _masked(text, program) if program else text
             if corpus.add(f"{name}#{chapter}", text) and program:
                 groups[program].append(f"{name}#{chapter}")
-        for program in groups:
+        for program in list(groups):
             page = _read_page(programs[program])
             if page and corpus.add(page.id, _masked(page.text, program)):
                 groups[program].append(page.id)

@@ -51,9 +51,9 @@ from index.search.fusion import (
 
 # The weights that are tried, of standardised channels: words have 1 in hybrid mode, and the
 # alignment has 1 in semantic mode.
-ALIGNMENT = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
-VECTOR = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
-SEMANTIC_VECTOR = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0)
+ALIGNMENT = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0)
+VECTOR = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
+SEMANTIC_VECTOR = (0.0, 0.2, 0.4, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0)
 
 MOST_QUERIES = 400  # of a corpus, which are ranked for each pair of weights
 
@@ -131,7 +131,8 @@ def hybrid_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
     return apply_rule(rule, "hybrid", corpus.vector, corpus.alignment, corpus.lexical)[1]
 
 
-def _semantic_mode_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
+def semantic_mode_scores(corpus: FusionCorpus, rule: LinearFusion) -> Float32:
+    """Return the scores of semantic mode Float32[Q, N]."""
     return apply_rule(rule, "semantic", corpus.vector, corpus.semantic_alignment)[1]
 
 
@@ -163,7 +164,7 @@ def measure_weights(corpora: Sequence[FusionCorpus], line: tuple[float, float]) 
             [
                 mean_ndcg(
                     corpus,
-                    _semantic_mode_scores(corpus, resolved(other, ChannelWeights(0.0, 1.0, v))),
+                    semantic_mode_scores(corpus, resolved(other, ChannelWeights(0.0, 1.0, v))),
                 )
                 for v in SEMANTIC_VECTOR
             ]
@@ -266,7 +267,7 @@ def mode_figures(corpus: FusionCorpus, standard: StandardRule) -> dict[str, floa
     unaligned = replace(corpus, alignment=np.full_like(corpus.alignment, np.nan))
     systems: dict[str, Callable[[], Float32]] = {
         "vector": lambda: corpus.vector,
-        "semantic": lambda: _semantic_mode_scores(corpus, rule),
+        "semantic": lambda: semantic_mode_scores(corpus, rule),
         "lexical": lambda: corpus.lexical,
         "hybrid, not aligned": lambda: hybrid_scores(unaligned, rule),
         "hybrid": lambda: hybrid_scores(corpus, rule),
