@@ -2,11 +2,12 @@
 
 The score of two documents is the cosine of their vectors over all their terms, where a term weighs
 
-    sqrt(count) * idf,    idf = log((N + K) / (documents that have the term + prior))
+    sqrt(count) * idf,    idf = max(0, log(((N + K) / 2) / (documents that have the term + prior)))
 
 of N documents. The prior is what K documents of general text would add: K times the share of them
 that have the word, and at least half a document, as of a word that is not listed, of a pair and of
 a title. So a term that no document has weighs, too, and a small collection has sensible weights.
+What half of the documents have weighs nothing, which on seven corpora found slightly more.
 
 On validation queries of three corpora this found slightly more than logarithmic counts on both
 sides, and more than the BM25 settings and the length normalisations without document frequencies
@@ -200,7 +201,8 @@ def inverse_document_frequencies(documents: Int32 | Int64, levels: UInt8, number
         levels: [U], the general level of each.
         number: how many documents there are.
     """
-    idf = np.log((number + GENERAL_DOCUMENTS) / (documents + _PRIORS.take(levels)))
+    half = (number + GENERAL_DOCUMENTS) / 2
+    idf = np.log(half / (documents + _PRIORS.take(levels)))
     return np.maximum(idf, 0.0).astype(np.float32)
 
 

@@ -83,7 +83,8 @@ def exact_cosine(texts: dict[str, str], query: str, document: str) -> float:
     def weigh(some: Counter[str], term: str) -> float:
         level = word_levels().get(term)
         prior = 0.5 if level is None else max(100 * share_of(level), 0.5)
-        return float(np.sqrt(some[term]) * np.log((len(texts) + 100) / (frequency[term] + prior)))
+        idf = max(np.log((len(texts) + 100) / 2 / (frequency[term] + prior)), 0.0)
+        return float(np.sqrt(some[term]) * idf)
 
     dot = sum(weigh(wanted, term) * weigh(held, term) for term in wanted if term in held)
     norms = [np.sqrt(sum(weigh(some, term) ** 2 for term in some)) for some in (wanted, held)]
