@@ -1,12 +1,14 @@
 """GET /pairs: every pair once, with the scores of POST /match."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import index.search.pairs
-from tests.kit.calibrations import BY_RATE
+from index.search.fusion import ChannelStatistics
+from tests.kit.calibrations import BY_RATE, STATISTICS, of_corpus
 from tests.kit.service_fixtures import with_parts
 
 
@@ -71,6 +73,19 @@ def test_calibrated_bounds_and_measures_are_those_of_match(
         assert pair["probability"] == pytest.approx(match["probability"], abs=1e-4)
         rate = pytest.approx(match["false_positive_rate"], abs=1e-4)
         assert pair["false_positive_rate"] == rate
+
+
+def test_by_default_pairs_are_nearer_than_nearly_all_random_ones(filled: Any) -> None:
+    every = pairs_of(filled, "/pairs?min_vector_score=-1")
+    least = sorted(pair["vector_score"] for pair in every)[3]
+    measured = replace(STATISTICS, vector=ChannelStatistics(least - 0.1001, 0.05, 0.1))
+    corpus = replace(of_corpus(), statistics=measured)
+    judge = replace(BY_RATE, corpus=corpus)
+    filled.app.state.engine = with_parts(filled.app.state.engine, calibrator=judge)
+    near = {(pair["left"], pair["right"]) for pair in every if pair["vector_score"] >= least}
+    found = pairs_of(filled)
+    assert {(pair["left"], pair["right"]) for pair in found} == near
+    assert len(found) == len(every) - 3
 
 
 def test_few_documents_and_copies(client: Any) -> None:
