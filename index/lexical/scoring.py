@@ -7,7 +7,8 @@ The score of two documents is the cosine of their vectors over all their terms, 
 of N documents. The prior is what K documents of general text would add: K times the share of them
 that have the word, and at least half a document, as of a word that is not listed, of a pair and of
 a title. So a term that no document has weighs, too, and a small collection has sensible weights.
-What half of the documents have weighs nothing, which on seven corpora found slightly more.
+What half of the documents have weighs nothing: on six corpora of fields that nothing was trained on
+this found 0.9 % more, on the links of an encyclopaedia 3 % less.
 
 On validation queries of three corpora this found slightly more than logarithmic counts on both
 sides, and more than the BM25 settings and the length normalisations without document frequencies
