@@ -163,16 +163,8 @@ similar_router = Router(
 
 SIMILAR: dict[str, Any] = {
     **ANSWER,
-    "matches": [
-        {
-            **MATCH,
-            "score": MATCH["semantic_score"],
-            "lexical_score": None,
-            "terms": [],
-            "explanation": None,
-        }
-    ],
-    "timings": {"search": 0.4, "align": 4.8, "fetch": 0.3},
+    "matches": [{**MATCH, "explanation": None}],
+    "timings": {"lexical": 3.2, "search": 0.4, "align": 4.8, "fetch": 0.3},
 }
 
 
@@ -206,14 +198,13 @@ async def get_similar(
 ) -> Response:
     """Return the documents nearest to a stored one; nothing is encoded.
 
-    The same as POST /match with this id in semantic mode.
+    The same as POST /match with this id.
     """
     if top_k is not None and top_k > MAX_TOP_K:
         refused = {"loc": ("query", "top_k"), "msg": f"must be from 1 to {MAX_TOP_K}"}
         raise RequestValidationError([{**refused, "type": "le", "ctx": {"le": MAX_TOP_K}}])
     search = SearchOptions(
         top_k=top_k or DEFAULT_TOP_K,
-        mode="semantic",
         bounds=Bounds(min_score=min_score),
         alignment=AlignmentOptions(
             budget_seconds=collection.engine.settings.alignment_budget_ms / 1000

@@ -106,7 +106,7 @@ def match_examples(
 def similar(
     caller: Caller, document_id: str, *, top_k: int | None = None, min_score: float | None = None
 ) -> Steps[Matches]:
-    """Find the documents that are nearest to a stored one, in semantic mode.
+    """Find the documents that are nearest to a stored one.
 
     Args:
         document_id: of the stored document.

@@ -105,23 +105,6 @@ def test_explaining_ten_matches_encodes_only_the_query(stored: Any) -> None:
     assert blocks_encoded(stored) == before
 
 
-@pytest.mark.parametrize("question", [{"text": LONG[200:1100]}, {"id": "d3"}])
-def test_the_alignment_of_an_explanation_is_the_one_that_ranked(
-    stored: Any, question: dict[str, str]
-) -> None:
-    body = {**question, "mode": "semantic", "explain": {"matches": 10, "passages": 512}}
-    matches = stored.post("/match", json=body).json()["matches"]
-    assert len(matches) >= 9
-    for match in matches:
-        explanation = match["explanation"]
-        assert explanation["alignment_score"] == pytest.approx(match["alignment_score"], abs=1e-6)
-        pairs = explanation["aligned_blocks"]
-        shares = [pair["share"] for pair in pairs]
-        assert sum(shares) == pytest.approx(1.0)
-        assert shares == sorted(shares, reverse=True)
-        assert all(0 < pair["similarity"] < 1.001 for pair in pairs)
-
-
 def test_aligned_blocks_are_the_sentences_that_match(library: Any) -> None:
     """A block that both texts have is the most similar pair, in its place on both sides."""
     text = "Rivers carve valleys. Ice does the same, but faster. " * 12

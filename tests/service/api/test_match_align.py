@@ -70,12 +70,6 @@ def test_only_the_first_candidates_are_aligned(aligning: Any) -> None:
     assert aligned == {first}
 
 
-def test_similar_documents_are_aligned(aligning: Any) -> None:
-    similar = aligning.get("/documents/ants/similar").json()
-    assert similar["alignment"] == ALL
-    assert similar["matches"] == ask(aligning, mode="semantic")["matches"]
-
-
 def test_nothing_is_aligned_without_a_budget(make_client: Callable[..., Any]) -> None:
     client = fill(make_client(alignment_budget_ms=0))
     assert ask(client)["alignment"] == NONE

@@ -168,7 +168,7 @@ def test_a_document_is_compared_as_of_now_not_with_itself(filled: Any) -> None:
 
 
 def test_queries_are_listed_in_pages_and_removed(client: Any) -> None:
-    made = [make(client, text=f"Bees {number}.", min_score=0.5, title="T") for number in range(3)]
+    made = [make(client, text=f"Bees {number}.", min_score=0.1, title="T") for number in range(3)]
     page = client.get("/standing-queries?limit=2").json()
     rest = client.get(f"/standing-queries?limit=2&cursor={page['next_cursor']}").json()
     assert page["queries"] + rest["queries"] == made

@@ -16,6 +16,7 @@ from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import open_data_directory
 from index.document import Document
 from index.embed import EmbeddedCorpus, write_embedded_corpus
+from index.search.calibrator import TOO_FEW
 from index.search.corpus_calibration import CALIBRATION_FILE, read_corpus_calibration
 from index.search.fusion import ChannelWeights, read_fusion, write_fusion
 from index.store.records import EncodedDocument
@@ -165,7 +166,8 @@ def test_index_measures_from_100_documents_on(
     assert not calibration.exists()
     assert few["calibration"] == fitted(copy).version
     assert few["matches"][0]["probability"] is few["matches"][0]["false_positive_rate"] is None
-    assert "unknown" in longmatch("match", query, "--checkpoint", copy).out
+    assert few["no_probability"] == TOO_FEW
+    assert f"no probabilities: {TOO_FEW}" in longmatch("match", query, "--checkpoint", copy).err
     texts_of(tmp_path, 100)
     enough = matched()
     content = json.loads(calibration.read_text())
@@ -173,7 +175,11 @@ def test_index_measures_from_100_documents_on(
     assert enough["calibration"] == f"{fitted(copy).version}+{content['version']}"
     assert {match["id"] for match in enough["matches"][:2]} == {"40", "41"}
     assert 0.5 < enough["matches"][0]["probability"] <= 1
-    assert enough["matches"][0]["false_positive_rate"] < 0.01
+    planted = 50 / 4_950  # the share of random pairs that are pairs of near texts
+    assert enough["matches"][0]["false_positive_rate"] == pytest.approx(planted, rel=0.2)
+    relevant = [match["relevant"] for match in enough["matches"]]
+    printed = longmatch("match", query, "--checkpoint", copy).out.splitlines()[1:]
+    assert ["(chance)" not in line for line in printed] == relevant != [True] * 10
     texts_of(tmp_path, 150)
     matched()
     assert json.loads(calibration.read_text()) == content  # it has not grown by more than half

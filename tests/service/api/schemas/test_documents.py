@@ -117,9 +117,9 @@ def test_an_unreadable_store_is_an_error_before_any_line(client: Any) -> None:
     assert response.json()["type"] == "/problems/internal-error"
 
 
-def test_similar_documents_are_those_of_a_match_by_vectors(library: Any) -> None:
+def test_similar_documents_are_those_of_a_match(library: Any) -> None:
     similar = library.get("/documents/bees/similar?top_k=2").json()
-    matched = library.post("/match", json={"id": "bees", "mode": "semantic", "top_k": 2}).json()
+    matched = library.post("/match", json={"id": "bees", "top_k": 2}).json()
     assert similar.pop("timings").keys() == matched.pop("timings").keys()
     assert similar == matched
     assert "bees" not in [match["id"] for match in similar["matches"]]
