@@ -14,6 +14,8 @@ class Receipt:
         blocks: sentence blocks of the tokens that were read.
         blocks_left_out: beyond what the checkpoint reads.
         tokens_encoded: by the Transformer.
+        common_text: of a query, the share of its words that count for no match, because many
+            unrelated documents of the collection share them.
     """
 
     tokens: int
@@ -21,6 +23,7 @@ class Receipt:
     blocks: int
     blocks_left_out: int
     tokens_encoded: int
+    common_text: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
