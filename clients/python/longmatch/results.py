@@ -14,8 +14,6 @@ class Receipt:
         blocks: sentence blocks of the tokens that were read.
         blocks_left_out: beyond what the checkpoint reads.
         tokens_encoded: by the Transformer.
-        common_text: of a query, the share of its words that count for no match, because many
-            unrelated documents of the collection share them.
     """
 
     tokens: int
@@ -23,7 +21,6 @@ class Receipt:
     blocks: int
     blocks_left_out: int
     tokens_encoded: int
-    common_text: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
