@@ -27,7 +27,7 @@ from index.sqlite.block_vectors import read_offsets
 from index.sqlite.connections import SQLiteConnections, vector_id_list
 
 MAX_DRIFT = 0.2  # share of the documents that may change before common text is measured again
-FOLLOWED = 1_000  # documents of a collection in which each write looks at the drift
+FOLLOWED = 500  # documents of a collection in which each write looks at the drift
 _LEAST_CHANGES = 5
 _SAMPLE = 5_000  # documents whose runs are held in memory
 _DOCUMENTS_A_TRANSACTION = 64

@@ -107,7 +107,7 @@ MATCH: dict[str, Any] = {
 }
 ANSWER = {
     "matches": [MATCH],
-    "receipt": receipt_example(5140, 41),
+    "receipt": {**receipt_example(5140, 41), "common_text": 0.0},
     "scored_as": "hybrid",
     "calibration": "5f1c8ae20b7d+c03e77d1a964",
     "no_probability": None,

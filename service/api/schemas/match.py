@@ -374,11 +374,20 @@ class RerankedBody(BaseModel, from_attributes=True):
     reranker: str = Field(description="Name of the checkpoint that read them.")
 
 
+class QueryReceiptBody(ReceiptBody):
+    """What was read of a query, and how much of it counts for nothing."""
+
+    common_text: float = Field(
+        description="Share of its words that stand in text which many unrelated documents of the "
+        "collection share, such as a licence: it counts for no match. Of several examples the mean."
+    )
+
+
 class MatchResponse(Answer):
     """The matches of one document, best first."""
 
     matches: list[MatchBody]
-    receipt: ReceiptBody
+    receipt: QueryReceiptBody
     scored_as: Mode = Field(
         description="Whose scores these are: the mode, or `semantic` in hybrid mode if the text "
         "has no indexed word, or while the lexical index is being made after a start."

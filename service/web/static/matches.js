@@ -12,12 +12,15 @@ let onSimilar = () => {};
 
 /** Say how much of the document was read, and why there are no probabilities. */
 export function showReceipt({ receipt, alignment, no_probability: why }) {
-  const { tokens, tokens_read: read, blocks, blocks_left_out: left } = receipt;
+  const { tokens, tokens_read: read, blocks, blocks_left_out: left, common_text: common } = receipt;
   const parts = left === 0
     ? [`Read whole: ${counted(tokens, "token")} in ${counted(blocks, "sentence block")}.`]
     : [element("strong", {}, `Read ${count(read)} of ${counted(tokens, "token")} `),
       `(${percent(read / tokens)}): the last ${counted(left, "sentence block")} were left out. ` +
       "Its words are all read."];
+  if (common >= 0.01) {
+    parts.push(` ${percent(common)} of its words are text that many documents share: they count for nothing.`);
+  }
   if (alignment && !alignment.aligned && alignment.candidates > 0) {
     parts.push(" There was no time to align the candidates: they are in the order of the first stage.");
   }

@@ -1,6 +1,7 @@
 """Text that many documents share: a licence decides no answer, and versions stay versions."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -22,38 +23,12 @@ from tests.kit.index_fixtures import DIMENSION, OpenStore
 from tests.kit.paragraphs import families_in
 
 LICENCE = (Path(__file__).parents[3] / "LICENSE").read_text()
-NAMES = [
-    "queue",
-    "asyncio.queues",
-    "sched",
-    "zipfile",
-    "tarfile",
-    "gzip",
-    "bz2",
-    "json",
-    "csv",
-    "pickle",
-    "marshal",
-    "smtplib",
-    "imaplib",
-    "poplib",
-    "ftplib",
-    "wave",
-    "calendar",
-    "datetime",
-    "difflib",
-    "textwrap",
-    "curses",
-    "sqlite3",
-    "threading",
-    "random",
-    "statistics",
-    "decimal",
-    "fractions",
-    "getopt",
-    "argparse",
-    "configparser",
-]
+NAMES = re.findall(
+    r"\S+",
+    "queue asyncio.queues sched zipfile tarfile gzip bz2 json csv pickle marshal smtplib imaplib "
+    "poplib ftplib wave calendar datetime difflib textwrap curses sqlite3 threading random "
+    "statistics decimal fractions getopt argparse configparser",
+)
 QUIET = SilentProgress()
 Fill = Callable[[Mapping[str, str]], SQLiteDocumentStore]
 
@@ -147,3 +122,85 @@ def test_a_licence_decides_nothing(
     assert list(by_words(licensed, pages["gzip"]))[1:3] == ["tarfile", "bz2"]
     found = list(by_words(licensed, f"{LICENCE[:size]}\n\n{pages['smtplib']}"))
     assert found.index("imaplib") < found.index("configparser")
+
+
+def test_how_much_is_common_is_known(pages: dict[str, str], fill: Fill) -> None:
+    store = fill(with_licence(pages, 5_000))
+    ids = {name: found.vector_id for name, found in store.find(NAMES).items()}
+    assert store.common_text.share(ids["gzip"]) == pytest.approx(0.65, abs=0.05)
+    assert store.common_text.share(ids["tarfile"]) == 0.0
+    assert [*examine_words(store.path), *examine_families(store.path)] == []
+
+
+def test_versions_of_a_document_stay_a_family(pages: dict[str, str], fill: Fill) -> None:
+    words = LICENCE[:8_000].split()
+    versions = {}
+    for n in range(10):
+        changed = list(words)
+        changed[100 * n : 100 * n + 100] = [f"clause{n}word{word}" for word in range(100)]
+        versions[f"contract{n}"] = " ".join(changed)
+    store = fill({**pages, **versions})
+    assert families_in(store) == {frozenset(versions)}
+    found = by_words(store, versions["contract0"])
+    assert set(list(found)[:10]) == set(versions)
+    others = [score for name, score in found.items() if name not in versions]
+    assert min(found[name] for name in versions) > 2 * max(others)
+    assert len(store.common_text.read()) == 0
+
+
+def test_a_form_filled_in_many_times_stays_a_family(store: SQLiteDocumentStore) -> None:
+    forms = [entry_of(f"form{n:02}", [*range(6), 1_000 + n]) for n in range(60)]
+    store.put(forms)
+    assert store.families.totals() == (1, 60)
+    assert len(store.common_text.read()) > 0
+    assert store.common_text.share(1) == 0.0
+
+
+def test_a_quotation_in_two_documents_counts(pages: dict[str, str], fill: Fill) -> None:
+    quoting = {"gzip", "csv"}
+    quoted = {n: f"{LICENCE[:1_200]} {t}" if n in quoting else t for n, t in pages.items()}
+    store = fill(quoted)
+    assert len(store.common_text.read()) == 0
+    assert list(by_words(store, quoted["gzip"]))[1] == "csv"
+
+
+def test_a_pass_that_ends_early_is_repeated(
+    pages: dict[str, str], fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = with_licence(pages, 5_000)
+    expected = by_words(fill(texts), pages["gzip"])
+    monkeypatch.setattr("index.common_text.collection.FOLLOWED", 0)
+    store = fill({**texts, "last": "A text of few words."})
+    store.delete(["last"])
+    assert len(store.common_text.read()) == 0
+    assert len(families_in(store)) == 1
+    turns = iter(range(40))
+    store.refresh_common_text(QUIET, lambda: next(turns) > 29)  # all is read, nothing counted
+    assert store.common_text.has_drifted()
+    assert [*examine_words(store.path), *examine_families(store.path)] == []
+    store.refresh_common_text(QUIET)
+    assert not store.common_text.has_drifted()
+    assert families_in(store) == set()
+    assert by_words(store, pages["gzip"]) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "damage", ["DELETE FROM common_text", "UPDATE common_text SET runs = zeroblob(80)"]
+)
+def test_what_is_lost_is_measured_again(pages: dict[str, str], fill: Fill, damage: str) -> None:
+    store = fill(with_licence(pages, 5_000))
+    runs = store.common_text.read().runs.tolist()
+    sql(store.path, damage)
+    assert store.common_text.has_drifted()
+    store.refresh_common_text(QUIET)
+    assert store.common_text.read().runs.tolist() == runs
+    store.delete([name for number, name in enumerate(NAMES) if number % 2])
+    store.refresh_common_text(QUIET)
+    assert len(store.common_text.read()) == 0
+
+
+def test_texts_without_a_run() -> None:
+    few = hash_words(["a", "few", "words"])
+    assert find_common_runs([]).tolist() == find_common_runs([few] * 9).tolist() == []
+    assert CommonText(few, few, 1).find(few) is None
+    assert NO_COMMON_TEXT.find(hash_words(LICENCE.split())) is None
