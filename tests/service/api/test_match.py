@@ -59,8 +59,8 @@ def test_a_text_is_matched(library: Any, texts: dict[str, str]) -> None:
     assert best["score"] == pytest.approx(1, abs=1e-4)
     receipt = answer["receipt"]
     assert receipt.keys() == {
-        "tokens", "tokens_read", "blocks", "blocks_left_out", "tokens_encoded", "payload_characters",
-        "common_text",
+        "tokens", "tokens_read", "blocks", "blocks_left_out", "tokens_encoded",
+        "payload_characters", "common_text",
     }  # fmt: skip
     assert receipt["common_text"] == 0.0
     assert receipt["tokens"] == receipt["tokens_read"] == receipt["tokens_encoded"] > 0
