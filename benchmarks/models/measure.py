@@ -12,7 +12,7 @@ from benchmarks.models.runs import Prepared, encode_documents
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.models.architecture import EncoderModel
-from evaluation.baselines import LEXICAL_BASELINES, lexical_baselines
+from evaluation.baselines import lexical_baselines
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
 from evaluation.metrics import choose_threshold, measure_pairs
 from evaluation.report import (
@@ -69,7 +69,7 @@ def word_systems(corpus: Path, ids: Sequence[str], console: Console) -> list[Sys
     """
     texts, made = [document.text for document in read_documents(corpus, ids)], []
     try:
-        for system in lexical_baselines(LEXICAL_BASELINES, texts):
+        for system in lexical_baselines(tuple(_NAMES), texts):
             made.append(replace(system, name=_NAMES[system.name]))
     except CorpusError as error:
         console.print(f"left out: {error}")

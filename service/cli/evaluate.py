@@ -13,7 +13,15 @@ from rich.table import Table
 
 from encoder.checkpoint import Checkpoint
 from encoder.reranker.onnx_reranker import open_reranker
-from evaluation.baselines import BLOCK_BASELINES, CorpusBlocks, find_blocks, parse_baselines
+from evaluation.baselines import (
+    BASELINES,
+    BLOCK_BASELINES,
+    BM25_SETTINGS,
+    LEXICAL_BASELINES,
+    CorpusBlocks,
+    find_blocks,
+    parse_baselines,
+)
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
     Judgements,
@@ -124,11 +132,10 @@ def _check_extras(options: EvaluationOptions) -> None:
         require_extra("evaluate", "evaluate QRELS", "ir_measures")
     if options.pairs:
         require_extra("evaluate", "--pairs", "sklearn")
-    if "bm25" in options.baselines:
-        require_extra("evaluate", "--baselines bm25", "bm25s")
-    for name in ("tfidf", "lsa"):
+    for name in LEXICAL_BASELINES:
         if name in options.baselines:
-            require_extra("evaluate", f"--baselines {name}", "sklearn")
+            package = "bm25s" if name in BM25_SETTINGS else "sklearn"
+            require_extra("evaluate", f"--baselines {name}", package)
 
 
 def _check_files(options: EvaluationOptions) -> None:
@@ -178,7 +185,7 @@ def evaluate(
     reranker: RerankerOption = None,
     baselines: Annotated[
         str,
-        typer.Option(help="Also measure bm25,tfidf,lsa,mean,chunks,first512, or all of them."),
+        typer.Option(help=f"Also measure {','.join(BASELINES)}, or all of them."),
     ] = "",
     blocks: BlocksOption = None,
     without_mentions: Annotated[

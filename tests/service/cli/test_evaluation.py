@@ -13,6 +13,7 @@ import pytest
 
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
+from evaluation.baselines import BASELINES
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.fusion import DEFAULT_RULE, ChannelWeights, write_fusion
 from tests.kit.command import Answer, Run
@@ -77,7 +78,7 @@ def test_all_baselines_on_queries_and_pairs(evaluate: Evaluate) -> None:
     arguments = ["qrels.tsv", "--split", "splits.tsv", "--baselines", "all", "--blocks", "kept"]
     arguments += ["--pairs", "pairs.jsonl", "--valid-pairs", "valid.jsonl"]
     report = report_of(evaluate(*arguments, "--json"))
-    names = [*OWN, "bm25", "tfidf", "lsa", "mean", "first512", "chunks"]
+    names = [*OWN, *BASELINES]
     assert sorted(report["retrieval"]["systems"]) == sorted(names)
     assert sorted(report["pairs"]["systems"]) == sorted(names)
     assert report["nDCG@10"] == report["retrieval"]["systems"]["vector"]["nDCG@10"]["value"]
