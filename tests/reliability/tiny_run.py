@@ -13,17 +13,10 @@ import numpy as np
 import torch
 
 from encoder.models.smith import Smith, SmithConfig
+from training import objectives
 from training.batch import DocumentArrays, collate, encode
 from training.loop import TrainingPlan, Validated, train
 from training.losses import BlockHead
-from training.objectives import (
-    ModelTask,
-    Objective,
-    Temperature,
-    VectorTask,
-    contrastive_task,
-    masked_blocks_task,
-)
 from training.progress import SilentTrainingProgress
 from training.recipe import parse_training_recipe
 from training.run_files import RunState
@@ -69,19 +62,23 @@ def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
         dropout=0.1,
     )
     model = Smith(config)
-    temperature, head = Temperature("learned"), BlockHead(config)
+    temperature, head = objectives.Temperature("learned"), BlockHead(config)
     random = np.random.default_rng(1)
     corpus = [DocumentArrays(random.normal(size=(8, 16))) for _ in range(20)]
 
-    def halves(generator: torch.Generator) -> VectorTask:
+    def halves(generator: torch.Generator) -> objectives.VectorTask:
         rows = torch.randperm(20, generator=generator)[:8].tolist()
         first = [DocumentArrays(corpus[row].block_vectors[:4]) for row in rows]
         second = [DocumentArrays(corpus[row].block_vectors[4:]) for row in rows]
-        return contrastive_task(collate(first + second), torch.eye(8).bool(), temperature)
+        return objectives.contrastive_task(
+            collate(first + second), torch.eye(8).bool(), temperature
+        )
 
-    def blocks(generator: torch.Generator) -> ModelTask:
+    def blocks(generator: torch.Generator) -> objectives.ModelTask:
         rows = torch.randperm(20, generator=generator)[:8].tolist()
-        return masked_blocks_task(collate([corpus[row] for row in rows]), 2, head, generator)
+        return objectives.masked_blocks_task(
+            collate([corpus[row] for row in rows]), 2, head, generator
+        )
 
     def validate(model: Smith) -> Validated:
         vectors = encode(model, collate(corpus[:2]))
@@ -90,8 +87,8 @@ def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
     plan = TrainingPlan(
         recipe=parse_training_recipe(RECIPE),
         objectives=[
-            Objective("halves", 1.0, halves, temperature),
-            Objective("sp", 0.5, blocks, head),
+            objectives.Objective("halves", 1.0, halves, temperature),
+            objectives.Objective("sp", 0.5, blocks, head),
         ],
         validate=validate,
         data_fingerprint="tiny",

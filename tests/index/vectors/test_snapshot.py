@@ -11,14 +11,8 @@ import pytest
 
 from encoder.arrays import Float32
 from index.errors import SnapshotError
+from index.vectors import snapshot
 from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
-from index.vectors.snapshot import (
-    Manifest,
-    SavedIndex,
-    publish_snapshot,
-    read_current_snapshot,
-    verify_current_snapshot,
-)
 
 FINGERPRINT = "c" * 64
 DIMENSION = 16
@@ -31,10 +25,10 @@ def index(vectors: Callable[..., Float32]) -> FaissIndex:
     return index
 
 
-def publish(root: Path, index: FaissIndex, sequence: int = 7) -> Manifest:
-    def save(path: Path) -> SavedIndex:
+def publish(root: Path, index: FaissIndex, sequence: int = 7) -> snapshot.Manifest:
+    def save(path: Path) -> snapshot.SavedIndex:
         index.save(path)
-        return SavedIndex(
+        return snapshot.SavedIndex(
             backend="faiss-fp32",
             sequence=sequence,
             nlist=index.nlist,
@@ -44,11 +38,13 @@ def publish(root: Path, index: FaissIndex, sequence: int = 7) -> Manifest:
             nprobe=4,
         )
 
-    return publish_snapshot(root, save, fingerprint=FINGERPRINT, dimension=DIMENSION)
+    return snapshot.publish_snapshot(root, save, fingerprint=FINGERPRINT, dimension=DIMENSION)
 
 
-def read(root: Path) -> tuple[Manifest, FaissIndex]:
-    return read_current_snapshot(root, "fp32", fingerprint=FINGERPRINT, dimension=DIMENSION)
+def read(root: Path) -> tuple[snapshot.Manifest, FaissIndex]:
+    return snapshot.read_current_snapshot(
+        root, "fp32", fingerprint=FINGERPRINT, dimension=DIMENSION
+    )
 
 
 def names(root: Path) -> list[str]:
@@ -62,7 +58,7 @@ def test_a_published_snapshot_is_read(
 
     manifest, loaded = read(root)
 
-    assert manifest == published == verify_current_snapshot(root)
+    assert manifest == published == snapshot.verify_current_snapshot(root)
     assert (manifest.generation, manifest.sequence, manifest.format) == (1, 7, 1)
     assert (manifest.dimension, manifest.nlist, manifest.vectors) == (DIMENSION, 4, 100)
     file = root / "0000000001" / "index.bin"
@@ -71,7 +67,7 @@ def test_a_published_snapshot_is_read(
     queries = vectors(5, seed=2)
     assert loaded.search(queries, 9).ids.tolist() == index.search(queries, 9).ids.tolist()
     with pytest.raises(SnapshotError, match="does not match its manifest"):
-        read_current_snapshot(root, "fp32", fingerprint=FINGERPRINT, dimension=32)
+        snapshot.read_current_snapshot(root, "fp32", fingerprint=FINGERPRINT, dimension=32)
 
 
 def test_the_newest_two_generations_are_kept(root: Path, index: FaissIndex) -> None:
