@@ -86,11 +86,8 @@ def test_it_comes_back_from_disk() -> None:
 def test_the_digest_is_of_all_that_is_in_it() -> None:
     adapter = adapter_of([2, 5, 11])
     others = [
-        replace(adapter, base="c" * 64),
-        replace(adapter, buckets=9),
-        replace(adapter, weight=0.5),
-        replace(adapter, documents=13),
-        adapter_of([2, 5, 12]),
+        *(replace(adapter, base="c" * 64), replace(adapter, buckets=9)),
+        *(replace(adapter, weight=0.5), replace(adapter, documents=13), adapter_of([2, 5, 12])),
         adapter_of([2, 5, 11], width=4),
         replace(adapter, table=replace(adapter.table, weights=adapter.table.weights + 1)),
         replace(adapter, table=replace(adapter.table, vectors=-adapter.table.vectors)),

@@ -13,15 +13,9 @@ from encoder.checkpoint import load_checkpoint
 from encoder.errors import ArchiveError
 
 KEY = block_archive.ArchiveKey(
-    block_encoder="a" * 64,
-    tokenizer="b" * 64,
-    block_length=16,
-    long_sentence="split",
-    language="en",
-    max_blocks=5,
-    block_dimension=4,
-    token_type="uint16",
-)
+    block_encoder="a" * 64, tokenizer="b" * 64, block_length=16, long_sentence="split",
+    language="en", max_blocks=5, block_dimension=4, token_type="uint16",
+)  # fmt: skip
 RAW = ("tokens.bin", "block_ends.bin", "block_vectors.bin", "document_ends.bin")
 
 

@@ -32,7 +32,6 @@ def test_vectors_in_the_order_of_the_corpus(encoder: OnnxEncoder, tmp_path: Path
     assert np.array_equal(embedded.vectors, expected)
     assert embedded.tokens_read.tolist()[:2] == embedded.tokens.tolist()[:2]
     assert embedded.tokens_read[2] < embedded.tokens[2] == 4_000
-
     file = tmp_path / "v.npz"
     embed.write_embedded_corpus(file, embedded)
     with np.load(file) as arrays:

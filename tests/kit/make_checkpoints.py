@@ -101,15 +101,10 @@ def make_bert(target: Path, _: Find) -> None:
     tokenizer = small_tokenizer()
     vocabulary = len(json.loads(tokenizer)["model"]["vocab"])
     config = {
-        "model_type": "bert",
-        "vocab_size": vocabulary,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_attention_heads": 2,
-        "num_hidden_layers": 2,
-        "max_position_embeddings": 64,
+        "model_type": "bert", "vocab_size": vocabulary, "hidden_size": 32, "intermediate_size": 64,
+        "num_attention_heads": 2, "num_hidden_layers": 2, "max_position_embeddings": 64,
         "layer_norm_eps": 1e-12,
-    }
+    }  # fmt: skip
     (target / "config.json").write_text(json.dumps(config))
     (target / checkpoint.TOKENIZER).write_text(tokenizer, encoding="utf-8")
     torch.manual_seed(1)
@@ -257,12 +252,7 @@ def shorten_golden_batch(folder: Path) -> None:
 
 
 MAKERS: Mapping[str, Callable[[Path, Find], None]] = {
-    "bert": make_bert,
-    "weights": make_weights,
-    "smith": make_smith,
-    "colde": make_colde,
-    "ernie-doc": make_ernie_doc,
-    "terms": make_terms,
-    "reranker": make_reranker,
+    "bert": make_bert, "weights": make_weights, "smith": make_smith, "colde": make_colde,
+    "ernie-doc": make_ernie_doc, "terms": make_terms, "reranker": make_reranker,
     **{name: baseline_maker(name) for name in BASELINES},
-}
+}  # fmt: skip

@@ -287,14 +287,9 @@ def assert_clean(data: Path) -> None:
 
 
 OPERATIONS = {
-    "publish": Publish,
-    "backup": Backup,
-    "archive": BackupArchive,
-    "restore": Restore,
-    "swap": Swap,
-    "make": MakeCollection,
-    "remove": RemoveCollection,
-}
+    "publish": Publish, "backup": Backup, "archive": BackupArchive, "restore": Restore,
+    "swap": Swap, "make": MakeCollection, "remove": RemoveCollection,
+}  # fmt: skip
 
 
 def attempt(run: Callable[[], None], cut: Cutter) -> int:

@@ -22,16 +22,11 @@ from training.recipe import parse_training_recipe
 from training.run_files import RunState
 
 RECIPE = {
-    "name": "tiny",
-    "steps": 30,
-    "documents": 8,
-    "chunk": 4,
-    "max_blocks": 8,
-    "validation_interval": 7,
-    "checkpoint_interval": 5,
+    "name": "tiny", "steps": 30, "documents": 8, "chunk": 4, "max_blocks": 8,
+    "validation_interval": 7, "checkpoint_interval": 5,
     "optimiser": {"document_rate": 0.003, "warm_up": 3, "decay": "cosine"},
     "objective": [{"kind": "halves", "temperature": "learned"}, {"kind": "sp", "weight": 0.5}],
-}
+}  # fmt: skip
 
 
 class Killer(SilentTrainingProgress):
@@ -49,18 +44,10 @@ def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
     """Train in a directory, or go on there; dropout on, two objectives, one temperature learned."""
     torch.manual_seed(5)
     config = SmithConfig(
-        vocabulary_size=50,
-        block_length=8,
-        max_blocks=8,
-        hidden_size=16,
-        intermediate_size=32,
-        attention_heads=2,
-        sentence_layers=1,
-        document_layers=1,
-        dimension=12,
-        combine="attention",
+        vocabulary_size=50, block_length=8, max_blocks=8, hidden_size=16, intermediate_size=32,
+        attention_heads=2, sentence_layers=1, document_layers=1, dimension=12, combine="attention",
         dropout=0.1,
-    )
+    )  # fmt: skip
     model = Smith(config)
     temperature, head = objectives.Temperature("learned"), BlockHead(config)
     random = np.random.default_rng(1)

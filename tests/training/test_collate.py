@@ -87,10 +87,7 @@ CUT = tuple(
 SPECS: dict[str, sampling.BatchSpec] = {
     "pairs": sampling.PairBatch(PARTS, PARTS[::-1], np.array([True, False])),
     "links": sampling.CandidateBatch(
-        PARTS,
-        ALL,
-        np.eye(2, 3, dtype=bool),
-        np.zeros((2, 3), dtype=bool),
+        PARTS, ALL, np.eye(2, 3, dtype=bool), np.zeros((2, 3), dtype=bool)
     ),
     "supcon": sampling.LabelBatch(ALL, np.array([0, 0, 1])),
     "sections": sampling.LabelBatch(CUT, np.array([0, 0, 1, 1, 2, 2])),
@@ -105,12 +102,8 @@ def objective_of(
 ) -> Objective[EncoderModel]:
     level = {"trained": "all", "blocks": 2}
     recipe = {
-        "name": "r",
-        "steps": 1,
-        "documents": 6,
-        "objective": [table],
-        "sentence_level": level,
-    }
+        "name": "r", "steps": 1, "documents": 6, "objective": [table], "sentence_level": level,
+    }  # fmt: skip
     (objective,) = parse_training_recipe(recipe).objectives
     vocabulary = read_vocabulary(reader.checkpoint)
     return new_objective(objective, sampler, reader, config, vocabulary, seed)

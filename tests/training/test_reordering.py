@@ -97,7 +97,6 @@ def test_the_loss_is_that_of_the_paper(checkpoint: Checkpoint, model: RecurrentM
     classes = torch.tensor([7, 2])
     found = reordering.reorder_losses(model, head, texts, words, classes)
     assert found.keys() == {"order", "words"}
-
     states = model.segment_states(*as_documents(texts))
     order = 0.0
     for document, (last, label) in enumerate(zip((1, 0), (7, 2), strict=True)):

@@ -6,12 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.alignment import scoring
-from encoder.alignment.space import (
-    AlignedBlocks,
-    AlignmentSpace,
-    fit_space,
-    neutral_space,
-)
+from encoder.alignment.space import AlignedBlocks, AlignmentSpace, fit_space, neutral_space
 from tests.encoder.alignment.test_space import WIDTH, block_vectors, dequantised
 
 SPACE: AlignmentSpace = fit_space(block_vectors(2_000), dimension=WIDTH)

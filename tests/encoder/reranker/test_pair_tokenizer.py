@@ -11,11 +11,7 @@ from tokenizers import Tokenizer
 
 from encoder.checkpoint import TOKENIZER
 from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint, load_reranker_checkpoint
-from encoder.reranker.pair_tokenizer import (
-    PairTokenizer,
-    PairTokens,
-    collate_pairs,
-)
+from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens, collate_pairs
 from training.data import rerank_pairs
 
 HARBOUR = "The quay was built of stone. Bakers knead dough. The stone quay fell into the harbour."

@@ -61,7 +61,6 @@ def test_the_lexical_weight_is_fitted_on_the_judgements() -> None:
     fitted = fit_fusion(both, both)
     assert 0.0 < fitted.lexical_weight < 1.0
     assert fusion.mean_ndcg(both, fusion.hybrid_scores(both, fitted)) == pytest.approx(1.0)
-
     useless = corpus("b", [1.0, 0.2, 1.0, 0.0], [1.0, 0.2, 0.0, 0.6], [np.nan, 0.5, 0.5, 0.5])
     found = fit_fusion(useless)
     assert fusion.mean_ndcg(useless, fusion.hybrid_scores(useless, found)) == pytest.approx(1.0)

@@ -119,13 +119,7 @@ def test_bad_files_are_refused_by_name_and_the_rest_goes_on(tmp_path: Path) -> N
     assert [document.id for document in documents(tmp_path)] == ["good.txt"]
     found = refusals(tmp_path)
     assert sorted(found) == [
-        "a/latin.txt",
-        "broken.pdf",
-        "empty.txt",
-        "gone.txt",
-        "pipe.txt",
-        "self.txt",
-        "space.md",
+        *("a/latin.txt", "broken.pdf", "empty.txt", "gone.txt", "pipe.txt", "self.txt", "space.md"),
     ]
     assert found["a/latin.txt"] == "is not UTF-8 at byte 2"
     assert found["empty.txt"] == "text: is empty"

@@ -40,7 +40,6 @@ def test_held_out_vectors_are_compared_by_brute_force(vectors: MakeVectors) -> N
     held_out = HeldOutQueries(ids[:40], stored[:40], lambda some: (some, stored[some // 2]))
     for start in range(0, 400, 130):
         held_out.compare_with(ids[start : start + 130], stored[start : start + 130])
-
     assert held_out.recall(index, 16) == 1.0
     cosines = stored[:40] @ stored.T
     np.fill_diagonal(cosines, -1)

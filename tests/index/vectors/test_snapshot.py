@@ -55,9 +55,7 @@ def test_a_published_snapshot_is_read(
     root: Path, index: FaissIndex, vectors: Callable[..., Float32]
 ) -> None:
     published = publish(root, index)
-
     manifest, loaded = read(root)
-
     assert manifest == published == snapshot.verify_current_snapshot(root)
     assert (manifest.generation, manifest.sequence, manifest.format) == (1, 7, 1)
     assert (manifest.dimension, manifest.nlist, manifest.vectors) == (DIMENSION, 4, 100)
@@ -84,7 +82,6 @@ def test_leftovers_of_killed_publishes_are_removed(root: Path, index: FaissIndex
     (root / ".publishing-CURRENT").write_text("half")
     shutil.copytree(root / "0000000001", root / "0000000005")  # renamed, but never made current
     (root / "notes of the user").write_text("stay")
-
     assert read(root)[0].generation == 1
     assert publish(root, index).generation == 6
     assert names(root) == ["0000000005", "0000000006", "CURRENT", "notes of the user"]

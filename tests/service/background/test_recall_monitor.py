@@ -87,7 +87,6 @@ def test_nprobe_rises_to_hold_a_target_and_falls_again(live: LiveIndex, metrics:
     assert least < live.nprobe <= most
     assert value(metrics, "nprobe") == live.nprobe
     assert 0.5 < value(metrics, "recall_at_10", source="shadow") <= 1.0
-
     high = live.nprobe
     lax = watching(live, metrics, target_recall=0.5)
     lax.start()

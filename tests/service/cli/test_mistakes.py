@@ -60,17 +60,11 @@ def folder(
     (root / "shared" / "pairs.valid.jsonl").write_text(others)
     (root / "crossing" / "splits.tsv").write_text("a\ttrain\nb\ttest\n")
     contents = {
-        "data/store.sqlite3": "not looked at",
-        "table.parquet": "not looked at",
-        "text.txt": "A river.",
-        "qrels.tsv": "a\t0\tb\t1\n",
-        "links/qrels.tsv": "a\t0\tb\t1\n",
-        "beir/qrels.tsv": "a b\n",
-        "splits.tsv": "a\ttrain\nb\ttest\n",
-        "few.tsv": "a\ttrain\n",
-        "pairs.jsonl": json_lines(PAIRS),
-        "few.jsonl": json_lines(PAIRS[:1]),
-    }
+        "data/store.sqlite3": "not looked at", "table.parquet": "not looked at",
+        "text.txt": "A river.", "qrels.tsv": "a\t0\tb\t1\n", "links/qrels.tsv": "a\t0\tb\t1\n",
+        "beir/qrels.tsv": "a b\n", "splits.tsv": "a\ttrain\nb\ttest\n", "few.tsv": "a\ttrain\n",
+        "pairs.jsonl": json_lines(PAIRS), "few.jsonl": json_lines(PAIRS[:1]),
+    }  # fmt: skip
     for name, content in contents.items():
         (root / name).write_text(content)
     ones = np.ones(2, dtype=np.int64)
@@ -321,9 +315,7 @@ def test_without_weights_the_way_out_is_named(
 @pytest.mark.parametrize(
     "line",
     [
-        EVALUATE,
-        "embed corpus.jsonl -o o.npz",
-        "compare text.txt text.txt",
+        *(EVALUATE, "embed corpus.jsonl -o o.npz", "compare text.txt text.txt"),
         f"{OF_PAIRS} weights --corpus shared --allow-shared-documents",
         f"{RERANKER} --corpus shared --allow-shared-documents",
     ],
@@ -347,13 +339,11 @@ def test_every_command_is_in_the_table() -> None:
 EXTRAS_NEEDED = [
     ("index table.parquet", "pyarrow", "Parquet"),
     ("index postgresql://host/d --query select", "psycopg", "PostgreSQL"),
-    (EVALUATE, "scipy", "evaluate"),
-    (EVALUATE, "ir_measures", "evaluate QRELS"),
+    *((EVALUATE, "scipy", "evaluate"), (EVALUATE, "ir_measures", "evaluate QRELS")),
     ("evaluate corpus.jsonl --pairs pairs.jsonl", "sklearn", "--pairs"),
     (f"{EVALUATE} --baselines bm25", "bm25s", "--baselines bm25"),
     (f"{EVALUATE} --baselines lsa", "sklearn", "--baselines lsa"),
-    (FIT, "sklearn", "lab fit-calibration"),
-    ("tune data", "ir_measures", "tune"),
+    *((FIT, "sklearn", "lab fit-calibration"), ("tune data", "ir_measures", "tune")),
     ("tune data", "scipy", "tune"),
     ("reencode data --adapt --only-if-better", "ir_measures", "reencode --only-if-better"),
     (f"{TRAIN} --corpus links", "torch", "lab train"),

@@ -31,14 +31,9 @@ from training.progress import SilentTrainingProgress
 from training.recipe import RECIPES, read_training_recipe
 
 FIELDS: dict[str, object] = {
-    "name": '"tiny"',
-    "steps": 2,
-    "documents": 12,
-    "chunk": 8,
-    "max_blocks": 8,
-    "validation_interval": 1,
-    "checkpoint_interval": 1,
-}
+    "name": '"tiny"', "steps": 2, "documents": 12, "chunk": 8, "max_blocks": 8,
+    "validation_interval": 1, "checkpoint_interval": 1,
+}  # fmt: skip
 UNLABELLED = """
 [[objective]]
 kind = "distil"
@@ -273,11 +268,9 @@ def test_the_time_is_up(longmatch: Run, corpus: Path, recipe: Recipe, tmp_path: 
     ("architecture", "documents", "sections"),
     [
         ("smash", "linked", FROM_TOKENS + '[[objective]]\nkind = "links"\n'),
-        ("colde", "classes", BY_CLASS),
-        ("colde", "classes", CONTRAST),
+        *(("colde", "classes", BY_CLASS), ("colde", "classes", CONTRAST)),
         ("colde", "classes", FROM_TOKENS.replace("8", "2") + SECTIONS),
-        ("smith", "classes", SECTIONS),
-        ("terms", "classes", HALVES),
+        *(("smith", "classes", SECTIONS), ("terms", "classes", HALVES)),
         ("ernie-doc", "linked", FROM_TOKENS + REORDER),
         ("ernie-doc", "linked", WORDS_TOO.replace("blocks = 2", "blocks = 8") + LINKS),
     ],
@@ -391,15 +384,9 @@ def test_classes_that_teach_nothing_are_refused_before_any_work(
 
 
 SHORTER = {
-    "steps": 2,
-    "documents": 4,
-    "chunk": 4,
-    "max_blocks": 8,
-    "blocks": 8,
-    "warm_up": 0,
-    "validation_interval": 1,
-    "checkpoint_interval": 1,
-}
+    "steps": 2, "documents": 4, "chunk": 4, "max_blocks": 8, "blocks": 8, "warm_up": 0,
+    "validation_interval": 1, "checkpoint_interval": 1,
+}  # fmt: skip
 
 
 UNCUT = {"aggregate": "lstm", "positions": False}
@@ -432,13 +419,9 @@ def test_colde_is_trained_with_the_ablations_of_its_paper(
     assert SUPCON in text
     recipe.write_text(text.replace(SUPCON, objective))
     job = EncoderJob(
-        recipe=recipe,
-        start=start,
-        files=[find_corpus_files(linked)],
-        output=tmp_path / "out",
-        work=tmp_path / "work",
-        precisions=["fp32"],
-    )
+        recipe=recipe, start=start, files=[find_corpus_files(linked)], output=tmp_path / "out",
+        work=tmp_path / "work", precisions=["fp32"],
+    )  # fmt: skip
     encoder = OnnxEncoder(load_checkpoint(tiny_colde), precision="fp32", threads=1)
     data = prepare_data(job, encoder, SilentProgress())
     sources = prepare_sources(job, data, SilentProgress())

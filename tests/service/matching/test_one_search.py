@@ -115,11 +115,7 @@ def test_both_find_the_same(by_http: Match, by_command: Match) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_documents_that_change_meanwhile_cost_no_place(
-    holding: Any,
-    by_http: Match,
-    by_command: Match,
-    monkeypatch: pytest.MonkeyPatch,
-    mode: str,
+    holding: Any, by_http: Match, by_command: Match, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """They are deleted, or pass the filter no longer, once the command has opened the directory."""
     options = {"mode": mode, "filter": EVEN, "collapse": True}
