@@ -30,13 +30,9 @@ def adapter_of(rows: list[int], width: int = 3, base: str = "b" * 64) -> Adapter
     vectors = random.normal(size=(len(rows), width)).astype(np.float32)
     weights = np.linspace(1.0, 2.0, len(rows), dtype=np.float32)
     return Adapter(
-        base=base,
-        buckets=8,
-        rows=np.array(rows, dtype=np.int64),
-        table=quantise_term_table(weights, vectors),
-        weight=0.6,
-        documents=12,
-    )
+        base=base, buckets=8, rows=np.array(rows, dtype=np.int64),
+        table=quantise_term_table(weights, vectors), weight=0.6, documents=12,
+    )  # fmt: skip
 
 
 def terms_of(counts: dict[int, int]) -> Terms:

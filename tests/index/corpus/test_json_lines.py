@@ -111,14 +111,9 @@ def test_a_line_that_is_no_object_is_refused(line: str, message: str) -> None:
 
 
 JSON_PIECES = [
-    *(bytes([byte]) for byte in b'{}[]":,\n\xff\0'),
-    b"1e999",
-    b"NaN",
-    b"\\ud800",
-    b'"id"',
-    b'"text"',
-    b"null",
-]
+    *(bytes([byte]) for byte in b'{}[]":,\n\xff\0'), b"1e999", b"NaN", b"\\ud800", b'"id"',
+    b'"text"', b"null",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz", ".JSONL"])

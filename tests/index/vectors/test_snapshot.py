@@ -29,14 +29,9 @@ def publish(root: Path, index: FaissIndex, sequence: int = 7) -> snapshot.Manife
     def save(path: Path) -> snapshot.SavedIndex:
         index.save(path)
         return snapshot.SavedIndex(
-            backend="faiss-fp32",
-            sequence=sequence,
-            nlist=index.nlist,
-            vectors=len(index),
-            trained_sequence=1,
-            trained_vectors=90,
-            nprobe=4,
-        )
+            backend="faiss-fp32", sequence=sequence, nlist=index.nlist, vectors=len(index),
+            trained_sequence=1, trained_vectors=90, nprobe=4,
+        )  # fmt: skip
 
     return snapshot.publish_snapshot(root, save, fingerprint=FINGERPRINT, dimension=DIMENSION)
 

@@ -186,15 +186,11 @@ def test_a_pair_has_one_score_on_all_surfaces(
     lines = [client.get("/pairs?min_vector_score=-1").text, output.read_text()]
     pairs = [json.loads(line) for text in lines for line in text.splitlines()]
     surfaces = [
-        event,
-        matched(**ids[0]),
-        *hits,
-        *(hit["explanation"] for hit in hits),
-        *compared,
+        event, matched(**ids[0]), *hits, *(hit["explanation"] for hit in hits), *compared,
         *(hit for hit in printed if hit["id"] == right["id"]),
         *(typed("compare", a, b) for a in (names[0], files[0]) for b in (names[1], files[1])),
         *(pair for pair in pairs if {pair["left"], pair["right"]} == {left["id"], right["id"]}),
-    ]
+    ]  # fmt: skip
     assert len(surfaces) == 17
     expected = compared[0]
     assert {name for name in PAIR if expected[name] is None} == set()

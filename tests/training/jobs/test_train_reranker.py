@@ -86,13 +86,9 @@ def job_of(corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path, name:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE)
     return RerankJob(
-        recipe=recipe,
-        start=start,
-        files=[corpus],
-        output=tmp_path / name,
-        work=tmp_path / f"{name}.work",
-        precisions=["fp32"],
-    )
+        recipe=recipe, start=start, files=[corpus], output=tmp_path / name,
+        work=tmp_path / f"{name}.work", precisions=["fp32"],
+    )  # fmt: skip
 
 
 def test_pairs_are_training_candidates_and_labels_are_links(
