@@ -5,23 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoder.arrays import Float32, Float64
+from encoder.arrays import Float64
 from evaluation import metrics
 from evaluation.significance import bootstrap_percentiles, compare_paired, estimate_means
 from evaluation.systems import DEPTH
 from index.errors import CorpusError
 from index.vectors.faiss.faiss_index import train_faiss_index
 from index.vectors.vector_index import DEFAULT_PRECISION, NO_VECTOR
-
-
-def unit_vectors(count: int, dimension: int = 16, seed: int = 0) -> Float32:
-    vectors = np.random.default_rng(seed).standard_normal((count, dimension), dtype=np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors
+from tests.kit.index_fixtures import unit_vectors
 
 
 def test_ranks_by_cosine_and_leaves_the_query_out() -> None:
-    vectors = unit_vectors(300)
+    vectors = unit_vectors(300, seed=0)
     ids = [f"d{n}" for n in range(300)]
     run = metrics.rank_exactly(ids, vectors, ["d3", "other"], vectors[[3, 5]])
     cosines = vectors @ vectors[3]
@@ -46,7 +41,7 @@ def test_measures_by_hand() -> None:
 
 
 def test_queries_without_judgement_do_not_count() -> None:
-    vectors = unit_vectors(20)
+    vectors = unit_vectors(20, seed=0)
     ids = [f"d{n}" for n in range(20)]
     both = metrics.rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]])
     alone = metrics.rank_exactly(ids, vectors, ["d0"], vectors[[0]])
@@ -58,7 +53,7 @@ def test_queries_without_judgement_do_not_count() -> None:
 
 
 def test_recall_against_exact_search() -> None:
-    vectors = unit_vectors(6_000, dimension=32)
+    vectors = unit_vectors(6_000, seed=0, dimension=32)
     small = metrics.measure_index(vectors[:1_000], vectors[:50])
     assert (small.recall_at_10, small.nlist) == (1.0, 1)
     large = metrics.measure_index(vectors, vectors[:50])
@@ -67,7 +62,7 @@ def test_recall_against_exact_search() -> None:
 
 
 def test_equal_neighbours_count_whichever_is_found() -> None:
-    vectors = np.repeat(unit_vectors(4), 30, axis=0)
+    vectors = np.repeat(unit_vectors(4, seed=0), 30, axis=0)
     ids = np.arange(len(vectors), dtype=np.int64)
     index = train_faiss_index(vectors, 4, DEFAULT_PRECISION)
     index.change(ids, vectors)

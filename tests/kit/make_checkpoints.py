@@ -40,42 +40,24 @@ FREQUENT = 8_000  # tokens of the shipped vocabulary are kept
 GOLDEN_DOCUMENTS = 4  # are kept
 PRECISIONS = ("fp32", "fp16", "int8")
 TINY = create.Recipe(
-    name="tiny",
-    architecture="smith",
-    block_length=16,
-    max_blocks=64,
-    long_sentence="split",
-    language="en",
-    dimension=32,
-    initialise_from_bert=True,
-    begin_as_mean=True,
+    name="tiny", architecture="smith", block_length=16, max_blocks=64, long_sentence="split",
+    language="en", dimension=32, initialise_from_bert=True, begin_as_mean=True,
     model={
-        "sentence_layers": 2,
-        "document_layers": 1,
-        "pooling": "mean",
-        "combine": "attention",
+        "sentence_layers": 2, "document_layers": 1, "pooling": "mean", "combine": "attention",
         "attention_size": 8,
     },
-)
-
-
+)  # fmt: skip
 TINY_COLDE = TINY.model_copy(
     update={
         "name": "tiny-colde",
         "architecture": "colde",
         "model": {
-            "sentence_layers": 2,
-            "max_sections": 3,
-            "chunk_heads": 2,
-            "lstm_size": 16,
-            "pooling": "mean",
-            "aggregate": "lstm_and_mean",
+            "sentence_layers": 2, "max_sections": 3, "chunk_heads": 2, "lstm_size": 16,
+            "pooling": "mean", "aggregate": "lstm_and_mean",
         },
         "begin_as_mean": False,  # so that every part of the graph counts
     }
-)
-
-
+)  # fmt: skip
 TINY_ERNIE_DOC = TINY.model_copy(
     update={
         "name": "tiny-ernie-doc",
@@ -84,8 +66,6 @@ TINY_ERNIE_DOC = TINY.model_copy(
         "begin_as_mean": False,  # which an ERNIE-Doc cannot
     }
 )
-
-
 # Of each baseline: its architecture, and the sizes of its own.
 BASELINES = {
     "han": ("han", {}),

@@ -16,6 +16,10 @@ from tests.kit.waiting import TIMEOUT_S
 
 WINDOW: ViewportSize = {"width": 1440, "height": 900}
 KINDS: tuple[result.PassageKind, ...] = ("verbatim", "paraphrase", "similar")
+PAIR = result.PairScore(
+    score=0.873, scored_as="hybrid", semantic_score=0.7, vector_score=0.8, alignment_score=0.314,
+    lexical_score=0.9, probability=0.94,
+)  # fmt: skip
 WORDS = ("lighthouse", "keeper", "storm", "lamp", "harbour", "pilot", "signal", "tower", "fog")
 
 
@@ -39,15 +43,7 @@ def compare_by_hand(
 ) -> result.Comparison:
     """A comparison of two texts with these passages, their kinds in turn."""
     return result.Comparison(
-        pair=result.PairScore(
-            score=0.873,
-            scored_as="hybrid",
-            semantic_score=0.7,
-            vector_score=0.8,
-            alignment_score=0.314,
-            lexical_score=0.9,
-            probability=0.94,
-        ),
+        pair=PAIR,
         relation="paraphrase",
         evidence=("3 passages say the same in other words.", "31% of the words are shared."),
         left_sections=halves(left),

@@ -6,7 +6,7 @@ import torch
 
 from encoder.block_archive import BlockArchiveWriter, archive_key, read_block_archive
 from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.export.create import load_model, model_config
+from encoder.export.create import load_model
 from encoder.models.architecture import EncoderConfig, EncoderModel
 from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder
@@ -14,7 +14,6 @@ from encoder.tokenizer import BlockTokenizer
 from training.batch import DocumentBatch, encode
 from training.collate import Reader, Sampler, encode_slices, new_objective
 from training.data import sampling
-from training.errors import TrainingRecipeError
 from training.losses import supervised_contrastive
 from training.objectives import Objective, VectorTask, step_generator
 from training.recipe import parse_training_recipe
@@ -154,21 +153,6 @@ def test_samples_depend_on_the_generator_alone(model: Smith, reader: Reader) -> 
     for step in (1, 2, 1):
         objective.sample(step_generator(0, step))
     assert sampled[0] == sampled[2] != sampled[1]
-
-
-@pytest.mark.parametrize(
-    ("objective", "message"),
-    [
-        ({"kind": "sp"}, "cannot predict masked sentence blocks"),
-        ({"kind": "sections", "parts": 4}, "parts is above the 3 sections"),
-    ],
-)
-def test_what_colde_cannot_learn_is_said(
-    objective: dict[str, object], message: str, tiny_colde: Path, reader: Reader
-) -> None:
-    config = model_config(load_checkpoint(tiny_colde))
-    with pytest.raises(TrainingRecipeError, match=message):
-        objective_of(objective, lambda _: SPECS["sections"], reader, config)
 
 
 def test_classes_are_learned_with_the_temperature_given(tiny_colde: Path, reader: Reader) -> None:

@@ -217,9 +217,7 @@ def test_pairs_and_relations_are_learned(bench: Bench) -> None:
     objectives = [
         Objective("pairs", 1.0, lambda generator: pairs_task(pairs, labels, 6.0)),
         Objective(
-            "distil",
-            1.0,
-            lambda generator: distillation_task(batch, teacher, Temperature(0.1), 0.1),
+            "distil", 1.0, lambda _: distillation_task(batch, teacher, Temperature(0.1), 0.1)
         ),
     ]
     bench.train(replace(bench.plan(steps=40), objectives=objectives))

@@ -77,13 +77,8 @@ def run_in_another_process(path: Path, statement: str) -> subprocess.CompletedPr
         f"made = dict(fingerprint={FINGERPRINT!r}, dimension={DIMENSION})\n"
         f"{statement}\n"
     )
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=REPOSITORY,
-    )
+    command = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
 
 
 def test_closing_in_another_thread_frees_the_directory(open_directory: Open) -> None:

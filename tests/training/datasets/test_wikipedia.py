@@ -49,8 +49,10 @@ def articles(count: int = 20) -> list[dict[str, object]]:
             "title": f"Town {number}",
             "url": f"https://en.wikipedia.org/wiki/Town_{number}",
             "text": f"Town {number} is a town.",
-            "links": [f"subject {number // 2} {link}" for link in range(8)]
-            + [f"Town {(number + 3) % count}"],
+            "links": [
+                *(f"subject {number // 2} {n}" for n in range(8)),
+                f"Town {(number + 3) % count}",
+            ],
         }
         for number in range(count)
     ]
