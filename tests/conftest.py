@@ -25,18 +25,10 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ENOUGH:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 pytest_plugins = [
-    "tests.kit.checkpoints",
-    "tests.kit.command",
-    "tests.kit.index_fixtures",
-    "tests.kit.judged_corpus",
-    "tests.kit.page_fixtures",
-    "tests.kit.process_fixtures",
-    "tests.kit.python_clients",
-    "tests.kit.redis_server",
-    "tests.kit.search_page_fixtures",
-    "tests.kit.service_fixtures",
-    "tests.kit.small_disk",
-    "tests.kit.tiers",
+    *("tests.kit.checkpoints", "tests.kit.command", "tests.kit.index_fixtures"),
+    *("tests.kit.judged_corpus", "tests.kit.page_fixtures", "tests.kit.process_fixtures"),
+    *("tests.kit.python_clients", "tests.kit.redis_server", "tests.kit.search_page_fixtures"),
+    *("tests.kit.service_fixtures", "tests.kit.small_disk", "tests.kit.tiers"),
 ]
 
 

@@ -56,8 +56,7 @@ def open_help(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "size"),
-    [("light", None), pytest.param("dark", PHONE, marks=pytest.mark.slow)],
+    ("scheme", "size"), [("light", None), pytest.param("dark", PHONE, marks=pytest.mark.slow)]
 )
 def test_axe_finds_nothing_serious_in_any_state(
     search_page: Page, scheme: Scheme, size: ViewportSize | None
@@ -138,13 +137,9 @@ def test_what_happens_is_announced(search_page: Page) -> None:
     find(search_page, BEES)
     shown = announced(search_page)
     for expected in (
-        ("form", "Query"),
-        ("textbox", "Document"),
-        ("button", "Find matches"),
-        ("region", "Matches"),
-        ("button", "The dance of bees"),
-        ("button", "Compare with The dance of bees"),
-        ("group", "Compare by"),
+        *(("form", "Query"), ("textbox", "Document"), ("button", "Find matches")),
+        *(("region", "Matches"), ("button", "The dance of bees")),
+        *(("button", "Compare with The dance of bees"), ("group", "Compare by")),
     ):
         assert expected in shown, expected
     live = search_page.locator("#search-status[role=status], #index-summary[role=status]")

@@ -54,14 +54,10 @@ def test_match(client: Any) -> None:
 
 def test_the_options_of_a_match(client: Any) -> None:
     options = MatchOptions(
-        mode="hybrid",
-        filter={"field": "letters", "range": {"gte": 3}},
-        exclude=["bees"],
-        min_score=-1.0,
-        align=Align(candidates=3, budget_ms=60_000),
-        explain=Explain(matches=1, passages=2),
-        collapse=True,
-    )
+        mode="hybrid", filter={"field": "letters", "range": {"gte": 3}}, exclude=["bees"],
+        min_score=-1.0, align=Align(candidates=3, budget_ms=60_000),
+        explain=Explain(matches=1, passages=2), collapse=True,
+    )  # fmt: skip
     found = client.match(TEXTS["bees"], options)
     assert found.scored_as == "hybrid"
     assert set(ids(found)) == {"ants", "bees/2", "a/b c/ü?#%"}

@@ -8,16 +8,7 @@ from typing import Any
 
 import longmatch
 import pytest
-from longmatch import (
-    AsyncClient,
-    Client,
-    collection,
-    operations,
-    requests,
-    results,
-    search,
-    status,
-)
+from longmatch import AsyncClient, Client, collection, operations, requests, results, search, status
 from longmatch import standing as standing_queries
 from pydantic import BaseModel
 
@@ -31,45 +22,27 @@ PACKAGE = Path(longmatch.__file__).parent
 README = PACKAGE.parent / "README.md"
 
 ANSWERS: dict[type, type[BaseModel]] = {
-    results.Receipt: common.ReceiptBody,
-    results.Place: compare.PlaceBody,
-    results.Passage: compare.PassageBody,
-    results.BlockPair: compare.BlockPairBody,
-    results.AttendedPair: compare.AttendedPairBody,
-    results.Section: compare.SectionBody,
-    results.Explanation: compare.ComparisonBody,
-    results.ReadSide: compare.ReadBody,
-    results.Comparison: compare.CompareResponse,
-    results.Match: match.MatchBody,
-    results.Alignment: match.AlignedBody,
-    results.Reranking: match.RerankedBody,
-    results.Matches: match.MatchResponse,
-    results.Indexed: common.IndexedBody,
-    results.IndexResult: common.IndexResponse,
-    results.StoredDocument: common.DocumentResponse,
-    status.Upload: jobs.AcceptedBody,
-    status.LineError: jobs.LineErrorBody,
-    status.Job: jobs.JobResponse,
-    status.Ready: ops.ReadyResponse,
-    status.Checkpoint: ops.CheckpointBody,
-    status.Adapter: ops.AdapterBody,
-    status.Version: ops.VersionResponse,
-    status.CollectionSummary: collections.CollectionBody,
+    results.Receipt: common.ReceiptBody, results.Place: compare.PlaceBody,
+    results.Passage: compare.PassageBody, results.BlockPair: compare.BlockPairBody,
+    results.AttendedPair: compare.AttendedPairBody, results.Section: compare.SectionBody,
+    results.Explanation: compare.ComparisonBody, results.ReadSide: compare.ReadBody,
+    results.Comparison: compare.CompareResponse, results.Match: match.MatchBody,
+    results.Alignment: match.AlignedBody, results.Reranking: match.RerankedBody,
+    results.Matches: match.MatchResponse, results.Indexed: common.IndexedBody,
+    results.IndexResult: common.IndexResponse, results.StoredDocument: common.DocumentResponse,
+    status.Upload: jobs.AcceptedBody, status.LineError: jobs.LineErrorBody,
+    status.Job: jobs.JobResponse, status.Ready: ops.ReadyResponse,
+    status.Checkpoint: ops.CheckpointBody, status.Adapter: ops.AdapterBody,
+    status.Version: ops.VersionResponse, status.CollectionSummary: collections.CollectionBody,
     status.CollectionState: collections.CollectionResponse,
-    status.ProblemType: ops.ProblemTypeResponse,
-    status.FileText: files.FileTextResponse,
-    results.FeedbackQuery: feedback.AskedBody,
-    results.Feedback: feedback.FeedbackBody,
-    results.Member: documents.MemberBody,
-    status.WebhookState: standing.WebhookResponse,
-    status.StandingQuery: standing.StandingQueryResponse,
-    results.Event: standing.EventBody,
-    requests.Webhook: standing.WebhookRequest,
-    requests.Document: common.DocumentBody,
-    requests.Align: match.AlignBody,
-    requests.Rerank: match.RerankBody,
+    status.ProblemType: ops.ProblemTypeResponse, status.FileText: files.FileTextResponse,
+    results.FeedbackQuery: feedback.AskedBody, results.Feedback: feedback.FeedbackBody,
+    results.Member: documents.MemberBody, status.WebhookState: standing.WebhookResponse,
+    status.StandingQuery: standing.StandingQueryResponse, results.Event: standing.EventBody,
+    requests.Webhook: standing.WebhookRequest, requests.Document: common.DocumentBody,
+    requests.Align: match.AlignBody, requests.Rerank: match.RerankBody,
     requests.Explain: match.ExplainBody,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
@@ -88,12 +61,7 @@ def test_every_option_of_a_request_can_be_given() -> None:
     assert names(results.Term) == names(TermWeight)
     known = match.MatchRequest.model_fields.keys()
     assert names(search.MatchOptions) == known - {
-        "text",
-        "title",
-        "id",
-        "queries",
-        "like",
-        "unlike",
+        *("text", "title", "id", "queries", "like", "unlike"),
     }
     known = standing.StandingQueryRequest.model_fields.keys()
     assert names(longmatch.StandingOptions) == known - {"text", "title", "id", "webhook"}

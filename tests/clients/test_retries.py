@@ -29,8 +29,7 @@ from tests.kit.fault_proxy import Answer, Drop, FaultProxy, Trickle, fault_proxy
 VERSION_OF_MODEL = b'{"id": "m", "object": "model", "created": 0, "owned_by": "longmatch"}'
 GOOD = Answer(200, VERSION_OF_MODEL)
 INDEXED = Answer(
-    200,
-    b'{"indexed": 1, "documents": [], "timings": {}, "checkpoint": "c", "generation": 1}',
+    200, b'{"indexed": 1, "documents": [], "timings": {}, "checkpoint": "c", "generation": 1}'
 )
 JOB = {
     **{"id": "j", "accepted": 1, "size": 1, "state": "cancelled", "progress": 1.0, "indexed": 0},
@@ -58,14 +57,9 @@ def overloaded(seconds: object) -> Answer:
 @pytest.mark.parametrize(
     "failure",
     [
-        overloaded(0),
-        problem(429, "rate-limited", **{"retry-after": "0"}),
-        problem(503, "not-ready"),
-        Answer(502, b"<html>bad gateway</html>"),
-        Answer(504, b""),
-        Answer(408, b""),
-        Drop(read=False),
-        Drop(),
+        *(overloaded(0), problem(429, "rate-limited", **{"retry-after": "0"})),
+        *(problem(503, "not-ready"), Answer(502, b"<html>bad gateway</html>"), Answer(504, b"")),
+        *(Answer(408, b""), Drop(read=False), Drop()),
     ],
 )
 def test_what_passes_is_repeated(client: Any, proxy: FaultProxy, failure: Any) -> None:
@@ -151,12 +145,8 @@ def test_the_server_says_how_long_to_wait(client: Any, proxy: FaultProxy, as_dat
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ("3", 3.0),
-        ("Wed, 21 Oct 2015 07:28:10 GMT", 10.0),
-        ("Wed, 21 Oct 2015 07:27:00 GMT", 0.0),
-        ("soon", None),
-        ("-1", None),
-        ("", None),
+        *(("3", 3.0), ("Wed, 21 Oct 2015 07:28:10 GMT", 10.0)),
+        *(("Wed, 21 Oct 2015 07:27:00 GMT", 0.0), ("soon", None), ("-1", None), ("", None)),
         ("٣", None),
     ],
 )

@@ -19,12 +19,7 @@ ENCODERS = [
     *(
         pytest.param(name, marks=pytest.mark.slow)
         for name in (
-            "smash-fp32",
-            "smash-fp16",
-            "smash-int8",
-            "arc_i-fp32",
-            "arc_i-fp16",
-            "arc_i-int8",
+            *("smash-fp32", "smash-fp16", "smash-int8", "arc_i-fp32", "arc_i-fp16", "arc_i-int8"),
         )
     ),
 ]

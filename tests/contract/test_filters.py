@@ -9,27 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from index.document import MAX_METADATA_LEVELS
+from index.store import filters
 from index.store.document_store import SQLiteDocumentStore
-from index.store.filters import (
-    MAX_FIELD_CHARACTERS,
-    MAX_NESTING,
-    Bound,
-    Exists,
-    Filter,
-    Not,
-    OneOf,
-    Range,
-    filter_from_json,
-    filter_to_json,
-    matches,
-    metadata_values,
-)
 from tests.index.conftest import sql
 from tests.kit.filter_cases import FILTERS, METADATA, expected
 from tests.kit.index_fixtures import MakeEntry, OpenStore
 
 
-def selected(store: SQLiteDocumentStore, where: Filter | None, *without: str) -> set[str]:
+def selected(store: SQLiteDocumentStore, where: filters.Filter | None, *without: str) -> set[str]:
     """Return the ids of the documents that a filter selects, all stored ones being asked."""
     selection = store.select(where, without)
     ids = np.array(store.changes_since(0).added)
@@ -47,7 +34,7 @@ def test_a_filter_selects_what_the_rules_say(
     entry: MakeEntry,
     documents: list[Any],
     changed: dict[int, Any],
-    wheres: list[Filter],
+    wheres: list[filters.Filter],
 ) -> None:
     """Also after metadata was changed, with the text or without, and documents were deleted."""
     store.delete([f"d{number}" for number in range(10)])
@@ -65,7 +52,9 @@ def test_a_filter_selects_what_the_rules_say(
     for where in wheres:
         right = {name for name, metadata in held.items() if expected(where, metadata)}
         assert selected(store, where) == right
-        assert {name for name, metadata in held.items() if matches(where, metadata)} == right
+        assert {
+            name for name, metadata in held.items() if filters.matches(where, metadata)
+        } == right
         assert selected(store, where, "d0", "d9", "unknown") == right - {"d0", "d9"}
     assert selected(store, None) == set(held)
 
@@ -77,40 +66,40 @@ def test_a_bound_itself_is_within_if_it_is_inclusive(
 ) -> None:
     store.put([entry("a", a=value)])
     for where in (
-        Range("/a", low=Bound(value, inclusive)),
-        Range("/a", high=Bound(value, inclusive)),
+        filters.Range("/a", low=filters.Bound(value, inclusive)),
+        filters.Range("/a", high=filters.Bound(value, inclusive)),
     ):
-        assert matches(where, {"a": value}) == inclusive
+        assert filters.matches(where, {"a": value}) == inclusive
         assert selected(store, where) == ({"a"} if inclusive else set())
 
 
 def test_a_vector_of_later_is_in_no_selection(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     store.put([entry("a", year=2020), entry("b", year=2021)])
-    selection = store.select(Not(OneOf("/year", (2020,))))
+    selection = store.select(filters.Not(filters.OneOf("/year", (2020,))))
     change = store.put([entry("c", "new", year=2020)])
     assert selection.contains(np.array([1, 2, *change.added])).tolist() == [False, True, False]
 
 
 def test_an_empty_store_selects_nothing(store: SQLiteDocumentStore) -> None:
-    for where in (None, Exists("/a"), Not(Exists("/a"))):
+    for where in (None, filters.Exists("/a"), filters.Not(filters.Exists("/a"))):
         assert not store.select(where).contains(np.arange(1, 5)).any()
 
 
 def test_deeply_nested_values_are_not_found(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     deep: Any = 1
-    for _ in range(MAX_NESTING + 2):
+    for _ in range(filters.MAX_NESTING + 2):
         deep = {"a": deep}
     lists: Any = 1
     for _ in range(MAX_METADATA_LEVELS - 1):
         lists = [lists]
-    store.put([entry("d", deep=deep, lists=lists, **{"n" * MAX_FIELD_CHARACTERS: 1})])
-    values = metadata_values(store.find(["d"])["d"].document.metadata)
-    assert len(values) == MAX_NESTING + 1
-    assert selected(store, Exists("/lists")) == {"d"}
-    assert selected(store, Exists("/deep" + "/a" * (MAX_NESTING - 1))) == {"d"}
-    assert selected(store, Exists("/deep" + "/a" * (MAX_NESTING + 1))) == set()
+    store.put([entry("d", deep=deep, lists=lists, **{"n" * filters.MAX_FIELD_CHARACTERS: 1})])
+    values = filters.metadata_values(store.find(["d"])["d"].document.metadata)
+    assert len(values) == filters.MAX_NESTING + 1
+    assert selected(store, filters.Exists("/lists")) == {"d"}
+    assert selected(store, filters.Exists("/deep" + "/a" * (filters.MAX_NESTING - 1))) == {"d"}
+    assert selected(store, filters.Exists("/deep" + "/a" * (filters.MAX_NESTING + 1))) == set()
     store.delete(["d"])
-    assert selected(store, Exists("/lists")) == set()
+    assert selected(store, filters.Exists("/lists")) == set()
 
 
 @pytest.mark.parametrize("field", ["/x' OR 1=1 --", '/"', "/%", "/_", "/[*]", "/$.a", "/\x00"])
@@ -118,9 +107,9 @@ def test_a_field_is_no_sql_statement(
     store: SQLiteDocumentStore, entry: MakeEntry, field: str
 ) -> None:
     store.put([entry("a", a=1), entry("b", **{field[1:]: "x' OR 1=1 --"})])
-    assert selected(store, Exists(field)) == {"b"}
-    assert selected(store, OneOf(field, ("x' OR 1=1 --",))) == {"b"}
-    assert selected(store, OneOf(field, ("x", "%", "*"))) == set()
+    assert selected(store, filters.Exists(field)) == {"b"}
+    assert selected(store, filters.OneOf(field, ("x' OR 1=1 --",))) == {"b"}
+    assert selected(store, filters.OneOf(field, ("x", "%", "*"))) == set()
 
 
 TABLE = "SELECT * FROM metadata_values"
@@ -149,16 +138,18 @@ def test_damaged_metadata_can_be_deleted(open_store: OpenStore, entry: MakeEntry
     ("low", "high", "complaint"),
     [
         (None, None, "needs a bound"),
-        (Bound(True, True), None, "a number or a text"),
-        (Bound(1, True), Bound("a", True), "different types"),
+        (filters.Bound(True, True), None, "a number or a text"),
+        (filters.Bound(1, True), filters.Bound("a", True), "different types"),
     ],
 )
-def test_a_bad_range_is_refused(low: Bound | None, high: Bound | None, complaint: str) -> None:
+def test_a_bad_range_is_refused(
+    low: filters.Bound | None, high: filters.Bound | None, complaint: str
+) -> None:
     with pytest.raises(ValueError, match=complaint):
-        Range("/a", low, high)
+        filters.Range("/a", low, high)
 
 
 @given(FILTERS)
-def test_a_filter_comes_back_from_json(where: Filter) -> None:
-    read = filter_from_json(json.loads(json.dumps(filter_to_json(where))))
+def test_a_filter_comes_back_from_json(where: filters.Filter) -> None:
+    read = filters.filter_from_json(json.loads(json.dumps(filters.filter_to_json(where))))
     assert repr(read) == repr(where)  # 1 equals true in Python

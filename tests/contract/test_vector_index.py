@@ -58,9 +58,7 @@ def test_a_saved_index_is_the_same_and_can_be_changed(kind: IndexKind, tmp_path:
     held = index.vectors(ids[200:])
     oracle.vectors = dict(zip(ids[150:].tolist(), index.vectors(ids[150:]), strict=True))
     index.save(tmp_path / "saved")
-
     loaded = kind.load(tmp_path / "saved")
-
     assert_same(loaded, oracle, unit_vectors(10, seed=2), k=300)
     assert remove(loaded, ids[:200]) == 50
     oracle.vectors = dict(zip(ids[200:].tolist(), held, strict=True))

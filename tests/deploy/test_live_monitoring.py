@@ -67,11 +67,7 @@ def watched(
     **settings: object,
 ) -> Iterator[tuple[Server, PrometheusServer]]:
     """Run a server with all its parts, and the Prometheus that scrapes it."""
-    given = {
-        "redis_url": redis.url,
-        "reranker": reranker,
-        "maintenance_seconds": 1,
-    }
+    given = {"redis_url": redis.url, "reranker": reranker, "maintenance_seconds": 1}
     command = COMMAND if program is None else [sys.executable, "-c", program]
     with serving(folder, folder / "data", checkpoint, command, **given | settings) as server:
         target = server.url.removeprefix("http://")

@@ -18,21 +18,13 @@ from service.settings import Settings
 
 # What Prometheus adds to every series that it scrapes.
 TARGET_LABELS = {"instance", "job"}
-SUFFIXES = {
-    "counter": ("_total",),
-    "gauge": ("",),
-    "histogram": ("_bucket", "_sum", "_count"),
-}
+SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 # Prometheus's own series, and those of the client library, which not every platform has.
 FOREIGN: dict[str, set[str]] = {
-    "up": set(),
-    "ALERTS": {"alertname", "alertstate", "severity"},
-    "process_cpu_seconds_total": set(),
-    "process_open_fds": set(),
-    "process_max_fds": set(),
-    "process_resident_memory_bytes": set(),
-    "process_start_time_seconds": set(),
-}
+    "up": set(), "ALERTS": {"alertname", "alertstate", "severity"},
+    "process_cpu_seconds_total": set(), "process_open_fds": set(), "process_max_fds": set(),
+    "process_resident_memory_bytes": set(), "process_start_time_seconds": set(),
+}  # fmt: skip
 PREFIX = "/collections/{collection}/"
 WORDS = {"and", "or", "unless", "by", "without", "on", "ignoring", "group_left", "group_right"}
 

@@ -31,16 +31,11 @@ def test_every_kind_of_request_is_answered_as_documented(
     with serve(data, checkpoint, reranker=tiny_reranker) as server:
         ended = subprocess.run(
             [
-                Path(sys.executable).with_name("schemathesis"),
-                f"--config-file={SETTINGS}",
-                "run",
-                f"{server.url}/openapi.json",
+                *(Path(sys.executable).with_name("schemathesis"), f"--config-file={SETTINGS}"),
+                *("run", f"{server.url}/openapi.json", "--continue-on-failure", "--no-color"),
                 f"--phases={EVERY_PHASE if tier.sweep else SOME_PHASES}",
-                f"--max-examples={1000 if tier.sweep else 1}",
-                f"--seed={tier.seed}",
-                "--continue-on-failure",
+                *(f"--max-examples={1000 if tier.sweep else 1}", f"--seed={tier.seed}"),
                 *([] if tier.sweep else [OF_A_COLLECTION]),
-                "--no-color",
             ],
             cwd=tmp_path,
             env=os.environ | {"SCHEMATHESIS_HOOKS": HOOKS, "PYTHONPATH": str(ROOT)},

@@ -116,11 +116,8 @@ def test_bodies_that_nothing_reads_take_no_memory_and_no_time(
     with serve(tmp_path / "data", tiny_checkpoint) as server:
         before = resident_mib(server)
         targets = [
-            ("POST", "/version", 405),
-            ("POST", "//x", 404),
-            ("POST", "/docs/static/x", 405),
-            ("GET", "/livez", 200),
-            ("POST", "/match", 415),
+            *(("POST", "/version", 405), ("POST", "//x", 404), ("POST", "/docs/static/x", 405)),
+            *(("GET", "/livez", 200), ("POST", "/match", 415)),
         ]
         clients = []
         for method, path, status in targets * 4:

@@ -88,7 +88,6 @@ def test_killed_while_it_is_sent_nothing_of_it_is_left(
     serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
-
     with serve(data, tiny_checkpoint) as server:
 
         def half() -> Iterator[bytes]:

@@ -52,7 +52,6 @@ def test_a_server_answers_while_the_words_are_not_ready(
         assert readiness(server) == (200, "ready", [])
         server.stop()
     shutil.rmtree(data / "lexical", ignore_errors=True)
-
     slow = [sys.executable, "-c", SLOW, str(made)]
     with serve(data, tiny_checkpoint, slow) as server:
         assert readiness(server) == (200, "degraded", ["lexical"])
@@ -70,7 +69,6 @@ def test_a_server_answers_while_the_words_are_not_ready(
         added = {"documents": [{"id": "river 2", "text": RIVER + WINTER}]}
         assert server.request("POST", "/index", added)[0] == 200
         assert server.request("DELETE", "/documents/river%202")[0] in (200, 204)
-
         made.touch()
         wait_until(lambda: readiness(server) == (200, "ready", []))
         status, answer = match(server, "hybrid")

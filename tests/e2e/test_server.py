@@ -16,9 +16,7 @@ WINTER = "In winter the lakes freeze over, and the birds fly to the south. " * 5
 
 
 def test_the_main_job_with_the_shipped_checkpoint(
-    serve: Callable[..., Any],
-    longmatch: Run,
-    tmp_path: Path,
+    serve: Callable[..., Any], longmatch: Run, tmp_path: Path
 ) -> None:
     folder = tmp_path / "papers"
     folder.mkdir()

@@ -105,28 +105,19 @@ def test_what_is_wrong_with_the_files_is_said_at_the_start(
     certificate, key = authority.sign("one", PASSWORD)
     other = authority.sign("two")[1]
     (tmp_path / "empty.pem").touch()
+    empty = tmp_path / "empty.pem"
+    fields = ("tls_certificate", "tls_key", "tls_key_password", "tls_client_authority")
     refused = {
-        "nothing.pem: .*No such file": {"tls_certificate": tmp_path / "nothing.pem"},
-        "empty.pem": {"tls_certificate": tmp_path / "empty.pem"},
-        "KEY_VALUES_MISMATCH|key values mismatch": {
-            "tls_certificate": certificate,
-            "tls_key": other,
-        },
-        "one.key": {"tls_certificate": certificate, "tls_key": key},
-        "two.key: .*No such file|one.pem and .*gone.key": {
-            "tls_certificate": certificate,
-            "tls_key": tmp_path / "gone.key",
-        },
-        "CLIENT_AUTHORITY: .*empty.pem": {
-            "tls_certificate": certificate,
-            "tls_key": key,
-            "tls_key_password": PASSWORD,
-            "tls_client_authority": tmp_path / "empty.pem",
-        },
+        "nothing.pem: .*No such file": (tmp_path / "nothing.pem",),
+        "empty.pem": (empty,),
+        "KEY_VALUES_MISMATCH|key values mismatch": (certificate, other),
+        "one.key": (certificate, key),
+        "two.key: .*No such file|one.pem and .*gone.key": (certificate, tmp_path / "gone.key"),
+        "CLIENT_AUTHORITY: .*empty.pem": (certificate, key, PASSWORD, empty),
     }
     for message, given in refused.items():
         with pytest.raises(SettingsError, match=message):
-            tls_options(Settings(**given))  # type: ignore[arg-type]
+            tls_options(Settings(**dict(zip(fields, given, strict=False))))  # type: ignore[arg-type]
     for name in ("tls_key", "tls_key_password", "tls_client_authority"):
         with pytest.raises(SettingsError, match=f"{name} is given without tls_certificate"):
             tls_options(Settings(**{name: "x"}))  # type: ignore[arg-type]

@@ -30,13 +30,9 @@ def adapter_of(rows: list[int], width: int = 3, base: str = "b" * 64) -> Adapter
     vectors = random.normal(size=(len(rows), width)).astype(np.float32)
     weights = np.linspace(1.0, 2.0, len(rows), dtype=np.float32)
     return Adapter(
-        base=base,
-        buckets=8,
-        rows=np.array(rows, dtype=np.int64),
-        table=quantise_term_table(weights, vectors),
-        weight=0.6,
-        documents=12,
-    )
+        base=base, buckets=8, rows=np.array(rows, dtype=np.int64),
+        table=quantise_term_table(weights, vectors), weight=0.6, documents=12,
+    )  # fmt: skip
 
 
 def terms_of(counts: dict[int, int]) -> Terms:
@@ -86,11 +82,8 @@ def test_it_comes_back_from_disk() -> None:
 def test_the_digest_is_of_all_that_is_in_it() -> None:
     adapter = adapter_of([2, 5, 11])
     others = [
-        replace(adapter, base="c" * 64),
-        replace(adapter, buckets=9),
-        replace(adapter, weight=0.5),
-        replace(adapter, documents=13),
-        adapter_of([2, 5, 12]),
+        *(replace(adapter, base="c" * 64), replace(adapter, buckets=9)),
+        *(replace(adapter, weight=0.5), replace(adapter, documents=13), adapter_of([2, 5, 12])),
         adapter_of([2, 5, 11], width=4),
         replace(adapter, table=replace(adapter.table, weights=adapter.table.weights + 1)),
         replace(adapter, table=replace(adapter.table, vectors=-adapter.table.vectors)),

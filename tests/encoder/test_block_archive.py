@@ -7,27 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoder.block_archive import (
-    ArchiveKey,
-    BlockArchive,
-    BlockArchiveWriter,
-    archive_key,
-    read_block_archive,
-)
+from encoder import block_archive
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import load_checkpoint
 from encoder.errors import ArchiveError
 
-KEY = ArchiveKey(
-    block_encoder="a" * 64,
-    tokenizer="b" * 64,
-    block_length=16,
-    long_sentence="split",
-    language="en",
-    max_blocks=5,
-    block_dimension=4,
-    token_type="uint16",
-)
+KEY = block_archive.ArchiveKey(
+    block_encoder="a" * 64, tokenizer="b" * 64, block_length=16, long_sentence="split",
+    language="en", max_blocks=5, block_dimension=4, token_type="uint16",
+)  # fmt: skip
 RAW = ("tokens.bin", "block_ends.bin", "block_vectors.bin", "document_ends.bin")
 
 
@@ -43,12 +31,12 @@ def document(seed: int) -> tuple[SentenceBlocks, np.ndarray]:
     return SentenceBlocks(blocks, offsets, Receipt(1, 1, len(blocks), 0, 1)), vectors
 
 
-def write(writer: BlockArchiveWriter, start: int, stop: int) -> None:
+def write(writer: block_archive.BlockArchiveWriter, start: int, stop: int) -> None:
     made = [document(seed) for seed in range(start, stop)]
     writer.append([blocks for blocks, _ in made], [vectors for _, vectors in made])
 
 
-def require_documents(archive: BlockArchive, number: int) -> None:
+def require_documents(archive: block_archive.BlockArchive, number: int) -> None:
     assert len(archive) == number
     for row in range(number):
         blocks, vectors = document(row)
@@ -64,22 +52,22 @@ def test_what_is_committed_is_read_whatever_a_killed_writer_left(
     directory = tmp_path_factory.mktemp("archive")
     written = 0
     for size, left in batches:
-        writer = BlockArchiveWriter(directory, KEY)
+        writer = block_archive.BlockArchiveWriter(directory, KEY)
         assert len(writer) == written
         write(writer, written, written + size)
         written += size
         for name in RAW:
             with (directory / name).open("ab") as file:
                 file.write(left)
-        require_documents(read_block_archive(directory, KEY), written)
-    BlockArchiveWriter(directory, KEY)
-    require_documents(read_block_archive(directory), written)
+        require_documents(block_archive.read_block_archive(directory, KEY), written)
+    block_archive.BlockArchiveWriter(directory, KEY)
+    require_documents(block_archive.read_block_archive(directory), written)
 
 
 def test_tokens_alone_and_how_many_are_read(tmp_path: Path) -> None:
-    writer = BlockArchiveWriter(tmp_path, KEY)
+    writer = block_archive.BlockArchiveWriter(tmp_path, KEY)
     write(writer, 0, 4)
-    archive = read_block_archive(tmp_path)
+    archive = block_archive.read_block_archive(tmp_path)
     bare = archive.without_vectors(7)
     assert bare.vectors(2).shape == (len(archive.blocks(2)), 7)
     assert not bare.vectors(2).any()
@@ -91,40 +79,40 @@ def test_tokens_alone_and_how_many_are_read(tmp_path: Path) -> None:
 
 def test_what_another_encoder_made_is_refused(tmp_path: Path) -> None:
     other = replace(KEY, language="de")
-    write(BlockArchiveWriter(tmp_path, KEY), 0, 2)
+    write(block_archive.BlockArchiveWriter(tmp_path, KEY), 0, 2)
     with pytest.raises(ArchiveError, match="made with another encoder"):
-        read_block_archive(tmp_path, other)
+        block_archive.read_block_archive(tmp_path, other)
     with pytest.raises(ArchiveError, match="made with another encoder"):
-        BlockArchiveWriter(tmp_path, other)
-    require_documents(read_block_archive(tmp_path, KEY), 2)
+        block_archive.BlockArchiveWriter(tmp_path, other)
+    require_documents(block_archive.read_block_archive(tmp_path, KEY), 2)
 
 
 @pytest.mark.parametrize("name", [*RAW, "progress.json", "archive.json"])
 @pytest.mark.parametrize("damage", ["gone", "cut"])
 def test_damage_is_named(tmp_path: Path, name: str, damage: str) -> None:
-    write(BlockArchiveWriter(tmp_path, KEY), 0, 2)
+    write(block_archive.BlockArchiveWriter(tmp_path, KEY), 0, 2)
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).unlink()
     if damage == "cut":
         (tmp_path / name).write_bytes(content[:-1])
     with pytest.raises(ArchiveError, match=name.replace(".", r"\.")):
-        read_block_archive(tmp_path)
+        block_archive.read_block_archive(tmp_path)
     with pytest.raises(ArchiveError, match=name.replace(".", r"\.")):
-        BlockArchiveWriter(tmp_path, KEY)
+        block_archive.BlockArchiveWriter(tmp_path, KEY)
 
 
 def test_a_directory_without_an_archive(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"archive\.json"):
-        read_block_archive(tmp_path)
-    BlockArchiveWriter(tmp_path, KEY)
-    archive = read_block_archive(tmp_path)
+        block_archive.read_block_archive(tmp_path)
+    block_archive.BlockArchiveWriter(tmp_path, KEY)
+    archive = block_archive.read_block_archive(tmp_path)
     assert len(archive) == 0
     with pytest.raises(IndexError):
         archive.vectors(0)
 
 
 def test_blocks_and_vectors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    writer = BlockArchiveWriter(tmp_path, KEY)
+    writer = block_archive.BlockArchiveWriter(tmp_path, KEY)
     blocks, vectors = document(1)
     with pytest.raises(ArchiveError, match="shape"):
         writer.append([blocks], [vectors[:, :3]])
@@ -134,15 +122,15 @@ def test_blocks_and_vectors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="0 blocks"):
         writer.append([replace(many, blocks=())], [np.zeros((0, 4), np.float32)])
     write(writer, 0, 1)
-    require_documents(read_block_archive(tmp_path), 1)
+    require_documents(block_archive.read_block_archive(tmp_path), 1)
 
 
 def test_the_key_of_a_checkpoint(tiny_checkpoint: Path) -> None:
     checkpoint = load_checkpoint(tiny_checkpoint)
-    key = archive_key(checkpoint)
+    key = block_archive.archive_key(checkpoint)
     assert key.block_encoder == checkpoint.files["int8/block_encoder.onnx"]
     assert (key.max_blocks, key.block_dimension, key.token_type) == (64, 32, "uint16")
-    assert archive_key(checkpoint, max_blocks=8).max_blocks == 8
-    assert archive_key(checkpoint, precision="fp32") != key
+    assert block_archive.archive_key(checkpoint, max_blocks=8).max_blocks == 8
+    assert block_archive.archive_key(checkpoint, precision="fp32") != key
     with pytest.raises(ArchiveError, match="fp8"):
-        archive_key(checkpoint, precision="fp8")
+        block_archive.archive_key(checkpoint, precision="fp8")

@@ -84,13 +84,9 @@ def test_onnx_runtime_does_not_report_its_use(tmp_path: Path) -> None:
     code = "import encoder.export.export, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
     quiet = {k: v for k, v in os.environ.items() if k != "ORT_DISABLE_TELEMETRY"}
     result = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=Path(__file__).parents[2],
-        env=quiet | {"HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[2],
+        env=quiet | {"HOME": str(tmp_path)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
     assert result.stdout.strip() == "1"
     assert not list(tmp_path.rglob("*"))  # the client keeps a file in the home folder
 

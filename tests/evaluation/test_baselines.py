@@ -23,11 +23,8 @@ from evaluation.systems import System
 from index.errors import CorpusError
 
 TEXTS = [
-    "river water river flows valley",
-    "water flows through valley stones",
-    "violin music concert hall",
-    "music concert river hall piano",
-    "piano violin stones and the",
+    *("river water river flows valley", "water flows through valley stones"),
+    *("violin music concert hall", "music concert river hall piano", "piano violin stones and the"),
 ]
 
 

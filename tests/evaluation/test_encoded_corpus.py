@@ -70,7 +70,6 @@ def test_only_new_texts_are_encoded(encoder: OnnxEncoder, tmp_path: Path) -> Non
     assert len(encoded.archive) == 2  # equal texts share one row
     assert first.documents == 3
     assert first.tokens == encoded.tokens[:2].sum()
-
     texts = {
         "c": "Stones lie still.",
         "a": "A new text of a known id.",

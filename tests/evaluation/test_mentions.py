@@ -20,18 +20,11 @@ from evaluation.mentions import (
 )
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
-from index.lexical.terms import (
-    MAX_TITLE_WORDS,
-    known_titles,
-    named_titles,
-    title_term,
-    title_words,
-    words_of,
-)
+from index.lexical import terms
 from index.progress import SilentProgress
 from tests.kit.corpora import documents
 
-LONG = " ".join(["word"] * (MAX_TITLE_WORDS + 1))
+LONG = " ".join(["word"] * (terms.MAX_TITLE_WORDS + 1))
 DOCUMENTS = {
     "war": ("World War II", "It began in Poland, and a treaty of Kiel was of another time."),
     "battle": ("A battle", "It was part of world  war, ii: the tanks met."),
@@ -111,7 +104,10 @@ WORDS = ["world", "war", "ii", "São", "½", "ﬁn", "İ"]
 
 
 def masked(text: str, titles: Sequence[str], title: str = "") -> str:
-    mask = TitleMask(known_titles(titles), {"d": title_term(title_words(title))} if title else {})
+    mask = TitleMask(
+        terms.known_titles(titles),
+        {"d": terms.title_term(terms.title_words(title))} if title else {},
+    )
     return mask(Document("d", text))[0]
 
 
@@ -156,10 +152,10 @@ def test_the_own_title_stays_but_for_titles_in_it(tmp_path: Path) -> None:
 def test_a_masked_text_names_no_title_and_only_loses_words(
     titles: list[list[str]], words: list[str]
 ) -> None:
-    text, known = " ".join(words), known_titles(" ".join(title) for title in titles)
+    text, known = " ".join(words), terms.known_titles(" ".join(title) for title in titles)
     mask = TitleMask(known, {})
     found, masks = mask(Document("d", text))
-    assert list(named_titles(words_of(found), known)) == []
+    assert list(terms.named_titles(terms.words_of(found), known)) == []
     assert (masks == 0) == (found == text)
     left = iter(text)
     assert all(character in left for character in found.replace(MASK, ""))  # in their order

@@ -5,33 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoder.arrays import Float32, Float64
-from evaluation.metrics import (
-    choose_threshold,
-    estimate_pairs_of_seeds,
-    evaluate_run,
-    measure_index,
-    measure_pairs,
-    rank_exactly,
-    recall_against_exact,
-)
+from encoder.arrays import Float64
+from evaluation import metrics
 from evaluation.significance import bootstrap_percentiles, compare_paired, estimate_means
 from evaluation.systems import DEPTH
 from index.errors import CorpusError
 from index.vectors.faiss.faiss_index import train_faiss_index
 from index.vectors.vector_index import DEFAULT_PRECISION, NO_VECTOR
-
-
-def unit_vectors(count: int, dimension: int = 16, seed: int = 0) -> Float32:
-    vectors = np.random.default_rng(seed).standard_normal((count, dimension), dtype=np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors
+from tests.kit.index_fixtures import unit_vectors
 
 
 def test_ranks_by_cosine_and_leaves_the_query_out() -> None:
-    vectors = unit_vectors(300)
+    vectors = unit_vectors(300, seed=0)
     ids = [f"d{n}" for n in range(300)]
-    run = rank_exactly(ids, vectors, ["d3", "other"], vectors[[3, 5]])
+    run = metrics.rank_exactly(ids, vectors, ["d3", "other"], vectors[[3, 5]])
     cosines = vectors @ vectors[3]
     expected = [n for n in np.argsort(-cosines).tolist() if n != 3][:DEPTH]
     assert run.rows[0].tolist() == expected
@@ -43,8 +30,8 @@ def test_measures_by_hand() -> None:
     """Run b, c, d of query a; c has grade 2, d has 1, e is relevant and not ranked."""
     angles = np.array([0.0, 0.1, 0.2, 0.3])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    run = rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
-    values = evaluate_run(run, ["a", "b", "c", "d"], {"a": {"c": 2, "d": 1, "e": 1}})
+    run = metrics.rank_exactly(["a", "b", "c", "d"], vectors, ["a"], vectors[:1])
+    values = metrics.evaluate_run(run, ["a", "b", "c", "d"], {"a": {"c": 2, "d": 1, "e": 1}})
     gain = 2 / math.log2(3) + 1 / math.log2(4)
     ideal = 2 / math.log2(2) + 1 / math.log2(3) + 1 / math.log2(4)
     assert values["nDCG@10"] == pytest.approx(gain / ideal)
@@ -54,32 +41,32 @@ def test_measures_by_hand() -> None:
 
 
 def test_queries_without_judgement_do_not_count() -> None:
-    vectors = unit_vectors(20)
+    vectors = unit_vectors(20, seed=0)
     ids = [f"d{n}" for n in range(20)]
-    both = rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]])
-    alone = rank_exactly(ids, vectors, ["d0"], vectors[[0]])
+    both = metrics.rank_exactly(ids, vectors, ["d0", "d7"], vectors[[0, 7]])
+    alone = metrics.rank_exactly(ids, vectors, ["d0"], vectors[[0]])
     qrels = {"d0": {"d1": 1}}
     assert (alone.rows.shape, alone.rows[0][-1]) == ((1, 20), NO_VECTOR)  # fewer than the depth
-    assert evaluate_run(both, ids, qrels) == evaluate_run(alone, ids, qrels)
+    assert metrics.evaluate_run(both, ids, qrels) == metrics.evaluate_run(alone, ids, qrels)
     with pytest.raises(CorpusError, match="no query has a judgement"):
-        evaluate_run(both, ids, {"x": {"y": 1}})
+        metrics.evaluate_run(both, ids, {"x": {"y": 1}})
 
 
 def test_recall_against_exact_search() -> None:
-    vectors = unit_vectors(6_000, dimension=32)
-    small = measure_index(vectors[:1_000], vectors[:50])
+    vectors = unit_vectors(6_000, seed=0, dimension=32)
+    small = metrics.measure_index(vectors[:1_000], vectors[:50])
     assert (small.recall_at_10, small.nlist) == (1.0, 1)
-    large = measure_index(vectors, vectors[:50])
+    large = metrics.measure_index(vectors, vectors[:50])
     assert large.nlist > 1
     assert 0.2 < large.recall_at_10 < 1.0  # random vectors are the hardest there are
 
 
 def test_equal_neighbours_count_whichever_is_found() -> None:
-    vectors = np.repeat(unit_vectors(4), 30, axis=0)
+    vectors = np.repeat(unit_vectors(4, seed=0), 30, axis=0)
     ids = np.arange(len(vectors), dtype=np.int64)
     index = train_faiss_index(vectors, 4, DEFAULT_PRECISION)
     index.change(ids, vectors)
-    assert recall_against_exact(index, vectors, vectors[::30]) == 1.0
+    assert metrics.recall_against_exact(index, vectors, vectors[::30]) == 1.0
 
 
 LABELS = np.array([False, False, True, False, True, True])
@@ -87,15 +74,15 @@ SCORES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], dtype=np.float32)
 
 
 def test_pair_measures_by_hand() -> None:
-    values = measure_pairs(SCORES, LABELS, 0.35)
+    values = metrics.measure_pairs(SCORES, LABELS, 0.35)
     assert values == pytest.approx(
         {"accuracy": 4 / 6, "precision": 2 / 3, "recall": 2 / 3, "F1": 2 / 3, "AUC": 8 / 9}
     )
-    at_threshold = measure_pairs(np.array([0.5], dtype=np.float32), np.array([True]), 0.5)
+    at_threshold = metrics.measure_pairs(np.array([0.5], dtype=np.float32), np.array([True]), 0.5)
     assert at_threshold["accuracy"] == 1.0
-    nothing = measure_pairs(SCORES, np.ones(6, dtype=np.bool_), 0.9)  # found, and one label
+    nothing = metrics.measure_pairs(SCORES, np.ones(6, dtype=np.bool_), 0.9)  # found, and one label
     assert nothing == {"accuracy": 0.0, "precision": 0.0, "recall": 0.0, "F1": 0.0}
-    few = estimate_pairs_of_seeds([(SCORES[:2], 0.15)], np.array([False, True]))["AUC"]
+    few = metrics.estimate_pairs_of_seeds([(SCORES[:2], 0.15)], np.array([False, True]))["AUC"]
     assert (few.value, few.low, few.high) == (1.0, 1.0, 1.0)  # resamples may have one label
 
 
@@ -109,21 +96,21 @@ def test_no_other_threshold_is_more_accurate(pairs: list[tuple[int, bool]]) -> N
         return float(((scores >= threshold) == labels).mean())
 
     best = max(accuracy(threshold) for threshold in (np.arange(-1, 10) / 8 + 1 / 16).tolist())
-    assert accuracy(choose_threshold(scores, labels)) == best
+    assert accuracy(metrics.choose_threshold(scores, labels)) == best
 
 
 def test_the_threshold_lies_between_scores() -> None:
-    assert choose_threshold(np.array([0.2, 0.4], dtype=np.float32), np.array([0, 1]) == 1) == (
-        pytest.approx(0.3)
-    )
+    assert metrics.choose_threshold(
+        np.array([0.2, 0.4], dtype=np.float32), np.array([0, 1]) == 1
+    ) == (pytest.approx(0.3))
 
 
 def test_intervals_lie_around_the_measured_values() -> None:
     chance = np.random.default_rng(1)
     labels = chance.random(500) < 0.5
     scores = np.round(labels + chance.standard_normal(500), 1).astype(np.float32)  # with ties
-    values = measure_pairs(scores, labels, 0.5)
-    estimates = estimate_pairs_of_seeds([(scores, 0.5)], labels)
+    values = metrics.measure_pairs(scores, labels, 0.5)
+    estimates = metrics.estimate_pairs_of_seeds([(scores, 0.5)], labels)
     assert {name: estimate.value for name, estimate in estimates.items()} == values
     for estimate in estimates.values():
         assert 0.02 < estimate.value - estimate.low < 0.08

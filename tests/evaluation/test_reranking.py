@@ -9,14 +9,7 @@ import pytest
 
 from encoder.reranker.score_fusion import FusionWeights, ScoreFusion
 from encoder.reranker.sentence_ranking import SentenceGraphText, split_for_ranking
-from evaluation.fitting.reranking import (
-    SCALES,
-    WEIGHTS,
-    fit_mixture,
-    fit_rerank_map,
-    ndcg_of,
-    score_candidates,
-)
+from evaluation.fitting import reranking
 from evaluation.metrics import evaluate_per_query
 from evaluation.reranking import PairScorer, best_candidates, read_logits, reranked_system
 from evaluation.systems import System, rank, vector_system
@@ -113,25 +106,28 @@ def test_each_pair_is_scored_once_also_by_a_later_run(
 def test_the_fitted_mixture_is_the_best_of_the_grid(texts: list[str], system: System) -> None:
     qrels = qrels_of(texts)
     scorer = PairScorer(TopicReranker(), texts)
-    candidates = score_candidates(system, scorer, IDS, ROWS, qrels, 10)
-    found = fit_mixture([candidates, candidates])
-    assert found.ndcg.shape == (2, len(SCALES), len(WEIGHTS))
+    candidates = reranking.score_candidates(system, scorer, IDS, ROWS, qrels, 10)
+    found = reranking.fit_mixture([candidates, candidates])
+    assert found.ndcg.shape == (2, len(reranking.SCALES), len(reranking.WEIGHTS))
     best = found.ndcg.mean(0).max()
-    reached = ndcg_of(candidates, found.mixture).mean()
+    reached = reranking.ndcg_of(candidates, found.mixture).mean()
     assert reached == pytest.approx(best, abs=0.01)
-    assert reached > ndcg_of(candidates, FusionWeights(0.0, 1.0)).mean() + 0.1
+    assert reached > reranking.ndcg_of(candidates, FusionWeights(0.0, 1.0)).mean() + 0.1
     with pytest.raises(ValueError, match="no corpus"):
-        fit_mixture([])
+        reranking.fit_mixture([])
 
 
 def test_no_corpus_pays_for_what_another_gains(texts: list[str], system: System) -> None:
     scorer = PairScorer(TopicReranker(), texts)
-    gains = score_candidates(system, scorer, IDS, ROWS, qrels_of(texts), 10)
+    gains = reranking.score_candidates(system, scorer, IDS, ROWS, qrels_of(texts), 10)
     loses = replace(gains, logits=-gains.logits)
-    both, alone = fit_mixture([gains, loses]).mixture, fit_mixture([gains]).mixture
+    both, alone = (
+        reranking.fit_mixture([gains, loses]).mixture,
+        reranking.fit_mixture([gains]).mixture,
+    )
     for gain in (gains, loses):
-        before = ndcg_of(gain, FusionWeights(0.0, 1.0)).mean()
-        assert ndcg_of(gain, both).mean() >= before - 0.01
+        before = reranking.ndcg_of(gain, FusionWeights(0.0, 1.0)).mean()
+        assert reranking.ndcg_of(gain, both).mean() >= before - 0.01
     assert both.weight < alone.weight
 
 
@@ -141,11 +137,11 @@ def test_ndcg_of_candidates_is_that_of_the_evaluation(
 ) -> None:
     qrels, mixture = qrels_of(texts), FusionWeights(weight, 1.0)
     scorer = PairScorer(TopicReranker(), texts)
-    candidates = score_candidates(system, scorer, IDS, ROWS, qrels, 12)
+    candidates = reranking.score_candidates(system, scorer, IDS, ROWS, qrels, 12)
     second = reranked_system(system, scorer, mixture, 12, "reranked")
     run = rank(second, IDS, [IDS[row] for row in ROWS], ROWS)
     expected = evaluate_per_query(run, IDS, qrels).ndcg
-    np.testing.assert_allclose(ndcg_of(candidates, mixture), expected, atol=1e-6)
+    np.testing.assert_allclose(reranking.ndcg_of(candidates, mixture), expected, atol=1e-6)
 
 
 def test_queries_of_their_own_have_all_documents_as_candidates(system: System) -> None:
@@ -162,9 +158,9 @@ def test_a_map_of_reranked_scores_rises() -> None:
         labels = np.arange(80) % 2
         scores = 0.3 * labels + shift + chance.normal(0, 0.15, 80)
         corpora.append((scores.astype(np.float32), labels.astype(np.int64)))
-    fitted = fit_rerank_map(corpora)
+    fitted = reranking.fit_rerank_map(corpora)
     assert fitted.method in ("platt", "isotonic")
     assert set(fitted.errors) == {"platt", "isotonic"}
-    assert fit_rerank_map(corpora[:1]).errors["platt"].log_loss < 0.69
+    assert reranking.fit_rerank_map(corpora[:1]).errors["platt"].log_loss < 0.69
     with pytest.raises(CorpusError, match="fewer than"):
-        fit_rerank_map([(np.zeros(30, dtype=np.float32), np.zeros(30, dtype=np.int64))])
+        reranking.fit_rerank_map([(np.zeros(30, dtype=np.float32), np.zeros(30, dtype=np.int64))])

@@ -3,15 +3,7 @@
 import shutil
 from pathlib import Path
 
-from encoder.calibration import (
-    Calibration,
-    FittedMap,
-    FittedOn,
-    KindCalibration,
-    Logistic,
-    MapError,
-    write_calibration,
-)
+from encoder import calibration
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from index.search.calibrator import TOO_FEW, ScoreCalibrator
@@ -24,10 +16,10 @@ from index.search.corpus_calibration import (
 from index.search.fusion import DEFAULT_RULE, ChannelStatistics, NullStatistics
 
 MODES = ("semantic", "lexical", "hybrid")
-ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}
-MAPS = KindCalibration(
-    by_false_positive_rate=FittedMap(Logistic(1.0, -4.0), ERRORS),
-    fitted_on=(FittedOn("papers/pairs.valid.jsonl", 100, 50, "d" * 64),),
+ERRORS = {"platt": calibration.MapError(0.4, 0.02, 0.03, 0.01)}
+MAPS = calibration.KindCalibration(
+    by_false_positive_rate=calibration.FittedMap(calibration.Logistic(1.0, -4.0), ERRORS),
+    fitted_on=(calibration.FittedOn("papers/pairs.valid.jsonl", 100, 50, "d" * 64),),
 )
 TABLE = NullDistribution(
     400, 79_800, 0, (-1.0, 0.0, 1.0), (1.0, 0.5, 0.001), (Threshold(0.01, 0.63, 0.6, 0.65),)
@@ -38,8 +30,8 @@ STATISTICS = NullStatistics(400, 79_800, *[ChannelStatistics(0.1, 0.05, 0.2)] * 
 RULE = DEFAULT_RULE.resolve(STATISTICS)
 
 
-def of_checkpoint(fingerprint: str = "f") -> Calibration:
-    return Calibration(fingerprint, {"semantic": MAPS, "hybrid": MAPS})
+def of_checkpoint(fingerprint: str = "f") -> calibration.Calibration:
+    return calibration.Calibration(fingerprint, {"semantic": MAPS, "hybrid": MAPS})
 
 
 def of_corpus(fingerprint: str = "f") -> CorpusCalibration:
@@ -63,7 +55,9 @@ def calibrated(checkpoint: Path, folder: Path) -> tuple[Path, Path]:
     data.mkdir()
     loaded = load_checkpoint(copy)
     fingerprint = OnnxEncoder(loaded).fingerprint
-    write_calibration(loaded, Calibration(fingerprint, dict.fromkeys(MODES, MAPS)))
+    calibration.write_calibration(
+        loaded, calibration.Calibration(fingerprint, dict.fromkeys(MODES, MAPS))
+    )
     of_corpus = CorpusCalibration(fingerprint, STATISTICS, RULE, dict.fromkeys(MODES, TABLE))
     write_corpus_calibration(data, of_corpus)
     return copy, data

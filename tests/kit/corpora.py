@@ -45,6 +45,12 @@ def json_lines(records: Iterable[object]) -> str:
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
+def write_pairs(path: Path, pairs: Iterable[tuple[str, str, int]]) -> Path:
+    """Write labelled pairs: source, target and label of each."""
+    path.write_text(json_lines({"source": a, "target": b, "label": label} for a, b, label in pairs))
+    return path
+
+
 def documents(corpus: Corpus) -> list[Document]:
     """Return the documents that are read of a corpus."""
     return [item for item in read_corpus(corpus) if isinstance(item, Document)]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,13 +57,7 @@ def entry() -> MakeEntry:
         return EncodedDocument(
             Document(document_id, text, title, metadata),
             unit_vectors(1, seed=seed)[0],
-            Receipt(
-                tokens=len(text),
-                tokens_read=len(text),
-                blocks=1,
-                blocks_left_out=0,
-                tokens_encoded=len(text),
-            ),
+            Receipt(len(text), len(text), 1, 0, len(text)),
         )
 
     return make
@@ -73,23 +68,9 @@ def open_store(tmp_path: Path) -> Iterator[OpenStore]:
     """Open stores, by default one file in the test's own directory, closed after the test."""
     opened: list[SQLiteDocumentStore] = []
 
-    def open_one(
-        path: Path = tmp_path / "store.sqlite3",
-        *,
-        fingerprint: str = FINGERPRINT,
-        dimension: int = DIMENSION,
-        read_only: bool = False,
-        find_families: bool = True,
-    ) -> SQLiteDocumentStore:
-        opened.append(
-            SQLiteDocumentStore(
-                path,
-                fingerprint=fingerprint,
-                dimension=dimension,
-                read_only=read_only,
-                find_families=find_families,
-            )
-        )
+    def open_one(path: Path = tmp_path / "store.sqlite3", **other: Any) -> SQLiteDocumentStore:
+        given = {"fingerprint": FINGERPRINT, "dimension": DIMENSION, **other}
+        opened.append(SQLiteDocumentStore(path, **given))
         return opened[-1]
 
     yield open_one

@@ -15,22 +15,8 @@ import torch
 from safetensors.torch import save_file
 from torch.onnx._internal._lazy_import import onnxscript_apis
 
-from encoder.checkpoint import (
-    DEFAULT_CHECKPOINT,
-    GOLDEN,
-    TOKENIZER,
-    load_checkpoint,
-    write_manifest,
-)
-from encoder.export.create import (
-    Recipe,
-    RerankerRecipe,
-    create_checkpoint,
-    create_reranker,
-    load_model,
-    load_reranker_model,
-    write_trained_reranker,
-)
+from encoder import checkpoint
+from encoder.export import create
 from encoder.export.export import export_checkpoint
 from encoder.export.export_reranker import export_reranker
 from encoder.golden import GOLDEN_TEXTS, read_golden_batch, write_golden_batch
@@ -53,43 +39,25 @@ Find = Callable[[str], Path]
 FREQUENT = 8_000  # tokens of the shipped vocabulary are kept
 GOLDEN_DOCUMENTS = 4  # are kept
 PRECISIONS = ("fp32", "fp16", "int8")
-TINY = Recipe(
-    name="tiny",
-    architecture="smith",
-    block_length=16,
-    max_blocks=64,
-    long_sentence="split",
-    language="en",
-    dimension=32,
-    initialise_from_bert=True,
-    begin_as_mean=True,
+TINY = create.Recipe(
+    name="tiny", architecture="smith", block_length=16, max_blocks=64, long_sentence="split",
+    language="en", dimension=32, initialise_from_bert=True, begin_as_mean=True,
     model={
-        "sentence_layers": 2,
-        "document_layers": 1,
-        "pooling": "mean",
-        "combine": "attention",
+        "sentence_layers": 2, "document_layers": 1, "pooling": "mean", "combine": "attention",
         "attention_size": 8,
     },
-)
-
-
+)  # fmt: skip
 TINY_COLDE = TINY.model_copy(
     update={
         "name": "tiny-colde",
         "architecture": "colde",
         "model": {
-            "sentence_layers": 2,
-            "max_sections": 3,
-            "chunk_heads": 2,
-            "lstm_size": 16,
-            "pooling": "mean",
-            "aggregate": "lstm_and_mean",
+            "sentence_layers": 2, "max_sections": 3, "chunk_heads": 2, "lstm_size": 16,
+            "pooling": "mean", "aggregate": "lstm_and_mean",
         },
         "begin_as_mean": False,  # so that every part of the graph counts
     }
-)
-
-
+)  # fmt: skip
 TINY_ERNIE_DOC = TINY.model_copy(
     update={
         "name": "tiny-ernie-doc",
@@ -98,8 +66,6 @@ TINY_ERNIE_DOC = TINY.model_copy(
         "begin_as_mean": False,  # which an ERNIE-Doc cannot
     }
 )
-
-
 # Of each baseline: its architecture, and the sizes of its own.
 BASELINES = {
     "han": ("han", {}),
@@ -115,17 +81,12 @@ def make_bert(target: Path, _: Find) -> None:
     tokenizer = small_tokenizer()
     vocabulary = len(json.loads(tokenizer)["model"]["vocab"])
     config = {
-        "model_type": "bert",
-        "vocab_size": vocabulary,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_attention_heads": 2,
-        "num_hidden_layers": 2,
-        "max_position_embeddings": 64,
+        "model_type": "bert", "vocab_size": vocabulary, "hidden_size": 32, "intermediate_size": 64,
+        "num_attention_heads": 2, "num_hidden_layers": 2, "max_position_embeddings": 64,
         "layer_norm_eps": 1e-12,
-    }
+    }  # fmt: skip
     (target / "config.json").write_text(json.dumps(config))
-    (target / TOKENIZER).write_text(tokenizer, encoding="utf-8")
+    (target / checkpoint.TOKENIZER).write_text(tokenizer, encoding="utf-8")
     torch.manual_seed(1)
     save_file(bert_tensors(vocabulary), target / "model.safetensors")
 
@@ -135,7 +96,7 @@ def small_tokenizer() -> str:
 
     It has the special tokens, the frequent words, and single characters of all scripts.
     """
-    content = json.loads((DEFAULT_CHECKPOINT / TOKENIZER).read_bytes())
+    content = json.loads((checkpoint.DEFAULT_CHECKPOINT / checkpoint.TOKENIZER).read_bytes())
     rows = content["model"]["vocab"]
     kept = [token for token in rows if rows[token] < FREQUENT or len(token.removeprefix("##")) == 1]
     content["model"]["vocab"] = {token: row for row, token in enumerate(sorted(kept, key=rows.get))}
@@ -171,24 +132,26 @@ def bert_tensors(vocabulary: int) -> dict[str, torch.Tensor]:
 
 def make_weights(target: Path, find: Find) -> None:
     """Write a checkpoint with weights and no graphs."""
-    create_checkpoint(TINY, str(find("bert")), target)
+    create.create_checkpoint(TINY, str(find("bert")), target)
 
 
 def make_smith(target: Path, find: Find) -> None:
     """Write the same with graphs of every precision."""
     shutil.copytree(find("weights"), target)
-    export_checkpoint(load_checkpoint(target), PRECISIONS)
+    export_checkpoint(checkpoint.load_checkpoint(target), PRECISIONS)
 
 
 def make_colde(target: Path, find: Find) -> None:
     """Write a CoLDE with graphs of every precision."""
-    export_checkpoint(create_checkpoint(TINY_COLDE, str(find("bert")), target), PRECISIONS)
+    export_checkpoint(create.create_checkpoint(TINY_COLDE, str(find("bert")), target), PRECISIONS)
 
 
 def make_ernie_doc(target: Path, find: Find) -> None:
     """Write an ERNIE-Doc with graphs of every precision, its distances at random."""
-    created = create_checkpoint(TINY_ERNIE_DOC, str(find("bert")), target.with_name("created"))
-    model = load_model(created)
+    created = create.create_checkpoint(
+        TINY_ERNIE_DOC, str(find("bert")), target.with_name("created")
+    )
+    model = create.load_model(created)
     torch.manual_seed(3)
     for name, parameter in model.named_parameters():
         if "distance_embedding" in name:
@@ -205,7 +168,7 @@ def baseline_maker(name: str) -> Callable[[Path, Find], None]:
     recipe = TINY.model_copy(update=fields | {"begin_as_mean": False})
 
     def make(target: Path, find: Find) -> None:
-        export_checkpoint(create_checkpoint(recipe, str(find("bert")), target), PRECISIONS)
+        export_checkpoint(create.create_checkpoint(recipe, str(find("bert")), target), PRECISIONS)
 
     return make
 
@@ -218,7 +181,7 @@ def make_terms(target: Path, find: Find) -> None:
     recipe = parse_training_recipe(
         {"name": "t", "steps": 1, "documents": 2, "terms": terms, "objective": objectives}
     )
-    start = load_checkpoint(find("weights"))
+    start = checkpoint.load_checkpoint(find("weights"))
     tokenizer = BlockTokenizer(start)
     vocabulary = read_term_vocabulary(open_tokenizer(start), recipe.terms.buckets)
     corpus = [vocabulary.count([b]) for text in GOLDEN_TEXTS for b in tokenizer(text).blocks]
@@ -235,26 +198,26 @@ def make_terms(target: Path, find: Find) -> None:
 
 def make_reranker(target: Path, find: Find) -> None:
     """Write a reranker with graphs of both precisions, its head initialised at random."""
-    recipe = RerankerRecipe(
+    recipe = create.RerankerRecipe(
         name="tiny-reranker",
         architecture="match-ignition",
         pair={"length": 48, "sentences": 4, "lead_sentences": 1, "sentence_tokens": 16},
         model={"layers": 2, "reduction": 0.2},
     )
-    created = create_reranker(recipe, str(find("bert")), target.with_name("created"))
-    model = load_reranker_model(created)
+    created = create.create_reranker(recipe, str(find("bert")), target.with_name("created"))
+    model = create.load_reranker_model(created)
     torch.manual_seed(2)
     torch.nn.init.normal_(model.projection.weight, std=1.0)
     export_reranker(
-        write_trained_reranker(model, created, target, "tiny-reranker"), ["fp32", "int8"]
+        create.write_trained_reranker(model, created, target, "tiny-reranker"), ["fp32", "int8"]
     )
 
 
 def shorten_golden_batch(folder: Path) -> None:
     """Leave the first documents of the golden batch of an exported checkpoint."""
-    if not (folder / GOLDEN).exists():  # it has no graphs
+    if not (folder / checkpoint.GOLDEN).exists():  # it has no graphs
         return
-    whole = read_golden_batch(load_checkpoint(folder))
+    whole = read_golden_batch(checkpoint.load_checkpoint(folder))
     blocks = sum(whole.sizes[:GOLDEN_DOCUMENTS])
     kept = replace(
         whole,
@@ -265,16 +228,11 @@ def shorten_golden_batch(folder: Path) -> None:
         document_vectors=whole.document_vectors[:GOLDEN_DOCUMENTS],
     )
     write_golden_batch(folder, kept)
-    write_manifest(folder)
+    checkpoint.write_manifest(folder)
 
 
 MAKERS: Mapping[str, Callable[[Path, Find], None]] = {
-    "bert": make_bert,
-    "weights": make_weights,
-    "smith": make_smith,
-    "colde": make_colde,
-    "ernie-doc": make_ernie_doc,
-    "terms": make_terms,
-    "reranker": make_reranker,
+    "bert": make_bert, "weights": make_weights, "smith": make_smith, "colde": make_colde,
+    "ernie-doc": make_ernie_doc, "terms": make_terms, "reranker": make_reranker,
     **{name: baseline_maker(name) for name in BASELINES},
-}
+}  # fmt: skip

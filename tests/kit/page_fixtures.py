@@ -9,22 +9,17 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
 
-from encoder.comparison.result import (
-    AlignedBlockPair,
-    AlignedPassage,
-    BlockAlignment,
-    Comparison,
-    PairScore,
-    PassageKind,
-    Section,
-    Span,
-)
+from encoder.comparison import result
 from service.web.report import render_report
 from tests.kit.browser import PageLog, open_chromium
 from tests.kit.waiting import TIMEOUT_S
 
 WINDOW: ViewportSize = {"width": 1440, "height": 900}
-KINDS: tuple[PassageKind, ...] = ("verbatim", "paraphrase", "similar")
+KINDS: tuple[result.PassageKind, ...] = ("verbatim", "paraphrase", "similar")
+PAIR = result.PairScore(
+    score=0.873, scored_as="hybrid", semantic_score=0.7, vector_score=0.8, alignment_score=0.314,
+    lexical_score=0.9, probability=0.94,
+)  # fmt: skip
 WORDS = ("lighthouse", "keeper", "storm", "lamp", "harbour", "pilot", "signal", "tower", "fog")
 
 
@@ -35,26 +30,20 @@ def prose(words: int, seed: int) -> str:
     return "".join(drawn)
 
 
-def halves(text: str) -> tuple[Section, ...]:
+def halves(text: str) -> tuple[result.Section, ...]:
     middle = len(text) // 2
     return (
-        Section(Span(0, middle), "Beginning"),
-        Section(Span(middle, len(text)), ""),
+        result.Section(result.Span(0, middle), "Beginning"),
+        result.Section(result.Span(middle, len(text)), ""),
     )
 
 
-def compare_by_hand(left: str, right: str, *passages: tuple[Span, Span]) -> Comparison:
+def compare_by_hand(
+    left: str, right: str, *passages: tuple[result.Span, result.Span]
+) -> result.Comparison:
     """A comparison of two texts with these passages, their kinds in turn."""
-    return Comparison(
-        pair=PairScore(
-            score=0.873,
-            scored_as="hybrid",
-            semantic_score=0.7,
-            vector_score=0.8,
-            alignment_score=0.314,
-            lexical_score=0.9,
-            probability=0.94,
-        ),
+    return result.Comparison(
+        pair=PAIR,
         relation="paraphrase",
         evidence=("3 passages say the same in other words.", "31% of the words are shared."),
         left_sections=halves(left),
@@ -62,13 +51,15 @@ def compare_by_hand(left: str, right: str, *passages: tuple[Span, Span]) -> Comp
         section_scores=np.array([[0.91, 0.2], [-0.1, 0.55]], dtype=np.float32),
         section_scores_from="block vectors",
         passages=tuple(
-            AlignedPassage(*spans, score=0.8, kind=KINDS[number % 3])
+            result.AlignedPassage(*spans, score=0.8, kind=KINDS[number % 3])
             for number, spans in enumerate(passages)
         ),
-        block_alignment=BlockAlignment(
+        block_alignment=result.BlockAlignment(
             0.314,
             tuple(
-                AlignedBlockPair(*spans, similarity=0.75 / (number + 1), share=0.5 ** (number + 1))
+                result.AlignedBlockPair(
+                    *spans, similarity=0.75 / (number + 1), share=0.5 ** (number + 1)
+                )
                 for number, spans in enumerate(passages)
             ),
         ),
@@ -115,14 +106,14 @@ class Sample:
 
     left: str = prose(1500, seed=1)
     right: str = prose(2500, seed=2)
-    passages: tuple[tuple[Span, Span], ...] = (
-        (Span(100, 400), Span(12_000, 12_300)),
-        (Span(5000, 5600), Span(300, 900)),
-        (Span(5400, 6000), Span(700, 1500)),
-        (Span(8000, 8100), Span(14_000, 14_200)),
+    passages: tuple[tuple[result.Span, result.Span], ...] = (
+        (result.Span(100, 400), result.Span(12_000, 12_300)),
+        (result.Span(5000, 5600), result.Span(300, 900)),
+        (result.Span(5400, 6000), result.Span(700, 1500)),
+        (result.Span(8000, 8100), result.Span(14_000, 14_200)),
     )
 
-    def comparison(self) -> Comparison:
+    def comparison(self) -> result.Comparison:
         return compare_by_hand(self.left, self.right, *self.passages)
 
 
@@ -132,7 +123,7 @@ def sample() -> Sample:
 
 
 @pytest.fixture(scope="session")
-def by_hand() -> Callable[..., Comparison]:
+def by_hand() -> Callable[..., result.Comparison]:
     """Makes a comparison of two texts with the passages that are given."""
     return compare_by_hand
 

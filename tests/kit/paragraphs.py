@@ -25,18 +25,12 @@ def entry_of(
 ) -> EncodedDocument:
     rows = np.stack([np.random.default_rng(number).normal(size=DIMENSION) for number in paragraphs])
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    mean = rows.mean(axis=0)
+    mean, tokens = rows.mean(axis=0), WORDS * len(paragraphs)
     offsets = np.zeros((len(paragraphs), 2), dtype=np.int64)
     return EncodedDocument(
         Document(document_id, text_of(paragraphs)),
         mean / np.linalg.norm(mean),
-        Receipt(
-            WORDS * len(paragraphs),
-            WORDS * len(paragraphs),
-            len(paragraphs),
-            0,
-            WORDS * len(paragraphs),
-        ),
+        Receipt(tokens, tokens, len(paragraphs), 0, tokens),
         BlockVectors(offsets, rows) if blocks else None,
     )
 

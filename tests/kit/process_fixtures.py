@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,20 +37,14 @@ COMMAND = [
 ]
 
 
+@dataclass(eq=False)
 class Server:
     """A running `longmatch serve`."""
 
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        url: str,
-        log: Path,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self.process = process
-        self.url = url
-        self.log = log
-        self.tls = tls
+    process: subprocess.Popen[bytes]
+    url: str
+    log: Path
+    tls: ssl.SSLContext | None = None
 
     def request(
         self, method: str, path: str, body: object = None, timeout: float = TIMEOUT_S
@@ -159,13 +154,8 @@ def serve(tmp_path: Path) -> Callable[..., Any]:
 
 def run(*arguments: object, checkpoint: Path | None) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        env=environment(checkpoint),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, env=environment(checkpoint), capture_output=True, text=True)
 
 
 @pytest.fixture

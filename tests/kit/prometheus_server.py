@@ -55,11 +55,9 @@ class PrometheusServer:
         self._write_files(folder, target)
         self._process = subprocess.Popen(
             [
-                require_program("prometheus"),
-                f"--config.file={folder / 'prometheus.yml'}",
+                *(require_program("prometheus"), f"--config.file={folder / 'prometheus.yml'}"),
                 f"--storage.tsdb.path={folder / 'tsdb'}",
-                f"--web.listen-address={self.url.removeprefix('http://')}",
-                "--log.level=warn",
+                *(f"--web.listen-address={self.url.removeprefix('http://')}", "--log.level=warn"),
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

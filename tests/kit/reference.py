@@ -29,15 +29,11 @@ Every path is also below `/collections/{{collection}}`, but for `/collections`, 
 Errors are `application/problem+json` (RFC 9457): `GET /problems/{{name}}` describes each.
 """
 _LIMITS = {
-    "minimum": "≥ {:,.16g}",
-    "exclusiveMinimum": "> {:g}",
-    "maximum": "≤ {:,.16g}",
-    "exclusiveMaximum": "< {:g}",
-    "minLength": "at least {:,} characters",
-    "maxLength": "at most {:,} characters",
-    "minItems": "at least {:,} items",
+    "minimum": "≥ {:,.16g}", "exclusiveMinimum": "> {:g}", "maximum": "≤ {:,.16g}",
+    "exclusiveMaximum": "< {:g}", "minLength": "at least {:,} characters",
+    "maxLength": "at most {:,} characters", "minItems": "at least {:,} items",
     "maxItems": "at most {:,} items",
-}
+}  # fmt: skip
 
 Schema = Mapping[str, Any]
 

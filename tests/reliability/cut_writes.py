@@ -27,22 +27,8 @@ import numpy as np
 
 from encoder.blocks import Receipt
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from index.directory import collections, data_directory
 from index.directory.backup import restore_backup, write_backup
-from index.directory.collections import (
-    COLLECTIONS_DIRECTORY,
-    collection_names,
-    collection_path,
-    delete_remains,
-    make_collection,
-    remove_collection,
-)
-from index.directory.data_directory import (
-    ARRIVING,
-    DataDirectory,
-    locked,
-    open_data_directory,
-    swap_in,
-)
 from index.document import Document
 from index.errors import IndexingError
 from index.store.records import EncodedDocument
@@ -123,8 +109,10 @@ def counted(call: Callable[..., Any], cut: Cutter) -> Callable[..., Any]:
     return wrapped
 
 
-def opened(path: Path) -> closing[DataDirectory]:
-    return closing(open_data_directory(path, fingerprint=FINGERPRINT, dimension=DIMENSION))
+def opened(path: Path) -> closing[data_directory.DataDirectory]:
+    return closing(
+        data_directory.open_data_directory(path, fingerprint=FINGERPRINT, dimension=DIMENSION)
+    )
 
 
 def entries(numbers: range) -> list[EncodedDocument]:
@@ -234,18 +222,20 @@ class Swap:
     def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
         self.data = folder / "data"
         fill(self.data, OLD)
-        fill(self.data / ARRIVING, NEW)
-        (self.data / ARRIVING / "lock").unlink()
+        fill(self.data / data_directory.ARRIVING, NEW)
+        (self.data / data_directory.ARRIVING / "lock").unlink()
 
     def run(self) -> None:
-        with locked(self.data):
-            swap_in(self.data)
+        with data_directory.locked(self.data):
+            data_directory.swap_in(self.data)
 
     def check(self) -> None:
-        arrived = not (self.data / ARRIVING).exists()
+        arrived = not (self.data / data_directory.ARRIVING).exists()
         holds(self.data, NEW if arrived else OLD)
         assert not [
-            path for path in self.data.glob(".*") if path.name not in (ARRIVING, ".store-digest")
+            path
+            for path in self.data.glob(".*")
+            if path.name not in (data_directory.ARRIVING, ".store-digest")
         ]
 
 
@@ -254,15 +244,15 @@ class MakeCollection(Acknowledging):
 
     def run(self) -> None:
         receipt = os.open(self.receipt, os.O_CREAT | os.O_WRONLY)
-        make_collection(self.data, "papers", lambda path: fill(path, OLD))
+        collections.make_collection(self.data, "papers", lambda path: fill(path, OLD))
         os.write(receipt, b"1")
 
     def check(self) -> None:
-        made = collection_names(self.data)
+        made = collections.collection_names(self.data)
         assert made in ([["papers"]] if self.acknowledged else [[], ["papers"]])
         if not made:
-            make_collection(self.data, "papers", lambda path: fill(path, OLD))
-        holds(collection_path(self.data, "papers"), OLD)
+            collections.make_collection(self.data, "papers", lambda path: fill(path, OLD))
+        holds(collections.collection_path(self.data, "papers"), OLD)
         holds(self.data, OLD)
         assert_clean(self.data)
 
@@ -272,39 +262,34 @@ class RemoveCollection(Acknowledging):
 
     def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
         super().__init__(folder, checkpoint)
-        make_collection(self.data, "papers", lambda path: fill(path, NEW))
+        collections.make_collection(self.data, "papers", lambda path: fill(path, NEW))
 
     def run(self) -> None:
         receipt = os.open(self.receipt, os.O_CREAT | os.O_WRONLY)
-        remove_collection(self.data, "papers")
+        collections.remove_collection(self.data, "papers")
         os.write(receipt, b"1")
 
     def check(self) -> None:
-        left = collection_names(self.data)
+        left = collections.collection_names(self.data)
         assert left in ([[]] if self.acknowledged else [[], ["papers"]])
         if left:
-            holds(collection_path(self.data, "papers"), NEW)
-            remove_collection(self.data, "papers")
+            holds(collections.collection_path(self.data, "papers"), NEW)
+            collections.remove_collection(self.data, "papers")
         holds(self.data, OLD)
         assert_clean(self.data)
 
 
 def assert_clean(data: Path) -> None:
     """Check that nothing hidden is left of collections after a start."""
-    delete_remains(data)
-    folder = data / COLLECTIONS_DIRECTORY
-    assert [path.name for path in folder.iterdir()] == collection_names(data)
+    collections.delete_remains(data)
+    folder = data / collections.COLLECTIONS_DIRECTORY
+    assert [path.name for path in folder.iterdir()] == collections.collection_names(data)
 
 
 OPERATIONS = {
-    "publish": Publish,
-    "backup": Backup,
-    "archive": BackupArchive,
-    "restore": Restore,
-    "swap": Swap,
-    "make": MakeCollection,
-    "remove": RemoveCollection,
-}
+    "publish": Publish, "backup": Backup, "archive": BackupArchive, "restore": Restore,
+    "swap": Swap, "make": MakeCollection, "remove": RemoveCollection,
+}  # fmt: skip
 
 
 def attempt(run: Callable[[], None], cut: Cutter) -> int:

@@ -78,18 +78,14 @@ class ModelCheck:
 
     def _operations(self) -> dict[str, Callable[[], object]]:
         return {
-            "match": self._match,
-            "add": lambda: self._put(self._absent()),
-            "change": lambda: self._put(self._present()),
-            "again": self._put_again,
+            "match": self._match, "add": lambda: self._put(self._absent()),
+            "change": lambda: self._put(self._present()), "again": self._put_again,
             "delete": lambda: self._delete(self._present()),
             "delete unknown": lambda: self._delete(["unknown", *self._absent()]),
-            "restart": self._restart,
-            "retrain": partial(self._data.index.retrain, 0.5),
-            "rebuild": self._data.index.rebuild,
-            "publish": self._data.index.publish,
+            "restart": self._restart, "retrain": partial(self._data.index.retrain, 0.5),
+            "rebuild": self._data.index.rebuild, "publish": self._data.index.publish,
             "reclaim": partial(self._data.store.reclaim, 50),
-        }
+        }  # fmt: skip
 
     def check(self) -> None:
         """Compare everything that the data directory holds with the dict."""

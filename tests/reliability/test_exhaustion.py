@@ -59,10 +59,7 @@ def head_of_match(length: int) -> bytes:
 
 
 def test_without_file_descriptors_it_goes_on_with_those_it_has(
-    serve: Callable[..., Any],
-    longmatch: Run,
-    tiny_checkpoint: Path,
-    tmp_path: Path,
+    serve: Callable[..., Any], longmatch: Run, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
     body = json.dumps({"text": RIVER}).encode()

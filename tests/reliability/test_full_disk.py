@@ -132,11 +132,7 @@ def test_a_server_starts_on_a_full_disk_and_reads(
 
 
 def test_a_disk_that_fills_while_a_server_runs(
-    serve: Callable[..., Any],
-    disk: SmallDisk,
-    data: Path,
-    tiny_checkpoint: Path,
-    longmatch: Run,
+    serve: Callable[..., Any], disk: SmallDisk, data: Path, tiny_checkpoint: Path, longmatch: Run
 ) -> None:
     with serve(data, tiny_checkpoint, threads=1, disk_reserve_bytes=0) as server:
         accepts_writes(server)
@@ -182,13 +178,8 @@ FAILING = Path("/proc/self/mem")  # whose first byte cannot be read: EIO
 @pytest.mark.parametrize(
     "name",
     [
-        "store.sqlite3",
-        "calibration.json",
-        "fusion.json",
-        "feedback.sqlite3",
-        "adapter.npz",
-        "lexical/current",
-        "snapshots/current",
+        *("store.sqlite3", "calibration.json", "fusion.json", "feedback.sqlite3", "adapter.npz"),
+        *("lexical/current", "snapshots/current"),
     ],
 )
 def test_the_doctor_takes_no_failing_disk_for_damage(

@@ -82,7 +82,6 @@ def test_killed_at_random_and_resumed(
     seconds = timed(lambda: longmatch_process(*whole, checkpoint=tiny_checkpoint))
     # Nothing is left to encode.
     idle = timed(lambda: longmatch_process(*whole, checkpoint=tiny_checkpoint))
-
     moments = random.Random(tier.seed)
     killed = 0
     for _ in range(size.kills):
@@ -98,7 +97,6 @@ def test_killed_at_random_and_resumed(
     last = longmatch_process(
         "index", corpus, "--data", tmp_path / "killed", checkpoint=tiny_checkpoint
     )
-
     assert killed >= size.kills // 2  # a moment may come after the end
     assert last.returncode == 0
     space = load_checkpoint(tiny_checkpoint)

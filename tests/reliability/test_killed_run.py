@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[2]
 def test_a_killed_and_resumed_run_is_bit_by_bit_the_same(tmp_path: Path) -> None:
     run = runpy.run_path(str(SCRIPT))["run"]
     model, progress = run(tmp_path / "whole")
-
     killed = [sys.executable, str(SCRIPT), str(tmp_path / "killed"), "13"]
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(torch.get_num_threads())}
     result = subprocess.run(killed, env=environment, check=False, capture_output=True, text=True)
@@ -25,7 +24,6 @@ def test_a_killed_and_resumed_run_is_bit_by_bit_the_same(tmp_path: Path) -> None
     assert read_curve(tmp_path / "killed" / CURVE)[-1]["step"] == 13  # the checkpoint is of 10
     torch.rand(7)  # the state of the process that resumes does not matter
     resumed_model, resumed_progress = run(tmp_path / "killed")
-
     assert resumed_progress == progress
     for name in (CURVE, STATE, BEST):
         whole, resumed = tmp_path / "whole" / name, tmp_path / "killed" / name

@@ -217,9 +217,7 @@ def test_a_job_goes_on_after_the_nth_statement_failed(client: Any, part: str, ti
     sound(client)
 
 
-def test_an_index_that_cannot_be_published_is_searched(
-    client: Any,
-) -> None:
+def test_an_index_that_cannot_be_published_is_searched(client: Any) -> None:
     engine: Engine = client.app.state.engine
     assert send(client, "index").status_code == 200
     generation = engine.default.data.index.generation

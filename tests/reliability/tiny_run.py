@@ -13,32 +13,20 @@ import numpy as np
 import torch
 
 from encoder.models.smith import Smith, SmithConfig
+from training import objectives
 from training.batch import DocumentArrays, collate, encode
 from training.loop import TrainingPlan, Validated, train
 from training.losses import BlockHead
-from training.objectives import (
-    ModelTask,
-    Objective,
-    Temperature,
-    VectorTask,
-    contrastive_task,
-    masked_blocks_task,
-)
 from training.progress import SilentTrainingProgress
 from training.recipe import parse_training_recipe
 from training.run_files import RunState
 
 RECIPE = {
-    "name": "tiny",
-    "steps": 30,
-    "documents": 8,
-    "chunk": 4,
-    "max_blocks": 8,
-    "validation_interval": 7,
-    "checkpoint_interval": 5,
+    "name": "tiny", "steps": 30, "documents": 8, "chunk": 4, "max_blocks": 8,
+    "validation_interval": 7, "checkpoint_interval": 5,
     "optimiser": {"document_rate": 0.003, "warm_up": 3, "decay": "cosine"},
     "objective": [{"kind": "halves", "temperature": "learned"}, {"kind": "sp", "weight": 0.5}],
-}
+}  # fmt: skip
 
 
 class Killer(SilentTrainingProgress):
@@ -56,32 +44,28 @@ def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
     """Train in a directory, or go on there; dropout on, two objectives, one temperature learned."""
     torch.manual_seed(5)
     config = SmithConfig(
-        vocabulary_size=50,
-        block_length=8,
-        max_blocks=8,
-        hidden_size=16,
-        intermediate_size=32,
-        attention_heads=2,
-        sentence_layers=1,
-        document_layers=1,
-        dimension=12,
-        combine="attention",
+        vocabulary_size=50, block_length=8, max_blocks=8, hidden_size=16, intermediate_size=32,
+        attention_heads=2, sentence_layers=1, document_layers=1, dimension=12, combine="attention",
         dropout=0.1,
-    )
+    )  # fmt: skip
     model = Smith(config)
-    temperature, head = Temperature("learned"), BlockHead(config)
+    temperature, head = objectives.Temperature("learned"), BlockHead(config)
     random = np.random.default_rng(1)
     corpus = [DocumentArrays(random.normal(size=(8, 16))) for _ in range(20)]
 
-    def halves(generator: torch.Generator) -> VectorTask:
+    def halves(generator: torch.Generator) -> objectives.VectorTask:
         rows = torch.randperm(20, generator=generator)[:8].tolist()
         first = [DocumentArrays(corpus[row].block_vectors[:4]) for row in rows]
         second = [DocumentArrays(corpus[row].block_vectors[4:]) for row in rows]
-        return contrastive_task(collate(first + second), torch.eye(8).bool(), temperature)
+        return objectives.contrastive_task(
+            collate(first + second), torch.eye(8).bool(), temperature
+        )
 
-    def blocks(generator: torch.Generator) -> ModelTask:
+    def blocks(generator: torch.Generator) -> objectives.ModelTask:
         rows = torch.randperm(20, generator=generator)[:8].tolist()
-        return masked_blocks_task(collate([corpus[row] for row in rows]), 2, head, generator)
+        return objectives.masked_blocks_task(
+            collate([corpus[row] for row in rows]), 2, head, generator
+        )
 
     def validate(model: Smith) -> Validated:
         vectors = encode(model, collate(corpus[:2]))
@@ -90,8 +74,8 @@ def run(directory: Path, kill_after: int = 0) -> tuple[Smith, RunState]:
     plan = TrainingPlan(
         recipe=parse_training_recipe(RECIPE),
         objectives=[
-            Objective("halves", 1.0, halves, temperature),
-            Objective("sp", 0.5, blocks, head),
+            objectives.Objective("halves", 1.0, halves, temperature),
+            objectives.Objective("sp", 0.5, blocks, head),
         ],
         validate=validate,
         data_fingerprint="tiny",

@@ -110,9 +110,7 @@ def test_a_client_that_waits_for_a_response_is_not_disconnected() -> None:
 @pytest.mark.parametrize(
     "sent",
     [
-        b"nonsense\r\n\r\n",
-        b"GET / HTTP/1.1\r\n\r\n",
-        b"GET /" + b"x" * 70_000,
+        *(b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"GET /" + b"x" * 70_000),
         b"POST /slow HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
     ],
     ids=["no HTTP", "no host", "long", "bad chunk"],

@@ -1,6 +1,7 @@
 """A tiny model, and documents of random block vectors, for the tests of training."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,12 @@ import torch
 from encoder.models.colde import Colde, ColdeConfig
 from encoder.models.smith import Smith, SmithConfig
 from training.batch import DocumentArrays
+
+SIZES: dict[str, Any] = {
+    "vocabulary_size": 50, "block_length": 8, "max_blocks": 8, "hidden_size": 16,
+    "intermediate_size": 32, "attention_heads": 2, "sentence_layers": 2, "dimension": 12,
+    "pooling": "mean",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -26,23 +33,8 @@ def tiny_model() -> Callable[..., Smith]:
 
     def make(dropout: float = 0.0) -> Smith:
         torch.manual_seed(5)
-        return Smith(
-            SmithConfig(
-                vocabulary_size=50,
-                block_length=8,
-                max_blocks=8,
-                hidden_size=16,
-                intermediate_size=32,
-                attention_heads=2,
-                sentence_layers=2,
-                document_layers=1,
-                dimension=12,
-                pooling="mean",
-                combine="attention",
-                attention_size=4,
-                dropout=dropout,
-            )
-        )
+        own = {"document_layers": 1, "combine": "attention", "attention_size": 4}
+        return Smith(SmithConfig(**SIZES, **own, dropout=dropout))
 
     return make
 
@@ -53,23 +45,8 @@ def tiny_colde_model() -> Callable[..., Colde]:
 
     def make(dropout: float = 0.0) -> Colde:
         torch.manual_seed(5)
-        model = Colde(
-            ColdeConfig(
-                vocabulary_size=50,
-                block_length=8,
-                max_blocks=8,
-                max_sections=3,
-                hidden_size=16,
-                intermediate_size=32,
-                attention_heads=2,
-                sentence_layers=2,
-                chunk_heads=2,
-                lstm_size=12,
-                dimension=12,
-                pooling="mean",
-                dropout=dropout,
-            )
-        )
+        own = {"max_sections": 3, "chunk_heads": 2, "lstm_size": 12}
+        model = Colde(ColdeConfig(**SIZES, **own, dropout=dropout))
         with torch.no_grad():  # away from where sections and chunks are all alike
             for parameter in model.document_encoder.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.2)

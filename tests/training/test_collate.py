@@ -6,23 +6,14 @@ import torch
 
 from encoder.block_archive import BlockArchiveWriter, archive_key, read_block_archive
 from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.export.create import load_model, model_config
+from encoder.export.create import load_model
 from encoder.models.architecture import EncoderConfig, EncoderModel
 from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from training.batch import DocumentBatch, encode
 from training.collate import Reader, Sampler, encode_slices, new_objective
-from training.data.sampling import (
-    BatchSpec,
-    CandidateBatch,
-    DocumentsBatch,
-    DocumentSlice,
-    LabelBatch,
-    PairBatch,
-    SimilarityBatch,
-)
-from training.errors import TrainingRecipeError
+from training.data import sampling
 from training.losses import supervised_contrastive
 from training.objectives import Objective, VectorTask, step_generator
 from training.recipe import parse_training_recipe
@@ -53,7 +44,11 @@ def reader(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_cached_and_computed_blocks_agree(model: Smith, reader: Reader) -> None:
-    parts = [DocumentSlice(0, 2), DocumentSlice(0, 0, np.array([1, 3])), DocumentSlice(0, 1)]
+    parts = [
+        sampling.DocumentSlice(0, 2),
+        sampling.DocumentSlice(0, 0, np.array([1, 3])),
+        sampling.DocumentSlice(0, 1),
+    ]
     cached = encode_slices(model, reader, parts)
     computed = encode_slices(model, reader, parts, from_tokens=True)
     assert cached.shape == (3, 32)
@@ -62,13 +57,14 @@ def test_cached_and_computed_blocks_agree(model: Smith, reader: Reader) -> None:
     alone = encode_slices(model, reader, parts[1:2])
     assert np.allclose(cached[1], alone[0], atol=1e-5)
     assert not np.allclose(
-        cached[1], encode_slices(model, reader, [DocumentSlice(0, 0)])[0], atol=1e-3
+        cached[1], encode_slices(model, reader, [sampling.DocumentSlice(0, 0)])[0], atol=1e-3
     )
 
 
 def test_a_step_reads_some_blocks_as_tokens(reader: Reader, checkpoint: Checkpoint) -> None:
     batch = reader.batch(
-        [DocumentSlice(0, 0), DocumentSlice(0, 1, np.array([2]))], step_generator(0, 1)
+        [sampling.DocumentSlice(0, 0), sampling.DocumentSlice(0, 1, np.array([2]))],
+        step_generator(0, 1),
     )
     assert batch.block_mask.sum(1).tolist() == [4, 1]
     assert batch.texts is not None
@@ -77,29 +73,26 @@ def test_a_step_reads_some_blocks_as_tokens(reader: Reader, checkpoint: Checkpoi
     whole = reader.archives[0].blocks(1)
     ids = batch.texts.input_ids[2][batch.texts.attention_mask[2] == 1].tolist()
     assert ids == [checkpoint.start_token, *whole[2], checkpoint.end_token]
-    assert reader.batch([DocumentSlice(0, 0)], None).texts is None
+    assert reader.batch([sampling.DocumentSlice(0, 0)], None).texts is None
 
 
-PARTS = (DocumentSlice(0, 0), DocumentSlice(0, 1))
-ALL = (*PARTS, DocumentSlice(0, 2))
+PARTS = (sampling.DocumentSlice(0, 0), sampling.DocumentSlice(0, 1))
+ALL = (*PARTS, sampling.DocumentSlice(0, 2))
 CUT = tuple(
-    DocumentSlice(0, row, np.arange(2 * number, 2 * number + 2), number, 2)
+    sampling.DocumentSlice(0, row, np.arange(2 * number, 2 * number + 2), number, 2)
     for row in (0, 1, 2)
     for number in (0, 1)
 )
-SPECS: dict[str, BatchSpec] = {
-    "pairs": PairBatch(PARTS, PARTS[::-1], np.array([True, False])),
-    "links": CandidateBatch(
-        PARTS,
-        ALL,
-        np.eye(2, 3, dtype=bool),
-        np.zeros((2, 3), dtype=bool),
+SPECS: dict[str, sampling.BatchSpec] = {
+    "pairs": sampling.PairBatch(PARTS, PARTS[::-1], np.array([True, False])),
+    "links": sampling.CandidateBatch(
+        PARTS, ALL, np.eye(2, 3, dtype=bool), np.zeros((2, 3), dtype=bool)
     ),
-    "supcon": LabelBatch(ALL, np.array([0, 0, 1])),
-    "sections": LabelBatch(CUT, np.array([0, 0, 1, 1, 2, 2])),
-    "distil": SimilarityBatch(ALL, np.eye(3, dtype=np.float32)),
-    "sp": DocumentsBatch(ALL),
-    "wp": DocumentsBatch(ALL),
+    "supcon": sampling.LabelBatch(ALL, np.array([0, 0, 1])),
+    "sections": sampling.LabelBatch(CUT, np.array([0, 0, 1, 1, 2, 2])),
+    "distil": sampling.SimilarityBatch(ALL, np.eye(3, dtype=np.float32)),
+    "sp": sampling.DocumentsBatch(ALL),
+    "wp": sampling.DocumentsBatch(ALL),
 }
 
 
@@ -108,12 +101,8 @@ def objective_of(
 ) -> Objective[EncoderModel]:
     level = {"trained": "all", "blocks": 2}
     recipe = {
-        "name": "r",
-        "steps": 1,
-        "documents": 6,
-        "objective": [table],
-        "sentence_level": level,
-    }
+        "name": "r", "steps": 1, "documents": 6, "objective": [table], "sentence_level": level,
+    }  # fmt: skip
     (objective,) = parse_training_recipe(recipe).objectives
     vocabulary = read_vocabulary(reader.checkpoint)
     return new_objective(objective, sampler, reader, config, vocabulary, seed)
@@ -145,7 +134,7 @@ def test_every_kind_has_a_loss(
 
 def test_what_is_ignored_is_no_negative(model: Smith, reader: Reader) -> None:
     matches = np.eye(2, 3, dtype=bool)
-    batch = CandidateBatch(PARTS, ALL, matches, ~matches)
+    batch = sampling.CandidateBatch(PARTS, ALL, matches, ~matches)
     task = objective_of({"kind": "links"}, lambda _: batch, reader, model.config).sample(
         step_generator(0, 1)
     )
@@ -156,7 +145,7 @@ def test_what_is_ignored_is_no_negative(model: Smith, reader: Reader) -> None:
 def test_samples_depend_on_the_generator_alone(model: Smith, reader: Reader) -> None:
     sampled: list[float] = []
 
-    def sample(random: np.random.Generator) -> BatchSpec:
+    def sample(random: np.random.Generator) -> sampling.BatchSpec:
         sampled.append(random.random())
         return SPECS["distil"]
 
@@ -166,25 +155,10 @@ def test_samples_depend_on_the_generator_alone(model: Smith, reader: Reader) -> 
     assert sampled[0] == sampled[2] != sampled[1]
 
 
-@pytest.mark.parametrize(
-    ("objective", "message"),
-    [
-        ({"kind": "sp"}, "cannot predict masked sentence blocks"),
-        ({"kind": "sections", "parts": 4}, "parts is above the 3 sections"),
-    ],
-)
-def test_what_colde_cannot_learn_is_said(
-    objective: dict[str, object], message: str, tiny_colde: Path, reader: Reader
-) -> None:
-    config = model_config(load_checkpoint(tiny_colde))
-    with pytest.raises(TrainingRecipeError, match=message):
-        objective_of(objective, lambda _: SPECS["sections"], reader, config)
-
-
 def test_classes_are_learned_with_the_temperature_given(tiny_colde: Path, reader: Reader) -> None:
     model, labels = load_model(load_checkpoint(tiny_colde)), [1, 1, 1, 1, 0, 0]
     table = {"kind": "supcon", "groups": "classes", "temperature": 0.5}
-    spec = LabelBatch(CUT, np.array(labels))
+    spec = sampling.LabelBatch(CUT, np.array(labels))
     made = objective_of(table, lambda _: spec, reader, model.config)
     task = made.sample(step_generator(0, 1))
     assert isinstance(task, VectorTask)
@@ -202,6 +176,6 @@ def test_sections_reach_colde_as_sections(tiny_colde: Path, reader: Reader) -> N
     model = load_model(load_checkpoint(tiny_colde))
     with torch.no_grad():
         cut = encode(model, batch)
-    alone = encode_slices(model, reader, [DocumentSlice(0, 0, np.array([0, 1]))])
+    alone = encode_slices(model, reader, [sampling.DocumentSlice(0, 0, np.array([0, 1]))])
     assert cut.shape == (6, 32)
     assert np.abs(cut[0].numpy() - alone[0]).max() > 1e-4  # the other section is seen

@@ -131,15 +131,7 @@ def test_a_checkpoint_is_made_smaller_from_texts_alone(
     recipe.write_text(RECIPE.format(kept=kept, kind="distil-blocks"))
     out = tmp_path / "out"
     command = (
-        "lab",
-        "train",
-        recipe,
-        "--corpus",
-        corpus,
-        "-o",
-        out,
-        "--checkpoint",
-        start.directory,
+        *("lab", "train", recipe, "--corpus", corpus, "-o", out, "--checkpoint", start.directory),
     )
     answer = longmatch(*command, "--precision", "fp32")
     assert answer.status == 0, answer.err

@@ -64,14 +64,9 @@ class Bench:
             return Validated(self.figures.pop(0) if self.figures else 0.0)
 
         values = {
-            "name": "bench",
-            "steps": 6,
-            "documents": 9,
-            "max_blocks": 8,
-            "validation_interval": 2,
-            "checkpoint_interval": 2,
-            "objective": [{"kind": "supcon"}],
-        }
+            "name": "bench", "steps": 6, "documents": 9, "max_blocks": 8, "validation_interval": 2,
+            "checkpoint_interval": 2, "objective": [{"kind": "supcon"}],
+        }  # fmt: skip
         return TrainingPlan(
             recipe=parse_training_recipe(values | recipe),
             objectives=[Objective("supcon", 1.0, sample, temperature)],
@@ -222,9 +217,7 @@ def test_pairs_and_relations_are_learned(bench: Bench) -> None:
     objectives = [
         Objective("pairs", 1.0, lambda generator: pairs_task(pairs, labels, 6.0)),
         Objective(
-            "distil",
-            1.0,
-            lambda generator: distillation_task(batch, teacher, Temperature(0.1), 0.1),
+            "distil", 1.0, lambda _: distillation_task(batch, teacher, Temperature(0.1), 0.1)
         ),
     ]
     bench.train(replace(bench.plan(steps=40), objectives=objectives))
@@ -319,11 +312,7 @@ def test_an_observer_hears_of_all(bench: Bench) -> None:
     bench.figures = [0.5, 0.4]
     train(bench.model, bench.plan(steps=2), bench.directory, Listener())
     assert heard == [
-        ("started", 0, 2),
-        ("validated", 0, 0.5, True),
-        1,
-        2,
-        ("validated", 2, 0.4, False),
+        *(("started", 0, 2), ("validated", 0, 0.5, True), 1, 2, ("validated", 2, 0.4, False)),
     ]
 
 

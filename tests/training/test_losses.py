@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from encoder.models.smith import Smith
+from training import objectives
 from training.batch import DocumentArrays, collate
 from training.losses import (
     BlockHead,
@@ -25,16 +26,9 @@ from training.losses import (
     supervised_contrastive,
     word_loss,
 )
-from training.objectives import (
-    Vocabulary,
-    joint_task,
-    masked_blocks_task,
-    masked_words_task,
-    step_generator,
-)
 from training.recipe import JointRecipe
 
-VOCABULARY = Vocabulary(size=50, mask_token=3, special_tokens=(0, 1, 2, 3))
+VOCABULARY = objectives.Vocabulary(size=50, mask_token=3, special_tokens=(0, 1, 2, 3))
 
 
 def test_words_are_predicted_in_their_places(
@@ -94,7 +88,7 @@ def test_words_and_blocks_of_one_batch_are_predicted_together(
     found = sum(joint_losses(model, head, batch, words, masked).values(), torch.zeros(()))
     assert found.item() == pytest.approx(apart.item(), rel=1e-5)
     recipe = JointRecipe(kind="wp+sp", share=0.5)
-    task = joint_task(batch, VOCABULARY, recipe, head, step_generator(0, 1))
+    task = objectives.joint_task(batch, VOCABULARY, recipe, head, objectives.step_generator(0, 1))
     task.loss(model).backward()
     level = model.document_encoder
     read = [model.block_encoder, level.layers, level.position_embedding, head]
@@ -112,8 +106,8 @@ def test_pretraining_learns_what_can_be_learned(
     word_head, block_head = WordHead(model.config), BlockHead(model.config)
     generator = torch.Generator().manual_seed(1)
     tasks = (
-        masked_words_task(batch.texts, VOCABULARY, 0.3, word_head, generator),
-        masked_blocks_task(batch, 2, block_head, generator),
+        objectives.masked_words_task(batch.texts, VOCABULARY, 0.3, word_head, generator),
+        objectives.masked_blocks_task(batch, 2, block_head, generator),
     )
     parameters = [*model.parameters(), *word_head.parameters(), *block_head.parameters()]
     optimiser = torch.optim.Adam(parameters, lr=3e-3)

@@ -7,18 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from training import objectives
 from training.batch import DocumentArrays, DocumentBatch, collate
-from training.objectives import (
-    Temperature,
-    Vocabulary,
-    choose_blocks,
-    contrastive_task,
-    mask_blocks,
-    mask_words,
-    pairs_task,
-    step_generator,
-    step_seed,
-)
 
 
 @pytest.fixture
@@ -29,13 +19,17 @@ def batch(documents: list[DocumentArrays]) -> DocumentBatch:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda b: pairs_task(b, torch.ones(4), 6.0), "4 labels take twice as many"),
+        (lambda b: objectives.pairs_task(b, torch.ones(4), 6.0), "4 labels take twice as many"),
         (
-            lambda b: contrastive_task(b, torch.eye(4).bool(), Temperature(0.1)),
+            lambda b: objectives.contrastive_task(
+                b, torch.eye(4).bool(), objectives.Temperature(0.1)
+            ),
             r"\(4, 4\) positives do not fit 9 documents",
         ),
         (
-            lambda b: contrastive_task(b, torch.zeros(4, 5).bool(), Temperature(0.1)),
+            lambda b: objectives.contrastive_task(
+                b, torch.zeros(4, 5).bool(), objectives.Temperature(0.1)
+            ),
             "every query takes a positive",
         ),
     ],
@@ -49,28 +43,28 @@ def test_what_does_not_fit_is_refused(
 
 def test_generators_hang_on_their_numbers_and_are_far_apart() -> None:
     def sample(*numbers: int) -> int:
-        return int(torch.randint(2**62, (), generator=step_generator(*numbers)))
+        return int(torch.randint(2**62, (), generator=objectives.step_generator(*numbers)))
 
     assert sample(1, 2) == sample(1, 2)
-    seeds = {step_seed(seed, step) for seed in range(30) for step in range(300)}
+    seeds = {objectives.step_seed(seed, step) for seed in range(30) for step in range(300)}
     samples = {sample(seed, step, 1) for seed in range(30) for step in range(30)}
     assert len(seeds) == 9_000
     assert len(samples) == 900
-    assert step_seed(1, 2) != step_seed(2, 1) != step_seed(1, 2, 0)
+    assert objectives.step_seed(1, 2) != objectives.step_seed(2, 1) != objectives.step_seed(1, 2, 0)
 
 
 def test_a_temperature_is_a_number_or_learned_above_its_floor() -> None:
-    given = Temperature(0.002)
+    given = objectives.Temperature(0.002)
     assert given().item() == pytest.approx(0.002)
     assert not given.logarithm.requires_grad
-    learned = Temperature("learned")
+    learned = objectives.Temperature("learned")
     assert learned().item() == pytest.approx(0.05)
     with torch.no_grad():
         learned.logarithm.fill_(-20.0)
     assert learned().item() == pytest.approx(0.01)
 
 
-VOCABULARY = Vocabulary(size=1_000, mask_token=103, special_tokens=(0, 101, 102, 103))
+VOCABULARY = objectives.Vocabulary(size=1_000, mask_token=103, special_tokens=(0, 101, 102, 103))
 
 
 def generator(seed: int = 1) -> torch.Generator:
@@ -79,7 +73,7 @@ def generator(seed: int = 1) -> torch.Generator:
 
 def test_words_are_hidden_in_berts_shares() -> None:
     words = torch.randint(200, 1_000, (400, 500), generator=generator())
-    hidden, places = mask_words(words, VOCABULARY, 0.15, generator(2))
+    hidden, places = objectives.mask_words(words, VOCABULARY, 0.15, generator(2))
     chosen = int(places.sum())
     assert chosen / words.numel() == pytest.approx(0.15, abs=0.005)
     as_mask = int((hidden[places] == 103).sum()) / chosen
@@ -91,14 +85,14 @@ def test_words_are_hidden_in_berts_shares() -> None:
 
 def test_random_words_come_from_the_whole_vocabulary() -> None:
     words = torch.full((400, 500), 500)
-    hidden, places = mask_words(words, VOCABULARY, 0.15, generator())
+    hidden, places = objectives.mask_words(words, VOCABULARY, 0.15, generator())
     random = hidden[places & (hidden != 103) & (hidden != 500)]
     assert len(random.unique()) > 900
 
 
 def test_special_tokens_are_never_masked() -> None:
     ids = torch.tensor([[101, 103, 102, 0]]).repeat(500, 1)
-    hidden, places = mask_words(ids, VOCABULARY, 0.9, generator())
+    hidden, places = objectives.mask_words(ids, VOCABULARY, 0.9, generator())
     assert not places.any()
     assert torch.equal(hidden, ids)
 
@@ -107,19 +101,19 @@ def test_special_tokens_are_never_masked() -> None:
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(1, 6), st.integers(0, 99))
 def test_m_blocks_are_masked_and_one_is_left(blocks: list[int], count: int, seed: int) -> None:
     mask = (torch.arange(12) < torch.tensor(blocks)[:, None]).float()
-    masked = mask_blocks(mask, count, generator(seed))
+    masked = objectives.mask_blocks(mask, count, generator(seed))
     assert not (masked & (mask == 0)).any()  # never padding
     assert masked.sum(1).tolist() == [min(count, number - 1) for number in blocks]
 
 
 def test_every_block_is_masked_equally_often() -> None:
-    masked = mask_blocks(torch.ones(20_000, 5), 2, generator())
+    masked = objectives.mask_blocks(torch.ones(20_000, 5), 2, generator())
     assert masked.float().mean(0).tolist() == pytest.approx([0.4] * 5, abs=0.02)
 
 
 def test_chosen_blocks_are_different_and_in_order() -> None:
-    assert choose_blocks(3, 8, generator()).tolist() == [0, 1, 2]
-    places = choose_blocks(50, 8, generator()).tolist()
+    assert objectives.choose_blocks(3, 8, generator()).tolist() == [0, 1, 2]
+    places = objectives.choose_blocks(50, 8, generator()).tolist()
     assert places == sorted(set(places))
     assert len(places) == 8
-    assert places != choose_blocks(50, 8, generator(2)).tolist()
+    assert places != objectives.choose_blocks(50, 8, generator(2)).tolist()

@@ -81,11 +81,8 @@ def test_sections_take_another_section(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("objectives", "blocks", "alone", "tokens"),
     [
-        (("wp",), 2, True, True),
-        (("wp+sp",), 64, True, True),
-        (("wp+sp",), 63, True, False),
-        (("wp", "sp"), 2, True, False),
-        (("wp", "links"), 64, False, True),
+        *((("wp",), 2, True, True), (("wp+sp",), 64, True, True), (("wp+sp",), 63, True, False)),
+        *((("wp", "sp"), 2, True, False), (("wp", "links"), 64, False, True)),
         (("pairs",), 0, False, False),
     ],
 )

@@ -104,21 +104,13 @@ def test_masked_words_are_predicted_with_the_whole_document(
         ({"kind": "reorder", "chunks": 2}, DocumentsBatch(ALL)),
         (
             {"kind": "links"},
-            CandidateBatch(
-                ALL[:2],
-                ALL,
-                np.eye(2, 3, dtype=bool),
-                np.zeros((2, 3), dtype=bool),
-            ),
+            CandidateBatch(ALL[:2], ALL, np.eye(2, 3, dtype=bool), np.zeros((2, 3), dtype=bool)),
         ),
     ],
     ids=["wp", "reorder", "links"],
 )
 def test_every_kind_reaches_the_sentence_level(
-    objective: dict[str, Any],
-    spec: Any,
-    checkpoint: Checkpoint,
-    reader: Reader,
+    objective: dict[str, Any], spec: Any, checkpoint: Checkpoint, reader: Reader
 ) -> None:
     model = load_model(checkpoint)
     recipe = recipe_of(objective, sentence_level=WHOLE)

@@ -12,17 +12,9 @@ from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.export.create import load_model
 from encoder.models.architecture import RecurrentModel
 from encoder.models.smith import Smith
+from training import reordering
 from training.batch import BlockTexts, as_documents
 from training.objectives import Vocabulary
-from training.reordering import (
-    OrderHead,
-    class_of,
-    count_orders,
-    permute_chunks,
-    reorder,
-    reorder_losses,
-    reorder_task,
-)
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +53,8 @@ def test_every_permutation_has_a_class_of_its_own(chunks: int) -> None:
     orders = [
         order for count in range(1, chunks + 1) for order in itertools.permutations(range(count))
     ]
-    assert count_orders(chunks) == len(orders)
-    assert [class_of(order) for order in orders] == list(range(len(orders)))
+    assert reordering.count_orders(chunks) == len(orders)
+    assert [reordering.class_of(order) for order in orders] == list(range(len(orders)))
 
 
 def test_every_permutation_occurs_and_chunks_stay_whole() -> None:
@@ -70,20 +62,20 @@ def test_every_permutation_occurs_and_chunks_stay_whole() -> None:
     tokens = torch.arange(20)
     found: Counter[int] = Counter()
     for _ in range(3_000):
-        permuted, order = permute_chunks(tokens, 3, generator)
+        permuted, order = reordering.permute_chunks(tokens, 3, generator)
         assert permuted.sort().values.equal(tokens)
         # Chunks are the runs of neighbours; one may follow another by chance of the order.
         runs = 1 + int((permuted.diff() != 1).sum())
         joined = sum(b == a + 1 for a, b in itertools.pairwise(order))
         assert runs == len(order) - joined
-        found[class_of(order)] += 1
+        found[reordering.class_of(order)] += 1
     expected = [1 / 3, *[1 / 6] * 2, *[1 / 18] * 6]
     assert [found[c] / 3_000 for c in range(9)] == pytest.approx(expected, abs=0.03)
 
 
 def test_permuted_documents_are_cut_into_full_segments(checkpoint: Checkpoint) -> None:
     texts = texts_of(checkpoint, (14, 2, 9), (1,), (10, 10))
-    permuted, classes = reorder(texts, 3, checkpoint, torch.Generator().manual_seed(4))
+    permuted, classes = reordering.reorder(texts, 3, checkpoint, torch.Generator().manual_seed(4))
     assert permuted.documents.tolist() == [0, 0, 1, 2, 2]
     assert permuted.places.tolist() == [0, 1, 0, 0, 1]
     assert permuted.attention_mask.sum(1).tolist() == [16, 13, 3, 16, 8]
@@ -99,13 +91,12 @@ def test_permuted_documents_are_cut_into_full_segments(checkpoint: Checkpoint) -
 def test_the_loss_is_that_of_the_paper(checkpoint: Checkpoint, model: RecurrentModel) -> None:
     texts = texts_of(checkpoint, (14, 5), (3,))
     torch.manual_seed(1)
-    head = OrderHead(model.config, 3)
+    head = reordering.OrderHead(model.config, 3)
     words = torch.full_like(texts.input_ids, -1)
     words[0, 3], words[1, 1], words[2, 2] = 2_000, 3_000, 4_000
     classes = torch.tensor([7, 2])
-    found = reorder_losses(model, head, texts, words, classes)
+    found = reordering.reorder_losses(model, head, texts, words, classes)
     assert found.keys() == {"order", "words"}
-
     states = model.segment_states(*as_documents(texts))
     order = 0.0
     for document, (last, label) in enumerate(zip((1, 0), (7, 2), strict=True)):
@@ -124,7 +115,7 @@ def test_the_loss_is_that_of_the_paper(checkpoint: Checkpoint, model: RecurrentM
     assert found["order"].item() == pytest.approx(order, rel=1e-4)
     assert found["words"].item() == pytest.approx(word, rel=1e-4)
     nothing = torch.full_like(words, -1)
-    (alone,) = reorder_losses(model, head, texts, nothing, classes).values()
+    (alone,) = reordering.reorder_losses(model, head, texts, nothing, classes).values()
     assert alone.item() == pytest.approx(order, rel=1e-4)
 
 
@@ -133,16 +124,16 @@ def test_a_task_hides_words_of_the_permuted_document(
 ) -> None:
     texts = texts_of(checkpoint, *[(14, 14, 5)] * 3)
     vocabulary = Vocabulary(8_000, 4, (0, 1, 2, 3, 4))
-    head = OrderHead(model.config, 2)
+    head = reordering.OrderHead(model.config, 2)
 
     def loss(seed: int, share: float) -> float:
         generator = torch.Generator().manual_seed(seed)
-        task = reorder_task(texts, checkpoint, vocabulary, (2, share), head, generator)
+        task = reordering.reorder_task(texts, checkpoint, vocabulary, (2, share), head, generator)
         with torch.no_grad():
             return float(task.loss(model))
 
     assert loss(1, 0.15) == loss(1, 0.15) != loss(2, 0.15)
     assert loss(1, 0.0) < loss(1, 0.15)
-    task = reorder_task(texts, checkpoint, vocabulary, (2, 0.1), head, torch.Generator())
+    task = reordering.reorder_task(texts, checkpoint, vocabulary, (2, 0.1), head, torch.Generator())
     with pytest.raises(TypeError, match="recurrent encoder only"):
         task.loss(Smith.__new__(Smith))

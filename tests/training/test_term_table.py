@@ -114,18 +114,10 @@ def grown() -> Smith:
     """A model with a term channel that takes the features of `RECIPE`."""
     torch.manual_seed(5)
     config = SmithConfig(
-        vocabulary_size=50,
-        block_length=8,
-        max_blocks=8,
-        hidden_size=16,
-        intermediate_size=32,
-        attention_heads=2,
-        sentence_layers=1,
-        document_layers=1,
-        dimension=12 + RECIPE.dimension,
-        term_features=RECIPE.span,
-        term_dimension=RECIPE.dimension,
-    )
+        vocabulary_size=50, block_length=8, max_blocks=8, hidden_size=16, intermediate_size=32,
+        attention_heads=2, sentence_layers=1, document_layers=1, dimension=12 + RECIPE.dimension,
+        term_features=RECIPE.span, term_dimension=RECIPE.dimension,
+    )  # fmt: skip
     return Smith(config).eval()
 
 

@@ -20,7 +20,7 @@ from benchmarks.models import __main__ as command
 from benchmarks.models import runs
 from benchmarks.models.plan import PLANS, read_plan, to_toml, training_table
 from benchmarks.models.runs import choose_rate
-from tests.kit.corpora import json_lines, write, write_topics, write_two_topics
+from tests.kit.corpora import write, write_pairs, write_topics, write_two_topics
 from training.errors import TrainingError
 
 PARTS = ["train"] * 5 + ["valid"] * 2 + ["test"] * 3
@@ -297,8 +297,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = [f"{topic}{number}" for topic in ("river", "music") for number in range(6)]
     every = [(a, b) for number, a in enumerate(names) for b in names[:number]]
     for part, chosen in (("train", every[::2]), ("valid", every[1::4]), ("test", every[3::4])):
-        lines = [{"source": a, "target": b, "label": int(a[:-1] == b[:-1])} for a, b in chosen]
-        (folder / f"pairs.{part}.jsonl").write_text(json_lines(lines))
+        labelled = ((a, b, int(a[:-1] == b[:-1])) for a, b in chosen)
+        write_pairs(folder / f"pairs.{part}.jsonl", labelled)
     return folder
 
 

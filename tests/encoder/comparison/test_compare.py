@@ -69,14 +69,9 @@ def read(text: str) -> ComparableText:
 
 
 PAIR = PairScore(
-    score=0.42,
-    scored_as="hybrid",
-    semantic_score=0.2,
-    vector_score=0.25,
-    alignment_score=None,
-    lexical_score=0.47,
-    no_probability="few documents",
-)
+    score=0.42, scored_as="hybrid", semantic_score=0.2, vector_score=0.25, alignment_score=None,
+    lexical_score=0.47, no_probability="few documents",
+)  # fmt: skip
 
 
 def compared(left: str, right: str, pair: PairScore = PAIR) -> Comparison:
@@ -186,10 +181,8 @@ def test_coverage_is_of_its_side_and_one_copied_side_is_enough() -> None:
 @pytest.mark.parametrize(
     ("left", "right", "relation"),
     [
-        ("Ants dig.", "Rivers run.", "uncertain"),
-        ("!!! ???", "!!! ???", "identical"),
-        ("!!! ???", "Ants dig.", "uncertain"),
-        ("Ants.", "", "uncertain"),
+        *(("Ants dig.", "Rivers run.", "uncertain"), ("!!! ???", "!!! ???", "identical")),
+        *(("!!! ???", "Ants dig.", "uncertain"), ("Ants.", "", "uncertain")),
     ],
 )
 def test_texts_of_one_sentence(left: str, right: str, relation: str) -> None:

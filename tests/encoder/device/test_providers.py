@@ -33,9 +33,7 @@ def test_a_missing_provider_is_named_in_the_log(
     assert "cuda is not installed" in caplog.text
 
 
-def test_known_providers_are_used_in_the_requested_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_known_providers_are_used_in_the_requested_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """ONNX Runtime for CUDA lists TensorRT, which needs options that nobody has tried."""
     monkeypatch.setattr(
         "onnxruntime.get_available_providers", lambda: ["TensorrtExecutionProvider", CPU, CUDA]

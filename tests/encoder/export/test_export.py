@@ -13,12 +13,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 import encoder.golden
-from encoder.checkpoint import (
-    DEFAULT_CHECKPOINT,
-    QUALITY,
-    load_checkpoint,
-    write_manifest,
-)
+from encoder.checkpoint import DEFAULT_CHECKPOINT, QUALITY, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError, ParityError, QualityError
 from encoder.export.create import Recipe, create_checkpoint, load_model, read_recipe
 from encoder.export.export import compute_golden_batch, export_checkpoint

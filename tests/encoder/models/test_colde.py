@@ -7,25 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from encoder.models.colde import (
-    Colde,
-    ColdeConfig,
-    begin_as_mean,
-)
+from encoder.models.colde import Colde, ColdeConfig, begin_as_mean
 
 SMALL = ColdeConfig(
-    vocabulary_size=50,
-    block_length=8,
-    max_blocks=6,
-    max_sections=3,
-    hidden_size=16,
-    intermediate_size=32,
-    attention_heads=2,
-    sentence_layers=1,
-    chunk_heads=2,
-    lstm_size=12,
+    vocabulary_size=50, block_length=8, max_blocks=6, max_sections=3, hidden_size=16,
+    intermediate_size=32, attention_heads=2, sentence_layers=1, chunk_heads=2, lstm_size=12,
     dimension=10,
-)
+)  # fmt: skip
 
 
 def small(**changes: object) -> Colde:

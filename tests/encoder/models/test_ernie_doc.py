@@ -13,16 +13,9 @@ from encoder.models.ernie_doc import ErnieDoc, ErnieDocConfig
 from tests.encoder.models.test_formulas import Array, feed_forward, linear, norm, numbers, softmax
 
 SMALL = ErnieDocConfig(
-    vocabulary_size=50,
-    block_length=6,
-    max_blocks=8,
-    hidden_size=8,
-    intermediate_size=12,
-    attention_heads=2,
-    sentence_layers=2,
-    memory_length=3,
-    dimension=5,
-)
+    vocabulary_size=50, block_length=6, max_blocks=8, hidden_size=8, intermediate_size=12,
+    attention_heads=2, sentence_layers=2, memory_length=3, dimension=5,
+)  # fmt: skip
 # The rows of the paper's table 7; the first is also the second, which lacks an objective only.
 ABLATIONS: dict[str, dict[str, Any]] = {
     "I": {},

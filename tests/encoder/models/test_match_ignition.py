@@ -9,14 +9,9 @@ from torch import Tensor
 from encoder.models.match_ignition import MatchIgnition, MatchIgnitionConfig
 
 CONFIG = MatchIgnitionConfig(
-    vocabulary_size=50,
-    length=64,
-    hidden_size=16,
-    intermediate_size=32,
-    attention_heads=4,
-    layers=3,
-    reduction=0.2,
-)
+    vocabulary_size=50, length=64, hidden_size=16, intermediate_size=32, attention_heads=4,
+    layers=3, reduction=0.2,
+)  # fmt: skip
 
 
 def pair(words: int, padded: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -68,10 +63,7 @@ def test_gradients_reach_every_weight(model: MatchIgnition) -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     for wrong in (
-        {"attention_heads": 5},
-        {"reduction": 1.0},
-        {"importance": "luck"},
-        {"layers": 0},
+        *({"attention_heads": 5}, {"reduction": 1.0}, {"importance": "luck"}, {"layers": 0}),
     ):
         with pytest.raises(ValueError, match=next(iter(wrong)).split("_")[-1]):
             replace(CONFIG, **wrong)

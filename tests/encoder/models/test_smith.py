@@ -15,17 +15,9 @@ from encoder.export.quantise import arrays_of, quantise
 from encoder.models.smith import Combine, Smith, SmithConfig, begin_as_mean
 
 SMALL = SmithConfig(
-    vocabulary_size=50,
-    block_length=8,
-    max_blocks=6,
-    hidden_size=16,
-    intermediate_size=32,
-    attention_heads=2,
-    sentence_layers=2,
-    document_layers=2,
-    dimension=12,
-    attention_size=5,
-)
+    vocabulary_size=50, block_length=8, max_blocks=6, hidden_size=16, intermediate_size=32,
+    attention_heads=2, sentence_layers=2, document_layers=2, dimension=12, attention_size=5,
+)  # fmt: skip
 
 
 def small(**changes: object) -> Smith:

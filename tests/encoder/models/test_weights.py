@@ -11,29 +11,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from encoder.checkpoint import (
-    WEIGHTS,
-    Checkpoint,
-    load_checkpoint,
-    write_config,
-    write_manifest,
-)
+from encoder import checkpoint
 from encoder.errors import CheckpointError
 from encoder.export.create import load_model
+from encoder.models import weights
 from encoder.models.smith import BlockEncoder, SmithConfig
-from encoder.models.weights import (
-    find_bert,
-    load_bert_into,
-    read_bert_config,
-    save_weights,
-    sizes_of_bert,
-)
 
 IDS = [101, 2023, 2003, 1037, 3231, 102]
 
 
 def config_for(folder: Path, **changes: object) -> SmithConfig:
-    sizes = sizes_of_bert(read_bert_config(folder))
+    sizes = weights.sizes_of_bert(weights.read_bert_config(folder))
     fields = {"block_length": 16, "sentence_layers": 2, "pooling": "mean"} | sizes | changes
     return SmithConfig(**fields)
 
@@ -41,7 +29,7 @@ def config_for(folder: Path, **changes: object) -> SmithConfig:
 def test_each_tensor_of_bert_has_its_place(tiny_bert: Path) -> None:
     """What the sentence level computes with them is compared in `test_formulas.py`."""
     encoder = BlockEncoder(config_for(tiny_bert)).eval()
-    load_bert_into(encoder, tiny_bert)
+    weights.load_bert_into(encoder, tiny_bert)
     bert, loaded = load_file(tiny_bert / "model.safetensors"), encoder.state_dict()
     words = "embeddings.{}_embeddings.weight"
     assert torch.equal(loaded["token_embedding.weight"], bert[words.format("word")])
@@ -74,10 +62,10 @@ def test_names_with_the_prefix_bert_are_understood(tiny_bert: Path, tmp_path: Pa
         if damage is not None:
             (tmp_path / "model.safetensors").write_bytes(damage)
         with pytest.raises(CheckpointError, match=r"model\.safetensors"):
-            load_bert_into(encoder, tmp_path)
+            weights.load_bert_into(encoder, tmp_path)
     source = load_file(tiny_bert / "model.safetensors")
     save_file({f"bert.{name}": t for name, t in source.items()}, tmp_path / "model.safetensors")
-    load_bert_into(encoder, tmp_path)
+    weights.load_bert_into(encoder, tmp_path)
     words = source["embeddings.word_embeddings.weight"]
     assert torch.equal(encoder.token_embedding.weight, words)
 
@@ -88,24 +76,28 @@ def test_sizes_that_do_not_fit_are_named(tiny_bert: Path, tmp_path: Path) -> Non
         ({"block_length": 128}, "position_embedding"),
     ):
         with pytest.raises(CheckpointError, match=message):
-            load_bert_into(BlockEncoder(config_for(tiny_bert, **changes)), tiny_bert)
+            weights.load_bert_into(BlockEncoder(config_for(tiny_bert, **changes)), tiny_bert)
     for wrong in ({"model_type": "roberta"}, {"hidden_act": "relu"}):
-        (tmp_path / "config.json").write_text(json.dumps(read_bert_config(tiny_bert) | wrong))
+        (tmp_path / "config.json").write_text(
+            json.dumps(weights.read_bert_config(tiny_bert) | wrong)
+        )
         with pytest.raises(CheckpointError, match=next(iter(wrong))):
-            read_bert_config(tmp_path)
+            weights.read_bert_config(tmp_path)
 
 
 def test_a_folder_is_found_and_a_missing_name_is_not(
     tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert find_bert(str(tiny_bert)) == tiny_bert
+    assert weights.find_bert(str(tiny_bert)) == tiny_bert
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(CheckpointError, match="nobody/nothing"):
-        find_bert("nobody/nothing")
+        weights.find_bert("nobody/nothing")
 
 
-def test_weights_are_stored_in_half_precision(tiny_bert: Path, tiny_weights: Checkpoint) -> None:
-    kept = load_file(tiny_weights.directory / WEIGHTS)
+def test_weights_are_stored_in_half_precision(
+    tiny_bert: Path, tiny_weights: checkpoint.Checkpoint
+) -> None:
+    kept = load_file(tiny_weights.directory / checkpoint.WEIGHTS)
     assert {tensor.dtype for tensor in kept.values()} == {torch.float16}
     loaded = load_model(tiny_weights).state_dict()
     assert {tensor.dtype for tensor in loaded.values()} == {torch.float32}
@@ -121,19 +113,19 @@ def test_a_weight_beyond_half_precision_is_refused(tmp_path: Path, wrong: float)
     with torch.no_grad():
         layer.bias[1] = wrong
     with pytest.raises(CheckpointError, match=f"bias: a weight of {abs(wrong):g} .* 65504"):
-        save_weights(layer, tmp_path)
-    assert not (tmp_path / WEIGHTS).exists()
+        weights.save_weights(layer, tmp_path)
+    assert not (tmp_path / checkpoint.WEIGHTS).exists()
 
 
 def test_damaged_weights_and_those_of_other_sizes_are_named(
-    tiny_weights: Checkpoint, tmp_path: Path
+    tiny_weights: checkpoint.Checkpoint, tmp_path: Path
 ) -> None:
     copy = Path(shutil.copytree(tiny_weights.directory, tmp_path / "copy"))
     config = json.loads((copy / "config.json").read_text())
-    write_config(copy, config | {"model": config["model"] | {"attention_size": 4}})
-    write_manifest(copy)
+    checkpoint.write_config(copy, config | {"model": config["model"] | {"attention_size": 4}})
+    checkpoint.write_manifest(copy)
     with pytest.raises(CheckpointError, match=r"weights\.safetensors does not fit the config"):
-        load_model(load_checkpoint(copy))
-    (copy / WEIGHTS).write_bytes((copy / WEIGHTS).read_bytes()[:-100])
+        load_model(checkpoint.load_checkpoint(copy))
+    (copy / checkpoint.WEIGHTS).write_bytes((copy / checkpoint.WEIGHTS).read_bytes()[:-100])
     with pytest.raises(CheckpointError, match=r"copy/weights\.safetensors is not the file that"):
-        load_model(load_checkpoint(copy))
+        load_model(checkpoint.load_checkpoint(copy))

@@ -23,15 +23,9 @@ from encoder.errors import CheckpointError, ParityError
 from encoder.export.create import create_reranker, load_reranker_model, read_reranker_recipe
 from encoder.export.export_reranker import export_reranker, score_with_model
 from encoder.golden import GOLDEN_TEXTS
+from encoder.reranker import score_fusion
 from encoder.reranker.checkpoint import load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
-from encoder.reranker.score_fusion import (
-    UNFITTED,
-    FusionWeights,
-    ScoreFusion,
-    read_score_fusion,
-    write_score_fusion,
-)
 
 RECIPES = Path(__file__).parents[3] / "encoder" / "recipes"
 ERRORS = {"platt": MapError(0.5, 0.1, 0.1, 0.05)}
@@ -130,31 +124,31 @@ def test_without_weights_a_reranker_can_only_be_served(changed: Path) -> None:
 
 def test_a_fused_score_is_a_mean_of_score_and_probability() -> None:
     probability = torch.sigmoid(torch.tensor(2 * 0.7)).item()
-    fused = FusionWeights(0.25, 2.0).score(0.4, 0.7)
+    fused = score_fusion.FusionWeights(0.25, 2.0).score(0.4, 0.7)
     assert fused == pytest.approx(0.75 * 0.4 + 0.25 * probability)
-    assert FusionWeights(1.0, 1.0).score(0.4, -1e6) == 0.0
-    assert FusionWeights(0.0, 1.0).score(0.4, 3.0) == 0.4
+    assert score_fusion.FusionWeights(1.0, 1.0).score(0.4, -1e6) == 0.0
+    assert score_fusion.FusionWeights(0.0, 1.0).score(0.4, 3.0) == 0.4
     for weight, scale in ((-0.1, 1.0), (1.1, 1.0), (0.5, 0.0)):
         with pytest.raises(ValueError, match="weight"):
-            FusionWeights(weight, scale)
+            score_fusion.FusionWeights(weight, scale)
 
 
 def test_a_rule_is_kept_with_the_reranker(changed: Path) -> None:
     checkpoint = load_reranker_checkpoint(changed)
-    assert read_score_fusion(checkpoint) == ScoreFusion()
-    assert ScoreFusion().version is None
-    rule = ScoreFusion(
+    assert score_fusion.read_score_fusion(checkpoint) == score_fusion.ScoreFusion()
+    assert score_fusion.ScoreFusion().version is None
+    rule = score_fusion.ScoreFusion(
         encoder="abc",
-        weights={"semantic": FusionWeights(0.3, 0.5)},
+        weights={"semantic": score_fusion.FusionWeights(0.3, 0.5)},
         maps={"semantic": FittedMap(Logistic(9.0, -4.0), ERRORS)},
         fitted_on=(FittedOn("small valid", 40, 20, "0" * 64),),
     )
-    write_score_fusion(checkpoint, rule)
+    score_fusion.write_score_fusion(checkpoint, rule)
     opened = open_reranker(changed)
     assert opened.rule == rule
     assert opened.rule.version == rule.version
-    assert opened.rule.weights_of("semantic") == FusionWeights(0.3, 0.5)
-    assert opened.rule.weights_of("hybrid") == UNFITTED
+    assert opened.rule.weights_of("semantic") == score_fusion.FusionWeights(0.3, 0.5)
+    assert opened.rule.weights_of("hybrid") == score_fusion.UNFITTED
     assert opened.checkpoint.fingerprint == checkpoint.fingerprint
 
 
@@ -172,7 +166,10 @@ def test_a_rule_that_was_meddled_with_is_refused(
     changed: Path, change: dict[str, object], message: str
 ) -> None:
     checkpoint = load_reranker_checkpoint(changed)
-    write_score_fusion(checkpoint, ScoreFusion("abc", {"semantic": FusionWeights(0.3, 0.5)}))
+    score_fusion.write_score_fusion(
+        checkpoint,
+        score_fusion.ScoreFusion("abc", {"semantic": score_fusion.FusionWeights(0.3, 0.5)}),
+    )
     content = json.loads((changed / RULE).read_text()) | change
     (changed / RULE).write_text(json.dumps(content))
     write_manifest(changed)

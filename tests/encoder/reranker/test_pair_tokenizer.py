@@ -11,18 +11,8 @@ from tokenizers import Tokenizer
 
 from encoder.checkpoint import TOKENIZER
 from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint, load_reranker_checkpoint
-from encoder.reranker.pair_tokenizer import (
-    PairTokenizer,
-    PairTokens,
-    collate_pairs,
-)
-from training.data.rerank_pairs import (
-    LabelledPair,
-    join_tables,
-    make_pair_table,
-    read_pair_table,
-    write_pair_table,
-)
+from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens, collate_pairs
+from training.data import rerank_pairs
 
 HARBOUR = "The quay was built of stone. Bakers knead dough. The stone quay fell into the harbour."
 OTHER = "Nobody saw it. A stone quay and a harbour were drawn. Poets walk alone at dusk."
@@ -116,9 +106,11 @@ def test_a_table_gives_back_its_pairs(checkpoint: RerankerCheckpoint, tmp_path: 
     reader = PairTokenizer(checkpoint)
     first, second = reader.read(HARBOUR), reader.read(OTHER)
     pairs = [reader.pair(first, second), reader.pair(second, first), reader.pair(first, first)]
-    table = make_pair_table(LabelledPair(p, n % 2, n, n / 4) for n, p in enumerate(pairs))
-    write_pair_table(tmp_path / "table.npz", join_tables([table, table]))
-    read = read_pair_table(tmp_path / "table.npz")
+    table = rerank_pairs.make_pair_table(
+        rerank_pairs.LabelledPair(p, n % 2, n, n / 4) for n, p in enumerate(pairs)
+    )
+    rerank_pairs.write_pair_table(tmp_path / "table.npz", rerank_pairs.join_tables([table, table]))
+    read = rerank_pairs.read_pair_table(tmp_path / "table.npz")
     assert len(read) == 6
     assert read.labels.tolist() == [0, 1, 0, 0, 1, 0]
     assert read.scores.tolist() == [0, 0.25, 0.5, 0, 0.25, 0.5]

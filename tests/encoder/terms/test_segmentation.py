@@ -37,12 +37,7 @@ def covered(place: int, places: list[tuple[int, int]]) -> bool:
 def test_words_of_mixed_scripts() -> None:
     """`tests/encoder/test_languages.py` has one text of each language."""
     assert words_of("北京大学的2024年iPhone发布会") == [
-        "北京大学",
-        "的",
-        "2024",
-        "年",
-        "iphone",
-        "发布会",
+        *("北京大学", "的", "2024", "年", "iphone", "发布会"),
     ]
     assert words_of("東京タワーへ行きました") == ["東京", "タワー", "へ", "行", "きました"]
     text = "Ran (乱, Ran) is a film by Kurosawa (黒澤 明); दिल is Dil."

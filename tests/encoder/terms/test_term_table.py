@@ -6,14 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.errors import CheckpointError
-from encoder.terms.term_table import (
-    TermTable,
-    TermVocabulary,
-    hash_joined_pieces,
-    quantise_term_table,
-    read_term_table,
-    write_term_table,
-)
+from encoder.terms import term_table
 from encoder.terms.title_matcher import (
     MAX_TITLE_TOKENS,
     NO_TITLES,
@@ -24,7 +17,7 @@ from encoder.terms.title_matcher import (
 )
 
 CONTINUES = np.array([False] * 6 + [True] * 4)  # pieces 6 to 9 go on with a word
-VOCABULARY = TermVocabulary(CONTINUES, buckets=1_000)
+VOCABULARY = term_table.TermVocabulary(CONTINUES, buckets=1_000)
 
 tokens = st.lists(st.integers(0, 9), min_size=1, max_size=40)
 
@@ -39,16 +32,16 @@ def words_of(sequence: list[int]) -> list[tuple[int, ...]]:
     return [tuple(word) for word in words if len(word) > 1]
 
 
-def table(rows: int = VOCABULARY.rows, width: int = 5) -> TermTable:
+def table(rows: int = VOCABULARY.rows, width: int = 5) -> term_table.TermTable:
     random = np.random.default_rng(0)
     vectors = random.standard_normal((rows, width)).astype(np.float32)
-    return quantise_term_table(random.random(rows).astype(np.float32), vectors)
+    return term_table.quantise_term_table(random.random(rows).astype(np.float32), vectors)
 
 
 @given(tokens)
 def test_equal_words_have_equal_hashes_and_others_not(sequence: list[int]) -> None:
     words = words_of(sequence)
-    hashes = hash_joined_pieces(np.array(sequence), CONTINUES).tolist()
+    hashes = term_table.hash_joined_pieces(np.array(sequence), CONTINUES).tolist()
     assert len(hashes) == len(words)
     for word, hashed in zip(words, hashes, strict=True):
         for other, also in zip(words, hashes, strict=True):
@@ -65,7 +58,7 @@ def test_every_piece_and_every_word_of_several_is_counted(sequence: list[int]) -
 
 
 def test_without_buckets_words_of_several_pieces_are_not_counted() -> None:
-    terms = TermVocabulary(CONTINUES, buckets=0).count([[1, 6, 7, 2]])
+    terms = term_table.TermVocabulary(CONTINUES, buckets=0).count([[1, 6, 7, 2]])
     assert terms.rows.tolist() == [1, 2, 6, 7]
 
 
@@ -76,29 +69,31 @@ def test_features_are_weighted_log_counts_times_the_vectors(tmp_path: Path) -> N
     vectors = known.vectors[terms.rows] * known.scales[terms.rows, None]
     expected = (logs / np.linalg.norm(logs)) @ vectors
     assert np.allclose(known.features(terms), expected, atol=1e-6)
-    silent = TermTable(np.zeros_like(known.weights), known.vectors, known.scales)
+    silent = term_table.TermTable(np.zeros_like(known.weights), known.vectors, known.scales)
     assert silent.features(terms).tolist() == [0.0] * 5
-    write_term_table(tmp_path / "terms.npz", known)
-    read = read_term_table((tmp_path / "terms.npz").read_bytes(), "terms.npz")
+    term_table.write_term_table(tmp_path / "terms.npz", known)
+    read = term_table.read_term_table((tmp_path / "terms.npz").read_bytes(), "terms.npz")
     assert np.array_equal(read.features(terms), known.features(terms))
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04 but no archive", b"words"])
 def test_what_is_no_table_is_refused(data: bytes) -> None:
     with pytest.raises(CheckpointError, match=r"here\.npz"):
-        read_term_table(data, "here.npz")
+        term_table.read_term_table(data, "here.npz")
 
 
 def test_a_table_of_uneven_rows_is_refused(tmp_path: Path) -> None:
     whole = table()
-    write_term_table(tmp_path / "t", TermTable(whole.weights[:-1], whole.vectors, whole.scales))
+    term_table.write_term_table(
+        tmp_path / "t", term_table.TermTable(whole.weights[:-1], whole.vectors, whole.scales)
+    )
     with pytest.raises(CheckpointError, match="differ in their rows"):
-        read_term_table((tmp_path / "t").read_bytes(), "t")
+        term_table.read_term_table((tmp_path / "t").read_bytes(), "t")
 
 
 def test_rounding_error_is_a_254th_of_the_largest_component() -> None:
     vectors = np.random.default_rng(1).standard_normal((50, 8)).astype(np.float32)
-    rounded = quantise_term_table(np.ones(50, dtype=np.float32), vectors)
+    rounded = term_table.quantise_term_table(np.ones(50, dtype=np.float32), vectors)
     error = np.abs(rounded.vectors * rounded.scales[:, None] - vectors)
     assert np.all(error <= np.abs(vectors).max(1, keepdims=True) / 253)
 

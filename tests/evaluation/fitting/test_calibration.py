@@ -7,36 +7,24 @@ import numpy as np
 import pytest
 
 from encoder.calibration import FittedOn, match_probabilities
-from evaluation.fitting.calibration import (
-    Sample,
-    ScoredPairs,
-    equal_mass_bins,
-    equal_width_bins,
-    error_of_perfect,
-    expected_calibration_error,
-    fit_isotonic,
-    fit_kind,
-    fit_map,
-    fit_platt,
-    reliability,
-)
+from evaluation.fitting import calibration
 from index.errors import CorpusError
 from index.search.corpus_calibration import NullDistribution
 
 TABLE = NullDistribution(100, 4950, 0, (-1.0, 0.0, 1.0), (1.0, 0.5, 1e-5), ())
 
 
-def sample(count: int = 4_000, *, slope: float = 3.0, seed: int = 0) -> Sample:
+def sample(count: int = 4_000, *, slope: float = 3.0, seed: int = 0) -> calibration.Sample:
     """Draw labels whose probability is logistic in the input."""
     random = np.random.default_rng(seed)
     inputs = random.normal(size=count)
     labels = (random.random(count) < 1 / (1 + np.exp(1 - slope * inputs))).astype(np.int64)
-    return Sample(inputs, labels, np.ones(count), random.permutation(count) % 5)
+    return calibration.Sample(inputs, labels, np.ones(count), random.permutation(count) % 5)
 
 
-def pairs(**changed: Any) -> ScoredPairs:
+def pairs(**changed: Any) -> calibration.ScoredPairs:
     drawn = sample(400)
-    whole = ScoredPairs(
+    whole = calibration.ScoredPairs(
         FittedOn("papers/valid", 400, 200, "0"), np.tanh(drawn.inputs), drawn.labels, TABLE
     )
     return replace(whole, **changed)
@@ -46,29 +34,31 @@ def test_weights_count_as_pairs() -> None:
     drawn = sample(300)
     twice = np.repeat(np.arange(300), np.where(drawn.labels == 1, 2, 1))
     names = ("inputs", "labels", "weights", "folds")
-    doubled = Sample(*(getattr(drawn, name)[twice] for name in names))
+    doubled = calibration.Sample(*(getattr(drawn, name)[twice] for name in names))
     weighted = replace(drawn, weights=np.where(drawn.labels == 1, 2.0, 1.0))
     points = np.linspace(-1, 1, 9)
-    for fit in (fit_platt, fit_isotonic):
+    for fit in (calibration.fit_platt, calibration.fit_isotonic):
         first, second = (match_probabilities(fit(s), points) for s in (weighted, doubled))
         assert first == pytest.approx(second, abs=0.02)
 
 
 def test_separable_pairs_stay_finite() -> None:
     inputs = np.linspace(-1, 1, 100)
-    separable = Sample(inputs, (inputs > 0).astype(np.int64), np.ones(100), np.arange(100) % 5)
-    found = match_probabilities(fit_map(separable).map, np.array([-9.0, 9.0]))
+    separable = calibration.Sample(
+        inputs, (inputs > 0).astype(np.int64), np.ones(100), np.arange(100) % 5
+    )
+    found = match_probabilities(calibration.fit_map(separable).map, np.array([-9.0, 9.0]))
     assert found.tolist() == pytest.approx([0, 1], abs=0.03)
 
 
 def test_the_method_with_the_lower_log_loss_is_kept() -> None:
-    logistic = fit_map(sample(600))
+    logistic = calibration.fit_map(sample(600))
     assert logistic.method == "platt"
     steps = sample(6_000)
     random = np.random.default_rng(1)
     chance = np.select([steps.inputs < -1, steps.inputs < 1], [0.05, 0.5], 0.95)
     labels = (random.random(6_000) < chance).astype(np.int64)
-    stepped = fit_map(replace(steps, labels=labels))
+    stepped = calibration.fit_map(replace(steps, labels=labels))
     assert stepped.method == "isotonic"
     for fitted in (logistic, stepped):
         best = min(fitted.errors, key=lambda name: fitted.errors[name].log_loss)
@@ -81,8 +71,8 @@ def test_a_corpus_is_left_out_whole() -> None:
     shifted = replace(
         whole, scores=whole.scores * 0.2 + 0.8, random_pairs=replace(TABLE, scores=(0.6, 0.8, 1.0))
     )
-    fitted = fit_kind([whole, shifted])
-    misled = fit_kind([whole, replace(shifted, random_pairs=TABLE)])
+    fitted = calibration.fit_kind([whole, shifted])
+    misled = calibration.fit_kind([whole, replace(shifted, random_pairs=TABLE)])
     right, wrong = (kind.by_false_positive_rate.errors["platt"] for kind in (fitted, misled))
     assert right.equal_mass < 0.1 < 0.2 < wrong.equal_mass
     assert right.log_loss < wrong.log_loss
@@ -101,7 +91,7 @@ def test_corpora_count_alike() -> None:
     )
     points = np.linspace(0, 6, 5)
     alike, weighted, pooled = (
-        match_probabilities(fit_kind(corpora).by_false_positive_rate.map, points)
+        match_probabilities(calibration.fit_kind(corpora).by_false_positive_rate.map, points)
         for corpora in ([first, other], [many, other], [together])
     )
     assert weighted == pytest.approx(alike, abs=0.02)
@@ -119,26 +109,28 @@ def test_corpora_count_alike() -> None:
 )
 def test_what_cannot_be_fitted_is_named(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(CorpusError, match=said):
-        fit_kind([pairs(**changed)])
+        calibration.fit_kind([pairs(**changed)])
 
 
 def test_the_error_by_hand() -> None:
     stated, labels = np.array([0.1, 0.1, 0.9, 0.9]), np.array([0, 1, 1, 1])
-    numbers = equal_width_bins(stated, 2)
-    bins = reliability(stated, labels, np.ones(4), numbers)
+    numbers = calibration.equal_width_bins(stated, 2)
+    bins = calibration.reliability(stated, labels, np.ones(4), numbers)
     found = [(bin_.share, bin_.matches, bin_.pairs) for bin_ in bins]
     assert found == [(0.5, 0.5, 2), (0.5, 1.0, 2)]
-    assert expected_calibration_error(bins) == pytest.approx(0.5 * 0.4 + 0.5 * 0.1)
-    weighted = reliability(stated, labels, np.array([1.0, 3.0, 2.0, 2.0]), numbers)
-    assert expected_calibration_error(weighted) == pytest.approx(0.5 * 0.65 + 0.5 * 0.1)
+    assert calibration.expected_calibration_error(bins) == pytest.approx(0.5 * 0.4 + 0.5 * 0.1)
+    weighted = calibration.reliability(stated, labels, np.array([1.0, 3.0, 2.0, 2.0]), numbers)
+    assert calibration.expected_calibration_error(weighted) == pytest.approx(0.5 * 0.65 + 0.5 * 0.1)
 
 
 def test_bins_of_equal_mass_keep_ties_together() -> None:
     stated = np.random.default_rng(0).random(1_000) ** 3
-    assert set(np.bincount(equal_mass_bins(stated, np.ones(1_000), 10)).tolist()) == {100}
-    tied = equal_mass_bins(np.array([0.2] * 7 + [0.8] * 3), np.ones(10), 5)
+    assert set(np.bincount(calibration.equal_mass_bins(stated, np.ones(1_000), 10)).tolist()) == {
+        100
+    }
+    tied = calibration.equal_mass_bins(np.array([0.2] * 7 + [0.8] * 3), np.ones(10), 5)
     assert len(set(tied[:7].tolist())) == len(set(tied[7:].tolist())) == 1
-    assert equal_width_bins(np.array([0.0, 0.05, 1.0]), 10).tolist() == [0, 0, 9]
+    assert calibration.equal_width_bins(np.array([0.0, 0.05, 1.0]), 10).tolist() == [0, 0, 9]
 
 
 def test_a_perfect_one_shows_the_error_of_chance() -> None:
@@ -147,11 +139,13 @@ def test_a_perfect_one_shows_the_error_of_chance() -> None:
     found = {}
     for stated in (few, many):
         weights = np.ones(len(stated))
-        numbers = equal_mass_bins(stated, weights)
-        perfect = error_of_perfect(stated, weights, numbers)
+        numbers = calibration.equal_mass_bins(stated, weights)
+        perfect = calibration.error_of_perfect(stated, weights, numbers)
         assert perfect.mean < perfect.high
         labels = (random.random(len(stated)) < stated).astype(np.int64)
-        error = expected_calibration_error(reliability(stated, labels, weights, numbers))
+        error = calibration.expected_calibration_error(
+            calibration.reliability(stated, labels, weights, numbers)
+        )
         assert error < 1.5 * perfect.high
         found[len(stated)] = perfect.mean
     assert found[200] == pytest.approx(10 * found[20_000], rel=0.15)

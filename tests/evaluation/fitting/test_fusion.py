@@ -12,21 +12,7 @@ import numpy as np
 import pytest
 
 from encoder.checkpoint import load_checkpoint
-from evaluation.fitting.fusion import (
-    ALIGNMENT,
-    SEMANTIC_VECTOR,
-    VECTOR,
-    FusionCorpus,
-    WeightSurface,
-    choose_rule,
-    describe,
-    fit_expected,
-    hybrid_scores,
-    mean_ndcg,
-    measure_weights,
-    mode_figures,
-    score_corpus,
-)
+from evaluation.fitting import fusion
 from evaluation.report import RetrievalTask
 from evaluation.systems import lexical_system
 from index.embed import EmbeddedCorpus
@@ -46,7 +32,7 @@ EVEN = NullStatistics(200, 19_900, *[ChannelStatistics(0.1, 0.1, 0.2)] * 3)
 
 def corpus(
     relevant: str, vector: Sequence[float], lexical: Sequence[float], alignment: Sequence[float]
-) -> FusionCorpus:
+) -> fusion.FusionCorpus:
     """Return a corpus of one query, its first document, of which one other is relevant."""
     task = RetrievalTask(
         ids=("q", "a", "b", "c"),
@@ -56,27 +42,28 @@ def corpus(
         qrels={"q": {relevant: 1}},
     )
     rows = (np.array([row], dtype=np.float32) for row in (vector, lexical, alignment, alignment))
-    return FusionCorpus(task, *rows, EVEN)
+    return fusion.FusionCorpus(task, *rows, EVEN)
 
 
-def fit_fusion(*corpora: FusionCorpus) -> LinearFusion:
+def fit_fusion(*corpora: fusion.FusionCorpus) -> LinearFusion:
     """Return the rule of the first corpus by the weights that are fitted to all."""
-    line = fit_expected(corpora)
-    return choose_rule(measure_weights(corpora, line), corpora, line).resolve(corpora[0].statistics)
+    line = fusion.fit_expected(corpora)
+    return fusion.choose_rule(fusion.measure_weights(corpora, line), corpora, line).resolve(
+        corpora[0].statistics
+    )
 
 
 def test_the_lexical_weight_is_fitted_on_the_judgements() -> None:
     # a is first by neither channel, but by both together; the alignment says nothing.
     both = corpus("a", [1.0, 0.7, 1.0, 0.0], [1.0, 0.7, 0.0, 1.0], [np.nan, 0.5, 0.5, 0.5])
     second = pytest.approx(1 / np.log2(3))
-    assert mean_ndcg(both, both.vector) == mean_ndcg(both, both.lexical) == second
+    assert fusion.mean_ndcg(both, both.vector) == fusion.mean_ndcg(both, both.lexical) == second
     fitted = fit_fusion(both, both)
     assert 0.0 < fitted.lexical_weight < 1.0
-    assert mean_ndcg(both, hybrid_scores(both, fitted)) == pytest.approx(1.0)
-
+    assert fusion.mean_ndcg(both, fusion.hybrid_scores(both, fitted)) == pytest.approx(1.0)
     useless = corpus("b", [1.0, 0.2, 1.0, 0.0], [1.0, 0.2, 0.0, 0.6], [np.nan, 0.5, 0.5, 0.5])
     found = fit_fusion(useless)
-    assert mean_ndcg(useless, hybrid_scores(useless, found)) == pytest.approx(1.0)
+    assert fusion.mean_ndcg(useless, fusion.hybrid_scores(useless, found)) == pytest.approx(1.0)
     alone = corpus("b", [1.0, 0.2, 0.0, 1.0], [1.0, 0.2, 0.6, 0.0], [np.nan, 0.5, 0.5, 0.5])
     assert found.lexical_weight < fit_fusion(alone).lexical_weight
 
@@ -87,48 +74,50 @@ def test_the_alignment_weight_is_fitted_on_the_judgements() -> None:
     fitted = fit_fusion(good)
     assert fitted.hybrid_alignment_weight > 0
     assert fitted.semantic_alignment_weight > 0
-    assert mean_ndcg(good, hybrid_scores(good, fitted)) == pytest.approx(1.0)
+    assert fusion.mean_ndcg(good, fusion.hybrid_scores(good, fitted)) == pytest.approx(1.0)
     unaligned = replace(good, alignment=np.full_like(good.alignment, np.nan))
-    assert mean_ndcg(unaligned, hybrid_scores(unaligned, fitted)) == pytest.approx(0.5)
+    assert fusion.mean_ndcg(unaligned, fusion.hybrid_scores(unaligned, fitted)) == pytest.approx(
+        0.5
+    )
     other = np.array([[np.nan, 0.1, 0.9, 0.8]], dtype=np.float32)  # of the hybrid candidates
     fitted = fit_fusion(replace(good, lexical=np.zeros_like(good.lexical), alignment=other))
     assert fitted.semantic_alignment_weight > fitted.hybrid_alignment_weight
     # Only the alignment does not.
     bad = corpus("a", [1.0, 0.7, 0.6, 0.5], [1.0, 0.7, 0.6, 0.5], [np.nan, 0.1, 0.9, 0.8])
     fitted = fit_fusion(bad)
-    assert mean_ndcg(bad, hybrid_scores(bad, fitted)) == pytest.approx(1.0)
+    assert fusion.mean_ndcg(bad, fusion.hybrid_scores(bad, fitted)) == pytest.approx(1.0)
 
 
 def test_the_line_to_expect_counts_every_corpus_alike() -> None:
     vector = [1.0, 0.2, 0.4, 0.8]
     line = [np.nan, *(0.25 * cosine + 0.05 for cosine in vector[1:])]
     exact = corpus("a", vector, vector, line)
-    assert fit_expected([exact]) == pytest.approx((0.25, 0.05), abs=1e-6)
+    assert fusion.fit_expected([exact]) == pytest.approx((0.25, 0.05), abs=1e-6)
     some = replace(exact, alignment=np.array([[np.nan, line[1], np.nan, line[3]]]))
-    assert fit_expected([some]) == pytest.approx((0.25, 0.05), abs=1e-6)
+    assert fusion.fit_expected([some]) == pytest.approx((0.25, 0.05), abs=1e-6)
     higher = replace(exact, alignment=exact.alignment + np.float32(0.2))
     three = [exact, higher, higher]
-    assert fit_expected(three) == pytest.approx((0.25, 0.05 + 0.4 / 3), abs=1e-6)
+    assert fusion.fit_expected(three) == pytest.approx((0.25, 0.05 + 0.4 / 3), abs=1e-6)
     falling = corpus("a", vector, vector, [np.nan, 0.9, 0.6, 0.3])
-    assert fit_expected([falling]) == pytest.approx((0.0, 0.6), abs=1e-6)
+    assert fusion.fit_expected([falling]) == pytest.approx((0.0, 0.6), abs=1e-6)
     fitted = fit_fusion(exact)
     assert (fitted.expected_slope, fitted.expected_intercept) == pytest.approx((0.25, 0.05))
 
 
 def test_the_weights_of_the_highest_plateau_are_chosen() -> None:
-    hybrid = np.zeros((2, len(ALIGNMENT), len(VECTOR)))
+    hybrid = np.zeros((2, len(fusion.ALIGNMENT), len(fusion.VECTOR)))
     hybrid[:, 0, 2] = 0.9  # a single point
     hybrid[0, 4:7, 3:6] = 0.8
     hybrid[1, 4:7, 3:6] = 0.4
-    semantic = np.zeros((2, len(SEMANTIC_VECTOR)))
+    semantic = np.zeros((2, len(fusion.SEMANTIC_VECTOR)))
     semantic[:, 7] = 0.9
     semantic[0, 1:4] = 0.6
     semantic[1, 1:4] = 0.4
     first = corpus("a", [0.0] * 4, [0.0] * 4, [0.0] * 4)
     other = replace(first, statistics=replace(EVEN, vector=ChannelStatistics(0.3, 0.15, 0.6)))
-    rule = choose_rule(WeightSurface(hybrid, semantic), (first, other), (0.5, 0.1))
-    assert rule.hybrid == ChannelWeights(1.0, ALIGNMENT[5], VECTOR[4])
-    assert rule.semantic == ChannelWeights(0.0, 1.0, SEMANTIC_VECTOR[2])
+    rule = fusion.choose_rule(fusion.WeightSurface(hybrid, semantic), (first, other), (0.5, 0.1))
+    assert rule.hybrid == ChannelWeights(1.0, fusion.ALIGNMENT[5], fusion.VECTOR[4])
+    assert rule.semantic == ChannelWeights(0.0, 1.0, fusion.SEMANTIC_VECTOR[2])
     assert (rule.expected_slope, rule.expected_intercept) == (0.5, 0.1)
     assert rule.statistics.vector == ChannelStatistics(0.2, 0.125, 0.4)
     assert rule.statistics.lexical == EVEN.lexical
@@ -140,7 +129,7 @@ def test_a_channel_counts_by_its_spread_in_each_corpus() -> None:
     whole = corpus("a", vector, words, [np.nan] * 4)
     spread = replace(EVEN.vector, deviation=EVEN.vector.deviation / 2)
     halved = replace(whole, vector=whole.vector / 2, statistics=replace(EVEN, vector=spread))
-    surface = measure_weights((whole, halved), (0.0, 0.0))
+    surface = fusion.measure_weights((whole, halved), (0.0, 0.0))
     assert surface.hybrid[1] == pytest.approx(surface.hybrid[0])
 
 
@@ -150,26 +139,26 @@ def test_a_fit_is_described_with_each_corpus_left_out() -> None:
         "first": corpus("a", vector, words, [np.nan, 0.9, 0.1, 0.1]),
         "other": corpus("b", vector, words, [np.nan, 0.1, 0.9, 0.1]),
     }
-    line = fit_expected(list(corpora.values()))
-    ndcg = measure_weights(list(corpora.values()), line)
-    found = describe(corpora, ndcg, line)
+    line = fusion.fit_expected(list(corpora.values()))
+    ndcg = fusion.measure_weights(list(corpora.values()), line)
+    found = fusion.describe(corpora, ndcg, line)
     known = list(corpora.values())
-    assert found["rule"] == asdict(choose_rule(ndcg, known, line))
+    assert found["rule"] == asdict(fusion.choose_rule(ndcg, known, line))
     modes = {"vector", "semantic", "lexical", "hybrid, not aligned", "hybrid"}
     assert {name: set(figures) for name, figures in found["nDCG@10"].items()} == {
         "first": modes,
         "other": modes,
     }
-    without = choose_rule(ndcg.without(0), known[1:], line)
-    figures = mode_figures(corpora["first"], without)
+    without = fusion.choose_rule(ndcg.without(0), known[1:], line)
+    figures = fusion.mode_figures(corpora["first"], without)
     expected = {mode: figures[mode] for mode in ("semantic", "hybrid")}
     weights = {"hybrid": asdict(without.hybrid), "semantic": asdict(without.semantic)}
     expected["weights"] = weights
     assert found["fitted without it"]["first"] == expected
     by_weight = found["semantic mode by weight of the vector"]["other"]
-    assert list(by_weight) == [f"{weight:g}" for weight in SEMANTIC_VECTOR]
+    assert list(by_weight) == [f"{weight:g}" for weight in fusion.SEMANTIC_VECTOR]
     assert list(by_weight.values()) == pytest.approx(ndcg.semantic[1], abs=1e-4)
-    alone = describe({"first": corpora["first"]}, ndcg.without(1), line)
+    alone = fusion.describe({"first": corpora["first"]}, ndcg.without(1), line)
     assert alone["fitted without it"] == {}
 
 
@@ -178,7 +167,7 @@ def test_blocks_that_are_not_aligned_are_refused() -> None:
     embedded = EmbeddedCorpus(("a", "b"), vectors, np.ones(2, int), np.ones(2, int), 0)
     task = corpus("a", [0.0] * 4, [0.0] * 4, [0.0] * 4).task
     with pytest.raises(ValueError, match="not aligned"):
-        score_corpus(embedded, task, lexical_system(["some text", "some other"]))
+        fusion.score_corpus(embedded, task, lexical_system(["some text", "some other"]))
 
 
 def test_the_command_prints_the_rule_and_writes_it(tiny_checkpoint: Path, tmp_path: Path) -> None:

@@ -111,14 +111,9 @@ def test_a_line_that_is_no_object_is_refused(line: str, message: str) -> None:
 
 
 JSON_PIECES = [
-    *(bytes([byte]) for byte in b'{}[]":,\n\xff\0'),
-    b"1e999",
-    b"NaN",
-    b"\\ud800",
-    b'"id"',
-    b'"text"',
-    b"null",
-]
+    *(bytes([byte]) for byte in b'{}[]":,\n\xff\0'), b"1e999", b"NaN", b"\\ud800", b'"id"',
+    b'"text"', b"null",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz", ".JSONL"])
@@ -131,13 +126,8 @@ def test_json_lines_by_suffix(tmp_path: Path, suffix: str) -> None:
 
 def test_a_bad_line_is_refused_by_number_and_the_rest_goes_on(tmp_path: Path) -> None:
     lines = [
-        b'\xef\xbb\xbf{"id": "a", "text": "A."}\r',
-        b"",
-        b"  \t",
-        b'{"id": "b", "text": ',
-        b'{"id": "c", "text": "\xff"}',
-        b'{"id": "d"}',
-        b'["id", "text"]',
+        *(b'\xef\xbb\xbf{"id": "a", "text": "A."}\r', b"", b"  \t", b'{"id": "b", "text": '),
+        *(b'{"id": "c", "text": "\xff"}', b'{"id": "d"}', b'["id", "text"]'),
         b'{"id": "e", "text": "E."}',
     ]
     path = write(tmp_path / "x.jsonl", b"\n".join(lines))

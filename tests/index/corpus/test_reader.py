@@ -5,13 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from index.corpus.reader import (
-    LINK_OUT,
-    FollowedFolder,
-    count_documents,
-    read_corpus,
-    read_document,
-)
+from index.corpus import reader
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from tests.kit.corpora import documents, ids, json_lines, refusals, write
@@ -45,7 +39,7 @@ def test_hidden_files_and_folders_are_passed_over(tmp_path: Path) -> None:
 def test_a_file_that_disappears_is_skipped(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "First.")
     gone = write(tmp_path / "b.txt", "Second.")
-    corpus = read_corpus(tmp_path)
+    corpus = reader.read_corpus(tmp_path)
     next(corpus)
     gone.unlink()
     last = next(corpus)
@@ -65,7 +59,7 @@ def test_linked_folders_in_a_circle_outside_end(tmp_path: Path) -> None:
     write(tmp_path / "two" / "y.txt", "Text.")
     (tmp_path / "one" / "two").symlink_to(tmp_path / "two")
     (tmp_path / "two" / "one").symlink_to(tmp_path / "one")
-    assert ids(FollowedFolder(tmp_path / "one")) == ["two/y.txt", "x.txt"]
+    assert ids(reader.FollowedFolder(tmp_path / "one")) == ["two/y.txt", "x.txt"]
 
 
 def test_a_folder_linked_twice_is_read_once(tmp_path: Path) -> None:
@@ -73,7 +67,7 @@ def test_a_folder_linked_twice_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "one").symlink_to(tmp_path / "outside")
     (tmp_path / "corpus" / "two").symlink_to(tmp_path / "outside")
-    assert ids(FollowedFolder(tmp_path / "corpus")) == ["one/x.txt"]
+    assert ids(reader.FollowedFolder(tmp_path / "corpus")) == ["one/x.txt"]
 
 
 def test_a_link_to_a_folder_of_the_corpus_changes_no_id(tmp_path: Path) -> None:
@@ -95,10 +89,10 @@ def test_links_out_of_the_corpus_need_follow_links(tmp_path: Path) -> None:
     (corpus / "picture.png").symlink_to("/etc/passwd")
     assert [document.id for document in documents(corpus)] == ["deep/x.txt", "within.txt"]
     assert refusals(corpus) == dict.fromkeys(
-        ["deep/secret.txt", "deep/twice.txt", "folder", "passwords.txt"], LINK_OUT
+        ["deep/secret.txt", "deep/twice.txt", "folder", "passwords.txt"], reader.LINK_OUT
     )
-    assert count_documents(corpus) == 6
-    assert ids(FollowedFolder(corpus)) == [
+    assert reader.count_documents(corpus) == 6
+    assert ids(reader.FollowedFolder(corpus)) == [
         *("deep/secret.txt", "deep/twice.txt", "deep/x.txt", "folder/y.txt"),
         *("passwords.txt", "within.txt"),
     ]
@@ -109,8 +103,8 @@ def test_a_beir_corpus_file_that_is_a_link_out_is_refused(tmp_path: Path) -> Non
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "corpus.jsonl").symlink_to(tmp_path / "real.jsonl")
     with pytest.raises(CorpusError, match="--follow-links"):
-        read_corpus(tmp_path / "corpus")
-    assert ids(FollowedFolder(tmp_path / "corpus")) == ["1"]
+        reader.read_corpus(tmp_path / "corpus")
+    assert ids(reader.FollowedFolder(tmp_path / "corpus")) == ["1"]
 
 
 def test_bad_files_are_refused_by_name_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -125,13 +119,7 @@ def test_bad_files_are_refused_by_name_and_the_rest_goes_on(tmp_path: Path) -> N
     assert [document.id for document in documents(tmp_path)] == ["good.txt"]
     found = refusals(tmp_path)
     assert sorted(found) == [
-        "a/latin.txt",
-        "broken.pdf",
-        "empty.txt",
-        "gone.txt",
-        "pipe.txt",
-        "self.txt",
-        "space.md",
+        *("a/latin.txt", "broken.pdf", "empty.txt", "gone.txt", "pipe.txt", "self.txt", "space.md"),
     ]
     assert found["a/latin.txt"] == "is not UTF-8 at byte 2"
     assert found["empty.txt"] == "text: is empty"
@@ -158,7 +146,7 @@ def test_what_is_no_corpus_is_refused_at_the_call(tmp_path: Path) -> None:
     write(tmp_path / "x.odt", "Text.")
     for name in ("missing", "missing.jsonl", "pipe.jsonl", "self", "x.odt", "nul\0.txt"):
         with pytest.raises(CorpusError, match=name.partition("\0")[0]):
-            read_corpus(tmp_path / name)
+            reader.read_corpus(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.jsonl.gz"])
@@ -168,14 +156,14 @@ def test_a_beir_folder_is_its_corpus_file(tmp_path: Path, name: str) -> None:
     write(tmp_path / "queries.jsonl", json_lines([{"_id": "q1", "text": "Query."}]))
     write(tmp_path / "README.md", "About.")
     expected = Document(id="d1", text="Text.", title="T", metadata={"url": "u"})
-    assert list(read_corpus(tmp_path)) == [expected]
+    assert list(reader.read_corpus(tmp_path)) == [expected]
     assert ids(tmp_path / "queries.jsonl") == ["q1"]
 
 
 def test_read_document_gives_one_file_under_its_name(tmp_path: Path) -> None:
     path = write(tmp_path / "x" / "paper.txt", "\n  A paper\n\nText.\n")
     expected = Document(id="paper.txt", text="\n  A paper\n\nText.\n", title="A paper")
-    assert read_document(path) == expected
+    assert reader.read_document(path) == expected
 
 
 def test_read_document_names_the_file_it_cannot_read(tmp_path: Path) -> None:
@@ -185,4 +173,4 @@ def test_read_document_names_the_file_it_cannot_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.txt")
     for name in ("bad.txt", "x.odt", "x.jsonl", "pipe.txt", "missing.txt", "."):
         with pytest.raises(CorpusError, match=re.escape(str(tmp_path / name))):
-            read_document(tmp_path / name)
+            reader.read_document(tmp_path / name)

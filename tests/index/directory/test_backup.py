@@ -53,9 +53,7 @@ def answers(directory: DataDirectory, queries: Float32) -> list[object]:
         for n in range(20)
     ]
     return [
-        found.ids.tolist(),
-        found.scores.tolist(),
-        shown,
+        *(found.ids.tolist(), found.scores.tolist(), shown),
         [(word.vector_ids.tolist(), word.scores.tolist()) for word in words],
     ]
 
@@ -73,7 +71,6 @@ def test_a_restored_backup_answers_the_same(
         sequence = server.store.sequence
     assert (written.checkpoint, written.sequence) == ("ours", sequence)
     shutil.rmtree(data)
-
     restored = restore_backup(tmp_path / name, tmp_path / "new", checkpoint)
     assert restored == written
     with opened(tmp_path / "new") as server:

@@ -43,7 +43,6 @@ def test_everything_lies_in_one_directory(
     directory.close()
     found = {path.name for path in directory.path.iterdir()} - {"lock"}
     assert found == {"store.sqlite3", "snapshots", ".store-digest"}
-
     again = open_directory(tmp_path / "new" / "data")
     assert again.store.find(["a", "b"]).keys() == {"a", "b"}
     assert_equals_store(again.index, again.store)
@@ -54,7 +53,6 @@ def test_one_process_writes_and_others_read(
 ) -> None:
     writer = open_directory()
     writer.index.apply(writer.store.put([entry("a")]))
-
     with pytest.raises(DataDirectoryInUseError, match=f"{writer.path}: in use"):
         open_directory()
     other = run_in_another_process(writer.path, "open_data_directory(path, **made)")
@@ -79,13 +77,8 @@ def run_in_another_process(path: Path, statement: str) -> subprocess.CompletedPr
         f"made = dict(fingerprint={FINGERPRINT!r}, dimension={DIMENSION})\n"
         f"{statement}\n"
     )
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=REPOSITORY,
-    )
+    command = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
 
 
 def test_closing_in_another_thread_frees_the_directory(open_directory: Open) -> None:

@@ -11,14 +11,8 @@ import pytest
 import index.lexical.frequencies
 import index.lexical.segmented_index
 from encoder.blocks import Receipt
+from index.directory import follower
 from index.directory.data_directory import SNAPSHOTS_DIRECTORY, DataDirectory, open_data_directory
-from index.directory.follower import (
-    follow_vectors,
-    follow_words,
-    frequencies_of,
-    open_follower,
-    writer_state,
-)
 from index.document import Document
 from index.errors import SnapshotError
 from index.lexical.segment_files import load_snapshot
@@ -69,10 +63,10 @@ def answer(data: DataDirectory, number: int) -> SearchAnswer:
 
 def check_same(writer: DataDirectory, reader: DataDirectory, number: int = 7) -> None:
     """Bring the reader to the writer, and compare their answers."""
-    position = writer_state(writer)
-    assert follow_vectors(reader, position)
-    if not follow_words(reader, position, None):
-        assert follow_words(reader, position, frequencies_of(writer))
+    position = follower.writer_state(writer)
+    assert follower.follow_vectors(reader, position)
+    if not follower.follow_words(reader, position, None):
+        assert follower.follow_words(reader, position, follower.frequencies_of(writer))
     ours, theirs = answer(reader, number), answer(writer, number)
     assert ours.hits == theirs.hits
     assert (ours.generation, ours.sequence) == (theirs.generation, theirs.sequence)
@@ -90,7 +84,7 @@ def writer(tmp_path: Path) -> Iterator[DataDirectory]:
 
 @pytest.fixture
 def reader(writer: DataDirectory) -> Iterator[DataDirectory]:
-    with closing(open_follower(writer.path, **SPACE, index_precision=None)) as data:
+    with closing(follower.open_follower(writer.path, **SPACE, index_precision=None)) as data:
         yield data
 
 
@@ -110,9 +104,9 @@ def test_norms_are_by_the_frequencies_of_the_writer(
     monkeypatch.setattr(index.lexical.frequencies, "_ALWAYS_RENEWED", 0)
     for start in range(100, 109):  # the writer counts them again at some of these
         put(writer, start, 1)
-    position = writer_state(writer)
-    follow_vectors(reader, position)
-    assert not follow_words(reader, position, None)
+    position = follower.writer_state(writer)
+    follower.follow_vectors(reader, position)
+    assert not follower.follow_words(reader, position, None)
     assert answer(reader, 7).hits != answer(writer, 7).hits
     check_same(writer, reader)
     put(writer, 109, 1)
@@ -150,7 +144,7 @@ def test_an_index_that_was_never_published_is_not_there(
     (writer.path / SNAPSHOTS_DIRECTORY).write_text("in the way")
     with pytest.raises(SnapshotError):
         writer.index.rebuild()
-    assert not follow_vectors(reader, writer_state(writer))
+    assert not follower.follow_vectors(reader, follower.writer_state(writer))
 
 
 def test_nprobe_is_that_of_the_writer(

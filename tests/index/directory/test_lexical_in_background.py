@@ -94,11 +94,9 @@ def test_meanwhile_vectors_answer_and_then_words_do(path: Path, held: threading.
         assert all(hit.lexical_score is None for hit in hybrid.hits)
         with pytest.raises(LexicalIndexNotReadyError, match="repeat the request"):
             find(data, "lexical")
-
         put(data, {"late": "the heron came late to the reed"})  # does not wait either
         data.store.delete(["heron"])
         assert {hit.id for hit in find(data, "semantic").hits} == {"late", "court", "motor"}
-
         held.set()
         data.store.lexical.wait(120)
         assert not data.store.lexical.building

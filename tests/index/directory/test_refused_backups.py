@@ -93,12 +93,7 @@ def test_a_manifest_of_a_stranger(data: Path, checkpoint: Checkpoint, tmp_path: 
     with pytest.raises(BackupError, match="names a file outside"):
         restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
     for content in (
-        "[]",
-        "{}",
-        '{"format": 2}',
-        '{"format": 1, "sha256": ""}',
-        "\xff",
-        "[" * 9_999,
+        *("[]", "{}", '{"format": 2}', '{"format": 1, "sha256": ""}', "\xff", "[" * 9_999),
     ):
         path.write_text(content, encoding="latin-1")
         with pytest.raises(BackupError, match=MANIFEST_FILE):

@@ -39,12 +39,10 @@ def test_allotted_machines(
 @pytest.mark.parametrize(
     ("options", "machines"),
     [
-        (ClusterOptions(), []),
-        (ClusterOptions(), [HEAD]),
+        *((ClusterOptions(), []), (ClusterOptions(), [HEAD])),
         (ClusterOptions(threads=9), [PLAIN, PLAIN]),
         (ClusterOptions(actors=3, threads=5), [PLAIN, PLAIN]),
-        (ClusterOptions(gpus=1.0), [PLAIN]),
-        (ClusterOptions(actors=5, gpus=1.0), [LARGE]),
+        *((ClusterOptions(gpus=1.0), [PLAIN]), (ClusterOptions(actors=5, gpus=1.0), [LARGE])),
     ],
 )
 def test_too_few_machines_are_refused(options: ClusterOptions, machines: list[Machine]) -> None:

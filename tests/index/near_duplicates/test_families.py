@@ -40,15 +40,9 @@ def put(store: SQLiteDocumentStore, **documents: list[int]) -> None:
 
 
 def test_copies_edits_and_larger_parts_are_a_family(store: SQLiteDocumentStore) -> None:
-    put(
-        store,
-        first=FIRST,
-        copy=FIRST,
-        edited=[*FIRST[:8], 100, 101],
-        longer=[*FIRST, *range(200, 208)],
-        other=OTHER,
-        quotes=[*FIRST[:3], *range(300, 310)],
-    )
+    edited, longer = [*FIRST[:8], 100, 101], [*FIRST, *range(200, 208)]
+    quotes = [*FIRST[:3], *range(300, 310)]
+    put(store, first=FIRST, copy=FIRST, edited=edited, longer=longer, other=OTHER, quotes=quotes)
     assert families_in(store) == {frozenset({"first", "copy", "edited", "longer"})}
 
 

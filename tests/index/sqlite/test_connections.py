@@ -126,10 +126,8 @@ def test_a_failed_put_leaves_nothing(store: SQLiteDocumentStore, entry: MakeEntr
     store.put([entry("old", "old text")])
     spoilt = entry("spoilt", "more text", year=1)
     spoilt.document.metadata["year"] = object()  # type: ignore[index]
-
     with pytest.raises(DocumentError):
         store.put([entry("old", "new text"), entry("new", "text"), spoilt])
-
     assert store.find(["old", "new", "spoilt"]).keys() == {"old"}
     assert store.find(["old"])["old"].document.text == "old text"
     assert store.changes_since(1).added.size == 0
@@ -163,7 +161,6 @@ def test_threads_read_and_write_together(store: SQLiteDocumentStore, entry: Make
     writing.clear()
     for thread in readers:
         thread.join()
-
     assert sorted(sequences) == list(range(1, 81))
     assert (len(store), torn) == (160, [])
 
@@ -183,7 +180,6 @@ def test_deleted_space_is_reclaimed(
     before = store.reclaim(0)
     assert before.free_share > 0.8
     assert before.free_bytes == before.free * before.page_size > 5_000_000
-
     step = store.reclaim(100)
     assert (step.free, step.pages) == (before.free - 100, before.pages - 100)
     after = store.reclaim(1_000_000)
@@ -192,6 +188,5 @@ def test_deleted_space_is_reclaimed(
         "d0", "d1", "d2", "d3", "d4"
     ]  # fmt: skip
     store.close()  # moves the log into the file
-
     assert (tmp_path / "store.sqlite3").stat().st_size == after.pages * after.page_size
     assert sql(store.path, "PRAGMA integrity_check") == [("ok",)]

@@ -21,14 +21,8 @@ from tests.kit.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenSt
 @pytest.mark.parametrize(
     ("nlist", "count", "needed"),
     [
-        (1, 0, False),
-        (1, 4_999, False),
-        (1, 5_000, True),
-        (128, 5_000, False),
-        (128, 4_999, True),
-        (128, 19_000, False),
-        (128, 20_000, True),
-        (512, 5_000, True),
+        *((1, 0, False), (1, 4_999, False), (1, 5_000, True), (128, 5_000, False)),
+        *((128, 4_999, True), (128, 19_000, False), (128, 20_000, True), (512, 5_000, True)),
         (511, 5_000, False),
     ],
 )
@@ -42,10 +36,8 @@ def test_changes_may_arrive_in_any_order_and_twice(
 ) -> None:
     live = open_live_index(store, root)
     changes = [
-        store.put([entry("a", "one"), entry("b", "two")]),
-        store.put([entry("a", "three")]),
-        store.delete(["a", "b"]),
-        store.put([entry("b", "four")]),
+        *(store.put([entry("a", "one"), entry("b", "two")]), store.put([entry("a", "three")])),
+        *(store.delete(["a", "b"]), store.put([entry("b", "four")])),
     ]
     for change in [changes[2], changes[0], changes[3], changes[1], changes[3], *changes]:
         live.apply(change)
@@ -102,7 +94,6 @@ def test_a_change_during_a_rebuild_is_in_the_new_index(
 
     monkeypatch.setattr(index.vectors.live_index, "_catch_up", catch_up_and_change)
     live.rebuild()
-
     assert_equals_store(live, store)
     assert_equals_store(open_live_index(store, root), store)
 
@@ -126,7 +117,6 @@ def test_nothing_changes_the_index_while_it_is_written(
     monkeypatch.setattr(engine, "save", save_beside_a_change)
     live.publish()
     late[0].join()
-
     published = verify_current_snapshot(root)
     assert (published.sequence, published.vectors) == (1, 1)
     assert (live.sequence, len(live)) == (2, 2)
@@ -159,14 +149,12 @@ def test_a_store_that_fails_half_way_is_caught_up_with_later(
     fill(store, vectors(35, seed=1))
     with store._connections.writing() as connection:
         connection.execute("UPDATE vectors SET vector = zeroblob(3) WHERE vector_id = 25")
-
     with pytest.raises(StoreError, match="document 'd24' is damaged in its vector"):
         live.catch_up()
     assert live.sequence == 0
     with store._connections.writing() as connection:
         connection.execute("DELETE FROM documents WHERE vector_id = 25")
     live.catch_up()
-
     assert_equals_store(live, store)
 
 
@@ -185,10 +173,8 @@ def test_opening_replays_what_the_store_did_since_the_snapshot(
     store.delete(["b", "d"])
     store.close()
     caplog.clear()
-
     store = open_store()
     again = open_live_index(store, root)
-
     assert_equals_store(again, store)
     assert again.generation == live.generation == 2
     assert caplog.records == []
@@ -210,9 +196,7 @@ def test_a_damaged_snapshot_is_built_again_from_the_store(
     (root / name).unlink()
     caplog.clear()
     caplog.set_level(logging.INFO)
-
     again = open_live_index(store, root)
-
     assert "building the index from the document store" in caplog.text
     assert str(root) in caplog.text
     assert_equals_store(again, store)
@@ -230,18 +214,15 @@ def test_snapshots_of_another_store_are_not_used(
     live.apply(store.put([entry("a", "one")]))
     live.apply(store.put([entry("b", "two"), entry("c", "three")]))
     live.publish()
-
     behind = open_store(tmp_path / "behind.sqlite3")
     behind.put([entry("z", "other")])
     shutil.copytree(root, tmp_path / "behind")
     assert_equals_store(open_live_index(behind, tmp_path / "behind"), behind)
-
     level = open_store(tmp_path / "level.sqlite3")
     level.put([entry("y", "other")])
     level.put([entry("x", "another")])
     shutil.copytree(root, tmp_path / "level")
     assert_equals_store(open_live_index(level, tmp_path / "level"), level)
-
     other = open_store(tmp_path / "other.sqlite3", fingerprint="b" * 64)
     other.put([entry("a", "one")])
     other.put([entry("b", "two"), entry("c", "three")])
@@ -274,7 +255,6 @@ def test_reading_only_publishes_nothing_and_can_follow(
     writer = open_store()
     writer.put([entry("a", "one")])
     store = open_store(read_only=True)
-
     live = open_live_index(store, root, read_only=True)
     assert_equals_store(live, store)
     writer.put([entry("b", "two")])

@@ -44,7 +44,6 @@ def test_a_snapshot_has_the_bytes_of_its_precision(
     size = (root / "0000000001" / INDEX_FILE).stat().st_size
     centroids = 4 * DIMENSION * live.nlist
     assert BYTES[precision] < (size - centroids) / len(store) < BYTES[precision] + 60
-
     caplog.set_level(logging.INFO)
     for given in (None, precision):
         again = open_live_index(store, root, precision=given)

@@ -4,15 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.arrays import Float32
+from index.vectors import lists
 from index.vectors.faiss.faiss_index import train_faiss_index
-from index.vectors.lists import (
-    adapted_nprobe,
-    choose_nprobe,
-    default_nprobe,
-    fewer_lists,
-    more_lists,
-    nprobe_bounds,
-)
 from index.vectors.recall import HeldOutQueries, share_found
 from tests.kit.index_fixtures import MakeVectors
 
@@ -47,7 +40,6 @@ def test_held_out_vectors_are_compared_by_brute_force(vectors: MakeVectors) -> N
     held_out = HeldOutQueries(ids[:40], stored[:40], lambda some: (some, stored[some // 2]))
     for start in range(0, 400, 130):
         held_out.compare_with(ids[start : start + 130], stored[start : start + 130])
-
     assert held_out.recall(index, 16) == 1.0
     cosines = stored[:40] @ stored.T
     np.fill_diagonal(cosines, -1)
@@ -70,16 +62,16 @@ def test_vectors_that_an_index_has_lost_count_against_it(vectors: MakeVectors) -
 
 @given(nlist=st.integers(1, 10_000))
 def test_steps_stay_within_the_bounds_and_arrive(nlist: int) -> None:
-    least, most = nprobe_bounds(nlist)
-    assert 1 <= least == default_nprobe(nlist) <= most <= nlist
+    least, most = lists.nprobe_bounds(nlist)
+    assert 1 <= least == lists.default_nprobe(nlist) <= most <= nlist
     nprobe = least
     for _ in range(100):
-        larger = more_lists(nprobe, nlist)
+        larger = lists.more_lists(nprobe, nlist)
         assert larger > nprobe or nprobe == most
         nprobe = larger
     assert nprobe == most
     for _ in range(100):
-        nprobe = fewer_lists(nprobe, nlist)
+        nprobe = lists.fewer_lists(nprobe, nlist)
     assert nprobe == least
 
 
@@ -90,9 +82,9 @@ def test_nprobe_is_the_smallest_that_reaches_the_target() -> None:
         asked.append(nprobe)
         return nprobe / 50
 
-    assert choose_nprobe(128, 0.8, recall) == (44, 44 / 50)
+    assert lists.choose_nprobe(128, 0.8, recall) == (44, 44 / 50)
     assert asked == [22, 28, 35, 44]
-    assert choose_nprobe(128, 2.0, recall) == (64, 64 / 50)  # the bound
+    assert lists.choose_nprobe(128, 2.0, recall) == (64, 64 / 50)  # the bound
 
 
 @pytest.mark.parametrize(
@@ -108,11 +100,11 @@ def test_nprobe_is_the_smallest_that_reaches_the_target() -> None:
 )
 def test_nprobe_follows_recall_and_does_not_swing(mean: float, noise: float, expected: int) -> None:
     recalls = [mean - noise, mean + noise] * 25
-    assert adapted_nprobe(recalls, 30, 128, 0.95) == expected
+    assert lists.adapted_nprobe(recalls, 30, 128, 0.95) == expected
 
 
 @given(recalls=st.lists(st.floats(0, 1), min_size=2, max_size=60), nlist=st.integers(1, 5_000))
 def test_nprobe_stays_within_its_bounds(recalls: list[float], nlist: int) -> None:
-    least, most = nprobe_bounds(nlist)
+    least, most = lists.nprobe_bounds(nlist)
     for nprobe in (least, (least + most) // 2, most):
-        assert least <= adapted_nprobe(recalls, nprobe, nlist, 0.95) <= most
+        assert least <= lists.adapted_nprobe(recalls, nprobe, nlist, 0.95) <= most

@@ -60,12 +60,10 @@ def test_the_lists_are_really_in_use(
     assert 0.5 <= result.recall < 1.0
     assert (live.nlist, live.nprobe, live.generation) == (128, result.nprobe, 2)
     assert live.training == Training(1, ONE_LIST_BELOW)
-
     manifest = verify_current_snapshot(root)
     loaded = load_faiss_index(root / f"{live.generation:010}" / "index.bin")
     assert loaded.nlist == manifest.nlist == 128
     assert (loaded.list_sizes() > 0).sum() > 100
-
     queries = vectors(100, seed=9)
     exact = np.argsort(-(queries @ vectors(ONE_LIST_BELOW, seed=1).T), axis=1)[:, :10] + 1
     recalls = []
@@ -160,7 +158,6 @@ def test_a_restart_knows_nprobe_and_training(
     assert live.unpublished() == 80
     live.publish()
     assert live.unpublished() == 0
-
     again = open_live_index(store, root)
     assert (again.nprobe, again.training) == (live.nprobe, Training(1, ONE_LIST_BELOW))
     assert again.nprobe > nprobe_bounds(128)[0]

@@ -11,14 +11,8 @@ import pytest
 
 from encoder.arrays import Float32
 from index.errors import SnapshotError
+from index.vectors import snapshot
 from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
-from index.vectors.snapshot import (
-    Manifest,
-    SavedIndex,
-    publish_snapshot,
-    read_current_snapshot,
-    verify_current_snapshot,
-)
 
 FINGERPRINT = "c" * 64
 DIMENSION = 16
@@ -31,24 +25,21 @@ def index(vectors: Callable[..., Float32]) -> FaissIndex:
     return index
 
 
-def publish(root: Path, index: FaissIndex, sequence: int = 7) -> Manifest:
-    def save(path: Path) -> SavedIndex:
+def publish(root: Path, index: FaissIndex, sequence: int = 7) -> snapshot.Manifest:
+    def save(path: Path) -> snapshot.SavedIndex:
         index.save(path)
-        return SavedIndex(
-            backend="faiss-fp32",
-            sequence=sequence,
-            nlist=index.nlist,
-            vectors=len(index),
-            trained_sequence=1,
-            trained_vectors=90,
-            nprobe=4,
-        )
+        return snapshot.SavedIndex(
+            backend="faiss-fp32", sequence=sequence, nlist=index.nlist, vectors=len(index),
+            trained_sequence=1, trained_vectors=90, nprobe=4,
+        )  # fmt: skip
 
-    return publish_snapshot(root, save, fingerprint=FINGERPRINT, dimension=DIMENSION)
+    return snapshot.publish_snapshot(root, save, fingerprint=FINGERPRINT, dimension=DIMENSION)
 
 
-def read(root: Path) -> tuple[Manifest, FaissIndex]:
-    return read_current_snapshot(root, "fp32", fingerprint=FINGERPRINT, dimension=DIMENSION)
+def read(root: Path) -> tuple[snapshot.Manifest, FaissIndex]:
+    return snapshot.read_current_snapshot(
+        root, "fp32", fingerprint=FINGERPRINT, dimension=DIMENSION
+    )
 
 
 def names(root: Path) -> list[str]:
@@ -59,10 +50,8 @@ def test_a_published_snapshot_is_read(
     root: Path, index: FaissIndex, vectors: Callable[..., Float32]
 ) -> None:
     published = publish(root, index)
-
     manifest, loaded = read(root)
-
-    assert manifest == published == verify_current_snapshot(root)
+    assert manifest == published == snapshot.verify_current_snapshot(root)
     assert (manifest.generation, manifest.sequence, manifest.format) == (1, 7, 1)
     assert (manifest.dimension, manifest.nlist, manifest.vectors) == (DIMENSION, 4, 100)
     file = root / "0000000001" / "index.bin"
@@ -71,7 +60,7 @@ def test_a_published_snapshot_is_read(
     queries = vectors(5, seed=2)
     assert loaded.search(queries, 9).ids.tolist() == index.search(queries, 9).ids.tolist()
     with pytest.raises(SnapshotError, match="does not match its manifest"):
-        read_current_snapshot(root, "fp32", fingerprint=FINGERPRINT, dimension=32)
+        snapshot.read_current_snapshot(root, "fp32", fingerprint=FINGERPRINT, dimension=32)
 
 
 def test_the_newest_two_generations_are_kept(root: Path, index: FaissIndex) -> None:
@@ -88,7 +77,6 @@ def test_leftovers_of_killed_publishes_are_removed(root: Path, index: FaissIndex
     (root / ".publishing-CURRENT").write_text("half")
     shutil.copytree(root / "0000000001", root / "0000000005")  # renamed, but never made current
     (root / "notes of the user").write_text("stay")
-
     assert read(root)[0].generation == 1
     assert publish(root, index).generation == 6
     assert names(root) == ["0000000005", "0000000006", "CURRENT", "notes of the user"]

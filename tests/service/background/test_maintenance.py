@@ -92,7 +92,6 @@ def test_a_collection_that_grew_gets_lists(
     maintenance.work()
     assert value(metrics, "index_retrainings_total", outcome="swapped") == 0
     assert value(metrics, "recall_at_10", source="shadow") == 1.0  # one list is exact
-
     put(data, 0, ONE_LIST_BELOW)
     maintenance.work()
     assert data.index.nlist == 128
@@ -106,7 +105,6 @@ def test_a_collection_that_grew_gets_lists(
     assert value(metrics, "index_empty_lists_ratio") < 0.4
     assert value(metrics, "index_unpublished_changes") == 0
     assert "retraining the index: too few or too many lists" in caplog.text
-
     maintenance.work()
     assert data.index.generation == 2  # nothing to do
 
@@ -179,7 +177,6 @@ def test_disk_space_of_deleted_documents_is_given_back(
     data.index.apply(change)
     before = data.store.reclaim(0)
     assert before.free_share > 0.8
-
     make().work()
     after = data.store.reclaim(0)
     assert after.free_share <= 0.1

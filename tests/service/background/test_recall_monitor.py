@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.document import Document
 from index.search.records import SearchOptions
@@ -23,15 +22,8 @@ from service.engine import Engine
 from service.maintenance import QUEUED, RecallMonitor
 from service.matching.match import MatchOptions, match
 from service.metrics import Metrics, create_metrics
+from tests.kit.index_fixtures import DIMENSION, unit_vectors
 from tests.kit.waiting import wait_until
-
-DIMENSION = 16
-
-
-def unit_vectors(count: int, seed: int) -> Float32:
-    vectors = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
-    unit: Float32 = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return unit
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +62,7 @@ def offer_until(watch: RecallMonitor, reached: Callable[[], bool]) -> None:
     seeds = count(100)
 
     def offer() -> bool:
-        for query in unit_vectors(10, next(seeds)):
+        for query in unit_vectors(10, seed=next(seeds)):
             watch.offer(query, stored=False)
         return reached()
 
@@ -87,7 +79,6 @@ def test_nprobe_rises_to_hold_a_target_and_falls_again(live: LiveIndex, metrics:
     assert least < live.nprobe <= most
     assert value(metrics, "nprobe") == live.nprobe
     assert 0.5 < value(metrics, "recall_at_10", source="shadow") <= 1.0
-
     high = live.nprobe
     lax = watching(live, metrics, target_recall=0.5)
     lax.start()

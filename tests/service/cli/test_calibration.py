@@ -21,7 +21,7 @@ from index.search.corpus_calibration import CALIBRATION_FILE, read_corpus_calibr
 from index.search.fusion import ChannelWeights, read_fusion, write_fusion
 from index.store.records import EncodedDocument
 from tests.kit.command import Answer, Run
-from tests.kit.corpora import json_lines
+from tests.kit.corpora import json_lines, write_pairs
 from tests.kit.index_fixtures import aligned_of
 
 DIMENSION = 32
@@ -65,10 +65,8 @@ def write_corpus(folder: Path, count: int = 200, *, blocks: bool = True) -> tupl
     )
     pairs = [(row, row + 1, 1) for row in range(0, count, 2)]
     pairs += [(row, (row + 7) % count, 0) for row in range(0, count, 2)]
-    (folder / "pairs.jsonl").write_text(
-        json_lines({"source": str(a), "target": str(b), "label": label} for a, b, label in pairs)
-    )
-    return folder / "pairs.jsonl", folder / "vectors.npz"
+    named = ((str(a), str(b), label) for a, b, label in pairs)
+    return write_pairs(folder / "pairs.jsonl", named), folder / "vectors.npz"
 
 
 def texts_of(folder: Path, count: int = 200) -> Path:
@@ -211,13 +209,8 @@ def test_fit_calibration_encodes_a_corpus(fit: Fit, copy: Path, tmp_path: Path) 
     texts = [f"{topic} {n % 50}. " * 5 for topic in ("river", "music", "tax") for n in range(40)]
     corpus, pairs = tmp_path / "c.jsonl", tmp_path / "pairs.jsonl"
     corpus.write_text(json_lines({"id": n, "text": text} for n, text in enumerate(texts)))
-    pairs.write_text(
-        json_lines(
-            {"source": str(n), "target": str(n + step), "label": int(step == 1)}
-            for n in range(38)
-            for step in (1, 60)
-        )
-    )
+    steps = [(n, step) for n in range(38) for step in (1, 60)]
+    write_pairs(pairs, ((str(n), str(n + step), int(step == 1)) for n, step in steps))
     assert fit((pairs, corpus)).status == 0
     assert fitted(copy).kinds["semantic"].fitted_on[0].pairs == 76
 

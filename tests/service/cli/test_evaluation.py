@@ -17,7 +17,7 @@ from evaluation.baselines import BASELINES
 from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.fusion import DEFAULT_RULE, ChannelWeights, write_fusion
 from tests.kit.command import Answer, Run
-from tests.kit.corpora import json_lines
+from tests.kit.corpora import json_lines, write_pairs
 from tests.kit.index_fixtures import aligned_of, unit_vectors
 
 OWN = ["vector", "semantic", "lexical", "unaligned hybrid", "hybrid"]
@@ -51,10 +51,6 @@ def data(tmp_path: Path) -> Path:
     write_pairs(tmp_path / "pairs.jsonl", [("river0", "river1", 1), ("river0", "music1", 0)])
     write_pairs(tmp_path / "valid.jsonl", [("stone0", "stone1", 1), ("stone0", "music2", 0)])
     return tmp_path
-
-
-def write_pairs(path: Path, pairs: list[tuple[str, str, int]]) -> None:
-    path.write_text(json_lines({"source": a, "target": b, "label": label} for a, b, label in pairs))
 
 
 def report_of(answer: Answer) -> dict[str, Any]:

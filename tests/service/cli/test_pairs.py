@@ -32,7 +32,6 @@ def test_an_interrupted_run_goes_on_and_writes_the_same(
     whole = output.read_bytes()
     assert len(whole.splitlines()) == 21
     assert not position.exists()
-
     find = service.cli.pairs.find_pairs
     begun_at = []
 

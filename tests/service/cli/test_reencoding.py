@@ -15,13 +15,7 @@ import pytest
 from encoder.checkpoint import load_checkpoint
 from index import reencode as job
 from index.build import encode_documents
-from index.directory.data_directory import (
-    ADAPTER_FILE,
-    FUSION_FILE,
-    SHADOW_TEST_FILE,
-    STORE_FILE,
-    swap_is_pending,
-)
+from index.directory import data_directory
 from index.document import Document
 from index.reencode import REENCODING, only_reencoding
 from index.search.fusion import read_fusion
@@ -72,7 +66,10 @@ def content(data: Path) -> dict[str, bytes]:
 
 
 def is_of(data: Path, checkpoint: Path) -> bool:
-    return read_space(data / STORE_FILE).fingerprint == load_checkpoint(checkpoint).fingerprint
+    return (
+        read_space(data / data_directory.STORE_FILE).fingerprint
+        == load_checkpoint(checkpoint).fingerprint
+    )
 
 
 def test_a_better_checkpoint_replaces_the_present_one(
@@ -88,8 +85,8 @@ def test_a_better_checkpoint_replaces_the_present_one(
     assert report["present"]["checkpoint"] == "tiny"
     assert report["present"]["rule"]["lexical_weight"] == 0
     assert report["new"]["checkpoint"] == "tiny-terms"
-    assert json.loads((data / SHADOW_TEST_FILE).read_text()) == report
-    assert not (data / FUSION_FILE).exists()
+    assert json.loads((data / data_directory.SHADOW_TEST_FILE).read_text()) == report
+    assert not (data / data_directory.FUSION_FILE).exists()
     assert not (data / REENCODING).exists()
     assert longmatch("doctor", data, "--checkpoint", tiny_terms).status == 0
     engine = open_engine(make_settings(data=data, checkpoint=tiny_terms))
@@ -131,7 +128,7 @@ def test_a_dry_run_and_a_server_keep_what_was_encoded(
     assert (report["adopted"], report["refused"]) == (False, None)
     assert before.items() <= content(data).items()
     assert is_of(data, tiny_checkpoint)
-    (data / SHADOW_TEST_FILE).unlink(missing_ok=True)
+    (data / data_directory.SHADOW_TEST_FILE).unlink(missing_ok=True)
     running = open_engine(make_settings(data=data))
     try:
         answer = run_test(longmatch, data, tiny_terms)
@@ -141,7 +138,7 @@ def test_a_dry_run_and_a_server_keep_what_was_encoded(
         assert running.default.fusion == BLIND
     finally:
         close_engine(running)
-    assert not (data / SHADOW_TEST_FILE).exists()
+    assert not (data / data_directory.SHADOW_TEST_FILE).exists()
     assert run_test(longmatch, data, tiny_terms).status == 0
     assert len(encoded) == 120
     assert is_of(data, tiny_terms)
@@ -200,7 +197,7 @@ def test_killed_at_any_moment_it_ends_with_the_old_or_the_new(
         except subprocess.TimeoutExpired:
             process.kill()
         process.wait()
-        if not swap_is_pending(data):
+        if not data_directory.swap_is_pending(data):
             moved = is_of(data, tiny_terms)
             served = tiny_terms if moved else tiny_checkpoint
             assert longmatch("doctor", data, "--checkpoint", served).status == 0
@@ -208,7 +205,7 @@ def test_killed_at_any_moment_it_ends_with_the_old_or_the_new(
                 break
             assert process.returncode < 0  # killed, and not ended by an error
     assert is_of(data, tiny_terms)
-    assert json.loads((data / SHADOW_TEST_FILE).read_text())["adopted"]
+    assert json.loads((data / data_directory.SHADOW_TEST_FILE).read_text())["adopted"]
     assert not (data / REENCODING).exists()
 
 
@@ -232,7 +229,7 @@ def test_an_adapter_is_tested_as_a_checkpoint_is(longmatch: Run, data: Path) -> 
     assert report["held_out"]["queries"] == QUESTIONS
     assert report["present"]["checkpoint"] == report["new"]["checkpoint"]
     assert report["present"]["fingerprint"] != report["new"]["fingerprint"]
-    assert (data / ADAPTER_FILE).exists()
+    assert (data / data_directory.ADAPTER_FILE).exists()
     assert longmatch("doctor", data).status == 0
     answer = longmatch("reencode", data, "--adapt")
     assert (answer.status, "already: nothing to do" in answer.err) == (2, True)

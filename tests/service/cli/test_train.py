@@ -23,7 +23,13 @@ from evaluation.quality_gate import sample_stdlib
 from index.embed import read_embedded_corpus
 from index.progress import SilentProgress
 from tests.kit.command import Run
-from tests.kit.corpora import TOPIC_WORDS, json_lines, write_linked_corpus, write_topics
+from tests.kit.corpora import (
+    TOPIC_WORDS,
+    json_lines,
+    write_linked_corpus,
+    write_pairs,
+    write_topics,
+)
 from tests.kit.make_checkpoints import TINY_COLDE
 from training.data.files import EncoderJob, find_corpus_files
 from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
@@ -31,14 +37,9 @@ from training.progress import SilentTrainingProgress
 from training.recipe import RECIPES, read_training_recipe
 
 FIELDS: dict[str, object] = {
-    "name": '"tiny"',
-    "steps": 2,
-    "documents": 12,
-    "chunk": 8,
-    "max_blocks": 8,
-    "validation_interval": 1,
-    "checkpoint_interval": 1,
-}
+    "name": '"tiny"', "steps": 2, "documents": 12, "chunk": 8, "max_blocks": 8,
+    "validation_interval": 1, "checkpoint_interval": 1,
+}  # fmt: skip
 UNLABELLED = """
 [[objective]]
 kind = "distil"
@@ -140,11 +141,8 @@ def add_splits_links_and_pairs(folder: Path) -> None:
     (folder / "splits.tsv").write_text("".join(f"d{n}\t{parts[n % 4]}\n" for n in range(40)))
     links = ((n, (n + step) % 40) for n in range(40) for step in (4, 8))
     (folder / "qrels.tsv").write_text("".join(f"d{a}\t0\td{b}\t1\n" for a, b in links))
-    pairs = "".join(
-        json.dumps({"source": f"d{n}", "target": f"d{(n + 4) % 40}", "label": n // 4 % 2}) + "\n"
-        for n in range(40)
-    )
-    (folder / "pairs.jsonl").write_text(pairs)
+    pairs = ((f"d{n}", f"d{(n + 4) % 40}", n // 4 % 2) for n in range(40))
+    write_pairs(folder / "pairs.jsonl", pairs)
 
 
 @pytest.mark.slow
@@ -222,13 +220,8 @@ def test_train_then_serve(
 
 @pytest.mark.slow
 def test_own_pairs_alone(longmatch: Run, corpus: Path, recipe: Recipe, tmp_path: Path) -> None:
-    pairs = tmp_path / "mine.jsonl"
-    rows = (
-        {"source": f"d{a}", "target": f"d{b}", "label": (a + b) % 2}
-        for a in range(40)
-        for b in range(a)
-    )
-    pairs.write_text(json_lines(rows))
+    rows = ((f"d{a}", f"d{b}", (a + b) % 2) for a in range(40) for b in range(a))
+    pairs = write_pairs(tmp_path / "mine.jsonl", rows)
     report = train(
         longmatch, recipe(PAIRS, steps=6), corpus, tmp_path / "t", "--pairs", pairs, "--steps", 2
     )
@@ -242,8 +235,8 @@ def test_pairs_whose_parts_share_documents(
 ) -> None:
     rows = [(a, b) for a in range(12) for b in range(a)]
     for part, some in (("train", rows[::2]), ("valid", rows[1::2])):
-        pairs = ({"source": f"d{a}", "target": f"d{b}", "label": (a * b) % 2} for a, b in some)
-        (corpus / f"pairs.{part}.jsonl").write_text(json_lines(pairs))
+        pairs = ((f"d{a}", f"d{b}", (a * b) % 2) for a, b in some)
+        write_pairs(corpus / f"pairs.{part}.jsonl", pairs)
     run = ("lab", "train", recipe(PAIRS), "--corpus", corpus, "-o", tmp_path / "t", "--steps", 2)
     run += ("--precision", "fp32")
     refused = longmatch(*run)
@@ -273,11 +266,9 @@ def test_the_time_is_up(longmatch: Run, corpus: Path, recipe: Recipe, tmp_path: 
     ("architecture", "documents", "sections"),
     [
         ("smash", "linked", FROM_TOKENS + '[[objective]]\nkind = "links"\n'),
-        ("colde", "classes", BY_CLASS),
-        ("colde", "classes", CONTRAST),
+        *(("colde", "classes", BY_CLASS), ("colde", "classes", CONTRAST)),
         ("colde", "classes", FROM_TOKENS.replace("8", "2") + SECTIONS),
-        ("smith", "classes", SECTIONS),
-        ("terms", "classes", HALVES),
+        *(("smith", "classes", SECTIONS), ("terms", "classes", HALVES)),
         ("ernie-doc", "linked", FROM_TOKENS + REORDER),
         ("ernie-doc", "linked", WORDS_TOO.replace("blocks = 2", "blocks = 8") + LINKS),
     ],
@@ -319,7 +310,7 @@ def test_each_architecture_is_trained_and_served(
 def test_smith_is_trained_with_the_recipes_of_the_paper(
     longmatch: Run, linked: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
-    write_pairs(linked)
+    write_labelled(linked)
     start = tiny_checkpoint
     for name in ("smith-paper-pretrain", "smith-paper-pairs"):
         output = tmp_path / name
@@ -391,15 +382,9 @@ def test_classes_that_teach_nothing_are_refused_before_any_work(
 
 
 SHORTER = {
-    "steps": 2,
-    "documents": 4,
-    "chunk": 4,
-    "max_blocks": 8,
-    "blocks": 8,
-    "warm_up": 0,
-    "validation_interval": 1,
-    "checkpoint_interval": 1,
-}
+    "steps": 2, "documents": 4, "chunk": 4, "max_blocks": 8, "blocks": 8, "warm_up": 0,
+    "validation_interval": 1, "checkpoint_interval": 1,
+}  # fmt: skip
 
 
 UNCUT = {"aggregate": "lstm", "positions": False}
@@ -424,7 +409,7 @@ def test_colde_is_trained_with_the_ablations_of_its_paper(
     objective: str,
 ) -> None:
     """As the command trains, without the export, which takes longer."""
-    write_pairs(linked)
+    write_labelled(linked)
     changed = TINY_COLDE.model_copy(update={"model": TINY_COLDE.model | model})
     start = create_checkpoint(changed, str(tiny_bert), tmp_path / "start")
     recipe = shorter("colde-paper", tmp_path)
@@ -432,13 +417,9 @@ def test_colde_is_trained_with_the_ablations_of_its_paper(
     assert SUPCON in text
     recipe.write_text(text.replace(SUPCON, objective))
     job = EncoderJob(
-        recipe=recipe,
-        start=start,
-        files=[find_corpus_files(linked)],
-        output=tmp_path / "out",
-        work=tmp_path / "work",
-        precisions=["fp32"],
-    )
+        recipe=recipe, start=start, files=[find_corpus_files(linked)], output=tmp_path / "out",
+        work=tmp_path / "work", precisions=["fp32"],
+    )  # fmt: skip
     encoder = OnnxEncoder(load_checkpoint(tiny_colde), precision="fp32", threads=1)
     data = prepare_data(job, encoder, SilentProgress())
     sources = prepare_sources(job, data, SilentProgress())
@@ -450,13 +431,10 @@ def test_colde_is_trained_with_the_ablations_of_its_paper(
     assert len([loss for loss in losses if loss is not None and math.isfinite(loss)]) == 2
 
 
-def write_pairs(corpus: Path) -> None:
+def write_labelled(corpus: Path) -> None:
     """Write pairs of both labels beside the corpus, no document in two."""
-    pairs = [
-        {"source": f"d{number}", "target": f"d{number + 1}", "label": (number // 2) % 2}
-        for number in range(0, 24, 2)
-    ]
-    (corpus / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    pairs = ((f"d{n}", f"d{n + 1}", (n // 2) % 2) for n in range(0, 24, 2))
+    write_pairs(corpus / "pairs.jsonl", pairs)
 
 
 def shorter(name: str, folder: Path) -> Path:

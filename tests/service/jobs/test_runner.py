@@ -65,9 +65,7 @@ def add(jobs: Jobs, client: str = "") -> str:
     return job_id
 
 
-def test_jobs_run_in_the_order_in_which_they_were_stored(
-    make_jobs: Callable[[], Jobs],
-) -> None:
+def test_jobs_run_in_the_order_in_which_they_were_stored(make_jobs: Callable[[], Jobs]) -> None:
     earlier = make_jobs()
     ids = [add(earlier) for _ in range(3)]
     interrupted = earlier.store.begin(earlier.store.unfinished()[0])
@@ -118,9 +116,7 @@ def test_a_cancelled_job_is_passed_over(make_jobs: Callable[[], Jobs]) -> None:
 
 
 def test_the_runner_waits_for_tables_that_cannot_be_written(
-    make_jobs: Callable[[], Jobs],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("service.jobs.runner._IDLE_SECONDS", 0.01)
     real = JobStore.begin

@@ -21,16 +21,8 @@ from service.errors import (
     InvalidInputError,
     MalformedUploadError,
 )
+from service.jobs import uploads
 from service.jobs.store import Upload
-from service.jobs.uploads import (
-    MAX_CHARACTERS,
-    Batch,
-    BatchLimits,
-    UploadFile,
-    read_batch,
-    remove_others,
-    verify_upload,
-)
 
 LIMIT = 10_000
 content_parts = [b"{}", b"a", b" ", b"\t", b"\r", b"\v\f", b"\n", b"\xff"]
@@ -46,7 +38,7 @@ def pieces(content: bytes, sizes: list[int]) -> Iterator[bytes]:
 
 
 def receive(path: Path, chunks: Iterator[bytes], *, compressed: bool = False) -> Upload:
-    file = UploadFile(path, max_bytes=LIMIT, gzip=compressed)
+    file = uploads.UploadFile(path, max_bytes=LIMIT, gzip=compressed)
     try:
         for chunk in chunks:
             file.write(chunk)
@@ -71,7 +63,7 @@ def test_what_is_received_is_on_the_disk_and_counted(
         return
     assert path.read_bytes() == content
     assert upload == Upload("id", len(content), lines, hashlib.sha256(content).digest())
-    assert verify_upload(path, upload.digest)
+    assert uploads.verify_upload(path, upload.digest)
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -102,7 +94,9 @@ def peak_below(limit: int) -> Iterator[None]:
 def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
     bomb = gzip.compress(b"{}\n" * 12_000_000)
     assert len(bomb) < 100_000
-    file = UploadFile(tmp_path / "id.ndjson", max_bytes=30_000_000, gzip=True, max_ratio=1e9)
+    file = uploads.UploadFile(
+        tmp_path / "id.ndjson", max_bytes=30_000_000, gzip=True, max_ratio=1e9
+    )
     with peak_below(10_000_000), pytest.raises(BodyTooLargeError):
         file.write(bomb)
     file.abandon()
@@ -111,7 +105,7 @@ def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
 
 def test_a_disk_that_is_full_is_said_to_be_so(tmp_path: Path) -> None:
     (tmp_path / "id.partial").symlink_to("/dev/full")
-    file = UploadFile(tmp_path / "id.ndjson", max_bytes=LIMIT, gzip=False)
+    file = uploads.UploadFile(tmp_path / "id.ndjson", max_bytes=LIMIT, gzip=False)
     file.write(b"{}\n")
     with pytest.raises(StoreError, match="No space left"):
         file.finish()
@@ -125,23 +119,23 @@ def test_a_file_that_has_changed_or_gone_is_known(tmp_path: Path) -> None:
     content = path.read_bytes()
     for place in range(upload.size):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        assert not verify_upload(path, upload.digest)
+        assert not uploads.verify_upload(path, upload.digest)
     path.write_bytes(content)
-    assert verify_upload(path, upload.digest)
+    assert uploads.verify_upload(path, upload.digest)
     path.unlink()
-    assert not verify_upload(path, upload.digest)
+    assert not uploads.verify_upload(path, upload.digest)
 
 
 def test_what_belongs_to_no_job_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "uploads"
-    remove_others(folder, [])
+    uploads.remove_others(folder, [])
     for name in ("a.ndjson", "b.ndjson", "c.partial"):
         (folder / name).write_bytes(b"{}")
-    remove_others(folder, ["b"])
+    uploads.remove_others(folder, ["b"])
     assert [path.name for path in folder.iterdir()] == ["b.ndjson"]
 
 
-LIMITS = BatchLimits(documents=3, line_bytes=60, text_characters=20)
+LIMITS = uploads.BatchLimits(documents=3, line_bytes=60, text_characters=20)
 GOOD = [json.dumps({"id": name, "text": "t" + name}).encode() for name in "abcde"]
 lines = st.lists(
     st.sampled_from([*GOOD, b"", b" ", b"{", b"\xff", b'{"id": "x", "text": ""}', b"z" * 61])
@@ -152,14 +146,14 @@ lines = st.lists(
 def test_a_line_of_just_the_limit_is_read(end: bytes) -> None:
     line = b'{"id": "a", "text": "b"}'.ljust(LIMITS.line_bytes)
     for content, counts in ((line, (1, 0)), (line + b" ", (0, 1))):
-        batch = read_batch(io.BytesIO(content + end), 0, 0, LIMITS)
+        batch = uploads.read_batch(io.BytesIO(content + end), 0, 0, LIMITS)
         assert batch is not None
         assert (len(batch.documents), len(batch.errors)) == counts
 
 
-def read_all(content: bytes, position: int = 0, line: int = 0) -> list[Batch]:
-    batches: list[Batch] = []
-    while batch := read_batch(io.BytesIO(content), position, line, LIMITS):
+def read_all(content: bytes, position: int = 0, line: int = 0) -> list[uploads.Batch]:
+    batches: list[uploads.Batch] = []
+    while batch := uploads.read_batch(io.BytesIO(content), position, line, LIMITS):
         batches.append(batch)
         position, line = batch.position, batch.line
     return batches
@@ -187,14 +181,14 @@ def test_each_line_is_read_once_as_document_error_or_blank(
 
 
 def test_a_batch_is_bounded_unless_one_document_is_longer() -> None:
-    limits = BatchLimits(documents=64, line_bytes=10**7, text_characters=10**7)
-    sizes = [MAX_CHARACTERS // 2] * 3 + [MAX_CHARACTERS * 3, 5]
+    limits = uploads.BatchLimits(documents=64, line_bytes=10**7, text_characters=10**7)
+    sizes = [uploads.MAX_CHARACTERS // 2] * 3 + [uploads.MAX_CHARACTERS * 3, 5]
     content = b"".join(
         json.dumps({"id": str(number), "text": "a" * size}).encode() + b"\n"
         for number, size in enumerate(sizes)
     )
     position, line, batches = 0, 0, []
-    while batch := read_batch(io.BytesIO(content), position, line, limits):
+    while batch := uploads.read_batch(io.BytesIO(content), position, line, limits):
         batches.append([number for number, _ in batch.documents])
         position, line = batch.position, batch.line
     assert batches == [[1, 2], [3], [4], [5]]
@@ -204,7 +198,7 @@ def test_a_line_of_fifty_megabytes_is_passed_without_being_held() -> None:
     content = b'{"id": "a", "text": "' + b"a" * 50_000_000 + b'"}\n' + GOOD[1]
     stream = io.BytesIO(content)
     with peak_below(5_000_000):
-        batch = read_batch(stream, 0, 0, LIMITS)
+        batch = uploads.read_batch(stream, 0, 0, LIMITS)
     assert batch is not None
     assert [error.line for error in batch.errors] == [1]
     assert [document.id for _, document in batch.documents] == ["b"]
@@ -221,12 +215,12 @@ def test_lines_without_a_document_are_read_in_bounded_batches() -> None:
 
 def test_a_high_compression_ratio_is_refused_unwritten(tmp_path: Path) -> None:
     path = tmp_path / "id.ndjson"
-    file = UploadFile(path, max_bytes=2**30, gzip=True, max_ratio=20.0)
+    file = uploads.UploadFile(path, max_bytes=2**30, gzip=True, max_ratio=20.0)
     with pytest.raises(CompressionRatioError, match="more than 20 times its size"):
         file.write(gzip.compress(b"{}\n" * 5_000_000))
     assert file.size <= 2 * 2**20
     file.abandon()
     assert list(tmp_path.iterdir()) == []
-    small = UploadFile(path, max_bytes=2**30, gzip=True, max_ratio=1.0)  # has any ratio
+    small = uploads.UploadFile(path, max_bytes=2**30, gzip=True, max_ratio=1.0)  # has any ratio
     small.write(gzip.compress(b"{}\n" * 1000))
     assert small.finish().lines == 1000

@@ -11,15 +11,7 @@ import pytest
 
 from index.directory.data_directory import KEY_FILE
 from service.errors import KeyFileError
-from service.keys import (
-    ApiKey,
-    KeyRing,
-    Scope,
-    change_keys,
-    make_key,
-    read_keys,
-    split_token,
-)
+from service.keys import ApiKey, KeyRing, Scope, change_keys, make_key, read_keys, split_token
 
 READ: frozenset[Scope] = frozenset(["read"])
 
@@ -53,13 +45,9 @@ def test_a_key_is_found_by_its_token_alone(path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda token: token[:-1] + ("A" if token[-1] != "A" else "B"),
-        lambda token: token[:-1],
-        lambda token: token + "A",
-        lambda token: token.upper(),
-        lambda token: token + "\n",
-        lambda token: "lm_00000000_" + token[12:],
-        lambda token: token.replace("lm_", "lm_é"),
+        *(lambda token: token[:-1] + ("A" if token[-1] != "A" else "B"), lambda token: token[:-1]),
+        *(lambda token: token + "A", lambda token: token.upper(), lambda token: token + "\n"),
+        *(lambda token: "lm_00000000_" + token[12:], lambda token: token.replace("lm_", "lm_é")),
         lambda token: "A" * 1_000_000,
     ],
 )
@@ -132,12 +120,8 @@ def test_a_file_that_is_damaged_changes_nothing(
 @pytest.mark.parametrize(
     "content",
     [
-        "",
-        "{}",
-        '{"format": 2, "keys": []}',
-        '{"format": 1, "keys": [{}]}',
-        '{"format": 1, "keys": 3}',
-        "[" * 100_000,
+        *("", "{}", '{"format": 2, "keys": []}', '{"format": 1, "keys": [{}]}'),
+        *('{"format": 1, "keys": 3}', "[" * 100_000),
         json.dumps({"format": 1, "keys": [{"id": "a", "scopes": ["all"]}]}),
     ],
 )

@@ -115,11 +115,7 @@ def test_both_find_the_same(by_http: Match, by_command: Match) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_documents_that_change_meanwhile_cost_no_place(
-    holding: Any,
-    by_http: Match,
-    by_command: Match,
-    monkeypatch: pytest.MonkeyPatch,
-    mode: str,
+    holding: Any, by_http: Match, by_command: Match, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """They are deleted, or pass the filter no longer, once the command has opened the directory."""
     options = {"mode": mode, "filter": EVEN, "collapse": True}
@@ -190,15 +186,11 @@ def test_a_pair_has_one_score_on_all_surfaces(
     lines = [client.get("/pairs?min_vector_score=-1").text, output.read_text()]
     pairs = [json.loads(line) for text in lines for line in text.splitlines()]
     surfaces = [
-        event,
-        matched(**ids[0]),
-        *hits,
-        *(hit["explanation"] for hit in hits),
-        *compared,
+        event, matched(**ids[0]), *hits, *(hit["explanation"] for hit in hits), *compared,
         *(hit for hit in printed if hit["id"] == right["id"]),
         *(typed("compare", a, b) for a in (names[0], files[0]) for b in (names[1], files[1])),
         *(pair for pair in pairs if {pair["left"], pair["right"]} == {left["id"], right["id"]}),
-    ]
+    ]  # fmt: skip
     assert len(surfaces) == 17
     expected = compared[0]
     assert {name for name in PAIR if expected[name] is None} == set()

@@ -22,14 +22,10 @@ from tests.kit.waiting import wait_until
 
 MODES = ("semantic", "lexical", "hybrid")
 OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "filter": {"filter": {"field": "number", "range": {"lt": 20}}},
-    "exclude": {"exclude": ["d1", "d7", "nothing"]},
-    "collapse": {"collapse": True},
-    "bounds": {"min_score": 0.2},
-    "unaligned": {"align": False},
-    "wide": {"top_k": 40},
-}
+    "plain": {}, "filter": {"filter": {"field": "number", "range": {"lt": 20}}},
+    "exclude": {"exclude": ["d1", "d7", "nothing"]}, "collapse": {"collapse": True},
+    "bounds": {"min_score": 0.2}, "unaligned": {"align": False}, "wide": {"top_k": 40},
+}  # fmt: skip
 QUERIES: dict[str, dict[str, Any]] = {
     "id": {"id": "d3"},
     "text": {"text": f"Title 4, {text_of([0, 3, 77])} own4w1 own9w2", "title": "Title 3"},
@@ -144,14 +140,12 @@ def test_every_acknowledged_write_is_seen(served: Any) -> None:
     assert answer["matches"][0]["id"] == "new"
     naming = {"text": "It is said of Brand New that it came.", "mode": "lexical"}
     assert [hit["id"] for hit in check_same(served, naming)["matches"]] == ["new"]
-
     some = {"field": "number", "range": {"gte": 1000}}
     assert len(check_same(served, {**QUERIES["id"], "filter": some})["matches"]) == 1
     put(served, {**document(3), "id": "new", "title": "Newer", "metadata": {"number": 5}})
     assert not check_same(served, {**QUERIES["id"], "filter": some})["matches"]
     assert check_same(served, QUERIES["id"])["matches"][0]["title"] == "Newer"
     check_all(served)
-
     assert served.delete("/documents/new").status_code in (200, 204)
     found = check_same(served, {**QUERIES["id"], "top_k": 48})["matches"]
     assert "new" not in [item["id"] for item in found]

@@ -78,13 +78,11 @@ def test_another_webhook_goes_on_where_the_former_one_failed(make_client: MakeCl
         (message,) = next_one.take(1)
         assert (message.document, message.path) == ("a", "/new?token=hidden")
         assert message.is_signed_by(made["webhook"]["secret"])
-
         changed = change(client, made["id"], webhook={"secret": None})
         secret = changed["webhook"]["secret"]
         assert secret not in (None, made["webhook"]["secret"])
         put(client, {"b": "Bees sting."})
         assert next_one.take(1)[-1].is_signed_by(secret)
-
         assert change(client, made["id"], webhook=None)["webhook"] is None
         put(client, {"c": "Bees dance."})
         settled(client)

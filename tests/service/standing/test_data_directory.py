@@ -43,10 +43,7 @@ def events(client: Client, query_id: str, number: int) -> list[dict[str, Any]]:
 
 
 def test_with_another_checkpoint_texts_are_encoded_again(
-    make_settings: Callable[..., Any],
-    longmatch: Run,
-    tiny_terms: Path,
-    tmp_path: Path,
+    make_settings: Callable[..., Any], longmatch: Run, tiny_terms: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
     with serving(make_settings) as client:

@@ -45,7 +45,6 @@ def put(client: Any, *names: str) -> None:
 
 def wait_for(client: Any, query_id: str, **expected: Any) -> dict[str, Any]:
     """Wait until the webhook of a query says this."""
-
     seen: list[dict[str, Any]] = []
 
     def holds() -> bool:

@@ -86,10 +86,8 @@ def test_pictures_of_any_shape_fit_and_their_labels_do_not_touch(
 @pytest.mark.parametrize(
     ("title", "label"),
     [
-        ("Short", "1 Short"),
-        ("  a\nline \n end ", "1 a line end"),
-        ("BoundedSemaphore", "1 BoundedSemap…"),
-        ("文書全体の比較", "1 文書全体の比…"),
+        *(("Short", "1 Short"), ("  a\nline \n end ", "1 a line end")),
+        *(("BoundedSemaphore", "1 BoundedSemap…"), ("文書全体の比較", "1 文書全体の比…")),
         ("twelve chars", "1 twelve chars"),
     ],
 )

@@ -17,10 +17,7 @@ BOUND = 1000
 
 def make_queue(*, batch_tokens: int = 0, max_seconds: float = math.inf) -> BlockQueue:
     return BlockQueue(
-        BOUND,
-        batch_tokens=batch_tokens,
-        max_seconds=max_seconds,
-        on_change=lambda tokens: None,
+        BOUND, batch_tokens=batch_tokens, max_seconds=max_seconds, on_change=lambda tokens: None
     )
 
 

@@ -1,4 +1,3 @@
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 
 from evaluation.encoded_corpus import EncodedCorpus
 from index.errors import CorpusError
+from tests.kit.corpora import write_pairs
 from training.data.corpus import TrainingCorpus, data_fingerprint, describe, read_training_data
 from training.data.files import CorpusFiles, find_corpus_files, given_files
 from training.data.pair_files import LEFT_OUT, TEST, TRAIN, VALID, choose_parts
@@ -20,12 +20,6 @@ SPLITS = {f"d{n}": "train" if n < 6 else "valid" if n < 9 else "test" for n in r
 
 def write_splits(folder: Path, splits: dict[str, str]) -> None:
     (folder / "splits.tsv").write_text("".join(f"{d}\t{p}\n" for d, p in splits.items()))
-
-
-def write_pairs(path: Path, pairs: list[tuple[str, str, int]]) -> Path:
-    keys = ("source", "target", "label")
-    path.write_text("".join(json.dumps(dict(zip(keys, p, strict=True))) + "\n" for p in pairs))
-    return path
 
 
 def write_qrels(folder: Path, links: list[tuple[str, str, int]]) -> None:

@@ -1,6 +1,5 @@
 """Labelled pairs whose parts share documents, or do not."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 
 from evaluation.judgements import PARTS
 from index.errors import CorpusError
+from tests.kit.corpora import write_pairs
 from training.data.files import CorpusFiles, find_corpus_files
 from training.data.pair_files import (
     LabelledPairs,
@@ -17,14 +17,7 @@ from training.data.pair_files import (
 )
 
 IDS = [f"d{n}" for n in range(12)]
-Triples = list[tuple[str, str, int]]
-TRIANGLE: Triples = [("d0", "d1", 1), ("d1", "d2", 0), ("d0", "d2", 1)]
-
-
-def write_pairs(path: Path, pairs: Triples) -> Path:
-    keys = ("source", "target", "label")
-    path.write_text("".join(json.dumps(dict(zip(keys, p, strict=True))) + "\n" for p in pairs))
-    return path
+TRIANGLE = [("d0", "d1", 1), ("d1", "d2", 0), ("d0", "d2", 1)]
 
 
 @pytest.fixture

@@ -17,28 +17,10 @@ from evaluation.baselines import tfidf_matrix
 from evaluation.encoded_corpus import EncodedCorpus
 from index.errors import CorpusError
 from index.progress import SilentProgress
+from training.data import sampling
 from training.data.corpus import read_training_data
 from training.data.files import find_corpus_files
 from training.data.pair_files import TRAIN
-from training.data.sampling import (
-    PROBABLE_MATCH,
-    DocumentSlice,
-    TrainingSource,
-    class_members,
-    cut_blocks,
-    find_neighbours,
-    find_section_starts,
-    matching_pairs,
-    sample_classes,
-    sample_documents,
-    sample_halves,
-    sample_labels,
-    sample_links,
-    sample_neighbours,
-    sample_pairs,
-    sample_sections,
-    without_neighbours,
-)
 
 WORDS = ["river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "bridge"]
 DOCUMENTS = 60
@@ -54,7 +36,9 @@ def make_texts(seed: int) -> dict[str, str]:
 
 
 @pytest.fixture
-def sources(encode_texts: Callable[..., EncodedCorpus], tmp_path: Path) -> list[TrainingSource]:
+def sources(
+    encode_texts: Callable[..., EncodedCorpus], tmp_path: Path
+) -> list[sampling.TrainingSource]:
     """Two corpora: one with splits, links and pairs, one with nothing."""
     corpora = []
     for name, seed in (("known", 1), ("plain", 2)):
@@ -79,36 +63,38 @@ def sources(encode_texts: Callable[..., EncodedCorpus], tmp_path: Path) -> list[
     for number, corpus in enumerate(data):
         texts = list(make_texts(number + 1).values())
         rows = corpus.rows(TRAIN)
-        neighbours = find_neighbours(tmp_path / f"n{number}", [texts[r] for r in rows])
-        made.append(TrainingSource(number, corpus, rows, neighbours, 6))
+        neighbours = sampling.find_neighbours(tmp_path / f"n{number}", [texts[r] for r in rows])
+        made.append(sampling.TrainingSource(number, corpus, rows, neighbours, 6))
     return made
 
 
-def row_of(part: DocumentSlice) -> int:
+def row_of(part: sampling.DocumentSlice) -> int:
     return part.row  # the archive's rows are the corpus's here
 
 
-def require_training_rows(sources: list[TrainingSource], parts: tuple[DocumentSlice, ...]) -> None:
+def require_training_rows(
+    sources: list[sampling.TrainingSource], parts: tuple[sampling.DocumentSlice, ...]
+) -> None:
     for part in parts:
         assert part.row in sources[part.archive].rows
 
 
-def test_equal_seeds_sample_equal_batches(sources: list[TrainingSource]) -> None:
+def test_equal_seeds_sample_equal_batches(sources: list[sampling.TrainingSource]) -> None:
     for sample in (
-        lambda r: sample_documents(sources, 10, r),
-        lambda r: sample_pairs(sources, 10, r),
-        lambda r: sample_links(sources, 12, 1, r),
-        lambda r: sample_labels(sources, 12, r),
-        lambda r: sample_halves(sources, 12, 1, r),
-        lambda r: sample_neighbours(sources, 12, r),
+        lambda r: sampling.sample_documents(sources, 10, r),
+        lambda r: sampling.sample_pairs(sources, 10, r),
+        lambda r: sampling.sample_links(sources, 12, 1, r),
+        lambda r: sampling.sample_labels(sources, 12, r),
+        lambda r: sampling.sample_halves(sources, 12, 1, r),
+        lambda r: sampling.sample_neighbours(sources, 12, r),
     ):
         sampled = [repr(sample(np.random.default_rng(seed))) for seed in (1, 1, 2)]
         assert sampled[0] == sampled[1] != sampled[2]
 
 
-def test_links(sources: list[TrainingSource]) -> None:
+def test_links(sources: list[sampling.TrainingSource]) -> None:
     for seed in SEEDS:
-        sampled = sample_links(sources, 12, 1, np.random.default_rng(seed))
+        sampled = sampling.sample_links(sources, 12, 1, np.random.default_rng(seed))
         corpus = sources[0].corpus
         require_training_rows(sources, sampled.queries + sampled.candidates)
         assert {part.archive for part in sampled.queries + sampled.candidates} == {0}
@@ -125,11 +111,11 @@ def test_links(sources: list[TrainingSource]) -> None:
             assert ignored[rows == query.row].all()
 
 
-def test_hard_negatives_are_near_and_not_linked(sources: list[TrainingSource]) -> None:
+def test_hard_negatives_are_near_and_not_linked(sources: list[sampling.TrainingSource]) -> None:
     source = sources[0]
     more = 0
     for seed in SEEDS:
-        sampled = sample_links(sources, 12, 2, np.random.default_rng(seed))
+        sampled = sampling.sample_links(sources, 12, 2, np.random.default_rng(seed))
         linked = {int(n) for q in sampled.queries for n in source.corpus.linked(q.row)}
         near = {int(n) for q in sampled.queries for n in source.near(q.row)}
         for candidate in sampled.candidates:
@@ -139,9 +125,9 @@ def test_hard_negatives_are_near_and_not_linked(sources: list[TrainingSource]) -
     assert more
 
 
-def test_pairs_keep_their_labels(sources: list[TrainingSource]) -> None:
+def test_pairs_keep_their_labels(sources: list[sampling.TrainingSource]) -> None:
     for seed in SEEDS:
-        sampled = sample_pairs(sources, 8, np.random.default_rng(seed))
+        sampled = sampling.sample_pairs(sources, 8, np.random.default_rng(seed))
         assert len(sampled.labels) == 4
         for source, target, label in zip(
             sampled.sources, sampled.targets, sampled.labels, strict=True
@@ -151,9 +137,9 @@ def test_pairs_keep_their_labels(sources: list[TrainingSource]) -> None:
         require_training_rows(sources, sampled.sources + sampled.targets)
 
 
-def test_halves_are_the_document_cut_in_two(sources: list[TrainingSource]) -> None:
+def test_halves_are_the_document_cut_in_two(sources: list[sampling.TrainingSource]) -> None:
     for seed in SEEDS:
-        sampled = sample_halves(sources, 16, 1, np.random.default_rng(seed))
+        sampled = sampling.sample_halves(sources, 16, 1, np.random.default_rng(seed))
         require_training_rows(sources, sampled.queries + sampled.candidates)
         assert len(sampled.queries) == 5
         assert np.array_equal(sampled.positives, np.eye(*sampled.positives.shape, dtype=bool))
@@ -168,9 +154,9 @@ def test_halves_are_the_document_cut_in_two(sources: list[TrainingSource]) -> No
                 assert len(candidate.places)
 
 
-def test_neighbourhoods_with_the_teacher(sources: list[TrainingSource]) -> None:
+def test_neighbourhoods_with_the_teacher(sources: list[sampling.TrainingSource]) -> None:
     for seed in SEEDS:
-        sampled = sample_neighbours(sources, 16, np.random.default_rng(seed))
+        sampled = sampling.sample_neighbours(sources, 16, np.random.default_rng(seed))
         rows = [row_of(part) for part in sampled.documents]
         assert len(set(rows)) == len(rows) == 16
         source = sources[sampled.documents[0].archive]
@@ -178,12 +164,12 @@ def test_neighbourhoods_with_the_teacher(sources: list[TrainingSource]) -> None:
         places = np.searchsorted(source.rows, rows)
         assert np.allclose(sampled.similarities, source.neighbours.between(places))
         assert np.allclose(np.diag(sampled.similarities), 1, atol=1e-5)
-        assert sampled.similarities.max() > PROBABLE_MATCH
+        assert sampled.similarities.max() > sampling.PROBABLE_MATCH
 
 
-def test_groups_are_linked_within_and_not_between(sources: list[TrainingSource]) -> None:
+def test_groups_are_linked_within_and_not_between(sources: list[sampling.TrainingSource]) -> None:
     for seed in SEEDS:
-        sampled = sample_labels(sources, 12, np.random.default_rng(seed))
+        sampled = sampling.sample_labels(sources, 12, np.random.default_rng(seed))
         corpus = sources[0].corpus
         groups: dict[int, set[int]] = {}
         for part, label in zip(sampled.documents, sampled.labels.tolist(), strict=True):
@@ -196,11 +182,11 @@ def test_groups_are_linked_within_and_not_between(sources: list[TrainingSource])
                     assert not others & set(corpus.linked(first).tolist())
 
 
-def test_pairs_can_say_what_belongs_together(sources: list[TrainingSource]) -> None:
-    linked = [matching_pairs(source.corpus) for source in sources]
+def test_pairs_can_say_what_belongs_together(sources: list[sampling.TrainingSource]) -> None:
+    linked = [sampling.matching_pairs(source.corpus) for source in sources]
     assert not len(linked[1](0))
     for seed in SEEDS:
-        sampled = sample_labels(sources[:1], 8, np.random.default_rng(seed), 1, linked[:1])
+        sampled = sampling.sample_labels(sources[:1], 8, np.random.default_rng(seed), 1, linked[:1])
         rows = [row_of(part) for part in sampled.documents]
         assert sampled.labels.tolist() == [n // 2 for n in range(len(rows))]
         for first, second in zip(rows[::2], rows[1::2], strict=True):
@@ -214,13 +200,15 @@ CLASSES = np.array([[0, 0, 0, 1, 1, 2, 3, 3, -1, -1][n % 10] for n in range(DOCU
 CLASSES[5] = 4  # the only document of its class
 
 
-def with_classes(source: TrainingSource) -> TrainingSource:
+def with_classes(source: sampling.TrainingSource) -> sampling.TrainingSource:
     return replace(source, corpus=replace(source.corpus, classes=CLASSES))
 
 
-def test_batches_have_several_documents_of_each_class(sources: list[TrainingSource]) -> None:
+def test_batches_have_several_documents_of_each_class(
+    sources: list[sampling.TrainingSource],
+) -> None:
     both = [with_classes(sources[0]), sources[1]]
-    members = [class_members(source.corpus) for source in both]
+    members = [sampling.class_members(source.corpus) for source in both]
     assert members[1] == []  # classes were not read
     trained = set(both[0].rows.tolist())
     for rows in members[0]:
@@ -229,7 +217,7 @@ def test_batches_have_several_documents_of_each_class(sources: list[TrainingSour
         assert set(rows.tolist()) == of_class
     assert sorted(CLASSES[rows[0]] for rows in members[0]) == [0, 1, 2, 3]
     for seed in SEEDS:
-        sampled = sample_classes(both, members, 20, np.random.default_rng(seed), 2, 3)
+        sampled = sampling.sample_classes(both, members, 20, np.random.default_rng(seed), 2, 3)
         require_training_rows(both, sampled.documents)
         classes = [int(CLASSES[part.row]) for part in sampled.documents]
         label_of = dict(zip(classes, sampled.labels.tolist(), strict=True))
@@ -243,32 +231,34 @@ def test_batches_have_several_documents_of_each_class(sources: list[TrainingSour
 
 
 def test_classes_are_exhausted_in_turn_and_two_at_least(
-    sources: list[TrainingSource],
+    sources: list[sampling.TrainingSource],
 ) -> None:
     source = with_classes(sources[0])
-    members = [class_members(source.corpus)]
+    members = [sampling.class_members(source.corpus)]
     total = sum(map(len, members[0]))
-    everything = sample_classes([source], members, 10**6, np.random.default_rng(0), 1, 2)
+    everything = sampling.sample_classes([source], members, 10**6, np.random.default_rng(0), 1, 2)
     assert len(everything.documents) == total
     for seed in SEEDS:  # the first class alone would be enough
-        small = sample_classes([source], members, 2, np.random.default_rng(seed), 1, 2)
+        small = sampling.sample_classes([source], members, 2, np.random.default_rng(seed), 1, 2)
         assert len(set(small.labels.tolist())) == 2
 
 
-def test_one_class_has_no_negatives(sources: list[TrainingSource]) -> None:
+def test_one_class_has_no_negatives(sources: list[sampling.TrainingSource]) -> None:
     corpus = replace(sources[0].corpus, classes=np.where(CLASSES == 0, 0, -1))
-    assert class_members(corpus) == []
+    assert sampling.class_members(corpus) == []
     with pytest.raises(CorpusError, match="learns from classes, and no corpus has any"):
-        sample_classes(sources, [[], []], 8, np.random.default_rng(0))
+        sampling.sample_classes(sources, [[], []], 8, np.random.default_rng(0))
 
 
-def test_sections_are_documents_cut_and_need_no_label(sources: list[TrainingSource]) -> None:
+def test_sections_are_documents_cut_and_need_no_label(
+    sources: list[sampling.TrainingSource],
+) -> None:
     own = replace(sources[1], section_starts={row: np.array([2]) for row in range(DOCUMENTS)})
     for seed in SEEDS:
-        sampled = sample_sections([own], 9, 3, np.random.default_rng(seed))
+        sampled = sampling.sample_sections([own], 9, 3, np.random.default_rng(seed))
         require_training_rows(sources, sampled.documents)
         assert 9 <= len(sampled.documents) <= 11
-        by_label: dict[int, list[DocumentSlice]] = {}
+        by_label: dict[int, list[sampling.DocumentSlice]] = {}
         for part, label in zip(sampled.documents, sampled.labels.tolist(), strict=True):
             by_label.setdefault(label, []).append(part)
         for parts in by_label.values():
@@ -282,19 +272,19 @@ def test_sections_are_documents_cut_and_need_no_label(sources: list[TrainingSour
                 assert [int(part.places[0]) for part in parts] == [0, 2]
 
 
-def test_documents_of_all_corpora_none_twice(sources: list[TrainingSource]) -> None:
+def test_documents_of_all_corpora_none_twice(sources: list[sampling.TrainingSource]) -> None:
     total = sum(len(source.rows) for source in sources)
-    sampled = sample_documents(sources, total + 5, np.random.default_rng(0)).documents
+    sampled = sampling.sample_documents(sources, total + 5, np.random.default_rng(0)).documents
     assert len({(part.archive, part.row) for part in sampled}) == len(sampled) == total
 
 
-def test_what_is_not_there_is_said(sources: list[TrainingSource]) -> None:
+def test_what_is_not_there_is_said(sources: list[sampling.TrainingSource]) -> None:
     random = np.random.default_rng(0)
     with pytest.raises(CorpusError, match="learns from links"):
-        sample_links(sources[1:], 8, 0, random)
+        sampling.sample_links(sources[1:], 8, 0, random)
     with pytest.raises(CorpusError, match="learns from pairs"):
-        sample_pairs(sources[1:], 8, random)
-    assert len(sample_labels(sources[1:], 8, random).labels) >= 8
+        sampling.sample_pairs(sources[1:], 8, random)
+    assert len(sampling.sample_labels(sources[1:], 8, random).labels) >= 8
 
 
 @settings(deadline=None)
@@ -308,7 +298,7 @@ def test_sections_are_the_document(
     blocks: int, parts: int, seed: int | None, starts: list[int]
 ) -> None:
     random = None if seed is None else np.random.default_rng(seed)
-    sections = cut_blocks(blocks, parts, random, starts)
+    sections = sampling.cut_blocks(blocks, parts, random, starts)
     assert np.concatenate(sections).tolist() == list(range(blocks))
     assert all(len(section) for section in sections)
     inside = {start for start in starts if 0 < start < blocks}
@@ -318,12 +308,14 @@ def test_sections_are_the_document(
 
 
 def test_without_a_draw_parts_are_equal() -> None:
-    assert [len(section) for section in cut_blocks(12, 3)] == [4, 4, 4]
-    assert [len(section) for section in cut_blocks(9, 2)] in ([4, 5], [5, 4])
+    assert [len(section) for section in sampling.cut_blocks(12, 3)] == [4, 4, 4]
+    assert [len(section) for section in sampling.cut_blocks(9, 2)] in ([4, 5], [5, 4])
 
 
 def test_draws_move_halves_from_three_to_seven_tenths() -> None:
-    firsts = [len(cut_blocks(100, 2, np.random.default_rng(seed))[0]) for seed in range(200)]
+    firsts = [
+        len(sampling.cut_blocks(100, 2, np.random.default_rng(seed))[0]) for seed in range(200)
+    ]
     assert 30 <= min(firsts) < 35
     assert 65 < max(firsts) <= 70
 
@@ -341,7 +333,7 @@ def test_headings_are_found_and_plain_texts_left_to_equal_parts(
     (folder / "splits.tsv").write_text("headed\ttrain\nplain\ttrain\nheld out\tvalid\n")
     (data,) = read_training_data([(find_corpus_files(folder), encoded)])
     checkpoint = load_checkpoint(tiny_checkpoint)
-    starts = find_section_starts(data, checkpoint, SilentProgress())
+    starts = sampling.find_section_starts(data, checkpoint, SilentProgress())
     row = encoded.ids.index("headed")
     assert list(starts) == [row]
     offsets = BlockTokenizer(checkpoint)(HEADED).offsets
@@ -358,7 +350,7 @@ def some_texts(number: int) -> list[str]:
 
 def test_neighbours_are_the_nearest_by_tfidf(tmp_path: Path) -> None:
     texts = [*some_texts(300), "unheard unseen"]
-    found = find_neighbours(tmp_path / "n", texts)
+    found = sampling.find_neighbours(tmp_path / "n", texts)
     expected = cosine_similarity(tfidf_matrix(texts))
     between = found.between([3, 1, 300])
     assert np.allclose(between, expected[np.ix_([3, 1, 300], [3, 1, 300])], atol=1e-6)
@@ -374,23 +366,23 @@ def test_neighbours_are_the_nearest_by_tfidf(tmp_path: Path) -> None:
 
 def test_found_once_and_again_for_other_texts(tmp_path: Path) -> None:
     texts = some_texts(20)
-    find_neighbours(tmp_path / "n", texts)
+    sampling.find_neighbours(tmp_path / "n", texts)
     made = (tmp_path / "n" / "nearest.npy").stat().st_mtime_ns
-    find_neighbours(tmp_path / "n", texts)
+    sampling.find_neighbours(tmp_path / "n", texts)
     assert (tmp_path / "n" / "nearest.npy").stat().st_mtime_ns == made
-    assert len(find_neighbours(tmp_path / "n", texts[:15]).nearest) == 15
+    assert len(sampling.find_neighbours(tmp_path / "n", texts[:15]).nearest) == 15
     (tmp_path / "n" / "words.npy").write_bytes(b"")
     with pytest.raises(CorpusError, match="damaged"):
-        find_neighbours(tmp_path / "n", texts[:15])
+        sampling.find_neighbours(tmp_path / "n", texts[:15])
 
 
 def test_texts_without_a_word_in_common(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no word"):
-        find_neighbours(tmp_path / "n", ["river", "stone"])
+        sampling.find_neighbours(tmp_path / "n", ["river", "stone"])
     assert not (tmp_path / "n").exists()
 
 
 def test_texts_that_nobody_looked_at_share_nothing() -> None:
-    nothing = without_neighbours(3)
+    nothing = sampling.without_neighbours(3)
     assert nothing.nearest.shape == (3, 0)
     assert not nothing.between([0, 2]).any()

@@ -8,13 +8,7 @@ from hypothesis import strategies as st
 from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.kit.corpora import json_lines, write
-from training.datasets.wikipedia import (
-    check_articles,
-    jaccard,
-    read_similar_articles,
-    similar_sets,
-    title_of,
-)
+from training.datasets import wikipedia
 
 SETS = st.dictionaries(
     st.text("abcdef", min_size=1, max_size=3), st.frozensets(st.sampled_from("uvwxyz")), max_size=12
@@ -28,11 +22,11 @@ def test_the_join_finds_what_comparing_all_finds(
 ) -> None:
     found = {
         (min(name, other), max(name, other))
-        for name, others in similar_sets(sets, over)
+        for name, others in wikipedia.similar_sets(sets, over)
         for other in others
     }
     every = combinations(sorted(sets), 2)
-    assert found == {(a, b) for a, b in every if jaccard(sets[a], sets[b]) > over}
+    assert found == {(a, b) for a, b in every if wikipedia.jaccard(sets[a], sets[b]) > over}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +39,7 @@ def test_the_join_finds_what_comparing_all_finds(
     ],
 )
 def test_titles_of_links(name: str, title: str) -> None:
-    assert title_of(name) == title
+    assert wikipedia.title_of(name) == title
 
 
 def articles(count: int = 20) -> list[dict[str, object]]:
@@ -55,8 +49,10 @@ def articles(count: int = 20) -> list[dict[str, object]]:
             "title": f"Town {number}",
             "url": f"https://en.wikipedia.org/wiki/Town_{number}",
             "text": f"Town {number} is a town.",
-            "links": [f"subject {number // 2} {link}" for link in range(8)]
-            + [f"Town {(number + 3) % count}"],
+            "links": [
+                *(f"subject {number // 2} {n}" for n in range(8)),
+                f"Town {(number + 3) % count}",
+            ],
         }
         for number in range(count)
     ]
@@ -64,7 +60,7 @@ def articles(count: int = 20) -> list[dict[str, object]]:
 
 def test_articles_match_by_their_links(tmp_path: Path) -> None:
     write(tmp_path / "articles.jsonl", json_lines(articles()))
-    found = read_similar_articles(tmp_path, SilentProgress())
+    found = wikipedia.read_similar_articles(tmp_path, SilentProgress())
     pairs = [pair for some in found.pairs.values() for pair in some]
     towns = [(f"Town {n}", f"Town {n + 1}") for n in range(0, 20, 2)]
     assert {(p.source, p.target) for p in pairs if p.label} == {(min(t), max(t)) for t in towns}
@@ -86,7 +82,7 @@ def test_links_in_the_text_are_read_and_removed(tmp_path: Path) -> None:
     ]
     records.append({"title": "Redirection", "text": ""})
     write(tmp_path / "AA/wiki_00", json_lines(records))
-    found = read_similar_articles(tmp_path, SilentProgress())
+    found = wikipedia.read_similar_articles(tmp_path, SilentProgress())
     assert sum(pair.label for some in found.pairs.values() for pair in some) == 10
     assert {document.text for document in found.documents} == {"x " * 9}
 
@@ -104,9 +100,9 @@ def test_links_in_the_text_are_read_and_removed(tmp_path: Path) -> None:
 def test_a_wrong_line_is_named(tmp_path: Path, content: str, error: str) -> None:
     write(tmp_path / "articles.jsonl", content)
     with pytest.raises(CorpusError, match=error):
-        read_similar_articles(tmp_path, SilentProgress())
+        wikipedia.read_similar_articles(tmp_path, SilentProgress())
 
 
 def test_missing_articles_are_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="there is no file of articles"):
-        check_articles(tmp_path)
+        wikipedia.check_articles(tmp_path)

@@ -10,15 +10,9 @@ from index.errors import CorpusError
 from tests.kit.chinese_news import write_news
 from tests.kit.command import Run
 from tests.kit.corpora import write
+from training.data import rerank_pairs
 from training.data.files import find_corpus_files
 from training.data.pair_files import TRAIN
-from training.data.rerank_pairs import (
-    ONE_LABEL,
-    PairKinds,
-    check_rerank_files,
-    read_rerank_corpus,
-    training_pairs,
-)
 from training.recipe import RECIPES, read_training_recipe
 
 SIZES = Path("encoder/recipes/match-ignition-paper.toml")
@@ -44,8 +38,10 @@ def test_the_sizes_are_those_of_the_paper() -> None:
 
 
 def test_given_pairs_are_the_only_ones(corpus: Path, tmp_path: Path) -> None:
-    read = read_rerank_corpus(find_corpus_files(corpus), allow_shared=True)
-    pairs = training_pairs(read, PairKinds(30, 0.5, given=True), tmp_path / "unused")
+    read = rerank_pairs.read_rerank_corpus(find_corpus_files(corpus), allow_shared=True)
+    pairs = rerank_pairs.training_pairs(
+        read, rerank_pairs.PairKinds(30, 0.5, given=True), tmp_path / "unused"
+    )
     rows = read.pairs[TRAIN]
     known = {
         (min(a, b), max(a, b)): float(label)
@@ -62,10 +58,10 @@ def test_given_pairs_of_one_label_are_refused_before_any_work(
     lines = (corpus / "pairs.train.jsonl").read_text().splitlines()
     matches = [line for line in lines if json.loads(line)["label"]]
     write(corpus / "pairs.train.jsonl", "\n".join(matches))
-    with pytest.raises(CorpusError, match=ONE_LABEL):
-        check_rerank_files([find_corpus_files(corpus)], given=True)
-    check_rerank_files([find_corpus_files(corpus)])
+    with pytest.raises(CorpusError, match=rerank_pairs.ONE_LABEL):
+        rerank_pairs.check_rerank_files([find_corpus_files(corpus)], given=True)
+    rerank_pairs.check_rerank_files([find_corpus_files(corpus)])
     given = ("--checkpoint", tiny_reranker, "--corpus", corpus, "--allow-shared-documents")
     answer = longmatch("lab", "train", "rerank-paper", *given, "-o", corpus / "out")
     assert answer.status == 2
-    assert answer.err == f"error: --corpus: {corpus}: {ONE_LABEL}\n"
+    assert answer.err == f"error: --corpus: {corpus}: {rerank_pairs.ONE_LABEL}\n"

@@ -144,13 +144,7 @@ def test_pretraining_neither_encodes_nor_finds_neighbours(
     recipe.write_text(PRETRAIN.format(kind=kind))
     start = tiny_ernie_doc if kind == "reorder" else tiny_checkpoint
     command = [
-        "lab",
-        "train",
-        recipe,
-        "--corpus",
-        tmp_path / "corpus.jsonl",
-        "-o",
-        tmp_path / "out",
+        *("lab", "train", recipe, "--corpus", tmp_path / "corpus.jsonl", "-o", tmp_path / "out"),
     ]
     answer = longmatch(*command, "--checkpoint", start, "--precision", "fp32")
     assert answer.status == 0, answer.err

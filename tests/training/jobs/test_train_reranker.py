@@ -12,6 +12,7 @@ from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkp
 from encoder.reranker.onnx_reranker import open_reranker
 from index.errors import CorpusError
 from index.progress import SilentProgress
+from tests.kit import corpora
 from training.data.files import CorpusFiles, RerankJob, find_corpus_files
 from training.data.pair_files import TRAIN, VALID
 from training.data.rerank_pairs import (
@@ -70,10 +71,7 @@ def corpus(tmp_path: Path) -> CorpusFiles:
     (folder / "qrels.tsv").write_text("".join(f"{a}\t0\t{b}\t1\n" for a, b in same))
     part = ["train"] * 5 + ["valid"] * 3 + ["test"] * 2
     (folder / "splits.tsv").write_text("".join(f"{n}\t{part[int(n[-1])]}\n" for n in names))
-    pairs = [("river0", "music1", 0), ("river6", "river7", 1)]
-    with (folder / "pairs.train.jsonl").open("w") as file:
-        for source, target, label in pairs[:1]:
-            file.write(json.dumps({"source": source, "target": target, "label": label}) + "\n")
+    corpora.write_pairs(folder / "pairs.train.jsonl", [("river0", "music1", 0)])
     return find_corpus_files(folder)
 
 
@@ -86,13 +84,9 @@ def job_of(corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path, name:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE)
     return RerankJob(
-        recipe=recipe,
-        start=start,
-        files=[corpus],
-        output=tmp_path / name,
-        work=tmp_path / f"{name}.work",
-        precisions=["fp32"],
-    )
+        recipe=recipe, start=start, files=[corpus], output=tmp_path / name,
+        work=tmp_path / f"{name}.work", precisions=["fp32"],
+    )  # fmt: skip
 
 
 def test_pairs_are_training_candidates_and_labels_are_links(
@@ -211,11 +205,8 @@ def paired(tmp_path: Path) -> CorpusFiles:
 
 
 def write_pairs(folder: Path, part: str, pairs: list[tuple[int, int]]) -> None:
-    lines = [
-        json.dumps({"source": f"p{a}", "target": f"p{b}", "label": int(a % 4 == b % 4)}) + "\n"
-        for a, b in pairs
-    ]
-    (folder / f"pairs.{part}.jsonl").write_text("".join(lines))
+    labelled = ((f"p{a}", f"p{b}", int(a % 4 == b % 4)) for a, b in pairs)
+    corpora.write_pairs(folder / f"pairs.{part}.jsonl", labelled)
 
 
 def edges_of(read: RerankCorpus, part: int, *labels: bool) -> set[tuple[int, int]]:

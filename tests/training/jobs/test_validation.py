@@ -10,15 +10,7 @@ from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import find_corpus_files
 from training.data.pair_files import VALID
 from training.data.sampling import DocumentSlice
-from training.jobs.validation import (
-    HALVES,
-    LINKS,
-    PAIRS,
-    Similarities,
-    Validation,
-    choose_figure,
-    measure,
-)
+from training.jobs import validation
 
 DOCUMENTS = 30
 
@@ -51,7 +43,7 @@ def encode_alike(parts: Sequence[DocumentSlice]) -> Float32:
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
 
-def cosines(encode: Callable[[Sequence[DocumentSlice]], Float32]) -> Similarities:
+def cosines(encode: Callable[[Sequence[DocumentSlice]], Float32]) -> validation.Similarities:
     def similarities(parts: Sequence[DocumentSlice], queries: Int64) -> Float32:
         vectors = encode(parts)
         found: Float32 = vectors[queries] @ vectors.T
@@ -67,20 +59,22 @@ def measured(
     max_blocks: int = 64,
     documents: int = 1_000,
 ) -> float:
-    return measure([corpus], cosines(encode), Validation(figure, max_blocks, documents))
+    return validation.measure(
+        [corpus], cosines(encode), validation.Validation(figure, max_blocks, documents)
+    )
 
 
 def test_halves(read: Callable[..., TrainingCorpus]) -> None:
     corpus = read()
-    assert choose_figure([corpus]) == HALVES
-    assert measured(corpus, encode_rows, HALVES) == 1.0
+    assert validation.choose_figure([corpus]) == validation.HALVES
+    assert measured(corpus, encode_rows, validation.HALVES) == 1.0
 
     def encode_by_length(parts: Sequence[DocumentSlice]) -> Float32:
         return encode_rows(
             [DocumentSlice(0, 0 if part.places is None else len(part.places)) for part in parts]
         )
 
-    assert measured(corpus, encode_by_length, HALVES) < 1.0
+    assert measured(corpus, encode_by_length, validation.HALVES) < 1.0
 
 
 def test_no_half_lies_beyond_what_is_read(read: Callable[..., TrainingCorpus]) -> None:
@@ -90,7 +84,7 @@ def test_no_half_lies_beyond_what_is_read(read: Callable[..., TrainingCorpus]) -
         seen.extend(int(part.places.max()) for part in parts if part.places is not None)
         return encode_rows(parts)
 
-    measured(read(), encode, HALVES, 2)
+    measured(read(), encode, validation.HALVES, 2)
     assert max(seen) == 1
 
 
@@ -101,20 +95,20 @@ def test_links_are_before_pairs(read: Callable[..., TrainingCorpus]) -> None:
         f'{{"source": "d{n}", "target": "d{n + 3}", "label": {n % 2}}}\n' for n in held_out[:-1]
     )
     corpus = read(qrels_tsv=qrels, pairs_valid_jsonl=pairs)
-    assert choose_figure([corpus]) == LINKS
+    assert validation.choose_figure([corpus]) == validation.LINKS
     assert set(corpus.judgements) == {f"d{row}" for row in corpus.rows(VALID)}
-    near = measured(corpus, encode_alike, LINKS)  # its two neighbours by row come first
+    near = measured(corpus, encode_alike, validation.LINKS)  # its two neighbours by row come first
     assert 0.6 < near <= 1.0
-    assert measured(corpus, encode_rows, LINKS) < near
+    assert measured(corpus, encode_rows, validation.LINKS) < near
 
 
 def test_pairs(read: Callable[..., TrainingCorpus]) -> None:
     similar = '{"source": "d2", "target": "d5", "label": 1}\n'
     corpus = read(pairs_valid_jsonl=similar + '{"source": "d2", "target": "d29", "label": 0}\n')
-    assert choose_figure([corpus]) == PAIRS
-    assert measured(corpus, encode_alike, PAIRS) == 1.0
-    assert measured(corpus, lambda parts: -encode_rows(parts), PAIRS) == 0.5
-    assert choose_figure([read(pairs_valid_jsonl=similar)]) == HALVES
+    assert validation.choose_figure([corpus]) == validation.PAIRS
+    assert measured(corpus, encode_alike, validation.PAIRS) == 1.0
+    assert measured(corpus, lambda parts: -encode_rows(parts), validation.PAIRS) == 0.5
+    assert validation.choose_figure([read(pairs_valid_jsonl=similar)]) == validation.HALVES
 
 
 @pytest.mark.parametrize("limit", [4, 9, 29])
@@ -129,7 +123,7 @@ def test_a_limit_leaves_out_queries_but_no_match_of_the_others(
         seen.extend(part.row for part in parts)
         return encode_alike(parts)
 
-    assert measured(corpus, encode, LINKS, documents=limit) > 0.6
+    assert measured(corpus, encode, validation.LINKS, documents=limit) > 0.6
     assert len(seen) == len(set(seen)) == limit
     queries = [n for n in held_out if {n, n - 1} <= set(seen)]
     assert len(queries) >= min(limit // 2, len(held_out)) - 1

@@ -67,11 +67,9 @@ def test_a_pdf_gives_the_text_of_all_pages_and_its_title(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "not a readable PDF"),
-        (b"not a PDF", "not a readable PDF"),
+        *((b"", "not a readable PDF"), (b"not a PDF", "not a readable PDF")),
         (pdf(["Text."])[:200], "not a readable PDF"),
-        (pdf(["Text."], encrypted=True), "is encrypted"),
-        (pdf([""]), "has no text"),
+        *((pdf(["Text."], encrypted=True), "is encrypted"), (pdf([""]), "has no text")),
     ],
 )
 def test_a_pdf_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -135,12 +133,10 @@ def test_hostile_text_ends(text: str) -> None:
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        ("Größe".encode(), "Größe"),
-        ("Größe".encode("utf-8-sig"), "Größe"),
+        *(("Größe".encode(), "Größe"), ("Größe".encode("utf-8-sig"), "Größe")),
         ("Größe 漢字 😀".encode("utf-16"), "Größe 漢字 😀"),
         (b"\xfe\xff" + "Größe 漢字 😀".encode("utf-16-be"), "Größe 漢字 😀"),
-        (b"a\0b\r\nc" * 20 + b"d" * 2000, "a\0b\r\nc" * 20 + "d" * 2000),
-        (b"", ""),
+        *((b"a\0b\r\nc" * 20 + b"d" * 2000, "a\0b\r\nc" * 20 + "d" * 2000), (b"", "")),
     ],
 )
 def test_text_that_is_decoded(data: bytes, text: str) -> None:
@@ -220,12 +216,10 @@ def test_a_page_as_a_reader_sees_it() -> None:
 @pytest.mark.parametrize(
     ("markup", "expected"),
     [
-        ("", ("", "")),
-        ("no markup at all", ("", "no markup at all")),
+        *(("", ("", "")), ("no markup at all", ("", "no markup at all"))),
         ("http://example.org/page.html", ("", "http://example.org/page.html")),
         ('<?xml version="1.0"?><note><p>Text.</p></note>', ("", "Text.")),
-        ("<p>never <b>closed", ("", "never closed")),
-        ("</p></div>stray", ("", "stray")),
+        *(("<p>never <b>closed", ("", "never closed")), ("</p></div>stray", ("", "stray"))),
         ("<title>Only</title>", ("Only", "")),
         ("<body><p>a</p><svg><title>icon</title></svg><p>b", ("icon", "a\n\nb")),
         ("<script>never closed <p>x", ("", "")),

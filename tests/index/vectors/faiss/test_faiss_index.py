@@ -77,7 +77,6 @@ def test_nprobe_holds_for_its_call_only(index: FaissIndex, vectors: Float32) -> 
         thread.start()
     for thread in threads:
         thread.join()
-
     assert together == {nprobe: {value} for nprobe, value in alone.items()}
 
 
@@ -85,10 +84,8 @@ def test_searches_and_changes_of_lists_wait_for_each_other(index: FaissIndex) ->
     many = unit_vectors(PENDING, seed=8)
     ids = np.arange(9_000_000, 9_000_000 + PENDING)
     work: list[Callable[[], object]] = [
-        lambda: index.change(ids, many),
-        lambda: index.search(many[:1], 1),
-        lambda: index.vectors(ids),
-        lambda: index.change(ids[:0], many[:0], removed=ids),
+        *(lambda: index.change(ids, many), lambda: index.search(many[:1], 1)),
+        *(lambda: index.vectors(ids), lambda: index.change(ids[:0], many[:0], removed=ids)),
     ]
     for step in work:
         with index._lock.writing():
