@@ -35,9 +35,9 @@ _KATAKANA = "\u30a1-\u30ff\u31f0-\u31ff"  # with the mark of a long vowel
 _WITHOUT_SPACES = f"{_HAN}{_HIRAGANA}{_KATAKANA}{_SOUTH_EAST_ASIAN}"
 _UNSPACED = re.compile(f"[{_WITHOUT_SPACES}]")
 _SPECIAL = re.compile(f"[{_SIGNS}{_WITHOUT_SPACES}]")
-_RUN = re.compile(
-    f"(?P<han>[{_HAN}]+)|(?P<asian>[{_SOUTH_EAST_ASIAN}]+)|[{_HIRAGANA}]+|[{_KATAKANA}]+"
-    f"|[^{_WITHOUT_SPACES}]+"
+_RUN = re.compile(  # a sign of one script behind a letter of another is no word
+    rf"(?=[^\W_])(?:(?P<han>[{_HAN}]+)|(?P<asian>[{_SOUTH_EAST_ASIAN}]+)"
+    f"|[{_HIRAGANA}]+|[{_KATAKANA}]+|[^{_WITHOUT_SPACES}]+)"
 )
 
 

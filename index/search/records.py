@@ -24,7 +24,7 @@ class EncodedQuery:
         title: of the text, if it has one.
         blocks: Float32[S, H], its block vectors; not needed of a stored document.
         vector_id: of a stored document, which is left out of its own matches.
-        terms: of the text, if they were read before; the text is then not read.
+        terms: of the text, if they were read before.
         offsets: Int64[S, 2], the first character of each block and the one after its last; without
             them, blocks of common text count like others.
     """

@@ -327,7 +327,10 @@ def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | Non
         text = collection.standing.queries.read_text(query)
         if text is None:
             return None
-        return EncodedQuery(text.text, text.vector, query.interest.title, text.blocks)
+        blocks, title = text.blocks, query.interest.title
+        return EncodedQuery(
+            text.text, text.vector, title, blocks=blocks.vectors, offsets=blocks.offsets
+        )
     stored = find_stored(collection.data, [name], skip_damaged=True).get(name)
     if stored is None:
         return None
@@ -372,9 +375,8 @@ def _encode_again(collection: Collection, query: StandingQuery) -> str | None:
 
 
 def _query_text(collection: Collection, read: EncodedText) -> QueryText:
-    blocks = read.blocks
-    if blocks is None:
+    if read.blocks is None:
         raise ValueError("an encoded text has block vectors")
     return QueryText(
-        read.text, read.vector, blocks.vectors, read.receipt, collection.space.fingerprint
+        read.text, read.vector, read.blocks, read.receipt, collection.space.fingerprint
     )

@@ -386,9 +386,9 @@ class SearchProcesses:
 
 
 def _with_terms(data: DataDirectory, task: Task) -> tuple[Task, float]:
-    """Return a task whose texts are replaced by their terms, and the seconds that took.
+    """Return a task whose texts have their terms, and the seconds that took.
 
-    The server knows the titles of all documents, which are terms; and a long text need not travel.
+    The server knows the titles of all documents, which are terms.
     """
     if task.options.mode == "semantic" or isinstance(task.query, str):
         return task, 0.0
@@ -396,9 +396,8 @@ def _with_terms(data: DataDirectory, task: Task) -> tuple[Task, float]:
 
     def read(query: EncodedQuery) -> EncodedQuery:
         if query.vector_id != NO_VECTOR:
-            return replace(query, text="", title="")
-        terms = data.store.lexical.read(query.text, title=query.title)
-        return replace(query, text="", title="", terms=terms)
+            return query
+        return replace(query, terms=data.store.lexical.read(query.text, title=query.title))
 
     query = task.query
     if isinstance(query, Examples):

@@ -13,6 +13,7 @@ import numpy as np
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.search.records import Bounds, Mode
+from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections, utc_now
 from index.store.filters import Filter, filter_from_json, filter_to_json
 from service.errors import StandingQueryNotFoundError, TooManyStandingQueriesError
@@ -60,7 +61,7 @@ class QueryText:
 
     text: str
     vector: Float32
-    blocks: Float32
+    blocks: BlockVectors
     receipt: Receipt
     fingerprint: str
 
@@ -212,7 +213,7 @@ CREATE TABLE queries (
     paused INTEGER NOT NULL DEFAULT 0,
     revision INTEGER NOT NULL DEFAULT 0,
     bytes INTEGER NOT NULL,
-    block_count INTEGER,
+    offsets BLOB,
     vector BLOB,
     blocks BLOB,
     text TEXT
@@ -230,13 +231,13 @@ CREATE TABLE events (
 );
 CREATE INDEX events_by_query ON events (query);
 INSERT INTO meta VALUES ('')"""
-_STANDING = DatabaseFormat("standing queries", 0x4C4D5351, 2, _SCHEMA, private=True)
+_STANDING = DatabaseFormat("standing queries", 0x4C4D5351, 3, _SCHEMA, private=True)
 
 QUERY_COLUMNS = (
     "number, id, interest, created, scanned, detail, fingerprint, receipt, url, secret, "
     "delivered, attempts, retry_at, failed, failure, paused, revision"
 )
-_OF_TEXTS = ("fingerprint", "receipt", "block_count", "vector", "blocks", "text")
+_OF_TEXTS = ("fingerprint", "receipt", "offsets", "vector", "blocks", "text")
 TEXT_COLUMNS = ", ".join(_OF_TEXTS)
 EVENT_COLUMNS = (
     "events.number, queries.id, events.created, document, title, score, scored_as, probability, "
@@ -296,20 +297,21 @@ def from_text(text: QueryText | None) -> dict[str, Any]:
     return {
         "fingerprint": text.fingerprint,
         "receipt": json.dumps(asdict(text.receipt)),
-        "block_count": len(text.blocks),
+        "offsets": text.blocks.offsets.astype("<i8").tobytes(),
         "vector": text.vector.astype("<f4").tobytes(),
-        "blocks": text.blocks.astype("<f4").tobytes(),
+        "blocks": text.blocks.vectors.astype("<f4").tobytes(),
         "text": text.text,
     }
 
 
 def to_text(row: tuple[Any, ...]) -> QueryText:
     """Return the text of a row of `TEXT_COLUMNS`."""
-    fingerprint, receipt, count, vector, blocks, text = row
+    fingerprint, receipt, offsets, vector, blocks, text = row
+    places = np.frombuffer(offsets, dtype="<i8").astype(np.int64).reshape(-1, 2)
     return QueryText(
         text,
         _numbers(vector),
-        _numbers(blocks).reshape(count, -1),
+        BlockVectors(places, _numbers(blocks).reshape(len(places), -1)),
         Receipt(**json.loads(receipt)),
         fingerprint,
     )

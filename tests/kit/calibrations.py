@@ -22,7 +22,7 @@ MAPS = calibration.KindCalibration(
     fitted_on=(calibration.FittedOn("papers/pairs.valid.jsonl", 100, 50, "d" * 64),),
 )
 TABLE = NullDistribution(
-    400, 79_800, 0, (-1.0, 0.0, 1.0), (1.0, 0.5, 0.001), (Threshold(0.01, 0.63, 0.6, 0.65),)
+    400, 79_800, 0, (-1.0, 0.2, 1.0), (1.0, 0.5, 0.001), (Threshold(0.01, 0.63, 0.6, 0.65),)
 )
 
 

@@ -14,7 +14,7 @@ from tests.index.search.plane import MODES, answer, entry, stored_query
 
 DOCUMENTS = 1_200  # so many that the rarest terms alone find too few that pass
 RULE = LinearFusion(0.5)
-# Selects what shares with the query only words that nearly every document has.
+# Selects what shares with the query only a word that nearly half of the documents have.
 COMMON = And((Range("/number", Bound(600, True), None), OneOf("/rare", (False,))))
 FILTERS: dict[str, tuple[Filter, int]] = {
     "half": (OneOf("/even", (True,)), 600),
@@ -49,7 +49,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
     entries = []
     for number, vector in enumerate(vectors()[:-1]):
         rare = number < 600 or number % 60 == 0
-        text = "common " + ("heron marsh" if rare else "motor")
+        birds = ("heron marsh", "marsh reed", "reed heron")[number % 3]
+        text = birds if rare else "common motor"
         if number == 0:
             text = "bolt nut"
         metadata = {"number": number, "even": number % 2 == 0, "rare": rare}

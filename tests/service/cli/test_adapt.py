@@ -134,7 +134,7 @@ def test_evaluate_measures_adapted_vectors(longmatch: Run, corpus: Path, tmp_pat
 def test_a_refusal_names_adapted_scores() -> None:
     judge = ScoreCalibrator(None, None, None, adapted=True)
     (refused,) = validate_bounds(judge, "semantic", Bounds(min_probability=0.5))
-    assert "of adapted scores" in refused.detail
+    assert "adapted scores have" in refused.detail
 
 
 def test_embed_writes_the_vectors_of_the_index(

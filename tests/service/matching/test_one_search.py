@@ -178,7 +178,7 @@ def test_a_pair_has_one_score_on_all_surfaces(
     names = [f"id:{side['id']}" for side in (left, right)]
     sides = [(a, b) for a in (ids[0], texts[0]) for b in (ids[1], texts[1])]
     compared = [client.post("/compare", json={"left": a, "right": b}).json() for a, b in sides]
-    hits = [matched(**query, explain=True) for query in (ids[0], texts[0])]
+    hits = [matched(**query, explain={"matches": NUMBER}) for query in (ids[0], texts[0])]
     printed = typed("match", files[0], "--top-k", NUMBER)["matches"]
     output = tmp_path / "pairs.jsonl"
     where = ("--checkpoint", checkpoint, "-o", output)

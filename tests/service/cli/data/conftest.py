@@ -38,7 +38,8 @@ def query(data: Path) -> Path:
 def matches(longmatch: Run, data: Path, *options: object) -> object:
     answer = longmatch("match", query(data), "--data", data, "--json", *options)
     assert answer.status == 0, answer.err
-    return json.loads(answer.out)["matches"]
+    rounded = json.loads(answer.out, parse_float=lambda number: round(float(number), 5))
+    return rounded["matches"]
 
 
 def vars_of(data: Path) -> dict[str, object]:
