@@ -3,7 +3,6 @@
 import json
 import random
 import shutil
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -199,11 +198,7 @@ def test_queries_that_cannot_be_divided_are_refused(longmatch: Run, data: Path) 
 
 @JUDGED
 def test_a_kill_between_the_two_files_leaves_what_can_be_served(
-    longmatch: Run,
-    data: Path,
-    tiny_checkpoint: Path,
-    make_settings: Callable[..., object],
-    monkeypatch: pytest.MonkeyPatch,
+    longmatch: Run, data: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(data, tiny_checkpoint, BLIND)
     assert longmatch("calibrate").status == 0
