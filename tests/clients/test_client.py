@@ -313,10 +313,7 @@ README = Path(__file__).parents[2] / "clients/python/README.md"
 
 
 def test_the_examples_work(
-    serve: Callable[..., Any],
-    tiny_checkpoint: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    serve: Any, tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     examples = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.M | re.S)
     assert len(examples) == 4

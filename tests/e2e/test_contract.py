@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,7 @@ OF_A_COLLECTION = r"--exclude-path-regex=^/collections/\{collection\}/"
 
 
 def test_every_kind_of_request_is_answered_as_documented(
-    serve: Callable[..., Any],
-    tiny_checkpoint: Path,
-    tiny_reranker: Path,
-    tmp_path: Path,
-    tier: Tier,
+    serve: Any, tiny_checkpoint: Path, tiny_reranker: Path, tmp_path: Path, tier: Tier
 ) -> None:
     """With all checks; the cases of each rule of the document in a sweep."""
     checkpoint, data = calibrated(tiny_checkpoint, tmp_path)

@@ -8,16 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evaluation import mentions
 from evaluation.judgements import Qrels
-from evaluation.mentions import (
-    MASK,
-    JudgementsWithoutMentions,
-    MaskedFiles,
-    TitleMask,
-    leave_out_mentions,
-    read_title_mask,
-    write_masked_files,
-)
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
 from index.lexical import terms
@@ -49,7 +41,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def left_out(corpus: Path, qrels: Qrels) -> dict[str, set[str]]:
-    found = leave_out_mentions(qrels, corpus).left_out
+    found = mentions.leave_out_mentions(qrels, corpus).left_out
     return {query: set(documents) for query, documents in found.items()}
 
 
@@ -74,7 +66,7 @@ def test_what_is_left(corpus: Path) -> None:
         "gone": {"war": 1},  # the corpus lacks the query: nothing is known of it
         "signs": {"gone": 1, "signs": 1},
     }
-    found = leave_out_mentions(qrels, corpus)
+    found = mentions.leave_out_mentions(qrels, corpus)
     assert found.qrels == {
         "war": {"world": 1, "signs": 0},
         "gone": {"war": 1},
@@ -92,8 +84,8 @@ def test_queries_of_their_own_file(corpus: Path, tmp_path: Path) -> None:
         {"war": ("", "What was World War II?"), "q": ("Poland", "A country.")},
     )
     qrels = {"war": {"war": 1, "treaty": 1}, "q": {"war": 1, "treaty": 1}}
-    found = leave_out_mentions(qrels, corpus, queries)
-    assert found == JudgementsWithoutMentions(
+    found = mentions.leave_out_mentions(qrels, corpus, queries)
+    assert found == mentions.JudgementsWithoutMentions(
         qrels={"war": {"treaty": 1}, "q": {"treaty": 1}},
         left_out={"war": frozenset({"war"}), "q": frozenset({"war"})},
         titles=3,
@@ -104,7 +96,7 @@ WORDS = ["world", "war", "ii", "São", "½", "ﬁn", "İ"]
 
 
 def masked(text: str, titles: Sequence[str], title: str = "") -> str:
-    mask = TitleMask(
+    mask = mentions.TitleMask(
         terms.known_titles(titles),
         {"d": terms.title_term(terms.title_words(title))} if title else {},
     )
@@ -139,7 +131,7 @@ def test_the_own_title_stays_but_for_titles_in_it(tmp_path: Path) -> None:
     text = "ants and bees"  # a title of two documents is masked in both
     same = {"a": ("Ants", text), "b": ("ANTS", text), "c": ("Bees", text)}
     corpus = write(tmp_path / "corpus.jsonl", same)
-    found = [read_title_mask(corpus)(document)[0] for document in documents(corpus)]
+    found = [mentions.read_title_mask(corpus)(document)[0] for document in documents(corpus)]
     assert found == ["_ and _", "_ and _", "_ and bees"]
     assert left_out(corpus, {"a": {"a": 1, "b": 1}}) == {"a": {"b"}}  # not for itself
 
@@ -153,12 +145,14 @@ def test_a_masked_text_names_no_title_and_only_loses_words(
     titles: list[list[str]], words: list[str]
 ) -> None:
     text, known = " ".join(words), terms.known_titles(" ".join(title) for title in titles)
-    mask = TitleMask(known, {})
+    mask = mentions.TitleMask(known, {})
     found, masks = mask(Document("d", text))
     assert list(terms.named_titles(terms.words_of(found), known)) == []
     assert (masks == 0) == (found == text)
     left = iter(text)
-    assert all(character in left for character in found.replace(MASK, ""))  # in their order
+    assert all(
+        character in left for character in found.replace(mentions.MASK, "")
+    )  # in their order
 
 
 def test_files_are_masked_with_what_they_hold(tmp_path: Path) -> None:
@@ -177,8 +171,10 @@ def test_files_are_masked_with_what_they_hold(tmp_path: Path) -> None:
         def skipped(self, skipped: SkippedInput) -> None:
             said.append(skipped)
 
-    found = write_masked_files([corpus, queries], read_title_mask(corpus), out, Watching())
-    assert found == MaskedFiles(found.files, documents=2, mentions=2, skipped=1)
+    found = mentions.write_masked_files(
+        [corpus, queries], mentions.read_title_mask(corpus), out, Watching()
+    )
+    assert found == mentions.MaskedFiles(found.files, documents=2, mentions=2, skipped=1)
     assert [skipped.where for skipped in said] == ["c.jsonl:2"]
     first, second = documents(found.files[0])
     assert first == Document("1", "Ants and _ — ü.", "Ants", {"year": 1990})
@@ -192,4 +188,4 @@ def test_a_corpus_without_titles_cannot_be_masked(tmp_path: Path) -> None:
     corpus = tmp_path / "c.jsonl"
     corpus.write_text('{"id": "a", "text": "Ants."}\n{"id": "b", "title": "?!", "text": "Bees."}\n')
     with pytest.raises(CorpusError, match=r"c.jsonl: no document has a title of 1 to 12 words"):
-        read_title_mask(corpus)
+        mentions.read_title_mask(corpus)

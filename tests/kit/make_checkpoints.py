@@ -20,12 +20,7 @@ from encoder.export import create
 from encoder.export.export import export_checkpoint
 from encoder.export.export_reranker import export_reranker
 from encoder.golden import GOLDEN_TEXTS, read_golden_batch, write_golden_batch
-from encoder.terms.term_channel import (
-    HashedTerms,
-    TermChannel,
-    hashed_vocabulary,
-    open_term_channel,
-)
+from encoder.terms import term_channel
 from encoder.terms.term_table import count_words, read_term_vocabulary
 from encoder.tokenizer import BlockTokenizer, open_tokenizer
 from training.recipe import parse_training_recipe
@@ -156,7 +151,7 @@ def make_ernie_doc(target: Path, find: Find) -> None:
     for name, parameter in model.named_parameters():
         if "distance_embedding" in name:
             torch.nn.init.normal_(parameter, std=0.3)
-    channel = open_term_channel(created)
+    channel = term_channel.open_term_channel(created)
     written = write_trained(model, channel, created, target, "tiny-ernie-doc")
     export_checkpoint(written, PRECISIONS)
 
@@ -185,12 +180,14 @@ def make_terms(target: Path, find: Find) -> None:
     tokenizer = BlockTokenizer(start)
     vocabulary = read_term_vocabulary(open_tokenizer(start), recipe.terms.buckets)
     corpus = [vocabulary.count([b]) for text in GOLDEN_TEXTS for b in tokenizer(text).blocks]
-    words = hashed_vocabulary(start)
+    words = term_channel.hashed_vocabulary(start)
     whole = [count_words(words, tokenizer(text).blocks) for text in GOLDEN_TEXTS]
-    channel = TermChannel(
+    channel = term_channel.TermChannel(
         vocabulary,
         fit_term_table([corpus], vocabulary.rows, recipe.terms, 0),
-        HashedTerms(words, term_weights([whole], words.rows), recipe.terms.hashed_dimension),
+        term_channel.HashedTerms(
+            words, term_weights([whole], words.rows), recipe.terms.hashed_dimension
+        ),
     )
     model = open_model(start, recipe, channel)
     export_checkpoint(write_trained(model, channel, start, target, "tiny-terms"), PRECISIONS)

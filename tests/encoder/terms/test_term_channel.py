@@ -10,12 +10,7 @@ import pytest
 from encoder.arrays import Float32
 from encoder.checkpoint import CONFIG, TERMS, Checkpoint, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError
-from encoder.terms.term_channel import (
-    HashedTerms,
-    open_term_channel,
-    read_hashed_terms,
-    write_hashed_terms,
-)
+from encoder.terms import term_channel
 from encoder.terms.term_table import TermVocabulary, count_words, read_term_table, write_term_table
 from encoder.tokenizer import BlockTokenizer
 
@@ -32,7 +27,7 @@ def find_blocks(checkpoint: Checkpoint, text: str) -> tuple[tuple[int, ...], ...
 
 def test_features_are_those_of_all_blocks_in_any_order(tiny_terms: Path) -> None:
     checkpoint = load_checkpoint(tiny_terms)
-    channel = open_term_channel(checkpoint)
+    channel = term_channel.open_term_channel(checkpoint)
     blocks = find_blocks(checkpoint, "The Danube flows east to the sea. Trees feed on light. " * 2)
     assert len(blocks) > 1
     features = channel.features(blocks)
@@ -49,13 +44,13 @@ def test_a_changed_or_missing_table_is_refused(copied: Path, tiny_terms: Path) -
     table = read_term_table((copied / TERMS).read_bytes(), TERMS)
     write_term_table(copied / TERMS, type(table)(table.weights * 2, table.vectors, table.scales))
     with pytest.raises(CheckpointError, match=r"terms\.npz is not the file"):
-        open_term_channel(load_checkpoint(copied))
+        term_channel.open_term_channel(load_checkpoint(copied))
     write_manifest(copied)  # another table is another encoder
     assert load_checkpoint(copied).fingerprint != load_checkpoint(tiny_terms).fingerprint
     (copied / TERMS).unlink()
     write_manifest(copied)
     with pytest.raises(CheckpointError, match=r"terms\.npz is not part of this checkpoint"):
-        open_term_channel(load_checkpoint(copied))
+        term_channel.open_term_channel(load_checkpoint(copied))
 
 
 @pytest.mark.parametrize("field", ["term_buckets", "term_features"])
@@ -65,16 +60,16 @@ def test_a_table_of_other_sizes_is_refused(copied: Path, field: str) -> None:
     (copied / CONFIG).write_text(json.dumps(config))
     write_manifest(copied)
     with pytest.raises(CheckpointError, match=r"terms\.npz: .* where the configuration has"):
-        open_term_channel(load_checkpoint(copied))
+        term_channel.open_term_channel(load_checkpoint(copied))
 
 
 PIECES, BUCKETS = 4_000, 1_000
 VOCABULARY = TermVocabulary(np.arange(PIECES) % 4 == 3, BUCKETS)  # every fourth continues a word
 
 
-def hashed_terms_of(dimension: int) -> HashedTerms:
+def hashed_terms_of(dimension: int) -> term_channel.HashedTerms:
     weights = np.random.default_rng(0).uniform(0.5, 9, VOCABULARY.rows).astype(np.float32)
-    return HashedTerms(VOCABULARY, weights, dimension)
+    return term_channel.HashedTerms(VOCABULARY, weights, dimension)
 
 
 def documents(number: int = 60, length: int = 300) -> list[list[list[int]]]:
@@ -88,7 +83,7 @@ def documents(number: int = 60, length: int = 300) -> list[list[list[int]]]:
     ]
 
 
-def tfidf(hasher: HashedTerms, blocks: list[list[int]]) -> Float32:
+def tfidf(hasher: term_channel.HashedTerms, blocks: list[list[int]]) -> Float32:
     terms = count_words(VOCABULARY, blocks)
     vector = np.zeros(VOCABULARY.rows, dtype=np.float32)
     vector[terms.rows] = np.log1p(terms.counts) * hasher.weights[terms.rows]
@@ -108,7 +103,7 @@ def test_cosines_of_hashed_terms_are_those_of_tfidf() -> None:
 
 def test_places_and_signs_are_fixed() -> None:
     """Vectors that lie in an index must stay comparable with those of a later release."""
-    terms = HashedTerms(VOCABULARY, np.ones(VOCABULARY.rows, dtype=np.float32), 16)
+    terms = term_channel.HashedTerms(VOCABULARY, np.ones(VOCABULARY.rows, dtype=np.float32), 16)
     features = [terms.features([[token]]) for token in (0, 1, 2, 4, 3_998)]
     places = [(int(np.abs(item).argmax()), float(item.sum())) for item in features]
     assert places == [(7, -1.0), (10, 1.0), (7, -1.0), (13, -1.0), (13, 1.0)]
@@ -116,16 +111,16 @@ def test_places_and_signs_are_fixed() -> None:
 
 def test_weights_are_read_back_in_half_precision(tmp_path: Path) -> None:
     terms = hashed_terms_of(32)
-    write_hashed_terms(tmp_path / "sketch.npz", terms)
+    term_channel.write_hashed_terms(tmp_path / "sketch.npz", terms)
     data = (tmp_path / "sketch.npz").read_bytes()
-    read = read_hashed_terms(data, "sketch.npz", VOCABULARY, 32)
+    read = term_channel.read_hashed_terms(data, "sketch.npz", VOCABULARY, 32)
     assert np.array_equal(read.weights, terms.weights.astype(np.float16).astype(np.float32))
     other = TermVocabulary(VOCABULARY.continues, BUCKETS + 1)
     with pytest.raises(CheckpointError, match="where the vocabulary has 5001"):
-        read_hashed_terms(data, "here", other, 32)
+        term_channel.read_hashed_terms(data, "here", other, 32)
 
 
 @pytest.mark.parametrize("data", [b"", b"no archive", b"PK\x03\x04"])
 def test_another_file_is_refused(data: bytes) -> None:
     with pytest.raises(CheckpointError, match=r"here\.npz: is not a file of hashed terms"):
-        read_hashed_terms(data, "here.npz", VOCABULARY, 32)
+        term_channel.read_hashed_terms(data, "here.npz", VOCABULARY, 32)

@@ -6,15 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder.errors import CheckpointError
-from encoder.terms import term_table
-from encoder.terms.title_matcher import (
-    MAX_TITLE_TOKENS,
-    NO_TITLES,
-    TitleMatcher,
-    hash_runs,
-    match_token_titles,
-    token_items,
-)
+from encoder.terms import term_table, title_matcher
 
 CONTINUES = np.array([False] * 6 + [True] * 4)  # pieces 6 to 9 go on with a word
 VOCABULARY = term_table.TermVocabulary(CONTINUES, buckets=1_000)
@@ -102,21 +94,25 @@ TOKENS = st.lists(st.integers(0, 3), max_size=30)
 TITLES = st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=8)
 
 
-def found(table: TitleMatcher, tokens: list[int]) -> set[int]:
-    runs = table.find(token_items(np.array(tokens, dtype=np.int64)))
+def found(table: title_matcher.TitleMatcher, tokens: list[int]) -> set[int]:
+    runs = table.find(title_matcher.token_items(np.array(tokens, dtype=np.int64)))
     return {hashed for _, _, hashes in runs for hashed in hashes.tolist()}
 
 
 def test_a_title_that_is_too_long_is_left_out() -> None:
-    longest = list(range(MAX_TITLE_TOKENS))
-    assert found(match_token_titles([longest]), [7, *longest, 7])
-    assert not len(match_token_titles([[*longest, 7]]))
+    longest = list(range(title_matcher.MAX_TITLE_TOKENS))
+    assert found(title_matcher.match_token_titles([longest]), [7, *longest, 7])
+    assert not len(title_matcher.match_token_titles([[*longest, 7]]))
     for tokens in ([], [1], [1, 2, 3]):
-        assert found(NO_TITLES, tokens) == found(match_token_titles([[5, 6]]), tokens) == set()
+        assert (
+            found(title_matcher.NO_TITLES, tokens)
+            == found(title_matcher.match_token_titles([[5, 6]]), tokens)
+            == set()
+        )
 
 
 def test_of_some_titles_only_they_are_found() -> None:
-    table = match_token_titles([[1], [2, 3], [4]])
+    table = title_matcher.match_token_titles([[1], [2, 3], [4]])
     kept = np.array([True, False, True])
     assert found(table.only(kept), [1, 2, 3, 4]) == set(table.hashes[kept].tolist())
     assert found(table.only(np.zeros(3, dtype=np.bool_)), [1, 2, 3, 4]) == set()
@@ -124,16 +120,18 @@ def test_of_some_titles_only_they_are_found() -> None:
 
 @given(TITLES, TOKENS)
 def test_a_title_is_found_at_its_places(titles: list[list[int]], tokens: list[int]) -> None:
-    table = match_token_titles(titles)
+    table = title_matcher.match_token_titles(titles)
     places = [
-        (int(match_token_titles([title]).hashes[0]), len(title), start)
+        (int(title_matcher.match_token_titles([title]).hashes[0]), len(title), start)
         for title in {tuple(title) for title in titles if title}
         for start in range(len(tokens) - len(title) + 1)
         if tokens[start : start + len(title)] == list(title)
     ]
     assert sorted(
         (hashed, length, start)
-        for length, starts, hashes in table.find(token_items(np.array(tokens, dtype=np.int64)))
+        for length, starts, hashes in table.find(
+            title_matcher.token_items(np.array(tokens, dtype=np.int64))
+        )
         for start, hashed in zip(starts.tolist(), hashes.tolist(), strict=True)
     ) == sorted(places)
 
@@ -147,4 +145,4 @@ def test_a_run_is_hashed_with_its_length(items: list[int], length: int) -> None:
         for item in items[start : start + length]:
             hashed = (hashed * 0x9E3779B97F4A7C15 + item) % 2**64
         expected.append(hashed)
-    assert hash_runs(np.array(items, dtype=np.uint64), length).tolist() == expected
+    assert title_matcher.hash_runs(np.array(items, dtype=np.uint64), length).tolist() == expected

@@ -14,13 +14,8 @@ import pytest
 import index.directory.backup
 from encoder.arrays import Float32
 from encoder.checkpoint import Checkpoint
+from index.directory import collections
 from index.directory.backup import restore_backup, write_backup
-from index.directory.collections import (
-    COLLECTIONS_DIRECTORY,
-    collection_names,
-    collection_path,
-    make_collection,
-)
 from index.directory.data_directory import (
     CALIBRATION_FILE,
     FUSION_FILE,
@@ -186,21 +181,21 @@ def test_the_collections_are_in_it(
         with opened(path) as directory:
             fill(directory, entry, range(300, 320))
 
-    make_collection(data, "papers", make)
-    (data / COLLECTIONS_DIRECTORY / ".old.removed").mkdir()
+    collections.make_collection(data, "papers", make)
+    (data / collections.COLLECTIONS_DIRECTORY / ".old.removed").mkdir()
     for target in (tmp_path / "backup", tmp_path / "backup.tar"):
-        with opened(data), opened(collection_path(data, "papers")):
+        with opened(data), opened(collections.collection_path(data, "papers")):
             written = write_backup(data, target, checkpoint)
         assert written.collections == ["papers"]
         restored = tmp_path / f"restored-{target.name}"
         assert restore_backup(target, restored, checkpoint).collections == ["papers"]
-        assert collection_names(restored) == ["papers"]
+        assert collections.collection_names(restored) == ["papers"]
         with opened(restored) as directory:
             assert len(directory.store) == len(directory.index) == written.documents
-        with opened(collection_path(restored, "papers")) as directory:
+        with opened(collections.collection_path(restored, "papers")) as directory:
             assert len(directory.store) == len(directory.index) == 20
             assert directory.store.find(["d0", "d300"]).keys() == {"d300"}
-    (collection_path(data, "papers") / STORE_FILE).write_bytes(b"x" * 4096)
+    (collections.collection_path(data, "papers") / STORE_FILE).write_bytes(b"x" * 4096)
     with pytest.raises((BackupError, StoreError), match="papers"):
         write_backup(data, tmp_path / "damaged", checkpoint)
     assert not (tmp_path / "damaged").exists()
@@ -209,7 +204,7 @@ def test_the_collections_are_in_it(
 def test_a_folder_that_is_no_collection_is_named_and_left_out(
     data: Path, tmp_path: Path, checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stray = collection_path(data, "notes")
+    stray = collections.collection_path(data, "notes")
     stray.mkdir(parents=True)
     (stray / "notes.txt").write_text("Mine.")
     written = write_backup(data, tmp_path / "backup", checkpoint)

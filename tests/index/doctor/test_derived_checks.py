@@ -10,13 +10,8 @@ import numpy as np
 import pytest
 
 from encoder.alignment.space import neutral_space
+from index.doctor import repair
 from index.doctor.findings import Remedy
-from index.doctor.repair import (
-    rebuild_alignment_tables,
-    rebuild_checksums,
-    rebuild_lexical_index,
-    rebuild_metadata_values,
-)
 from index.doctor.store_checks import examine_alignment, examine_families
 from index.errors import StoreError
 from index.lexical.tables import LEXICAL_TABLES
@@ -129,7 +124,7 @@ def test_what_is_wrong_is_found_and_made_again(
     assert problem in finding.problem
     assert finding.remedy == Remedy.ALIGN
     with closing(SQLiteConnections(aligned, read_only=False)) as connections:
-        rebuild_alignment_tables(connections)
+        repair.rebuild_alignment_tables(connections)
     store = open_store(aligned)
     store.alignment.start_with(neutral_space(DIMENSION))
     assert store.alignment.pending() == ALIGNED - 1
@@ -172,7 +167,7 @@ def test_the_lexical_index_is_rebuilt(indexed: Path, lost: tuple[str, ...]) -> N
     run_sql(indexed, *(f"DROP TABLE {table}" for table in lost))
     run_sql(indexed, "DELETE FROM documents WHERE id = 'd77'")  # its words stay behind
     with closing(SQLiteConnections(indexed, read_only=False)) as connections:
-        rebuild_lexical_index(connections, SilentProgress())
+        repair.rebuild_lexical_index(connections, SilentProgress())
     left = (text_of(n) for n in range(INDEXED) if n not in (1, 77))
     expected = Counter(term for text in left for term in count_terms(text))
     assert expected["common"] == INDEXED - 2
@@ -192,7 +187,7 @@ def test_titles_named_by_texts_are_indexed(open_store: OpenStore, entry: MakeEnt
     before = sql(store.path, counts)
     assert sum(term.startswith('"') for term, _ in before) == 2
     with closing(SQLiteConnections(store.path, read_only=False)) as connections:
-        rebuild_lexical_index(connections, SilentProgress())
+        repair.rebuild_lexical_index(connections, SilentProgress())
     assert sql(store.path, counts) == before
     again = open_store()
     assert again.changes_since_title_refresh() == 0
@@ -213,7 +208,7 @@ def test_metadata_values_stay_where_the_metadata_is_damaged(
         pytest.raises(StoreError, match="metadata of a document is damaged"),
         connections.writing() as connection,
     ):
-        rebuild_metadata_values(connection, store.path)
+        repair.rebuild_metadata_values(connection, store.path)
     assert sql(store.path, "SELECT * FROM metadata_values") == before != []
 
 
@@ -223,5 +218,5 @@ def test_checksums_are_rebuilt(indexed: Path) -> None:
     assert len(before) == INDEXED - 1
     run_sql(indexed, "UPDATE checksums SET vector = 0")
     with closing(SQLiteConnections(indexed, read_only=False)) as connections:
-        rebuild_checksums(connections)
+        repair.rebuild_checksums(connections)
     assert sql(indexed, everything) == before

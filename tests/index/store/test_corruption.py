@@ -27,6 +27,7 @@ from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
+from tests.kit.index_fixtures import unit_vectors
 from tests.kit.tiers import Tier
 
 DOCUMENTS = 60
@@ -40,11 +41,6 @@ class Answers:
     lexical: object
     shown: object
     explained: object
-
-
-def unit(count: int, width: int, seed: int) -> np.ndarray:
-    vectors = np.random.default_rng(seed).normal(size=(count, width)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def text_of(number: int) -> str:
@@ -78,7 +74,7 @@ def data(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Pa
     write_corpus_adapter(path, fit_adapter(CountedCorpus(counted), checkpoint, SilentProgress()))
     with opened(path, checkpoint) as directory:
         store = directory.store
-        vectors = unit(2 * DOCUMENTS, store.dimension, 1)
+        vectors = unit_vectors(2 * DOCUMENTS, seed=1, dimension=store.dimension)
         for start in range(0, DOCUMENTS, 20):
             store.put([entry(n, vectors[n]) for n in range(start, start + 20)])
         directory.index.catch_up()
@@ -90,7 +86,9 @@ def data(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def entry(number: int, vector: np.ndarray, more: str = "") -> EncodedDocument:
-    blocks = BlockVectors(np.array([[0, 50], [50, 99]]), unit(2, 384, number))
+    blocks = BlockVectors(
+        np.array([[0, 50], [50, 99]]), unit_vectors(2, seed=number, dimension=384)
+    )
     document = Document(f"d{number}", text_of(number) + more, f"Title {number}", {"n": number})
     return EncodedDocument(document, vector, Receipt(40, 40, 2, 0, 40), blocks)
 
@@ -98,7 +96,7 @@ def entry(number: int, vector: np.ndarray, more: str = "") -> EncodedDocument:
 def answers(directory: DataDirectory) -> Answers:
     """Everything that a service answers from, for queries of every kind."""
     store = directory.store
-    found = directory.index.search(unit(12, store.dimension, 1), 8)
+    found = directory.index.search(unit_vectors(12, seed=1, dimension=store.dimension), 8)
     ids = sorted(set(found.ids.ravel().tolist()))
     documents = store.find([f"d{n}" for n in range(DOCUMENTS)])
     lexical = [store.lexical.read(text_of(n)) for n in range(6)]

@@ -3,7 +3,6 @@
 import json
 import random
 import shutil
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,7 @@ import numpy as np
 import pytest
 
 from encoder.checkpoint import load_checkpoint
-from index.directory.data_directory import (
-    CALIBRATION_FILE,
-    FUSION_FILE,
-    STORE_FILE,
-    open_data_directory,
-)
+from index.directory import data_directory
 from index.search.calibrator import open_scoring
 from index.search.fusion import CorpusFusion, LinearFusion, write_corpus_fusion
 from index.store.schema import read_space
@@ -153,9 +147,9 @@ def test_a_gain_that_costs_other_queries_is_refused(
 
 def _nearest_of_others(data: Path) -> dict[str, str]:
     """Of each document the nearest one, by its vector, that is on another topic."""
-    stored = read_space(data / STORE_FILE)
+    stored = read_space(data / data_directory.STORE_FILE)
     with closing(
-        open_data_directory(
+        data_directory.open_data_directory(
             data, fingerprint=stored.fingerprint, dimension=stored.dimension, read_only=True
         )
     ) as directory:
@@ -199,11 +193,7 @@ def test_queries_that_cannot_be_divided_are_refused(longmatch: Run, data: Path) 
 
 @JUDGED
 def test_a_kill_between_the_two_files_leaves_what_can_be_served(
-    longmatch: Run,
-    data: Path,
-    tiny_checkpoint: Path,
-    make_settings: Callable[..., object],
-    monkeypatch: pytest.MonkeyPatch,
+    longmatch: Run, data: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(data, tiny_checkpoint, BLIND)
     assert longmatch("calibrate").status == 0
@@ -213,18 +203,18 @@ def test_a_kill_between_the_two_files_leaves_what_can_be_served(
 
     monkeypatch.setattr(command, "write_corpus_fusion", killed)
     longmatch("tune", data)
-    assert not (data / CALIBRATION_FILE).exists()
+    assert not (data / data_directory.CALIBRATION_FILE).exists()
     assert used(data, tiny_checkpoint) == BLIND
     assert longmatch("doctor", data).status == 0
 
 
 def test_new_vectors_drop_the_weights_and_keep_the_feedback(longmatch: Run, data: Path) -> None:
     judge(data, 3)
-    fingerprint = read_space(data / STORE_FILE).fingerprint
+    fingerprint = read_space(data / data_directory.STORE_FILE).fingerprint
     write_corpus_fusion(data, CorpusFusion(fingerprint, BLIND, {}))
     answer = longmatch("reencode", data, "--reading-share", 0.5)
     assert answer.status == 0, answer.err
-    assert not (data / FUSION_FILE).exists()
+    assert not (data / data_directory.FUSION_FILE).exists()
     with closing(open_feedback(data, read_only=True)) as feedback:
         assert feedback.relevant_queries() == 4
 
@@ -243,12 +233,12 @@ def test_a_wrong_file_is_found_and_deleted(
     if content is None:
         write_corpus_fusion(data, CorpusFusion("f" * 64, BLIND, {}))
     else:
-        (data / FUSION_FILE).write_text(content)
+        (data / data_directory.FUSION_FILE).write_text(content)
     answer = longmatch("doctor", data)
     assert (answer.status, complaint in answer.err) == (1, True)
     assert longmatch("tune", data).status == 2
     assert longmatch("doctor", data, "--repair").status == 0
-    assert not (data / FUSION_FILE).exists()
+    assert not (data / data_directory.FUSION_FILE).exists()
 
 
 @JUDGED

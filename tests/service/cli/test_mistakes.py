@@ -218,10 +218,6 @@ REFUSED = [
     ("lab create-checkpoint links.toml --bert bert -o out --precision fp8", "--precision: "),
     ("lab export missing --precision int8", "CHECKPOINT: missing"),
     ("lab export served --precision int8", "CHECKPOINT: served has no weights.safetensors"),
-    (
-        "lab export damaged --precision int8",
-        "CHECKPOINT: damaged/weights.safetensors is not the file",
-    ),
     ("lab export weights --precision fp8", "--precision: 'fp8' is none of"),
     ("lab export weights --precision int8 --corpus missing", "--corpus: missing"),
     ("lab export weights --precision int8 --qrels qrels.tsv", "--qrels: needs --corpus"),

@@ -15,12 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.errors import StoreError
-from service.errors import (
-    BodyTooLargeError,
-    CompressionRatioError,
-    InvalidInputError,
-    MalformedUploadError,
-)
+from service import errors
 from service.jobs import uploads
 from service.jobs.store import Upload
 
@@ -57,7 +52,7 @@ def test_what_is_received_is_on_the_disk_and_counted(
     sent = gzip.compress(content) if compressed else content
     try:
         upload = receive(path, pieces(sent, sizes), compressed=compressed)
-    except InvalidInputError:
+    except errors.InvalidInputError:
         assert lines == 0
         assert list(path.parent.iterdir()) == []
         return
@@ -72,10 +67,10 @@ def test_bytes_that_are_not_gzip_or_cut_off_are_refused(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, sizes: list[int], missing: int
 ) -> None:
     path = tmp_path_factory.mktemp("uploads") / "id.ndjson"
-    with pytest.raises((MalformedUploadError, InvalidInputError)):
+    with pytest.raises((errors.MalformedUploadError, errors.InvalidInputError)):
         receive(path, pieces(content, sizes), compressed=True)
     whole = gzip.compress(os.urandom(100) + b"\n")
-    with pytest.raises(MalformedUploadError, match="truncated"):
+    with pytest.raises(errors.MalformedUploadError, match="truncated"):
         receive(path, iter([whole[:-missing]]), compressed=True)
     assert list(path.parent.iterdir()) == []
 
@@ -97,7 +92,7 @@ def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
     file = uploads.UploadFile(
         tmp_path / "id.ndjson", max_bytes=30_000_000, gzip=True, max_ratio=1e9
     )
-    with peak_below(10_000_000), pytest.raises(BodyTooLargeError):
+    with peak_below(10_000_000), pytest.raises(errors.BodyTooLargeError):
         file.write(bomb)
     file.abandon()
     assert list(tmp_path.iterdir()) == []
@@ -216,7 +211,7 @@ def test_lines_without_a_document_are_read_in_bounded_batches() -> None:
 def test_a_high_compression_ratio_is_refused_unwritten(tmp_path: Path) -> None:
     path = tmp_path / "id.ndjson"
     file = uploads.UploadFile(path, max_bytes=2**30, gzip=True, max_ratio=20.0)
-    with pytest.raises(CompressionRatioError, match="more than 20 times its size"):
+    with pytest.raises(errors.CompressionRatioError, match="more than 20 times its size"):
         file.write(gzip.compress(b"{}\n" * 5_000_000))
     assert file.size <= 2 * 2**20
     file.abandon()
