@@ -12,19 +12,24 @@ import re
 from collections.abc import Callable
 
 _SHORTEST = 60  # characters without white space that all payload but code has
+_LEAST_DIFFERENT = 8  # digits of a hexadecimal run: "aaaa" is none
 _MOST_SPACES = 0.04  # of minified code; of prose and of code that people write, more
-_LEAST_SIGNS = 0.08  # of minified code are brackets, separators and quotation marks
+_LEAST_SIGNS = 0.04  # of minified code are brackets, semicolons and equality signs; of tables, none
+_MOST_SLASHES = 0.08  # of base64; of a path, more
 _LEAST_OF_A_KIND = 0.04  # of base64 are digits, capital and small letters each
 
 _DATA_URI = re.compile(r"data:[\w.+/-]*(?:;[\w.+=-]+)*,[^\s\"'()<>]{64,}", re.IGNORECASE)
 _WRAPPED = re.compile(  # the last line may be short, but no word of the text behind it
-    r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{60,}\r?\n[ \t>]*)+"
-    r"(?:[A-Za-z0-9+/]+={0,2}(?=[^\w+/= ]|\Z))?"
+    r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{60,}\r?\n[ \t>]*){2,}"
+    r"(?:(?=[A-Za-z]*[0-9+/=])[A-Za-z0-9+/]+={0,2}(?=[^\w+/= ]|\Z))?"
 )
 _RUN = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{100,}={0,2}")
-_HEXADECIMAL = re.compile(r"(?<![0-9A-Za-z])(?:0x)?[0-9a-fA-F]{129,}(?![0-9A-Za-z])")
-_LONG_LINE = re.compile(r"[^\n]{500,}")
-_SIGN = re.compile(r"[{}()\[\];=:,&|!?<>\"']")
+_HEXADECIMAL = re.compile(
+    r"(?<![0-9A-Za-z])(?:0x)?(?=[0-9]*[a-fA-F])[0-9a-fA-F]{129,}(?![0-9A-Za-z])"
+)
+_LONG_LINE = re.compile(r"^[^\n]{500,}", re.MULTILINE)
+_SIGN = re.compile(r"[{}()\[\];=]")
+_ANY_RUN = re.compile(rf"[!-~]{{{_SHORTEST}}}")
 
 
 def blank_payload(text: str) -> tuple[str, int]:
@@ -34,7 +39,7 @@ def blank_payload(text: str) -> tuple[str, int]:
         A text of the same length, and how many characters were replaced.
     """
     kinds: list[_Kind] = [(_LONG_LINE, _is_minified)]
-    if max(map(len, text.split()), default=0) >= _SHORTEST:
+    if _ANY_RUN.search(text):
         kinds = [*_RUNS, *kinds]
     left_out = 0
     for pattern, is_payload in kinds:
@@ -51,7 +56,12 @@ def blank_payload(text: str) -> tuple[str, int]:
 
 def _is_base64(run: str) -> bool:
     kinds = (str.isdigit, str.isupper, str.islower)
-    return min(sum(map(is_kind, run)) for is_kind in kinds) >= _LEAST_OF_A_KIND * len(run)
+    least = min(sum(map(is_kind, run)) for is_kind in kinds)
+    return least >= _LEAST_OF_A_KIND * len(run) and run.count("/") <= _MOST_SLASHES * len(run)
+
+
+def _is_varied(run: str) -> bool:
+    return len(set(run.lower())) >= _LEAST_DIFFERENT
 
 
 def _is_minified(line: str) -> bool:
@@ -67,5 +77,5 @@ _RUNS: tuple[_Kind, ...] = (
     (_DATA_URI, len),
     (_WRAPPED, _is_base64),
     (_RUN, _is_base64),
-    (_HEXADECIMAL, len),
+    (_HEXADECIMAL, _is_varied),
 )

@@ -53,6 +53,12 @@ def test_payload_is_blanked_and_the_text_around_it_stays(payload: str) -> None:
         *("ACGTTGCA" * 50, "東京都は日本の首都である。" * 80, "ภาษาไทยไม่มีช่องว่างระหว่างคำ" * 40),
         *("\n".join(f"{n} {n * n} {n**3}" for n in range(400)), "=" * 200 + "\n" + "_" * 200),
         "one_very_long_identifier_of_a_program_that_somebody_wrote_" * 3,
+        *(
+            "a" * 200,
+            "1234567890" * 20,
+            ",".join(map(str, range(400))),
+            "/en/Press/Release/2006" * 6,
+        ),
         "for (int i = 0; i < n; i++) { total += values[i]; } " * 30,
     ],
 )
