@@ -272,14 +272,14 @@ def test_random_pairs_are_aligned_as_a_search_aligns_them(open_store: Any) -> No
 
 def test_scores_are_calibrated_by_what_there_is() -> None:
     for calibrator, rate in ((NOTHING, None), (ONLY_MAP, None), (ONLY_RATE, 0.5)):
-        (score,) = calibrate_scores(calibrator, "semantic", [0.0])
+        (score,) = calibrate_scores(calibrator, "semantic", [0.2])
         assert score.probability is None
         assert score.false_positive_rate == (rate and pytest.approx(rate))
     assert calibrate_scores(BY_RATE, "semantic", []) == []
 
 
 def test_a_measured_corpus_by_the_map_of_rates() -> None:
-    low, high = calibrate_scores(BY_RATE, "semantic", [0.0, 1.0])
+    low, high = calibrate_scores(BY_RATE, "semantic", [0.2, 1.0])
     assert low.false_positive_rate == pytest.approx(0.5)
     assert low.probability == pytest.approx(1 / (1 + np.exp(4)))
     assert high.false_positive_rate == pytest.approx(0.001)
