@@ -254,7 +254,8 @@ def test_probable_matches_are_no_negatives_of_pairs(paired: CorpusFiles, tmp_pat
     """Nobody has said of them that they do not; a corpus with links says so of all others."""
     file = paired.corpus / "corpus.jsonl"
     records = [json.loads(line) for line in file.read_text().splitlines()]
-    records[9]["text"] = records[0]["text"] + " And more."  # p0 and p9 are in no pair together
+    # p0 is in no pair with p9 and none with p23, which has none of its words.
+    records[9]["text"], records[23]["text"] = records[0]["text"] + " And more.", "Something else."
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
     read = read_rerank_corpus(paired)
     found = find_neighbours(tmp_path / "n", [read.texts[row] for row in range(24)])
