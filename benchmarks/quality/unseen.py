@@ -1,7 +1,7 @@
 """Which weights serve corpora that training has not seen, and what does each channel add?
 
-The weights are chosen with each corpus left out, so that every figure of hybrid and semantic mode
-is of a corpus that chose nothing. Corpora are folders as `benchmarks.quality.corpora` writes them.
+The weights are chosen with each corpus left out, so that the figures of hybrid and semantic mode
+are of corpora that chose no weight; those as shipped are of the weights of the checkpoint. Corpora are folders as `benchmarks.quality.corpora` writes them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ from evaluation.significance import compare_paired
 from evaluation.systems import lexical_system, rank_scores, vector_system
 from index.corpus.reader import read_documents
 from index.progress import SilentProgress
-from index.search.fusion import ChannelWeights, StandardRule
+from index.search.fusion import ChannelWeights, StandardRule, read_fusion
 
 MOST_QUERIES = 200  # of a corpus
 USUAL = ("tfidf", "lsa", "bm25")  # hybrid mode is measured against the best of them
@@ -86,7 +86,9 @@ def main(
         typer.echo(folder.name, err=True)
         measured[folder.name] = measure(folder, blocks / folder.name, encoder)
     settings = {"checkpoint": encoder.checkpoint.name, "fingerprint": encoder.fingerprint}
-    record = make_record("unseen", source, settings, study(measured))
+    record = make_record(
+        "unseen", source, settings, study(measured, read_fusion(encoder.checkpoint))
+    )
     typer.echo(table(record))
     write_record(record)
 
@@ -141,8 +143,8 @@ def _recall(corpus: FusionCorpus, channels: Sequence[Float32], number: int) -> f
     return float(np.mean(shares))
 
 
-def study(measured: Mapping[str, Measured]) -> dict[str, Any]:
-    """Choose the weights with each corpus left out, and report what they find there."""
+def study(measured: Mapping[str, Measured], shipped: StandardRule) -> dict[str, Any]:
+    """Choose the weights with each corpus left out; report what they and the shipped find there."""
     names, found = list(measured), list(measured.values())
     corpora = [each.corpus for each in found]
     line = fit_expected(corpora)
@@ -154,13 +156,15 @@ def study(measured: Mapping[str, Measured]) -> dict[str, Any]:
     for number, (name, each) in enumerate(measured.items()):
         others = corpora[:number] + corpora[number + 1 :]
         rule = choose_rule(surface.without(number), others, line)
-        values = {**each.ndcg, **_mode_ndcg(each, rule)}
+        values = {**each.ndcg, **_mode_ndcg(each, rule, shipped)}
         reference = max(USUAL, key=lambda system: values[system].mean())
         strongest = max(each.ndcg, key=lambda system: values[system].mean())
         tests = {
             f"hybrid - {other}": compare_paired(values["hybrid"], values[other])
             for other in dict.fromkeys(("lexical", reference, strongest))
         }
+        as_shipped = compare_paired(values["hybrid as shipped"], values["lexical"])
+        tests["hybrid as shipped - lexical"] = as_shipped
         gains.append((values["hybrid"] - values["lexical"]) / each.best)
         results["corpora"][name] = {
             "documents": len(each.corpus.task.ids),
@@ -186,7 +190,7 @@ def _weights(rule: StandardRule) -> dict[str, float]:
     }
 
 
-def _mode_ndcg(each: Measured, rule: StandardRule) -> dict[str, Float64]:
+def _mode_ndcg(each: Measured, rule: StandardRule, shipped: StandardRule) -> dict[str, Float64]:
     """Return the nDCG@10 of the modes, of each channel alone, and of hybrid mode without one."""
     corpus, line = each.corpus, (rule.expected_slope, rule.expected_intercept)
 
@@ -195,7 +199,7 @@ def _mode_ndcg(each: Measured, rule: StandardRule) -> dict[str, Float64]:
         changed = StandardRule(weights, rule.semantic, rule.statistics, *line)
         return each.of(hybrid_scores(corpus, changed.resolve(corpus.statistics)))
 
-    chosen = rule.hybrid
+    chosen, served = rule.hybrid, shipped.resolve(corpus.statistics)
     return {
         "vector": each.of(corpus.vector),
         "alignment": hybrid(0.0, 1.0, 0.0),
@@ -204,6 +208,8 @@ def _mode_ndcg(each: Measured, rule: StandardRule) -> dict[str, Float64]:
         "hybrid": each.of(hybrid_scores(corpus, rule.resolve(corpus.statistics))),
         "hybrid without alignment": hybrid(1.0, 0.0, chosen.vector),
         "hybrid without the vector": hybrid(1.0, chosen.alignment, 0.0),
+        "semantic as shipped": each.of(semantic_mode_scores(corpus, served)),
+        "hybrid as shipped": each.of(hybrid_scores(corpus, served)),
     }
 
 

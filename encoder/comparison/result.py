@@ -109,7 +109,7 @@ class PairScore:
         lexical_score: cosine of their words; None where they were not read.
         probability: that they match; None where that is not known.
         false_positive_rate: share of random pairs of the collection that score as high; or None.
-        relevant: whether that is below the level of chance; or None.
+        relevant: whether the score rises above the level of chance; or None.
         no_probability: why there is no probability; None where there is.
     """
 
