@@ -76,7 +76,7 @@ def _examine_copies(data: Path, store: SQLiteDocumentStore) -> Iterator[Finding]
                 read(folder)
         except SnapshotError as error:
             require_damage(folder, error)
-            yield Finding(folder.name, str(error), Remedy.REBUILD)
+            yield Finding(folder.name, str(error), Remedy.DELETE)
 
 
 def read_snapshot(root: Path, store: SQLiteDocumentStore) -> None:
@@ -112,16 +112,15 @@ def _examine_calibration(
     data: Path, checkpoint: Checkpoint, adapter: Adapter | None
 ) -> Iterator[Finding]:
     fingerprint = vector_space(checkpoint, adapter).fingerprint
-    try:
-        read_corpus_fusion(data, fingerprint)
-    except StoreError as error:
-        require_damage(data / FUSION_FILE, error)
-        yield Finding(FUSION_FILE, str(error), Remedy.DELETE)
-    try:
-        read_corpus_calibration(data, fingerprint)
-    except StoreError as error:
-        require_damage(data / CALIBRATION_FILE, error)
-        yield Finding(CALIBRATION_FILE, str(error), Remedy.DELETE)
+    for name, read in (
+        (FUSION_FILE, read_corpus_fusion),
+        (CALIBRATION_FILE, read_corpus_calibration),
+    ):
+        try:
+            read(data, fingerprint)
+        except StoreError as error:
+            require_damage(data / name, error)
+            yield Finding(name, str(error), Remedy.DELETE)
 
 
 def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
@@ -131,7 +130,11 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         yield from found
         if found:
             return  # what follows from damaged rows is rebuilt with them
-        with closing(_open_store(data, space)) as store:
+        with closing(
+            SQLiteDocumentStore(
+                path, fingerprint=space.fingerprint, dimension=space.dimension, read_only=True
+            )
+        ) as store:
             yield from examine_derived(path)
             yield from _examine_copies(data, store)
     except DATABASE_ERRORS as error:
@@ -145,12 +148,3 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
     except StoreError as error:
         require_damage(path, error)
         yield Finding(STORE_FILE, str(error), Remedy.RESTORE_BACKUP)
-
-
-def _open_store(data: Path, space: VectorSpace) -> SQLiteDocumentStore:
-    return SQLiteDocumentStore(
-        data / STORE_FILE,
-        fingerprint=space.fingerprint,
-        dimension=space.dimension,
-        read_only=True,
-    )

@@ -88,8 +88,11 @@ def repair(
     """
     with locked(data):
         for finding in findings:
-            if finding.remedy is Remedy.DELETE:
-                (data / finding.what).unlink(missing_ok=True)
+            path = data / finding.what
+            if finding.remedy is Remedy.DELETE and path.is_dir():
+                shutil.rmtree(path)
+            elif finding.remedy is Remedy.DELETE:
+                path.unlink(missing_ok=True)
         if not any(finding.remedy in _IN_THE_STORE for finding in findings) or any(
             finding.what == STORE_FILE and not finding.remedy.repairable for finding in findings
         ):

@@ -39,7 +39,7 @@ SECOND = "(SELECT vector FROM vectors WHERE vector_id = 2)"
 SOME_DAMAGES = ("an index file", "a segment", "a lost vector", "block vectors", "another value")
 DAMAGES = {
     "an index file": ("snapshots:", None),
-    "a segment": (".segment: is damaged: delete and rebuild", None),
+    "a segment": (".segment: is damaged: delete it", None),
     "another vector": (ONE_VECTOR, f"UPDATE vectors SET vector = {SECOND} WHERE vector_id = 1"),
     "another vector, no checksums": (
         ONE_VECTOR,
