@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 import stat
 import tarfile
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -54,7 +54,6 @@ from index.store.checksums import find_damage
 _ATTEMPTS = 5  # to copy what others may replace in the meantime
 # Of the service, whose modules name them: their tables, and the uploads that jobs wait for.
 _DATABASES = ("feedback.sqlite3", "jobs.sqlite3", "standing.sqlite3")
-_FILES = (DAMAGED_FILE, "uploads/*.ndjson")
 # A restored keys.json would accept keys that were revoked, or that a stranger made.
 _NAME = re.compile(
     rf"({COLLECTIONS_DIRECTORY}/(?!{DEFAULT_COLLECTION}/){NAME_PATTERN.strip('^$')}/)?"
@@ -90,8 +89,6 @@ class BackupManifest:
         created: ISO 8601 in UTC.
         checkpoint: name of the checkpoint, for display; empty if it is not known.
         base: fingerprint of that checkpoint.
-        fingerprint: of the vectors; differs from `base` where there is a corpus adapter.
-        dimension: of the vectors.
         sequence: of the store: the backup holds the changes up to this one.
         documents: their number, without those of its collections.
         files: by name relative to the backup, with "/".
@@ -100,8 +97,6 @@ class BackupManifest:
     created: str
     checkpoint: str
     base: str
-    fingerprint: str
-    dimension: int
     sequence: int
     documents: int
     files: Mapping[str, BackupFile]
@@ -125,18 +120,16 @@ def copy_data_directory(data: Path, target: Path) -> None:
         StoreError: the store cannot be read.
     """
     _copy_fitted(data, target)
-    _check_rows(target / STORE_FILE, f"{data / STORE_FILE}: ")
     for name in _DATABASES:
         if (data / name).exists():
             _create_file(target / name, (data / name).stat().st_mode)
             copy_database(data / name, target / name)
-    for path in sorted(path for pattern in _FILES for path in data.glob(pattern)):
+    for path in (data / DAMAGED_FILE, *data.glob("uploads/*")):
         name = path.relative_to(data).as_posix()
-        if _NAME.fullmatch(name):
+        if path.is_file() and _NAME.fullmatch(name):
             (target / name).parent.mkdir(exist_ok=True)
             with suppress(FileNotFoundError):  # the upload of a job that has ended
-                mode = path.stat().st_mode
-                _create_file(target / name, mode)
+                _create_file(target / name, path.stat().st_mode)
                 shutil.copyfile(path, target / name)
     for collection in stored_collections(data):
         copy = collection_path(target, collection)
@@ -192,35 +185,26 @@ def copy_database(source: Path, target: Path) -> None:
         reading, writing = open_reader(source), sqlite3.connect(target)
         with closing(reading), closing(writing):
             reading.backup(writing)
-    _check_database(target, f"{source}: ")
+    _check(target, source)
 
 
-def _check_database(path: Path, prefix: str) -> None:
-    """Let SQLite check a copy.
+def _check(path: Path, source: Path) -> None:
+    """Check the copy of a database from `source`, and every row of a store.
 
     Raises:
-        BackupError: it is damaged; `prefix` names what it is a copy of.
+        BackupError: it is damaged.
         StoreError: it cannot be read.
     """
+    names: list[str] = []
     with translated_errors(path), closing(sqlite3.connect(path)) as copy:
         problems = [row[0] for row in copy.execute("PRAGMA integrity_check(5)")]
+        if problems == ["ok"] and path.name == STORE_FILE:
+            damage = find_damage(copy)
+            names = [*damage.documents.values(), *damage.encodings.values()]
+    if names:
+        problems = [f"document {names[0]!r}, one of {len(names)}"]
     if problems != ["ok"]:
-        raise BackupError(f"{prefix}is damaged ({problems[0]}): see longmatch doctor")
-
-
-def _check_rows(store: Path, prefix: str) -> None:
-    """Compare every row of a copied store with its checksum.
-
-    Raises:
-        BackupError: one is damaged; `prefix` names what it is a copy of.
-        StoreError: it cannot be read.
-    """
-    with translated_errors(store), closing(sqlite3.connect(store)) as copy:
-        damage = find_damage(copy)
-    if names := [*damage.documents.values(), *damage.encodings.values()]:
-        raise BackupError(
-            f"{prefix}document {names[0]!r} is damaged, one of {len(names)}: see longmatch doctor"
-        )
+        raise BackupError(f"{source}: {path.name} is damaged ({problems[0]}): see longmatch doctor")
 
 
 def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupManifest:
@@ -245,17 +229,20 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
     for name in set(collection_names(data)).difference(collections):
         folder = collection_path(data, name)
         _log.warning("%s: is no collection, having no %s: not in the backup", folder, STORE_FILE)
-    for directory in _with_collections(data):
+    directories = [data, *(collection_path(data, name) for name in collections)]
+    for directory in directories:
         settle(directory)
+    stores = (file for directory in directories for file in directory.glob(f"{STORE_FILE}*"))
     unfinished = target.with_name(f".{target.name}.unfinished")
-    with _cleared_on_failure(unfinished, target):
-        _require_space(data, target.parent)
+    finished = target.with_name(f".{target.name}.finished")
+    with _cleared_on_failure(unfinished, finished):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _require_room(sum(file.stat().st_size for file in stores), target.parent)
         unfinished.mkdir()
         copy_data_directory(data, unfinished)
         manifest = _describe(unfinished, checkpoint)
         (unfinished / MANIFEST_FILE).write_bytes(format_manifest(manifest))
         sync_tree(unfinished)
-        finished = target.with_name(f".{target.name}.finished")
         if target.suffix == ARCHIVE_ENDING:
             with tarfile.open(finished, "w") as archive:
                 for name in (MANIFEST_FILE, *manifest.files):
@@ -283,18 +270,25 @@ def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupMa
     if not source.exists():
         raise BackupError(f"{source}: there is no such backup")
     manifest = _read_manifest(source)
-    _require_checkpoint(source, manifest, checkpoint)
+    if manifest.base != checkpoint.fingerprint:
+        made_with = f"{manifest.checkpoint or 'another'} ({manifest.base[:12]})"
+        raise BackupError(
+            f"{source}: its vectors were made with checkpoint {made_with}, not with "
+            f"{checkpoint.name} ({checkpoint.fingerprint[:12]}): name that one with --checkpoint"
+        )
     with locked(data):
-        _require_empty(data)
+        others = {path.name for path in data.iterdir()} - {LOCK_FILE, ARRIVING}
+        if others:
+            raise StoreError(
+                f"{data}: is not empty (it has {min(others)}): restore into a new directory"
+            )
         arriving = data / ARRIVING
         with _cleared_on_failure(arriving):
             _require_room(sum(file.size for file in manifest.files.values()), data)
             arriving.mkdir()
             _read_files(source, manifest, arriving)
             for path in arriving.rglob("*.sqlite3"):
-                _check_database(path, f"{source}: {path.name} ")
-                if path.name == STORE_FILE:
-                    _check_rows(path, f"{source}: ")
+                _check(path, source)
         swap_in(data)
     return manifest
 
@@ -302,20 +296,19 @@ def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupMa
 def _describe(folder: Path, checkpoint: Checkpoint) -> BackupManifest:
     store = folder / STORE_FILE
     with translated_errors(store), closing(sqlite3.connect(store)) as connection:
-        meta = connection.execute("SELECT fingerprint, dimension, sequence FROM meta").fetchone()
         (documents,) = connection.execute("SELECT count(*) FROM documents").fetchone()
+        meta = connection.execute("SELECT fingerprint, sequence FROM meta").fetchone()
     if meta is None:
         raise BackupError(f"{store}: does not name the checkpoint that made it")
-    base = _base(folder, str(meta[0]))
+    fingerprint, sequence = meta
+    base = _base(folder, str(fingerprint))
     return BackupManifest(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         checkpoint=checkpoint.name if checkpoint.fingerprint == base else "",
         base=base,
-        fingerprint=str(meta[0]),
-        dimension=int(meta[1]),
-        sequence=int(meta[2]),
-        documents=int(documents),
-        files=_describe_files(folder),
+        sequence=sequence,
+        documents=documents,
+        files={name: _copied(file) for name, _, file in _entries(folder)},
     )
 
 
@@ -334,35 +327,6 @@ def _base(folder: Path, fingerprint: str) -> str:
     return adapter.base
 
 
-def _require_checkpoint(source: Path, manifest: BackupManifest, checkpoint: Checkpoint) -> None:
-    if manifest.base != checkpoint.fingerprint:
-        made_with = f"{manifest.checkpoint or 'another'} ({manifest.base[:12]})"
-        raise BackupError(
-            f"{source}: its vectors were made with checkpoint {made_with}, not with "
-            f"{checkpoint.name} ({checkpoint.fingerprint[:12]}): name that one with --checkpoint"
-        )
-
-
-def _require_empty(data: Path) -> None:
-    others = [path.name for path in data.iterdir() if path.name not in (LOCK_FILE, ARRIVING)]
-    if others:
-        raise StoreError(
-            f"{data}: is not empty (it has {min(others)}): restore into a new directory"
-        )
-
-
-def _with_collections(data: Path) -> list[Path]:
-    return [data, *(collection_path(data, name) for name in stored_collections(data))]
-
-
-def _require_space(data: Path, target: Path) -> None:
-    target.mkdir(parents=True, exist_ok=True)
-    stores = [
-        file for directory in _with_collections(data) for file in directory.glob(f"{STORE_FILE}*")
-    ]
-    _require_room(sum(file.stat().st_size for file in stores), target)
-
-
 def _require_room(needed: int, folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
@@ -371,34 +335,23 @@ def _require_room(needed: int, folder: Path) -> None:
 
 @contextmanager
 def _cleared_on_failure(*paths: Path) -> Iterator[None]:
-    """Clear these places before a block that writes to them, and again if it fails."""
-    hidden = [paths[0], *(path.with_name(f".{path.name}.finished") for path in paths[1:])]
-    _remove(hidden)
+    """Clear these places before a block that writes to the last of them, and again if it fails."""
+    _remove(paths)
     try:
         yield
-    except OSError as error:
-        _remove(hidden)
-        raise BackupError(f"{paths[-1]}: cannot be written: {error}") from error
-    except BaseException:
-        _remove(hidden)
+    except BaseException as error:
+        _remove(paths)
+        if isinstance(error, OSError):
+            raise BackupError(f"{paths[-1]}: cannot be written: {error}") from error
         raise
 
 
-def _remove(paths: list[Path]) -> None:
+def _remove(paths: Sequence[Path]) -> None:
     for path in paths:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-
-
-def _describe_files(folder: Path) -> dict[str, BackupFile]:
-    """Return every file in a folder by its name relative to the folder.
-
-    Raises:
-        OSError: one cannot be read.
-    """
-    return {name: _copied(file) for name, _, file in _entries(folder)}
 
 
 def format_manifest(manifest: BackupManifest) -> bytes:

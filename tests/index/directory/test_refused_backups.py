@@ -173,7 +173,9 @@ def test_a_link_in_a_folder_is_refused(
 
 def test_damaged_rows_are_not_backed_up(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
     sql(data / "store.sqlite3", "UPDATE documents SET text = 'forged' WHERE id = 'd5'")
-    with pytest.raises(BackupError, match="'d5' is damaged, one of 1: see longmatch doctor"):
+    with pytest.raises(
+        BackupError, match=r"is damaged \(document 'd5', one of 1\): see longmatch doctor"
+    ):
         write_backup(data, tmp_path / "backup", checkpoint)
     assert {path.name for path in tmp_path.iterdir()} == {"data"}
 
