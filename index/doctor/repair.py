@@ -9,7 +9,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from index.directory.data_directory import (
 )
 from index.doctor.examine import share_if_readable
 from index.doctor.findings import Finding, Remedy
-from index.doctor.store_checks import TRUTH
+from index.doctor.store_checks import DERIVED_TABLES
 from index.errors import StoreError
 from index.lexical.tables import insert_terms
 from index.lexical.terms import count_terms_and_titles, known_titles
@@ -174,19 +174,30 @@ def copy_truth(source: Path, target: Path, lost: Sequence[int] = ()) -> bool:
         connection.execute(
             "CREATE TEMP TABLE lost AS SELECT value FROM json_each(?)", (vector_id_list(lost),)
         )
-        for table, where in TRUTH.items():
+        for table in _tables_of_truth(connection):
+            where = "true"
+            if table == "documents":
+                where = "vector_id NOT IN lost"
+            elif table == "sqlite_sequence":
+                where = "name = 'documents'"  # so that no vector id is given twice
+            elif connection.execute(f"PRAGMA foreign_key_list({table})").fetchone():
+                where = "vector_id IN (SELECT vector_id FROM documents)"
             connection.execute(f"DELETE FROM {table} WHERE {where}")  # noqa: S608
-            connection.execute(
-                f"INSERT INTO {table} SELECT * FROM source.{table} NOT INDEXED WHERE {where}"  # noqa: S608
-            )
-        for table in _STATE:
-            with suppress(*DATABASE_ERRORS):
-                connection.execute(f"INSERT INTO {table} SELECT * FROM source.{table}")  # noqa: S608
+            with suppress(*DATABASE_ERRORS) if table in _STATE else nullcontext():
+                connection.execute(
+                    f"INSERT INTO {table} SELECT * FROM source.{table} NOT INDEXED WHERE {where}"  # noqa: S608
+                )
         advance_sequence(connection)
         try:
             return bool(connection.execute("SELECT 1 FROM source.texts LIMIT 1").fetchall())
         except DATABASE_ERRORS:
             return True
+
+
+def _tables_of_truth(connection: sqlite3.Connection) -> list[str]:
+    """Return the tables of a store that hold the truth, in the order in which they were created."""
+    names = connection.execute("SELECT name FROM main.sqlite_schema WHERE type = 'table'")
+    return [name for (name,) in names if name not in DERIVED_TABLES]
 
 
 def derive(store: Path, progress: Progress) -> None:

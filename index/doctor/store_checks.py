@@ -10,31 +10,33 @@ from typing import Any
 
 import numpy as np
 
-from index.alignment.tables import count_pending, find_space, load_space, read_aligned_blocks
+from index.alignment.tables import (
+    ALIGNMENT_TABLES,
+    count_pending,
+    find_space,
+    load_space,
+    read_aligned_blocks,
+)
 from index.common_text.collection import read_common_text
 from index.common_text.runs import CommonText
 from index.doctor.findings import Finding, Remedy, require_damage
 from index.errors import StoreError
-from index.lexical.tables import read_added, read_last_term, read_statistics
+from index.lexical.tables import LEXICAL_TABLES, read_added, read_last_term, read_statistics
 from index.lexical.terms import hash_words, words_of
 from index.near_duplicates.signatures import band_keys, sign, unpack
-from index.near_duplicates.tables import follow_rule
+from index.near_duplicates.tables import FAMILY_TABLES, follow_rule
 from index.sqlite.connections import DATABASE_ERRORS, open_reader
 from index.store.checksums import find_damage
 from index.store.filters import metadata_values
 from index.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
-_OF_DOCUMENTS = "vector_id IN (SELECT vector_id FROM documents)"
-# The tables of what cannot be made again, and which of their rows `index.doctor.repair` copies.
-TRUTH = {
-    "meta": "true",
-    "documents": "vector_id NOT IN lost",
-    "vectors": _OF_DOCUMENTS,
-    "block_vectors": _OF_DOCUMENTS,
-    "checksums": _OF_DOCUMENTS,
-    "removals": "true",
-    "sqlite_sequence": "name = 'documents'",  # so that no vector id is given twice
-}
+# The tables that `index.doctor.repair` makes again; it copies the others.
+DERIVED_TABLES = frozenset(
+    {
+        *(*LEXICAL_TABLES, *FAMILY_TABLES, *ALIGNMENT_TABLES),
+        *("metadata_values", "common_marks"),
+    }
+)
 _PROBLEMS_SHOWN = 5
 
 
@@ -67,7 +69,7 @@ def examine_truth(path: Path) -> Iterator[Finding]:
         yield Finding(path.name, shown, Remedy.REBUILD)
     if orphans:
         tables = sorted({str(row[0]) for row in orphans})
-        remedy = Remedy.RESTORE_BACKUP if {*tables} & TRUTH.keys() else Remedy.REBUILD
+        remedy = Remedy.REBUILD if DERIVED_TABLES.issuperset(tables) else Remedy.RESTORE_BACKUP
         problem = f"{len(orphans)} rows of {', '.join(tables)} belong to no document"
         yield Finding(path.name, problem, remedy)
     if damage.documents:
