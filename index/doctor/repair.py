@@ -8,18 +8,16 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing, nullcontext, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from encoder.adapter import vector_space
 from encoder.alignment.space import open_space
 from encoder.block_selection import open_document_tokenizer
-from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
-from encoder.onnx_encoder import EncodedBatch, OnnxEncoder
+from encoder.onnx_encoder import OnnxEncoder
 from index.adapt import read_corpus_adapter
 from index.build import publish, refit_alignment
 from index.common_text.collection import mark_documents, read_common_text
@@ -58,7 +56,7 @@ _IN_THE_STORE = (Remedy.REBUILD, Remedy.ENCODE, Remedy.REMOVE_DAMAGED)
 # What maintenance knows; without them it begins again.
 _STATE = ("common_text", "maintenance_state")
 _TEXTS = """
-SELECT vector_id, content_hash, text FROM documents
+SELECT vector_id, text FROM documents
 WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _NEXT_DOCUMENTS = """
 SELECT d.vector_id, d.title, d.text, d.metadata, b.offsets
@@ -234,31 +232,6 @@ def derive(store: Path, progress: Progress) -> None:
             progress.advanced(len(rows))
 
 
-def texts_of(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> dict[int, str]:
-    """Return those of these texts that still match their hash, by vector id."""
-    rows = connection.execute(_TEXTS, (vector_id_list(vector_ids),))
-    return {
-        vector_id: text
-        for vector_id, content_hash, text in rows
-        if sha256(text.encode()).digest() == content_hash
-    }
-
-
-def replace_vectors(
-    connection: sqlite3.Connection, blocks: Mapping[int, SentenceBlocks], encoded: EncodedBatch
-) -> None:
-    """Replace the vectors and the block vectors of these vector ids, with their checksums."""
-    sequence = advance_sequence(connection)
-    for (vector_id, read), vector, rows in zip(
-        blocks.items(), encoded.document_vectors, encoded.block_vectors, strict=True
-    ):
-        for table in ("vectors", "block_vectors"):
-            connection.execute(f"DELETE FROM {table} WHERE vector_id = ?", (vector_id,))  # noqa: S608
-        insert_vector(connection, vector_id, sequence, vector)
-        insert_block_vectors(connection, vector_id, block_vectors_of(read, rows))
-    write_checksums(connection, blocks)
-
-
 def _encode_again(
     data: Path,
     checkpoint: Checkpoint,
@@ -266,6 +239,7 @@ def _encode_again(
     precision: str | None,
     progress: Progress,
 ) -> None:
+    """Replace vectors, block vectors and checksums of documents, whose texts are sound."""
     tokenizer = open_document_tokenizer(checkpoint)
     encoder = OnnxEncoder(
         checkpoint, precision=precision, adapter=read_corpus_adapter(data, checkpoint)
@@ -275,10 +249,19 @@ def _encode_again(
         for start in range(0, len(vector_ids), _ENCODED_A_TRANSACTION):
             some = vector_ids[start : start + _ENCODED_A_TRANSACTION]
             with connections.writing() as connection:
-                texts = texts_of(connection, some)
-                blocks = {vector_id: tokenizer(text) for vector_id, text in texts.items()}
-                replace_vectors(connection, blocks, encoder.encode(list(blocks.values())))
-            tokens = sum(read.receipt.tokens_encoded for read in blocks.values())
+                texts = connection.execute(_TEXTS, (vector_id_list(some),)).fetchall()
+                read = [tokenizer(text) for _, text in texts]
+                encoded = encoder.encode(read)
+                sequence = advance_sequence(connection)
+                for (number, _), blocks, vector, rows in zip(
+                    texts, read, encoded.document_vectors, encoded.block_vectors, strict=True
+                ):
+                    for table in ("vectors", "block_vectors"):
+                        connection.execute(f"DELETE FROM {table} WHERE vector_id = ?", (number,))  # noqa: S608
+                    insert_vector(connection, number, sequence, vector)
+                    insert_block_vectors(connection, number, block_vectors_of(blocks, rows))
+                write_checksums(connection, some)
+            tokens = sum(blocks.receipt.tokens_encoded for blocks in read)
             progress.advanced(len(some), tokens=tokens)
 
 
