@@ -1,7 +1,8 @@
 """Which weights serve corpora that training has not seen, and what does each channel add?
 
 The weights are chosen with each corpus left out, so that the figures of hybrid and semantic mode
-are of corpora that chose no weight; those as shipped are of the weights of the checkpoint. Corpora are folders as `benchmarks.quality.corpora` writes them.
+are of corpora that chose no weight; those as shipped are of the weights of the checkpoint. Corpora are
+folders as `benchmarks.quality.corpora` writes them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
