@@ -39,12 +39,11 @@ from benchmarks.common import (
     Spread,
     commit,
     interleave,
-    make_record,
     markdown_table,
     percentiles,
+    publish,
     ratios,
     spread,
-    write_record,
 )
 from benchmarks.server.server import processor_seconds, resident_megabytes, started
 from benchmarks.speed.index import ROUNDS, best_scores, sample_vectors
@@ -171,9 +170,7 @@ def main(
         "seed": SEED,
         "load": asdict(plan),
     }
-    record = make_record("scale", source, settings, results)
-    typer.echo(table(record))
-    write_record(record)
+    publish("scale", source, settings, results, table)
 
 
 def measure(folder: Path, checkpoint: Checkpoint, documents: int, plan: LoadPlan) -> dict[str, Any]:
