@@ -209,6 +209,40 @@ def write_record(record: Mapping[str, Any]) -> Path:
     return path
 
 
+def publish(
+    benchmark: str,
+    source: str,
+    settings: Mapping[str, Any],
+    results: Any,
+    table: Callable[[dict[str, Any]], str],
+) -> None:
+    """Make the record of a run, print it by `table`, and write it; see `make_record`."""
+    record = make_record(benchmark, source, settings, results)
+    print(table(record))
+    write_record(record)
+
+
+def ask_worker(process: "subprocess.Popen[str]", question: Any) -> dict[str, Any]:
+    """Send a line of JSON to a worker, and read its answer; one call at a time.
+
+    Raises:
+        RuntimeError: the worker has ended.
+    """
+    assert process.stdin is not None, "started with pipes"
+    process.stdin.write(json.dumps(question) + "\n")
+    process.stdin.flush()
+    return read_answer(process)
+
+
+def read_answer(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    """Read a line of JSON that a worker writes; raises as `ask_worker`."""
+    assert process.stdout is not None, "started with pipes"
+    if not (line := process.stdout.readline()):
+        raise RuntimeError(f"{process.args!r}: the worker ended with status {process.wait()}")
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
 def _cpu_model() -> str:
     if platform.system() == "Darwin":
         command = ["sysctl", "-n", "machdep.cpu.brand_string"]

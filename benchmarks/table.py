@@ -9,20 +9,9 @@ import typer
 from benchmarks import gpu
 from benchmarks.common import RESULTS
 from benchmarks.models import table as models
-from benchmarks.quality import (
-    calibration,
-    retrieval,
-    unseen,
-)
-from benchmarks.server import load, overload, search, starts, upload
-from benchmarks.speed import (
-    encoder,
-    families,
-    index,
-    lexical,
-    scale,
-    search_peers,
-)
+from benchmarks.quality import calibration, retrieval, unseen
+from benchmarks.server import load, overload, search
+from benchmarks.speed import encoder, index, lexical, scale, search_peers
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "quality": retrieval.table,
@@ -37,10 +26,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     **{f"{search_peers.BENCHMARK}-{name}": search_peers.table for name in search_peers.CORPORA},
     "index": index.table,
     "lexical": lexical.table,
-    "families": families.table,
     "scale": scale.table,
-    "starts": starts.table,
-    "upload": upload.table,
     models.BENCHMARK: lambda record: models.format_result(record["results"]),
 }
 

@@ -370,10 +370,3 @@ def lexical_baselines(
             yield lsa_system(matrix, documents)
     if TFIDF_OF_PAIRS in names:
         yield tfidf_system(tfidf_matrix(texts, documents, pairs=True), documents, TFIDF_OF_PAIRS)
-
-
-def block_baselines(names: Sequence[str], blocks: CorpusBlocks) -> Iterator[System]:
-    """Make the named baselines that use block vectors of the corpus."""
-    for name, make in BLOCK_BASELINES.items():
-        if name in names:
-            yield make(blocks)

@@ -14,7 +14,12 @@ from encoder.onnx_encoder import usable_cores
 from encoder.reranker.onnx_reranker import OnnxReranker
 from encoder.terms.term_table import count_words
 from encoder.tokenizer import BlockTokenizer
-from evaluation.baselines import LEXICAL_BASELINES, CorpusBlocks, block_baselines, lexical_baselines
+from evaluation.baselines import (
+    BLOCK_BASELINES,
+    LEXICAL_BASELINES,
+    CorpusBlocks,
+    lexical_baselines,
+)
 from evaluation.judgements import Pair, Qrels, find_pairs
 from evaluation.mentions import JudgementsWithoutMentions
 from evaluation.metrics import MEASURES, measure_index
@@ -199,7 +204,7 @@ def baseline_systems(
     if any(name in LEXICAL_BASELINES for name in names):
         yield from lexical_baselines(names, _all_texts(vectors, files), len(vectors.corpus.ids))
     if blocks is not None:
-        yield from block_baselines(names, blocks)
+        yield from (make(blocks) for name, make in BLOCK_BASELINES.items() if name in names)
 
 
 def _all_documents(vectors: Vectors, files: Sequence[Path]) -> list[Document]:

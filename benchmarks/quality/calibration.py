@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks.common import SEED, commit, make_record, markdown_table, write_record
+from benchmarks.common import SEED, commit, markdown_table, publish
 from encoder.arrays import Float64, Int64
 from encoder.calibration import KindCalibration, log_odds, match_probabilities, read_calibration
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
@@ -27,7 +27,7 @@ from evaluation.fitting.calibration import (
     score_labelled_pairs,
 )
 from index.corpus.reader import read_documents
-from index.embed import EmbeddedCorpus, read_aligned_corpus
+from index.embed import read_aligned_corpus
 from index.errors import CorpusError
 from index.lexical.scoring import TermRows, rows_of_texts
 from index.progress import SilentProgress
@@ -45,15 +45,15 @@ from index.search.records import Mode
 
 RATE = 0.01
 PAIRS_FILE = "pairs.test.jsonl.gz"
-MAPS = ("false positive rate",)
+MAP = "false positive rate"  # that probabilities are read from
 MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """Probabilities Float64[P] of the pairs of a corpus by each of `MAPS`; labels Int64[P]."""
+    """Probabilities Float64[P] of the pairs of a corpus, and labels Int64[P]."""
 
-    by_map: dict[str, Float64]
+    probabilities: Float64
     labels: Int64
 
 
@@ -92,39 +92,28 @@ def main(
         for mode in measured
     }
     settings = {"rate": RATE, "checkpoint": opened.name, "calibration": calibration.version}
-    record = make_record("calibration", source, settings, results)
-    typer.echo(table(record))
-    write_record(record)
+    publish("calibration", source, settings, results, table)
 
 
 def state(maps: KindCalibration, pairs: ScoredPairs) -> Stated:
-    """Return the probabilities that each map states for labelled pairs."""
+    """Return the probabilities that are stated for labelled pairs."""
     odds = log_odds(false_positive_rates(pairs.random_pairs, pairs.scores))
-    by_map = {
-        MAPS[0]: match_probabilities(maps.by_false_positive_rate.map, odds),
-    }
-    return Stated(by_map, pairs.labels)
+    return Stated(match_probabilities(maps.by_false_positive_rate.map, odds), pairs.labels)
 
 
 def measure(stated: dict[str, Stated]) -> dict[str, dict[str, Any]]:
-    """Measure the errors of each map: all pairs alike, all corpora alike, and each corpus."""
-    found: dict[str, dict[str, Any]] = {}
-    for name in MAPS:
-        probabilities, labels, corpora = _pooled(stated, name)
-        alike = np.ones(len(labels))
-        found[name] = {
-            "pooled": _error(probabilities, labels, alike),
-            "corpora alike": _error(probabilities, labels, corpora),
-            **{
-                corpus: _error(
-                    stated_pairs.by_map[name],
-                    stated_pairs.labels,
-                    np.ones(len(stated_pairs.labels)),
-                )
-                for corpus, stated_pairs in stated.items()
-            },
-        }
-    return found
+    """Measure the errors: all pairs alike, all corpora alike, and each corpus."""
+    probabilities = np.concatenate([pairs.probabilities for pairs in stated.values()])
+    labels = np.concatenate([pairs.labels for pairs in stated.values()])
+    counts = [len(pairs.labels) for pairs in stated.values()]
+    corpora = np.repeat([len(labels) / len(counts) / count for count in counts], counts)
+    errors = {
+        "pooled": _error(probabilities, labels, np.ones(len(labels))),
+        "corpora alike": _error(probabilities, labels, corpora),
+    }
+    for corpus, pairs in stated.items():
+        errors[corpus] = _error(pairs.probabilities, pairs.labels, np.ones(len(pairs.labels)))
+    return {MAP: errors}
 
 
 def try_thresholds(
@@ -165,14 +154,8 @@ def table(record: dict[str, Any]) -> str:
     results: dict[str, dict[str, Any]] = record["results"]
     errors = markdown_table(
         [
-            "mode",
-            "probability from",
-            "pairs of",
-            "number",
-            "ECE",
-            "of a perfect one",
-            "equal width",
-            "log loss",
+            *("mode", "probability from", "pairs of", "number"),
+            *("ECE", "of a perfect one", "equal width", "log loss"),
         ],
         [
             [
@@ -208,15 +191,6 @@ def table(record: dict[str, Any]) -> str:
     return f"{errors}\n\n{thresholds}"
 
 
-def _pooled(stated: dict[str, Stated], name: str) -> tuple[Float64, Int64, Float64]:
-    """Return probabilities, labels and weights that make corpora count alike, each [P]."""
-    probabilities = np.concatenate([pairs.by_map[name] for pairs in stated.values()])
-    labels = np.concatenate([pairs.labels for pairs in stated.values()])
-    counts = [len(pairs.labels) for pairs in stated.values()]
-    weights = np.repeat([len(labels) / len(counts) / count for count in counts], counts)
-    return probabilities, labels, weights
-
-
 def _error(probabilities: Float64, labels: Int64, weights: Float64) -> dict[str, Any]:
     numbers = equal_mass_bins(probabilities, weights)
     return {
@@ -229,7 +203,10 @@ def _error(probabilities: Float64, labels: Int64, weights: Float64) -> dict[str,
 def _channels(
     folder: Path, vectors: Path | None, checkpoint: Checkpoint
 ) -> tuple[tuple[str, ...], Channels]:
-    embedded = _embed(folder, vectors, checkpoint)
+    if vectors is not None:
+        embedded = read_aligned_corpus(vectors / f"{folder.name}.npz")
+    else:
+        embedded = embed_with_blocks(folder, OnnxEncoder(checkpoint), SilentProgress())
     documents = read_documents(folder, embedded.ids)
     words = rows_of_texts(
         [document.text for document in documents], [document.title for document in documents]
@@ -249,12 +226,6 @@ def _chosen(words: TermRows, rows: Int64) -> TermRows:
     ends = words.ends[rows]
     places = np.concatenate([np.arange(*bounds) for bounds in zip(starts, ends, strict=True)])
     return TermRows(words.term_ids[places], words.weights[places], np.cumsum(ends - starts))
-
-
-def _embed(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> EmbeddedCorpus:
-    if vectors is not None:
-        return read_aligned_corpus(vectors / f"{folder.name}.npz")
-    return embed_with_blocks(folder, OnnxEncoder(checkpoint), SilentProgress())
 
 
 if __name__ == "__main__":

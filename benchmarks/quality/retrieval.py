@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.common import commit, make_record, markdown_table, write_record
+from benchmarks.common import commit, markdown_table, publish
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.baselines import BASELINES, find_blocks
@@ -29,7 +29,7 @@ from evaluation.experiment import (
     pair_task,
     retrieval_task,
 )
-from evaluation.judgements import PARTS, read_pairs, read_qrels, read_splits
+from evaluation.judgements import PARTS, Qrels, read_pairs, read_qrels, read_splits
 from evaluation.mentions import leave_out_mentions
 from evaluation.report import (
     choose_reference,
@@ -64,6 +64,12 @@ class CorpusPart:
         """The documents."""
         return self.folder / "corpus.jsonl.gz"
 
+    def judgements(self) -> Qrels:
+        """Read the judgements of the queries of the part."""
+        splits = read_splits(self.folder / "splits.tsv")
+        qrels = read_qrels(self.folder / "qrels.tsv")
+        return {query: found for query, found in qrels.items() if splits.get(query) == self.part}
+
     def pairs(self, part: str) -> Path:
         """Return where the pairs of a part would be."""
         return self.folder / f"pairs.{part}.jsonl.gz"
@@ -80,8 +86,8 @@ def main(
     encoder = OnnxEncoder(load_checkpoint(checkpoint))
     results = {}
     for corpus_part in find_corpora(data, split):
-        typer.echo(corpus_part.folder.name, err=True)
         name = corpus_part.folder.name
+        typer.echo(name, err=True)
         results[name] = measure(corpus_part, encoder, blocks / name)
     settings = {
         "split": split,
@@ -89,9 +95,7 @@ def main(
         "fingerprint": encoder.fingerprint,
         "precision": encoder.precision,
     }
-    record = make_record("quality", source, settings, results)
-    typer.echo(table(record))
-    write_record(record)
+    publish("quality", source, settings, results, table)
 
 
 def find_corpora(data: Path, part: str) -> list[CorpusPart]:
@@ -122,10 +126,8 @@ def measure(corpus_part: CorpusPart, encoder: OnnxEncoder, blocks: Path) -> dict
         ),
     ]
     reference = choose_reference([system.name for system in systems], None)
-    splits = read_splits(corpus_part.folder / "splits.tsv")
-    query_ids = {name for name, part in splits.items() if part == corpus_part.part}
-    qrels = read_qrels(corpus_part.folder / "qrels.tsv")
-    task = retrieval_task(vectors, qrels, query_ids)
+    qrels = corpus_part.judgements()
+    task = retrieval_task(vectors, qrels, set(qrels))
     report: dict[str, Any] = {
         "documents": len(embedded.ids),
         "tokens": int(embedded.tokens.sum()),

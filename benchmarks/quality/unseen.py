@@ -1,7 +1,8 @@
 """Which weights serve corpora that training has not seen, and what does each channel add?
 
 The weights are chosen with each corpus left out, so that the figures of hybrid and semantic mode
-are of corpora that chose no weight; those as shipped are of the weights of the checkpoint. Corpora are folders as `benchmarks.quality.corpora` writes them.
+are of corpora that chose no weight; those as shipped are of the weights of the checkpoint. Corpora
+are folders as `benchmarks.quality.corpora` writes them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,21 +13,15 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks.common import commit, make_record, markdown_table, write_record
-from benchmarks.quality.retrieval import KEPT_BLOCKS
+from benchmarks.common import commit, markdown_table, publish
+from benchmarks.quality.retrieval import KEPT_BLOCKS, CorpusPart, find_corpora
 from encoder.alignment.space import at_equal_distances, fit_space
 from encoder.arrays import Float32, Float64
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.baselines import (
-    BASELINES,
-    block_baselines,
-    find_blocks,
-    lexical_baselines,
-    mean_vectors,
-)
+from evaluation.baselines import BASELINES, find_blocks, mean_vectors
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
-from evaluation.experiment import Vectors, retrieval_task
+from evaluation.experiment import Vectors, baseline_systems, retrieval_task
 from evaluation.fitting.fusion import (
     FusionCorpus,
     WeightSurface,
@@ -37,7 +32,6 @@ from evaluation.fitting.fusion import (
     score_corpus,
     semantic_mode_scores,
 )
-from evaluation.judgements import read_qrels, read_splits
 from evaluation.metrics import evaluate_per_query
 from evaluation.significance import compare_paired
 from evaluation.systems import lexical_system, rank_scores, vector_system
@@ -82,32 +76,28 @@ def main(
     source = commit()
     encoder = OnnxEncoder(load_checkpoint(checkpoint))
     measured = {}
-    for folder in sorted(path.parent for path in data.glob("*/qrels.tsv")):
-        typer.echo(folder.name, err=True)
-        measured[folder.name] = measure(folder, blocks / folder.name, encoder)
+    for corpus_part in find_corpora(data, "valid"):
+        name = corpus_part.folder.name
+        typer.echo(name, err=True)
+        measured[name] = measure(corpus_part, blocks / name, encoder)
     settings = {"checkpoint": encoder.checkpoint.name, "fingerprint": encoder.fingerprint}
-    record = make_record(
-        "unseen", source, settings, study(measured, read_fusion(encoder.checkpoint))
-    )
-    typer.echo(table(record))
-    write_record(record)
+    publish("unseen", source, settings, study(measured, read_fusion(encoder.checkpoint)), table)
 
 
-def measure(folder: Path, blocks: Path, encoder: OnnxEncoder) -> Measured:
+def measure(corpus_part: CorpusPart, blocks: Path, encoder: OnnxEncoder) -> Measured:
     """Score the queries of a corpus by every channel and baseline."""
-    path = folder / "corpus.jsonl.gz"
-    encoded = keep_blocks(path, blocks, encoder, SilentProgress())
+    encoded = keep_blocks(corpus_part.corpus, blocks, encoder, SilentProgress())
     embedded = embed_encoded_corpus(encoded, encoder)
-    documents = read_documents(path, embedded.ids)
-    texts = [document.text for document in documents]
-    parts, qrels = read_splits(folder / "splits.tsv"), read_qrels(folder / "qrels.tsv")
-    queries = [name for name in embedded.ids if parts.get(name) == "valid" and name in qrels]
+    documents = read_documents(corpus_part.corpus, embedded.ids)
+    qrels = corpus_part.judgements()
+    queries = [name for name in embedded.ids if name in qrels]
     chosen = {queries[row] for row in at_equal_distances(len(queries), MOST_QUERIES).tolist()}
-    task = retrieval_task(Vectors(embedded, embedded), qrels, chosen)
-    lexical = lexical_system(texts, [document.title for document in documents])
+    vectors = Vectors(embedded, embedded)
+    task = retrieval_task(vectors, qrels, chosen)
+    lexical = lexical_system([d.text for d in documents], [d.title for d in documents])
     found = Measured(score_corpus(embedded, task, lexical), {}, {})
     of_blocks = find_blocks(encoded, embedded.ids)
-    for system in (*lexical_baselines(BASELINES, texts), *block_baselines(BASELINES, of_blocks)):
+    for system in baseline_systems(BASELINES, vectors, [corpus_part.corpus], of_blocks):
         found.ndcg[system.name] = found.of(system.score(task.rows))
     means = mean_vectors(of_blocks, of_blocks.ends - of_blocks.starts)
     sample = means[np.arange(max(len(means), 2_000)) % len(means)]
@@ -145,7 +135,7 @@ def _recall(corpus: FusionCorpus, channels: Sequence[Float32], number: int) -> f
 
 def study(measured: Mapping[str, Measured], shipped: StandardRule) -> dict[str, Any]:
     """Choose the weights with each corpus left out; report what they and the shipped find there."""
-    names, found = list(measured), list(measured.values())
+    found = list(measured.values())
     corpora = [each.corpus for each in found]
     line = fit_expected(corpora)
     surface = measure_weights(corpora, line)
@@ -178,7 +168,6 @@ def study(measured: Mapping[str, Measured], shipped: StandardRule) -> dict[str, 
     together = np.concatenate(gains)
     test = compare_paired(together, np.zeros_like(together))
     results["hybrid - lexical, all queries"] = [test.difference, test.low, test.high, test.p]
-    assert names == list(results["corpora"])
     return results
 
 

@@ -25,10 +25,9 @@ from benchmarks.common import (
     checked,
     commit,
     corpus_name,
-    make_record,
     markdown_table,
+    publish,
     read_documents,
-    write_record,
 )
 from benchmarks.server.client import (
     TIMEOUT_SECONDS,
@@ -91,9 +90,7 @@ def main(
         "seconds": seconds,
         "patient": patient,
     }
-    record = make_record("load-patient" if patient else "load", source, settings, results)
-    typer.echo(table(record))
-    write_record(record)
+    publish("load-patient" if patient else "load", source, settings, results, table)
     raise typer.Exit(0 if all(results["checks"].values()) else 1)
 
 

@@ -31,10 +31,9 @@ from benchmarks.common import (
     checked,
     commit,
     corpus_name,
-    make_record,
     percentiles,
+    publish,
     read_documents,
-    write_record,
 )
 from benchmarks.server.client import (
     Answer,
@@ -100,9 +99,7 @@ def main(
         "slow_clients": SLOW_CLIENTS,
         "half_open_connections": HALF_OPEN,
     }
-    record = make_record("overload", source, settings, results)
-    typer.echo(table(record))
-    write_record(record)
+    publish("overload", source, settings, results, table)
     raise typer.Exit(0 if all(results["checks"].values()) else 1)
 
 

@@ -4,7 +4,7 @@
     python -m benchmarks.server.search --size 1000 --size 100000 --keep /large/disk
     python -m benchmarks.server.search --search-processes 2
 
-Documents are `benchmarks.synthetic.articles`: about 2,500 words and 60 blocks each, put into
+Documents are `benchmarks.articles`: about 2,500 words and 60 blocks each, put into
 the store without encoding. Each client has one connection and sends its next request when it has
 the response to the last one. Queries are stored documents, by id or by their text. Clients and
 server share the cores. They begin when the server has compared its store with the digest of it,
@@ -26,20 +26,19 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from benchmarks.articles import article_model, store_articles
 from benchmarks.common import (
     SEED,
     Spread,
     commit,
     interleave,
-    make_record,
     markdown_table,
     percentiles,
+    publish,
     spread,
-    write_record,
 )
 from benchmarks.server.client import Request, closed_loop
 from benchmarks.server.server import Server, private_megabytes, processor_seconds, started
-from benchmarks.synthetic.articles import article_model, store_articles
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder, usable_cores
 from index.directory.data_directory import STORE_FILE
@@ -121,9 +120,7 @@ def main(
         "search_processes": search_processes,
         "seed": SEED,
     }
-    record = make_record("search", source, settings, results)
-    typer.echo(table(record))
-    write_record(record)
+    publish("search", source, settings, results, table)
 
 
 def measure(

@@ -54,31 +54,17 @@ def serving(documents: Sequence[Document], checkpoint: Path, folder: Path) -> It
     """Index documents under `folder` and serve them; the server is killed at the end.
 
     Raises:
+        subprocess.CalledProcessError: indexing failed.
         RuntimeError: the server does not start; the message has its log.
     """
     corpus, data = folder / "corpus.jsonl", folder / "data"
     with corpus.open("w", encoding="utf-8") as file:
         for document in documents:
             file.write(json.dumps(asdict(document)) + "\n")
-    index_corpus(corpus, data, checkpoint=checkpoint)
+    index = [*_COMMAND, "index", str(corpus), "--data", str(data)]
+    subprocess.run(index, cwd=ROOT, env=_environment(checkpoint), check=True)
     with started(data, checkpoint) as server:
         yield server
-
-
-def index_corpus(
-    corpus: Path,
-    data: Path,
-    *options: object,
-    checkpoint: Path,
-    more: Mapping[str, str] | None = None,
-) -> None:
-    """Run `longmatch index` in a process of its own, with `more` variables in its environment.
-
-    Raises:
-        subprocess.CalledProcessError: it failed.
-    """
-    environment = _environment(checkpoint) | dict(more or {})
-    _run("index", corpus, "--data", data, *options, environment=environment)
 
 
 @contextmanager
@@ -155,11 +141,6 @@ def _environment(checkpoint: Path) -> dict[str, str]:
     # The environment of the user must not change the measurement.
     kept = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
     return kept | {"LONGMATCH_CHECKPOINT": str(checkpoint.resolve())}
-
-
-def _run(*arguments: object, environment: dict[str, str]) -> None:
-    command = [*_COMMAND, *map(str, arguments)]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
 def _free_port() -> int:

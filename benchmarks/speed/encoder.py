@@ -34,12 +34,11 @@ from benchmarks.common import (
     commit,
     corpus_name,
     interleave,
-    make_record,
     markdown_table,
+    publish,
     ratios,
     read_documents,
     split_evenly,
-    write_record,
 )
 from benchmarks.speed.encoders.peer_process import open_peer
 from benchmarks.speed.encoders.timed_encoder import TimedEncoder, open_longmatch
@@ -140,9 +139,7 @@ def main(
         "peers": peer_versions,
         "reference": reference,
     }
-    record = make_record("encoder", source, settings, results)
-    typer.echo(table(record))
-    write_record(record)
+    publish("encoder", source, settings, results, table)
 
 
 def set_threads(threads: int) -> None:

@@ -26,11 +26,10 @@ from benchmarks.common import (
     Spread,
     commit,
     interleave,
-    make_record,
     markdown_table,
+    publish,
     ratios,
     spread,
-    write_record,
 )
 from benchmarks.server.server import resident_megabytes
 from encoder.arrays import Float32
@@ -82,9 +81,7 @@ def main(
         "queries_a_round": QUERIES_A_ROUND,
         "k": K,
     }
-    record = make_record("index", source, settings, results)
-    typer.echo(table(record))
-    write_record(record)
+    publish("index", source, settings, results, table)
 
 
 def measure(size: int, dimension: int) -> dict[str, Any]:

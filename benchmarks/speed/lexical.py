@@ -3,7 +3,7 @@
     python -m benchmarks.speed.lexical
     python -m benchmarks.speed.lexical --size 1000 --size 100000
 
-Documents are `benchmarks.synthetic.articles`: about 2,500 words each, stored with short vectors. A
+Documents are `benchmarks.articles`: about 2,500 words each, stored with short vectors. A
 search by words is that of a stored document. The first ten documents are compared with those of
 `search_all`, which scores every document that shares a term. Times are CPU time of the working
 thread, which other load on the machine affects little; opening includes the checksums of the files.
@@ -22,17 +22,16 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from benchmarks.articles import ArticleModel, article_model, put_articles
 from benchmarks.common import (
     SEED,
     Spread,
     commit,
-    make_record,
     markdown_table,
     percentiles,
+    publish,
     spread,
-    write_record,
 )
-from benchmarks.synthetic.articles import ArticleModel, article_model
 from encoder.arrays import Int64
 from index.lexical.lexical_index import CANDIDATES, LEXICAL_DIRECTORY
 from index.store.document_store import SQLiteDocumentStore
@@ -40,7 +39,6 @@ from index.store.document_store import SQLiteDocumentStore
 SIZES = [1_000, 10_000]
 FINGERPRINT = "0" * 64
 DIMENSION = 8
-PUT_TOGETHER = 200
 QUERIES = 200
 COMPARED = 20  # with all documents
 WRITES = 200
@@ -55,9 +53,7 @@ def main(
     source, sizes = commit(), size or SIZES
     results = {str(number): measure(number) for number in sizes}
     settings = {"sizes": sizes, "rounds": ROUNDS, "k": K, "threads": 1, "seed": SEED}
-    record = make_record("lexical", source, settings, results)
-    typer.echo(table(record))
-    write_record(record)
+    publish("lexical", source, settings, results, table)
 
 
 def measure(size: int) -> dict[str, Any]:
@@ -66,9 +62,7 @@ def measure(size: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "store.sqlite3")
         with closing(_open(path)) as store:
-            for start in range(0, size, PUT_TOGETHER):
-                numbers = range(start, min(start + PUT_TOGETHER, size))
-                store.put([model.article(number) for number in numbers])
+            put_articles(store, model, size)
             publishing = _timed(store.lexical.publish)
         figures: dict[str, Any] = {
             "publish_seconds": publishing,
@@ -166,35 +160,28 @@ def _bytes_of_copy(path: Path) -> int:
     return sum(file.stat().st_size for file in directory.iterdir())
 
 
+def _search_milliseconds(step: str, figures: Mapping[str, Any]) -> float:
+    return 1e3 * float(figures["searches"][step]["p50"])
+
+
 def table(record: Mapping[str, Any]) -> str:
     """Format the record as Markdown."""
     results = record["results"]
     header = ["", *(f"{int(size):,} documents" for size in results)]
-    rows: list[list[object]] = [
-        [
-            "bytes of the files a document",
-            *(figures["bytes_a_document"] for figures in results.values()),
-        ],
-        ["opening, s", *(Spread(**figures["open_seconds"]) for figures in results.values())],
-        [
-            "opening without the files, s",
-            *(Spread(**figures["open_without_files_seconds"]) for figures in results.values()),
-        ],
-        ["publishing, s", *(figures["publish_seconds"] for figures in results.values())],
-        ["a write, p50 ms", *(1e3 * figures["put_seconds"]["p50"] for figures in results.values())],
-        [
-            "of it following, p50 ms",
-            *(1e3 * figures["follow_seconds"]["p50"] for figures in results.values()),
-        ],
-    ]
-    for name in ("read", "candidates", "score"):
-        rows.append(
-            [
-                f"a search: {name}, p50 ms",
-                *(1e3 * figures["searches"][name]["p50"] for figures in results.values()),
-            ]
-        )
-    rows.append(["recall@10", *(figures["recall_at_10"] for figures in results.values())])
+    cells: dict[str, Callable[[Mapping[str, Any]], object]] = {
+        "bytes of the files a document": lambda found: found["bytes_a_document"],
+        "opening, s": lambda found: Spread(**found["open_seconds"]),
+        "opening without the files, s": lambda found: Spread(**found["open_without_files_seconds"]),
+        "publishing, s": lambda found: found["publish_seconds"],
+        "a write, p50 ms": lambda found: 1e3 * found["put_seconds"]["p50"],
+        "of it following, p50 ms": lambda found: 1e3 * found["follow_seconds"]["p50"],
+        **{
+            f"a search: {step}, p50 ms": partial(_search_milliseconds, step)
+            for step in ("read", "candidates", "score")
+        },
+        "recall@10": lambda found: found["recall_at_10"],
+    }
+    rows = [[name, *map(cell, results.values())] for name, cell in cells.items()]
     return markdown_table(header, rows)
 
 

@@ -39,14 +39,13 @@ from benchmarks.common import (
     Spread,
     commit,
     interleave,
-    make_record,
     markdown_table,
     percentiles,
+    publish,
     ratios,
     spread,
-    write_record,
 )
-from benchmarks.server.starts import Start, start
+from benchmarks.server.server import processor_seconds, resident_megabytes, started
 from benchmarks.speed.index import ROUNDS, best_scores, sample_vectors
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
@@ -67,6 +66,7 @@ from service.threads import limit_numpy_threads, set_switch_interval
 
 DOCUMENTS = 100_000
 STARTS = 3
+STOP_SECONDS = 120.0
 DELETED, DELETED_TOGETHER = 200, 1_000
 REPLAYED_SHARE = 0.1  # largest share that maintenance leaves unpublished
 PUT_TOGETHER = 1_000
@@ -137,6 +137,15 @@ class FilterRound:
     recall: float
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Seconds until a server is ready, processor seconds and resident bytes then."""
+
+    ready: float
+    processor: float
+    resident: float
+
+
 def main(
     documents: Annotated[int, typer.Option(min=10_000, help="Number of documents.")] = DOCUMENTS,
     searchers: Annotated[int, typer.Option(min=1, help="Threads that search.")] = usable_cores(),
@@ -161,9 +170,7 @@ def main(
         "seed": SEED,
         "load": asdict(plan),
     }
-    record = make_record("scale", source, settings, results)
-    typer.echo(table(record))
-    write_record(record)
+    publish("scale", source, settings, results, table)
 
 
 def measure(folder: Path, checkpoint: Checkpoint, documents: int, plan: LoadPlan) -> dict[str, Any]:
@@ -431,7 +438,7 @@ def _starts(data: Path, checkpoint: Checkpoint, suffix: str) -> dict[str, Any]:
     """Start the server on a data directory after a clean stop, and after a kill."""
 
     def starting(path: Path, end: signal.Signals) -> Callable[[int], Start]:
-        return lambda _: start(path, checkpoint, end)
+        return lambda _: _start(path, checkpoint, end)
 
     kinds = {
         f"after a stop{suffix}": starting(data, signal.SIGKILL),
@@ -446,6 +453,20 @@ def _starts(data: Path, checkpoint: Checkpoint, suffix: str) -> dict[str, Any]:
         }
         for kind, turns in interleave(kinds, STARTS).items()
     }
+
+
+def _start(data: Path, checkpoint: Checkpoint, end: signal.Signals) -> Start:
+    """Start a server on a data directory, wait until it is whole, and end it by a signal."""
+    began = time.perf_counter()
+    with started(data, checkpoint.directory) as server:
+        ready = time.perf_counter() - began
+        processor = processor_seconds(server.process.pid)
+        resident = resident_megabytes(server.process.pid) * 2**20
+        while server.get("/readyz")["degraded"]:
+            time.sleep(0.02)
+        server.process.send_signal(end)
+        server.process.wait(STOP_SECONDS)
+        return Start(ready, processor, resident)
 
 
 def _disk_bytes(data: Path) -> dict[str, int]:

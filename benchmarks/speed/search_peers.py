@@ -31,17 +31,18 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import (
     ROOT,
     Spread,
+    ask_worker,
     commit,
-    make_record,
     markdown_table,
     percentiles,
+    publish,
     ratios,
-    write_record,
+    read_answer,
 )
 from benchmarks.quality.retrieval import CorpusPart, find_corpora
 from benchmarks.speed.search_worker import OPEN, K
 from encoder.blocks import Receipt
-from evaluation.judgements import Qrels, read_qrels, read_splits
+from evaluation.judgements import Qrels
 from evaluation.metrics import ndcg_at_10
 from index.corpus.reader import read_corpus
 from index.directory.data_directory import DataDirectory, open_data_directory
@@ -89,9 +90,7 @@ def main(
         with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
             results = measure(part, python, Path(folder), versions)
         settings = {"split": "test", "rounds": ROUNDS, "k": K, "threads": 1, "versions": versions}
-        record = make_record(f"{BENCHMARK}-{name}", source, settings, {name: results})
-        typer.echo(table(record))
-        write_record(record)
+        publish(f"{BENCHMARK}-{name}", source, settings, {name: results}, table)
 
 
 def measure(
@@ -106,10 +105,8 @@ def measure(
     with corpus.open("w", encoding="utf-8") as file:
         for name, text in texts.items():
             file.write(json.dumps({"id": name, "text": text}) + "\n")
-    qrels = read_qrels(part.folder / "qrels.tsv")
-    splits = read_splits(part.folder / "splits.tsv")
-    judged = sorted(name for name in qrels if splits.get(name) == part.part)
-    queries = np.random.default_rng(0).permutation(judged)[:QUERIES].tolist()
+    qrels = part.judgements()
+    queries = np.random.default_rng(0).permutation(sorted(qrels))[:QUERIES].tolist()
     with ExitStack() as stack:
         engines = {WORDS: stack.enter_context(open_longmatch(documents, queries, folder / "data"))}
         for name in OPEN:
@@ -182,22 +179,11 @@ def open_process(
         text=True,
         env=os.environ | _ONE_THREAD | {"PYTHONPATH": str(ROOT)},
     ) as process:
-        stdin, stdout = process.stdin, process.stdout
-        if stdin is None or stdout is None:
-            raise RuntimeError("the process was started without pipes")
-
-        def read() -> dict[str, Any]:
-            if not (line := stdout.readline()):
-                raise RuntimeError(f"{engine}: the worker ended with status {process.wait()}")
-            answer: dict[str, Any] = json.loads(line)
-            return answer
 
         def asking(way: str) -> Ask:
             def ask(names: Sequence[str]) -> tuple[list[float], list[list[str]]]:
                 queries = [texts[name] for name in names] if way == "text" else list(names)
-                stdin.write(json.dumps({"by": way, "queries": queries}) + "\n")
-                stdin.flush()
-                answer = read()
+                answer = ask_worker(process, {"by": way, "queries": queries})
                 both = zip(names, answer["ids"], strict=True)
                 return answer["seconds"], [
                     [found for found in ids if found != name][:K] for name, ids in both
@@ -206,7 +192,7 @@ def open_process(
             return ask
 
         try:
-            first = read()
+            first = read_answer(process)
             versions.update(first["versions"])
             yield Engine(first["indexing"], {way: asking(way) for way in first["ways"]})
         finally:

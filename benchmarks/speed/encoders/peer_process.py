@@ -5,18 +5,17 @@ that were cut beforehand, and their time does not count the cutting, which favou
 of a document is the mean of its chunk vectors, as with sentence-transformers.
 """
 
-import json
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from benchmarks.speed.encoders.timed_encoder import TimedEncoder
+from benchmarks.common import ask_worker
+from benchmarks.speed.encoders.timed_encoder import TimedEncoder, mean_vectors
 from encoder.arrays import Float32, Int64
 
 CHUNK_TOKENS = 254  # and two special ones
@@ -50,40 +49,6 @@ def cut_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> ChunkTexts:
     return ChunkTexts(pieces, np.array(owners, dtype=np.int64))
 
 
-class PeerProcess:
-    """A worker that encodes texts; one call at a time."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
-        self.seconds = 0.0
-
-    def ask(self, texts: Sequence[str]) -> dict[str, Any]:
-        """Send texts and return the answer.
-
-        Raises:
-            RuntimeError: the process has ended.
-        """
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            raise RuntimeError("the process was started without pipes")
-        stdin.write(json.dumps(list(texts)) + "\n")
-        stdin.flush()
-        if not (line := stdout.readline()):
-            raise RuntimeError(f"the worker ended with status {self._process.wait()}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def encode(self, chunks: ChunkTexts) -> Float32:
-        """Return document vectors Float32[D, H], unit norm; `seconds` is what it took."""
-        answer = self.ask(chunks.texts)
-        self.seconds = float(answer["seconds"])
-        vectors = np.array(answer["vectors"], dtype=np.float32)
-        sums = np.zeros((chunks.document[-1] + 1, vectors.shape[1]), dtype=np.float32)
-        np.add.at(sums, chunks.document, vectors)
-        means: Float32 = sums / np.linalg.norm(sums, axis=1, keepdims=True)
-        return means
-
-
 @contextmanager
 def open_peer(
     name: str, python: Path, model: Path, threads: int, texts: Sequence[str]
@@ -108,16 +73,22 @@ def open_peer(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
-            peer = PeerProcess(process)
-            tuned = peer.ask(cut_texts(cutter, texts).texts[:_WARM_UP_CHUNKS])
+            tuned = ask_worker(process, cut_texts(cutter, texts).texts[:_WARM_UP_CHUNKS])
+            seconds = [0.0]  # of the last call
+
+            def encode(chunks: ChunkTexts) -> Float32:
+                answer = ask_worker(process, chunks.texts)
+                seconds[0] = float(answer["seconds"])
+                return mean_vectors(np.array(answer["vectors"], dtype=np.float32), chunks.document)
+
             yield (
                 TimedEncoder(
                     name=name,
                     precision="fp32",
                     batch_size=int(tuned["batch_size"]),
                     tokenise=lambda some: cut_texts(cutter, some),
-                    encode=peer.encode,
-                    own_seconds=lambda: peer.seconds,
+                    encode=encode,
+                    own_seconds=lambda: seconds[0],
                 ),
                 dict(tuned["versions"]),
             )

@@ -25,7 +25,7 @@ from sentence_transformers import (
 )
 
 from benchmarks.common import cpu_flags, hardware, interleave
-from benchmarks.speed.encoders.timed_encoder import TimedEncoder
+from benchmarks.speed.encoders.timed_encoder import TimedEncoder, mean_vectors
 from encoder.arrays import Float32, Int64
 from encoder.sentences import split_sentences
 
@@ -112,11 +112,7 @@ def tokenise(model: SentenceTransformer, texts: Sequence[str]) -> Chunks:
 
 def encode_documents(model: SentenceTransformer, chunks: Chunks, batch_size: int) -> Float32:
     """Return document vectors Float32[D, dimension], unit norm: the means of chunk vectors."""
-    vectors = encode_chunks(model, chunks.chunks, batch_size)
-    sums = np.zeros((chunks.document[-1] + 1, vectors.shape[1]), dtype=np.float32)
-    np.add.at(sums, chunks.document, vectors)
-    means: Float32 = sums / np.linalg.norm(sums, axis=1, keepdims=True)
-    return means
+    return mean_vectors(encode_chunks(model, chunks.chunks, batch_size), chunks.document)
 
 
 def encode_chunks(

@@ -6,9 +6,10 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+import numpy as np
 import typer
 
-from encoder.arrays import Float32
+from encoder.arrays import Float32, Int64
 from encoder.block_selection import open_document_tokenizer
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
@@ -64,6 +65,14 @@ def open_longmatch(
                 reading_share=share,
             )
     return list(encoders.values())
+
+
+def mean_vectors(vectors: Float32, document: Int64) -> Float32:
+    """Return the means Float32[D, H], unit norm, of chunk vectors by the document of each chunk."""
+    sums = np.zeros((document[-1] + 1, vectors.shape[1]), dtype=np.float32)
+    np.add.at(sums, document, vectors)
+    means: Float32 = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+    return means
 
 
 def _sentence_blocks(tokenizer: BlockTokenizer, texts: Sequence[str]) -> list[SentenceBlocks]:

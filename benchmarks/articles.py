@@ -7,7 +7,6 @@ different words and pairs as one of the Wikipedia of equal length. Block vectors
 the topic and the document, in a space of few dimensions.
 """
 
-import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +19,11 @@ from encoder.alignment.space import fit_space, sample_blocks
 from encoder.arrays import Float32, Float64, Int64
 from encoder.blocks import Receipt
 from encoder.terms.segmentation import STOP_WORDS
-from index.directory.data_directory import DataDirectory, open_data_directory
+from index.directory.data_directory import open_data_directory
 from index.document import Document
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
+from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 
 TOPICS = 500
@@ -137,37 +137,25 @@ def _invented_words() -> list[str]:
     return [word for word in words if word not in STOP_WORDS][:VOCABULARY]
 
 
-def open_articles(
-    path: Path, fingerprint: str, dimension: int, *, read_only: bool
-) -> DataDirectory:
-    """Open a data directory of articles; families are not looked for."""
-    return open_data_directory(
-        path,
-        fingerprint=fingerprint,
-        dimension=dimension,
-        read_only=read_only,
-        find_families=False,
-    )
+def put_articles(store: SQLiteDocumentStore, model: ArticleModel, size: int) -> None:
+    """Put `article0`, `article1` … into a store."""
+    for start in range(0, size, PUT_TOGETHER):
+        numbers = range(start, min(start + PUT_TOGETHER, size))
+        store.put([model.article(number) for number in numbers])
 
 
 def store_articles(
     path: Path, size: int, fingerprint: str, *, dimension: int, block_dimension: int
-) -> float:
-    """Fill a new data directory with `article0`, `article1` … and an alignment space.
-
-    Returns:
-        Seconds that it took.
-    """
+) -> None:
+    """Fill a new data directory with articles and an alignment space, without families."""
     model = article_model(SEED, block_dimension, dimension)
     sampled = (model.article(10**6 + number).blocks for number in range(SAMPLED))
     space = fit_space(sample_blocks([blocks.vectors for blocks in sampled if blocks is not None]))
-    started = time.perf_counter()
-    with closing(open_articles(path, fingerprint, dimension, read_only=False)) as data:
+    with closing(
+        open_data_directory(path, fingerprint=fingerprint, dimension=dimension, find_families=False)
+    ) as data:
         data.store.alignment.start_with(space)
-        for start in range(0, size, PUT_TOGETHER):
-            numbers = range(start, min(start + PUT_TOGETHER, size))
-            data.store.put([model.article(number) for number in numbers])
+        put_articles(data.store, model, size)
         data.store.refresh_titles(SilentProgress())
         data.index.rebuild()
         data.store.lexical.publish()
-    return time.perf_counter() - started

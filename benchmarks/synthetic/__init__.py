@@ -1,1 +1,0 @@
-"""Documents that benchmarks make up."""
