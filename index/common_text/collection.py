@@ -147,9 +147,7 @@ class CommonTexts:
 
     def share(self, vector_id: int) -> float:
         """Return what share of the words of a stored document is common text."""
-        with self._connections.reading() as connection:
-            row = connection.execute(_SHARE, (vector_id,)).fetchone()
-        return 0.0 if row is None else float(row[0])
+        return sum(share for (share,) in self._connections.read_rows(_SHARE, vector_id))
 
     def has_drifted(self, *, following: bool = False) -> bool:
         """Return whether so many documents came and went that it should be measured again.
