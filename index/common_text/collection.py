@@ -147,7 +147,8 @@ class CommonTexts:
 
     def share(self, vector_id: int) -> float:
         """Return what share of the words of a stored document is common text."""
-        return sum(share for (share,) in self._connections.read_rows(_SHARE, vector_id))
+        rows = self._connections.read_rows(_SHARE, vector_id)
+        return float(rows[0][0]) if rows else 0.0
 
     def has_drifted(self, *, following: bool = False) -> bool:
         """Return whether so many documents came and went that it should be measured again.

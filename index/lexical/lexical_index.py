@@ -296,11 +296,13 @@ def _weigh(
     """
     last = snapshot.terms.last
     term_ids = np.fromiter((ids.get(term, -1) for term in counts), np.int64, len(counts))
-    levels = np.fromiter(map(level_of, counts), np.uint8, len(counts))
     known = (term_ids >= 0) & (term_ids <= last)
+    others = [term for term, is_known in zip(counts, known.tolist(), strict=True) if not is_known]
+    levels = np.empty(len(counts), dtype=np.uint8)
+    levels[known] = snapshot.terms.levels[term_ids[known]]
+    levels[~known] = [level_of(term) for term in others]
     documents = np.where(known, snapshot.frequencies.of(term_ids), 0)
     idf = inverse_document_frequencies(documents, levels, snapshot.frequencies.number)
-    others = (term for term, is_known in zip(counts, known.tolist(), strict=True) if not is_known)
     term_ids[~known] = [last + 1 + unknown.setdefault(term, len(unknown)) for term in others]
     return weigh_terms(term_ids, np.fromiter(counts.values(), np.int64, len(counts)), idf)
 

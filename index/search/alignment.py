@@ -167,7 +167,9 @@ def _possible(first: Float32, alignment: Float32, last: Int64, margin: float) ->
     highest = np.nanmax(alignment[last], initial=0.0)
     if not highest:  # maybe without blocks
         return np.ones_like(first)
-    return np.minimum(1.0, margin * np.minimum(highest, np.nanmax(alignment / first) * first))
+    likely: Float32 = np.minimum(highest, np.nanmax(alignment / first) * first)
+    possible: Float32 = np.minimum(np.float32(margin) * likely, np.float32(1.0))
+    return possible
 
 
 def _undecided(
@@ -180,7 +182,8 @@ def _undecided(
     scores = with_scores(ranking, rule, alignment=alignment).scores
     least = np.partition(scores[done], len(done) - k)[len(done) - k]
     most = np.maximum(scores, with_scores(ranking, rule, alignment=possible).scores)
-    return rest[most[rest] >= least]
+    undecided: Int64 = rest[most[rest] >= least]
+    return undecided
 
 
 def _project(
