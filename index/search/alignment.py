@@ -13,7 +13,7 @@ import numpy as np
 
 from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Bool, Float32, Int64
 from encoder.comparison.result import PairScore
 from index.alignment.alignment_index import AlignableDocuments
 from index.search.calibrator import Scoring, calibrate_scores, why_no_probability
@@ -72,8 +72,7 @@ def align_candidates(
         rest = np.setdiff1d(rest, some, assume_unique=True)
         if not _align(store, query, ids, some, found):
             break
-        possible = _possible(ranking.scores, found.scores, some, options.margin)
-        undecided = _undecided(ranking, rule, found.scores, rest, k, possible)
+        undecided = rest[_may_be_best(ranking, rule, found.scores, some, k, options.margin)[rest]]
     if found.query is None:
         return replace(ranking, receipt=receipt)
     scored = int((~np.isnan(found.scores)).sum())
@@ -161,29 +160,20 @@ def _align(
     return True
 
 
-def _possible(first: Float32, alignment: Float32, last: Int64, margin: float) -> Float32:
-    """Return how well each candidate of a ranking may align, given its scores, all [N]."""
-    first = np.maximum(first, _LEAST_SCORE)
-    highest = np.nanmax(alignment[last], initial=0.0)
-    if not highest:  # maybe without blocks
-        return np.ones_like(first)
-    likely: Float32 = np.minimum(highest, np.nanmax(alignment / first) * first)
-    possible: Float32 = np.minimum(np.float32(margin) * likely, np.float32(1.0))
-    return possible
-
-
-def _undecided(
-    ranking: Ranking, rule: LinearFusion, alignment: Float32, rest: Int64, k: int, possible: Float32
-) -> Int64:
-    """Return which rows of the rest may be among the k best, if none aligns better than this."""
+def _may_be_best(
+    ranking: Ranking, rule: LinearFusion, alignment: Float32, last: Int64, k: int, margin: float
+) -> Bool:
+    """Return which candidates [N] may be among the k best, given the rows that came last."""
     done = np.flatnonzero(~np.isnan(alignment))
-    if len(done) < k:
-        return rest
+    possible = np.ones_like(alignment)
+    if np.nanmax(alignment[last], initial=0.0) > 0:  # else maybe all are without blocks
+        first = np.maximum(ranking.scores, _LEAST_SCORE)
+        likely = np.minimum(np.nanmax(alignment[last]), np.nanmax(alignment / first) * first)
+        possible = np.minimum(np.float32(margin) * likely, possible)
     scores = with_scores(ranking, rule, alignment=alignment).scores
-    least = np.partition(scores[done], len(done) - k)[len(done) - k]
-    most = np.maximum(scores, with_scores(ranking, rule, alignment=possible).scores)
-    undecided: Int64 = rest[most[rest] >= least]
-    return undecided
+    most = with_scores(ranking, rule, alignment=possible).scores
+    least = np.partition(scores[done], -k)[-k] if len(done) >= k else -np.inf
+    return np.maximum(most, scores) >= least
 
 
 def _project(
