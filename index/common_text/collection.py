@@ -147,9 +147,8 @@ class CommonTexts:
 
     def share(self, vector_id: int) -> float:
         """Return what share of the words of a stored document is common text."""
-        with self._connections.reading() as connection:
-            row = connection.execute(_SHARE, (vector_id,)).fetchone()
-        return 0.0 if row is None else float(row[0])
+        rows = self._connections.read_rows(_SHARE, vector_id)
+        return float(rows[0][0]) if rows else 0.0
 
     def has_drifted(self, *, following: bool = False) -> bool:
         """Return whether so many documents came and went that it should be measured again.

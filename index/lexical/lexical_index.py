@@ -17,7 +17,6 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.terms.general_words import PAIR
-from encoder.terms.title_matcher import TitleMatcher
 from index.common_text.runs import CommonText
 from index.errors import StoreError
 from index.id_set import IdSet
@@ -108,7 +107,7 @@ class LexicalIndex(SegmentedIndex):
         """Use the connections of the store at `path`; `SQLiteDocumentStore.lexical` is one."""
         super().__init__(connections, path.with_name(LEXICAL_DIRECTORY))
         self._read_common = read_common
-        self._titles = KnownTitles()
+        self.titles = KnownTitles()
         self._names = TermNames(connections)
 
     @property
@@ -116,14 +115,6 @@ class LexicalIndex(SegmentedIndex):
         """How many times a document was added, removed or counted again."""
         with self._connections.reading() as connection:
             return read_statistics(connection).changes
-
-    def titles(self, connection: sqlite3.Connection) -> TitleMatcher:
-        """Return the titles of the stored documents; see `KnownTitles.read`."""
-        return self._titles.read(connection)
-
-    def remember_titles(self, titles: Sequence[str], inserted: int) -> None:
-        """Add the titles of documents that were put; see `KnownTitles.remember`."""
-        self._titles.remember(titles, inserted)
 
     def read(self, text: str, *, title: str = "") -> LexicalQuery:
         """Reduce a text to the terms that stored documents have.
@@ -168,7 +159,7 @@ class LexicalIndex(SegmentedIndex):
     def _find_terms(self, text: TitledText) -> tuple[Mapping[str, int], Mapping[str, int]]:
         """Return the counts of the terms of a text, and the ids of those that are stored."""
         with self._connections.reading() as connection:
-            titles, common = self.titles(connection), self._read_common(connection)
+            titles, common = self.titles.read(connection), self._read_common(connection)
         counts = count_terms_and_titles(text[0], titles, text[1], common)
         terms = sorted(counts)  # the order of the index on the terms
         ((wanted, found),) = self._connections.read_rows(_TERM_IDS, json.dumps(terms))
@@ -296,11 +287,13 @@ def _weigh(
     """
     last = snapshot.terms.last
     term_ids = np.fromiter((ids.get(term, -1) for term in counts), np.int64, len(counts))
-    levels = np.fromiter(map(level_of, counts), np.uint8, len(counts))
     known = (term_ids >= 0) & (term_ids <= last)
+    others = [term for term, is_known in zip(counts, known.tolist(), strict=True) if not is_known]
+    levels = np.empty(len(counts), dtype=np.uint8)
+    levels[known] = snapshot.terms.levels[term_ids[known]]
+    levels[~known] = [level_of(term) for term in others]
     documents = np.where(known, snapshot.frequencies.of(term_ids), 0)
     idf = inverse_document_frequencies(documents, levels, snapshot.frequencies.number)
-    others = (term for term, is_known in zip(counts, known.tolist(), strict=True) if not is_known)
     term_ids[~known] = [last + 1 + unknown.setdefault(term, len(unknown)) for term in others]
     return weigh_terms(term_ids, np.fromiter(counts.values(), np.int64, len(counts)), idf)
 

@@ -13,18 +13,19 @@ import numpy as np
 
 from encoder.alignment.scoring import align
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
-from encoder.arrays import Float32, Int64
+from encoder.arrays import Bool, Float32, Int64
 from encoder.comparison.result import PairScore
 from index.alignment.alignment_index import AlignableDocuments
 from index.search.calibrator import Scoring, calibrate_scores, why_no_probability
 from index.search.fusion import LinearFusion, apply_rule
-from index.search.modes import Ranking, rescore
+from index.search.modes import Ranking, rescore, with_scores
 from index.search.records import AlignmentOptions, AlignmentReceipt, EncodedQuery, Mode
 from index.sqlite.block_vectors import as_stored
 from index.store.document_store import SQLiteDocumentStore
 from index.vectors.vector_index import NO_VECTOR
 
 _CANDIDATES_A_CALL = 25  # between two looks at the clock, and at whether to go on
+_LEAST_SCORE = np.float32(1e-6)  # of a candidate; others are proportions of it
 
 
 @dataclass(slots=True)
@@ -52,8 +53,9 @@ def align_candidates(
 ) -> Ranking:
     """Align the best candidates of a ranking with the query, and rank all by the new scores.
 
-    They are aligned in the order of the ranking until no other would be among the k best even with
-    `margin` times the highest alignment score of the last ones. Out of the budget, the order is
+    They are aligned in the order of the ranking, except those that would not be among the k best
+    even with `margin` times the highest alignment score of the last ones, or with `margin` times
+    the highest of all in proportion to the score of the ranking. Out of the budget, the order is
     that of the ranking.
     """
     deadline = time.perf_counter() + options.budget_seconds
@@ -62,17 +64,15 @@ def align_candidates(
     receipt = AlignmentReceipt(aligned=False, candidates=len(best), scored=0)
     found = _Alignment(np.full(len(ids), np.nan, dtype=np.float32))
     size = max(_CANDIDATES_A_CALL, k)
-    rest = best
-    while len(rest):
+    rest = undecided = best
+    while len(undecided):
         if time.perf_counter() >= deadline:
             return replace(ranking, receipt=receipt)
-        some, rest, size = rest[:size], rest[size:], _CANDIDATES_A_CALL
+        some, size = undecided[:size], _CANDIDATES_A_CALL
+        rest = np.setdiff1d(rest, some, assume_unique=True)
         if not _align(store, query, ids, some, found):
             break
-        highest = float(np.nanmax(found.scores[some], initial=0.0))
-        possible = min(1.0, options.margin * highest) if highest else 1.0  # 0: maybe without blocks
-        if _is_decided(ranking, rule, found.scores, rest, k, possible):
-            break
+        undecided = rest[_may_be_best(ranking, rule, found.scores, some, k, options.margin)[rest]]
     if found.query is None:
         return replace(ranking, receipt=receipt)
     scored = int((~np.isnan(found.scores)).sum())
@@ -160,19 +160,20 @@ def _align(
     return True
 
 
-def _is_decided(
-    ranking: Ranking, rule: LinearFusion, alignment: Float32, rest: Int64, k: int, possible: float
-) -> bool:
-    """Return whether the k best are aligned, if no other row aligns better than is possible."""
+def _may_be_best(
+    ranking: Ranking, rule: LinearFusion, alignment: Float32, last: Int64, k: int, margin: float
+) -> Bool:
+    """Return which candidates [N] may be among the k best, given the rows that came last."""
     done = np.flatnonzero(~np.isnan(alignment))
-    if len(done) < k or not len(rest):
-        return len(done) >= k
-    mode, vector, lexical = ranking.scored_as, ranking.vector, ranking.lexical
-    _, scores = apply_rule(rule, mode, vector, alignment, lexical)
-    best = np.full(len(alignment), possible, dtype=np.float32)
-    _, most = apply_rule(rule, mode, vector, best, lexical)
-    least = np.partition(scores[done], len(done) - k)[len(done) - k]
-    return bool(np.maximum(most, scores)[rest].max() < least)
+    possible = np.ones_like(alignment)
+    if np.nanmax(alignment[last], initial=0.0) > 0:  # else maybe all are without blocks
+        first = np.maximum(ranking.scores, _LEAST_SCORE)
+        likely = np.minimum(np.nanmax(alignment[last]), np.nanmax(alignment / first) * first)
+        possible = np.minimum(np.float32(margin) * likely, possible)
+    scores = with_scores(ranking, rule, alignment=alignment).scores
+    most = with_scores(ranking, rule, alignment=possible).scores
+    least = np.partition(scores[done], -k)[-k] if len(done) >= k else -np.inf
+    return np.maximum(most, scores) >= least
 
 
 def _project(

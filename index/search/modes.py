@@ -87,11 +87,8 @@ def rank(
     seconds: Seconds,
 ) -> Ranking:
     """Rank at least the k best documents other than the query, if so many exist."""
-    if mode == "semantic":
-        return _rank_semantic(data, query, k, fusion, among, seconds)
-    if mode == "lexical":
-        return _rank_lexical(data, query, k, fusion, among, seconds)
-    return _rank_hybrid(data, query, k, fusion, among, seconds)
+    rankers = {"semantic": _rank_semantic, "lexical": _rank_lexical, "hybrid": _rank_hybrid}
+    return rankers[mode](data, query, k, fusion, among, seconds)
 
 
 def _rank_semantic(

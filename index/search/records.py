@@ -75,8 +75,9 @@ class AlignmentOptions:
     Attributes:
         candidates: the best of them, at most.
         budget_seconds: after which nothing is aligned.
-        margin: the others are left out when none would be among the best with this many times the
-            highest alignment score of the last ones. Infinity aligns all that could be.
+        margin: those are left out that would not be among the best with this many times the highest
+            alignment score of the last ones, or of all in proportion to the score of the first
+            stage. Infinity aligns all that could be.
     """
 
     candidates: int = 200

@@ -244,7 +244,7 @@ class SQLiteDocumentStore:
         projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
         with self._connections.writing() as connection, self._damaged_words():
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
-            titles, common = self.lexical.titles(connection), self.common_text.read(connection)
+            titles, common = self.lexical.titles.read(connection), self.common_text.read(connection)
             titles = with_titles(titles, (entry.document.title for entry in entries))
             same = {
                 document_id
@@ -284,7 +284,7 @@ class SQLiteDocumentStore:
             if described:
                 write_checksums(connection, [known[document.id][0] for document in described])
         self.lexical.changed(inserted)
-        self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
+        self.lexical.titles.remember([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         self.damage.forget(replaced)
         self._follow_common_text()
@@ -450,7 +450,7 @@ class SQLiteDocumentStore:
         """
         try:
             self.common_text.refresh(
-                self.lexical.titles, progress, stop, find_families=self.finds_families
+                self.lexical.titles.read, progress, stop, find_families=self.finds_families
             )
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from index.search.calibrator import UNMEASURED, ScoreCalibrator, score_kind
-from index.search.records import Bounds, Mode, SearchOptions
+from index.search.records import Bounds, Hit, Mode, SearchOptions
 from service.encode import EncodedText
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
@@ -63,7 +63,7 @@ async def match(
     if options.explain is None:
         return found
     return [
-        await _explain(collection, text, matches, options.explain)
+        await _explain(collection, [(text, matches.matches)], matches, options.explain)
         for text, matches in zip(texts, found, strict=True)
     ]
 
@@ -122,11 +122,16 @@ def validate_bounds(calibrator: ScoreCalibrator, mode: Mode, bounds: Bounds) -> 
 
 
 async def _explain(
-    collection: Collection, text: EncodedText, found: Matches, options: ExplainOptions
+    collection: Collection,
+    parts: Sequence[tuple[EncodedText, Sequence[Hit]]],
+    found: Matches,
+    options: ExplainOptions,
 ) -> Matches:
-    """Explain the first matches of a query."""
+    """Explain the first matches of each text."""
     started = time.perf_counter()
-    explanations = await explain(collection, text, [hit.id for hit in found.matches], options)
+    explanations: dict[str, Explanation] = {}
+    for text, hits in parts:
+        explanations |= await explain(collection, text, [hit.id for hit in hits], options)
     seconds: dict[Stage, float] = {**found.seconds, "explain": time.perf_counter() - started}
     return replace(found, explanations=explanations, seconds=seconds)
 
@@ -156,7 +161,8 @@ async def match_examples(
     found = await retrieve_by_examples(collection, liked, unliked, options.search)
     if options.explain is None:
         return found
-    return await _explain_by_nearest(collection, liked, found, options.explain)
+    parts = _by_nearest(liked, found.matches[: options.explain.matches])
+    return await _explain(collection, parts, found, options.explain)
 
 
 def _validate_examples(
@@ -177,17 +183,11 @@ def _validate_examples(
     return errors
 
 
-async def _explain_by_nearest(
-    collection: Collection, liked: Sequence[EncodedText], found: Matches, options: ExplainOptions
-) -> Matches:
-    """Explain the first matches, each by the example that it matches best."""
-    started = time.perf_counter()
-    explanations: dict[str, Explanation] = {}
-    first = found.matches[: options.matches]
-    for number, text in enumerate(liked):
-        scores = ((hit.id, hit.like_scores) for hit in first)
-        nearest = [name for name, each in scores if each.index(max(each)) == number]
-        if nearest:
-            explanations |= await explain(collection, text, nearest, options)
-    seconds: dict[Stage, float] = {**found.seconds, "explain": time.perf_counter() - started}
-    return replace(found, explanations=explanations, seconds=seconds)
+def _by_nearest(
+    liked: Sequence[EncodedText], hits: Sequence[Hit]
+) -> list[tuple[EncodedText, list[Hit]]]:
+    """Return each example with the matches that match it best."""
+    parts: list[tuple[EncodedText, list[Hit]]] = [(text, []) for text in liked]
+    for hit in hits:
+        parts[hit.like_scores.index(max(hit.like_scores))][1].append(hit)
+    return [part for part in parts if part[1]]

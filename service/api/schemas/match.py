@@ -359,7 +359,7 @@ class AlignedBody(BaseModel):
     candidates: int = Field(description="How many were to be aligned.")
     scored: int = Field(
         description="How many were; the others have no stored block vectors, or would not be among "
-        "the matches even if they aligned twice as well as the last ones did."
+        "the matches even if they aligned twice as well as those before them did."
     )
 
 
