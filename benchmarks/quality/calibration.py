@@ -1,12 +1,13 @@
-"""Are probabilities and thresholds accurate on pairs that nothing was fitted on?
+"""Are probabilities and thresholds accurate on corpora that nothing was fitted on?
 
-The test pairs of the corpora with judgements (`pairs.test.jsonl.gz`) are scored in each mode by a
-checkpoint that has a calibration; the threshold for 1 % false positives comes from random pairs of
-each corpus and is tested on other pairs: newly sampled ones, and pairs of held-out documents.
+Every corpus of a folder is left out in turn: the map is fitted to the pairs of the others, as
+`longmatch lab fit-calibration` does, and states the probabilities of its pairs. The threshold for
+1 % false positives comes from random pairs of each corpus and is tested on other pairs: newly
+sampled ones, and pairs of held-out documents.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,116 +15,77 @@ import numpy as np
 import typer
 
 from benchmarks.common import SEED, commit, make_record, markdown_table, write_record
+from benchmarks.quality.retrieval import KEPT_BLOCKS
 from encoder.arrays import Float64, Int64
-from encoder.calibration import KindCalibration, log_odds, match_probabilities, read_calibration
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.encoded_corpus import embed_with_blocks
 from evaluation.fitting.calibration import (
     ScoredPairs,
     equal_mass_bins,
     error_of_perfect,
     measure_error,
-    score_labelled_pairs,
+    read_scored_pairs,
+    state_left_out,
 )
-from index.corpus.reader import read_documents
-from index.embed import EmbeddedCorpus, read_aligned_corpus
-from index.errors import CorpusError
-from index.lexical.scoring import TermRows, rows_of_texts
+from index.lexical.scoring import TermRows
 from index.progress import SilentProgress
 from index.search.corpus_calibration import (
     Channels,
     NullDistribution,
-    false_positive_rates,
     measure_channels,
     sample_pairs,
     score_channels,
     threshold_for,
 )
-from index.search.fusion import LinearFusion, read_fusion
+from index.search.fusion import LinearFusion
 from index.search.records import Mode
 
 RATE = 0.01
-PAIRS_FILE = "pairs.test.jsonl.gz"
-MAPS = ("false positive rate",)
-MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
-
-
-@dataclass(frozen=True, slots=True)
-class Stated:
-    """Probabilities Float64[P] of the pairs of a corpus by each of `MAPS`; labels Int64[P]."""
-
-    by_map: dict[str, Float64]
-    labels: Int64
+REPLICATES = 200
 
 
 def main(
-    data: Annotated[Path, typer.Option(help="A folder of corpora, each with its test pairs.")],
-    vectors: Annotated[
-        Path | None,
-        typer.Option(help="A folder of <corpus>.npz, as `embed --blocks` wrote them."),
-    ] = None,
-    checkpoint: Annotated[Path, typer.Option(help="One with a calibration.")] = DEFAULT_CHECKPOINT,
+    data: Annotated[Path, typer.Option(help="A folder of corpora with judgements.")],
+    blocks: Annotated[Path, typer.Option(help="Folder that keeps block vectors.")] = KEPT_BLOCKS,
+    checkpoint: Annotated[Path, typer.Option(help="A checkpoint.")] = DEFAULT_CHECKPOINT,
 ) -> None:
-    """Measure calibration error on test pairs, and false positives at the threshold for 1 %."""
+    """Measure calibration error on left-out corpora, and false positives at 1 %."""
     source = commit()
-    opened = load_checkpoint(checkpoint)
-    calibration = read_calibration(opened)
-    if calibration is None:
-        raise CorpusError(f"{checkpoint}: has no calibration: run longmatch lab fit-calibration")
-    measured = [mode for mode in MODES if mode in calibration.kinds]
-    stated: dict[Mode, dict[str, Stated]] = {mode: {} for mode in measured}
-    tried: dict[Mode, dict[str, dict[str, float]]] = {mode: {} for mode in measured}
-    for folder in sorted(path.parent for path in data.glob(f"*/{PAIRS_FILE}")):
-        ids, channels = _channels(folder, vectors, opened)
-        rule = measure_channels(channels, read_fusion(opened), SilentProgress(), seed=SEED).rule
-        pairs = score_labelled_pairs(
-            folder / PAIRS_FILE, ids, channels, rule, SilentProgress(), SEED
+    encoder = OnnxEncoder(load_checkpoint(checkpoint))
+    scored: list[Mapping[Mode, ScoredPairs]] = []
+    tried = {}
+    for folder in sorted(path.parent for path in data.glob("*/qrels.tsv")):
+        typer.echo(folder.name, err=True)
+        channels, rule, pairs = read_scored_pairs(
+            folder, blocks / folder.name, encoder, SilentProgress()
         )
-        random_pairs = {mode: pairs[mode].random_pairs for mode in measured}
-        thresholds = try_thresholds(channels, rule, random_pairs)
-        for mode in measured:
-            stated[mode][folder.name] = state(calibration.kinds[mode], pairs[mode])
-            tried[mode][folder.name] = thresholds[mode]
-    if not any(stated.values()):
-        raise CorpusError(f"{data}: no folder in it holds {PAIRS_FILE}")
+        scored.append(pairs)
+        random_pairs = {mode: each.random_pairs for mode, each in pairs.items()}
+        tried[folder.name] = try_thresholds(channels, rule, random_pairs)
     results = {
-        mode: {"calibration_error": measure(stated[mode]), "false_positives": tried[mode]}
-        for mode in measured
+        mode: {
+            "calibration_error": measure([pairs[mode] for pairs in scored]),
+            "false_positives": {name: found[mode] for name, found in tried.items()},
+        }
+        for mode in scored[0]
     }
-    settings = {"rate": RATE, "checkpoint": opened.name, "calibration": calibration.version}
+    settings = {"rate": RATE, "checkpoint": encoder.checkpoint.name}
     record = make_record("calibration", source, settings, results)
     typer.echo(table(record))
     write_record(record)
 
 
-def state(maps: KindCalibration, pairs: ScoredPairs) -> Stated:
-    """Return the probabilities that each map states for labelled pairs."""
-    odds = log_odds(false_positive_rates(pairs.random_pairs, pairs.scores))
-    by_map = {
-        MAPS[0]: match_probabilities(maps.by_false_positive_rate.map, odds),
-    }
-    return Stated(by_map, pairs.labels)
-
-
-def measure(stated: dict[str, Stated]) -> dict[str, dict[str, Any]]:
-    """Measure the errors of each map: all pairs alike, all corpora alike, and each corpus."""
-    found: dict[str, dict[str, Any]] = {}
-    for name in MAPS:
-        probabilities, labels, corpora = _pooled(stated, name)
-        alike = np.ones(len(labels))
-        found[name] = {
-            "pooled": _error(probabilities, labels, alike),
-            "corpora alike": _error(probabilities, labels, corpora),
-            **{
-                corpus: _error(
-                    stated_pairs.by_map[name],
-                    stated_pairs.labels,
-                    np.ones(len(stated_pairs.labels)),
-                )
-                for corpus, stated_pairs in stated.items()
-            },
-        }
+def measure(corpora: list[ScoredPairs]) -> dict[str, dict[str, Any]]:
+    """Measure the errors on each corpus by a map fitted without it, and pooled, counting alike."""
+    stated = state_left_out(corpora)
+    counts = [len(each.labels) for each in corpora]
+    labels, together = np.concatenate([each.labels for each in corpora]), np.concatenate(stated)
+    weights = np.repeat([len(labels) / len(counts) / count for count in counts], counts)
+    queries = np.concatenate([each.queries + number * 10**6 for number, each in enumerate(corpora)])
+    found = {"pooled": _error(together, labels, weights, queries)}
+    for each, probabilities in zip(corpora, stated, strict=True):
+        alike = np.ones(len(each.labels))
+        found[each.fitted_on.name] = _error(probabilities, each.labels, alike, each.queries)
     return found
 
 
@@ -164,30 +126,18 @@ def table(record: dict[str, Any]) -> str:
     """Format the record as Markdown."""
     results: dict[str, dict[str, Any]] = record["results"]
     errors = markdown_table(
-        [
-            "mode",
-            "probability from",
-            "pairs of",
-            "number",
-            "ECE",
-            "of a perfect one",
-            "equal width",
-            "log loss",
-        ],
+        ["mode", "left out", "pairs", "ECE (95 % interval)", "of a perfect one", "log loss"],
         [
             [
                 mode,
-                name,
                 corpus,
                 errors["pairs"],
-                errors["equal_mass"],
-                f"{errors['equal_mass_of_perfect']:.3g} (to {errors['perfect_at_most']:.3g})",
-                errors["equal_width"],
+                f"{errors['equal_mass']:.3f} ({errors['low']:.3f} to {errors['high']:.3f})",
+                f"{errors['equal_mass_of_perfect']:.3f} (to {errors['perfect_at_most']:.3f})",
                 errors["log_loss"],
             ]
             for mode, result in results.items()
-            for name, by_corpus in result["calibration_error"].items()
-            for corpus, errors in by_corpus.items()
+            for corpus, errors in result["calibration_error"].items()
         ],
     )
     thresholds = markdown_table(
@@ -208,33 +158,28 @@ def table(record: dict[str, Any]) -> str:
     return f"{errors}\n\n{thresholds}"
 
 
-def _pooled(stated: dict[str, Stated], name: str) -> tuple[Float64, Int64, Float64]:
-    """Return probabilities, labels and weights that make corpora count alike, each [P]."""
-    probabilities = np.concatenate([pairs.by_map[name] for pairs in stated.values()])
-    labels = np.concatenate([pairs.labels for pairs in stated.values()])
-    counts = [len(pairs.labels) for pairs in stated.values()]
-    weights = np.repeat([len(labels) / len(counts) / count for count in counts], counts)
-    return probabilities, labels, weights
-
-
-def _error(probabilities: Float64, labels: Int64, weights: Float64) -> dict[str, Any]:
+def _error(
+    probabilities: Float64, labels: Int64, weights: Float64, queries: Int64
+) -> dict[str, Any]:
+    """Measure the error; its interval is a bootstrap over queries, less what resampling adds."""
     numbers = equal_mass_bins(probabilities, weights)
+    error = measure_error(probabilities, labels, weights)
+    random = np.random.default_rng(SEED)
+    names, which = np.unique(queries, return_inverse=True)
+    gaps = weights * (probabilities - labels)
+    resampled = []
+    for _ in range(REPLICATES):
+        times = np.bincount(random.integers(len(names), size=len(names)), minlength=len(names))
+        sums = np.bincount(numbers, gaps * times[which])
+        resampled.append(np.abs(sums).sum() / (weights * times[which]).sum())
+    low, high = np.quantile(resampled, [0.025, 0.975]) - (np.mean(resampled) - error.equal_mass)
     return {
         "pairs": len(labels),
-        **asdict(measure_error(probabilities, labels, weights)),
+        **asdict(error),
+        "low": max(0.0, float(low)),
+        "high": float(high),
         "perfect_at_most": error_of_perfect(probabilities, weights, numbers).high,
     }
-
-
-def _channels(
-    folder: Path, vectors: Path | None, checkpoint: Checkpoint
-) -> tuple[tuple[str, ...], Channels]:
-    embedded = _embed(folder, vectors, checkpoint)
-    documents = read_documents(folder, embedded.ids)
-    words = rows_of_texts(
-        [document.text for document in documents], [document.title for document in documents]
-    )
-    return embedded.ids, Channels(embedded.vectors, words, embedded.aligned)
 
 
 def _some(channels: Channels, rows: Int64) -> Channels:
@@ -249,12 +194,6 @@ def _chosen(words: TermRows, rows: Int64) -> TermRows:
     ends = words.ends[rows]
     places = np.concatenate([np.arange(*bounds) for bounds in zip(starts, ends, strict=True)])
     return TermRows(words.term_ids[places], words.weights[places], np.cumsum(ends - starts))
-
-
-def _embed(folder: Path, vectors: Path | None, checkpoint: Checkpoint) -> EmbeddedCorpus:
-    if vectors is not None:
-        return read_aligned_corpus(vectors / f"{folder.name}.npz")
-    return embed_with_blocks(folder, OnnxEncoder(checkpoint), SilentProgress())
 
 
 if __name__ == "__main__":
