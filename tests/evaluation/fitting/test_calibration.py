@@ -24,11 +24,8 @@ def sample(count: int = 4_000, *, slope: float = 3.0, seed: int = 0) -> calibrat
 
 def pairs(name: str = "papers", **changed: Any) -> calibration.ScoredPairs:
     drawn = sample(400, seed=len(name))
-    fitted_on, queries = FittedOn(name, 400, 200, "0"), np.arange(400) // 4
-    whole = calibration.ScoredPairs(
-        fitted_on, np.tanh(drawn.inputs), drawn.labels, queries, random_pairs=TABLE
-    )
-    return replace(whole, **changed)
+    on, scores, queries = FittedOn(name, 400, 200, "0"), np.tanh(drawn.inputs), np.arange(400) // 4
+    return replace(calibration.ScoredPairs(on, scores, drawn.labels, queries, TABLE), **changed)
 
 
 def of_tail(number: int, strength: float) -> calibration.ScoredPairs:
@@ -118,8 +115,7 @@ def test_half_of_the_pairs_match() -> None:
     assert not matches & {tuple(pair) for pair in others.tolist()}
     assert (others[:, 0] != others[:, 1]).all()
     assert len(np.unique(found, axis=0)) == len(found)
-    again = calibration.draw_pairs(judged, ["d0", "d9", "d20"], ids)
-    assert np.array_equal(found, again[0])
+    assert np.array_equal(found, calibration.draw_pairs(judged, ["d0", "d9", "d20"], ids)[0])
 
 
 def test_corpora_count_alike() -> None:
