@@ -1,10 +1,11 @@
 """Calibration: maps from score to match probability, fitted for a checkpoint.
 
-`calibration.json` in a checkpoint holds, for each kind of score ("semantic", …), a map from the
-score's false positive rate: the share of random pairs of the same corpus that score as high.
-Corpora differ in the level of their scores, so a score itself has no probability.
+`calibration.json` in a checkpoint holds, for each mode of search, a map from a score and what
+random pairs of the same corpus score. Corpora differ in the level and the spread of their scores,
+so a score itself has no probability.
 
-A probability holds for pairs like those of the fit, half of which are matches.
+A probability answers: is this pair a match, or two documents drawn at random, if one was as likely
+as the other?
 """
 
 import hashlib
@@ -29,8 +30,8 @@ ADAPTED = "adapted"  # semantic scores of vectors adapted to their corpus
 SEMANTIC_KINDS = (SEMANTIC, ADAPTED)
 HYBRID_KINDS = ("hybrid", f"{ADAPTED} hybrid")  # they also depend on the fusion
 VERSION_DIGITS = 12
-# Bounds of a rate: no sample of pairs supports more extreme ones.
-_LOWEST_RATE, _HIGHEST_RATE = 1e-7, 1.0 - 1e-6
+_STRETCH = 10.0  # of standard scores: by the log loss on corpora that were left out
+LEAST_TAIL = 1e-3  # of equal documents, whose scores have no spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,54 @@ class PiecewiseLinear:
     probabilities: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ByTail:
+    """A logistic map for each corpus, by the tail of what its random pairs score.
+
+    The tail is their 0.999 quantile less their median. Where it is long, some pairs stand out, and
+    the same standard score says more. Both coefficients of the map, of a `standard_scores`, are
+    linear in its logarithm.
+
+    Attributes:
+        slope: where the logarithm is 0.
+        slope_by_tail: what is added to it for each unit of the logarithm.
+        intercept: where the logarithm is 0.
+        intercept_by_tail: what is added to it for each unit of the logarithm.
+        shortest: logarithm of the shortest tail of a corpus of the fit; a shorter one counts as it.
+        longest: of the longest.
+    """
+
+    slope: float
+    slope_by_tail: float
+    intercept: float
+    intercept_by_tail: float
+    shortest: float
+    longest: float
+
+    def of_corpus(self, tail: float) -> Logistic:
+        """Return the map for the scores of a corpus."""
+        known = min(max(math.log(max(tail, LEAST_TAIL)), self.shortest), self.longest)
+        return Logistic(
+            self.slope + self.slope_by_tail * known,
+            self.intercept + self.intercept_by_tail * known,
+        )
+
+    @property
+    def rises(self) -> bool:
+        """Whether a higher score means a higher probability in every corpus."""
+        return min(self.of_corpus(tail).slope for tail in (0.0, math.inf)) > 0
+
+
 ProbabilityMap = Logistic | PiecewiseLinear
+
+
+def standard_scores(scores: Float64, median: float, tail: float) -> Float64:
+    """Return asinh(10 (score - median) / tail) of scores Float64[N].
+
+    It is linear in the score near the median, logarithmic far from it.
+    """
+    standard: Float64 = np.arcsinh(_STRETCH * (scores - median) / max(tail, LEAST_TAIL))
+    return standard
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +145,14 @@ class FittedOn:
 
 @dataclass(frozen=True, slots=True)
 class KindCalibration:
-    """The map of one kind of score; its input is `log_odds` of a rate."""
+    """The map of one kind of score, fitted to the corpora `fitted_on`.
 
-    by_false_positive_rate: FittedMap
+    `error` is the cross-validated one, and `by_corpus` its `equal_mass` on each left-out corpus.
+    """
+
+    map: ByTail
+    error: MapError
+    by_corpus: Mapping[str, float]
     fitted_on: tuple[FittedOn, ...]
 
 
@@ -137,13 +190,6 @@ def match_probabilities(probability_map: ProbabilityMap, inputs: Float64) -> Flo
     # tanh does not overflow as exp does
     half: Float64 = 0.5 * (1.0 + np.tanh(0.5 * logits))
     return half
-
-
-def log_odds(false_positive_rates: Float64) -> Float64:
-    """Return log((1 - r) / r) of rates Float64[N], which rises as the rate falls."""
-    rates = np.clip(false_positive_rates, _LOWEST_RATE, _HIGHEST_RATE)
-    odds: Float64 = np.log1p(-rates) - np.log(rates)
-    return odds
 
 
 def write_calibration(checkpoint: Checkpoint, calibration: Calibration) -> None:
@@ -198,7 +244,9 @@ def _to_json(calibration: Calibration) -> dict[str, Any]:
         "fingerprint": calibration.fingerprint,
         "kinds": {
             kind: {
-                "by_false_positive_rate": fitted_map_to_json(fitted.by_false_positive_rate),
+                "map": asdict(fitted.map),
+                "error": asdict(fitted.error),
+                "by_corpus": dict(fitted.by_corpus),
                 "fitted_on": [asdict(pairs) for pairs in fitted.fitted_on],
             }
             for kind, fitted in calibration.kinds.items()
@@ -213,9 +261,15 @@ def fitted_map_to_json(fitted: FittedMap) -> dict[str, Any]:
 
 
 def _kind(content: Mapping[str, Any]) -> KindCalibration:
+    names = list(ByTail.__dataclass_fields__)
+    by_tail = ByTail(*_numbers([content["map"][name] for name in names]))
+    if not by_tail.rises or by_tail.shortest > by_tail.longest:
+        raise ValueError(f"the map {by_tail} does not rise with the score")
     return KindCalibration(
-        by_false_positive_rate=parse_fitted_map(content["by_false_positive_rate"]),
-        fitted_on=tuple(FittedOn(**pairs) for pairs in content["fitted_on"]),
+        by_tail,
+        MapError(**content["error"]),
+        {str(name): float(error) for name, error in content["by_corpus"].items()},
+        tuple(FittedOn(**pairs) for pairs in content["fitted_on"]),
     )
 
 

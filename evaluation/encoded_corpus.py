@@ -13,7 +13,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -304,13 +303,6 @@ def embed_encoded_corpus(
         skipped=encoded.skipped,
         aligned=join_aligned(space, aligned),
     )
-
-
-def embed_with_blocks(corpus: Path, encoder: OnnxEncoder, progress: Progress) -> EmbeddedCorpus:
-    """Encode a corpus and align its blocks, without keeping the block vectors."""
-    with TemporaryDirectory() as folder:
-        encoded = keep_blocks(corpus, Path(folder), encoder, progress)
-        return embed_encoded_corpus(encoded, encoder)
 
 
 _Selection = Sequence[list[int] | slice]

@@ -1,12 +1,13 @@
-"""Are probabilities and thresholds accurate on pairs that nothing was fitted on?
+"""Are probabilities and thresholds accurate on corpora that nothing was fitted on?
 
-The test pairs of the corpora with judgements (`pairs.test.jsonl.gz`) are scored in each mode by a
-checkpoint that has a calibration; the threshold for 1 % false positives comes from random pairs of
-each corpus and is tested on other pairs: newly sampled ones, and pairs of held-out documents.
+Every corpus of a folder is left out in turn: the map is fitted to the pairs of the others, as
+`longmatch lab fit-calibration` does, and states the probabilities of its pairs. The threshold for
+1 % false positives comes from random pairs of each corpus and is tested on other pairs: newly
+sampled ones, and pairs of held-out documents.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,106 +15,76 @@ import numpy as np
 import typer
 
 from benchmarks.common import SEED, commit, markdown_table, publish
+from benchmarks.quality.retrieval import KEPT_BLOCKS
 from encoder.arrays import Float64, Int64
-from encoder.calibration import KindCalibration, log_odds, match_probabilities, read_calibration
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
+from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.encoded_corpus import embed_with_blocks
 from evaluation.fitting.calibration import (
     ScoredPairs,
     equal_mass_bins,
     error_of_perfect,
     measure_error,
-    score_labelled_pairs,
+    read_scored_pairs,
+    state_left_out,
 )
-from index.corpus.reader import read_documents
-from index.embed import read_aligned_corpus
-from index.errors import CorpusError
-from index.lexical.scoring import TermRows, rows_of_texts
+from index.lexical.scoring import TermRows
 from index.progress import SilentProgress
 from index.search.corpus_calibration import (
     Channels,
     NullDistribution,
-    false_positive_rates,
     measure_channels,
     sample_pairs,
     score_channels,
     threshold_for,
 )
-from index.search.fusion import LinearFusion, read_fusion
+from index.search.fusion import LinearFusion
 from index.search.records import Mode
 
 RATE = 0.01
-PAIRS_FILE = "pairs.test.jsonl.gz"
-MAP = "false positive rate"  # that probabilities are read from
-MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
-
-
-@dataclass(frozen=True, slots=True)
-class Stated:
-    """Probabilities Float64[P] of the pairs of a corpus, and labels Int64[P]."""
-
-    probabilities: Float64
-    labels: Int64
+REPLICATES = 200
 
 
 def main(
-    data: Annotated[Path, typer.Option(help="A folder of corpora, each with its test pairs.")],
-    vectors: Annotated[
-        Path | None,
-        typer.Option(help="A folder of <corpus>.npz, as `embed --blocks` wrote them."),
-    ] = None,
-    checkpoint: Annotated[Path, typer.Option(help="One with a calibration.")] = DEFAULT_CHECKPOINT,
+    data: Annotated[Path, typer.Option(help="A folder of corpora with judgements.")],
+    blocks: Annotated[Path, typer.Option(help="Folder that keeps block vectors.")] = KEPT_BLOCKS,
+    checkpoint: Annotated[Path, typer.Option(help="A checkpoint.")] = DEFAULT_CHECKPOINT,
 ) -> None:
-    """Measure calibration error on test pairs, and false positives at the threshold for 1 %."""
+    """Measure calibration error on left-out corpora, and false positives at 1 %."""
     source = commit()
-    opened = load_checkpoint(checkpoint)
-    calibration = read_calibration(opened)
-    if calibration is None:
-        raise CorpusError(f"{checkpoint}: has no calibration: run longmatch lab fit-calibration")
-    measured = [mode for mode in MODES if mode in calibration.kinds]
-    stated: dict[Mode, dict[str, Stated]] = {mode: {} for mode in measured}
-    tried: dict[Mode, dict[str, dict[str, float]]] = {mode: {} for mode in measured}
-    for folder in sorted(path.parent for path in data.glob(f"*/{PAIRS_FILE}")):
-        ids, channels = _channels(folder, vectors, opened)
-        rule = measure_channels(channels, read_fusion(opened), SilentProgress(), seed=SEED).rule
-        pairs = score_labelled_pairs(
-            folder / PAIRS_FILE, ids, channels, rule, SilentProgress(), SEED
+    encoder = OnnxEncoder(load_checkpoint(checkpoint))
+    scored: list[Mapping[Mode, ScoredPairs]] = []
+    tried = {}
+    for folder in sorted(path.parent for path in data.glob("*/qrels.tsv")):
+        typer.echo(folder.name, err=True)
+        channels, rule, pairs = read_scored_pairs(
+            folder, blocks / folder.name, encoder, SilentProgress()
         )
-        random_pairs = {mode: pairs[mode].random_pairs for mode in measured}
-        thresholds = try_thresholds(channels, rule, random_pairs)
-        for mode in measured:
-            stated[mode][folder.name] = state(calibration.kinds[mode], pairs[mode])
-            tried[mode][folder.name] = thresholds[mode]
-    if not any(stated.values()):
-        raise CorpusError(f"{data}: no folder in it holds {PAIRS_FILE}")
+        scored.append(pairs)
+        random_pairs = {mode: each.random_pairs for mode, each in pairs.items()}
+        tried[folder.name] = try_thresholds(channels, rule, random_pairs)
     results = {
-        mode: {"calibration_error": measure(stated[mode]), "false_positives": tried[mode]}
-        for mode in measured
+        mode: {
+            "calibration_error": measure([pairs[mode] for pairs in scored]),
+            "false_positives": {name: found[mode] for name, found in tried.items()},
+        }
+        for mode in scored[0]
     }
-    settings = {"rate": RATE, "checkpoint": opened.name, "calibration": calibration.version}
+    settings = {"rate": RATE, "checkpoint": encoder.checkpoint.name}
     publish("calibration", source, settings, results, table)
 
 
-def state(maps: KindCalibration, pairs: ScoredPairs) -> Stated:
-    """Return the probabilities that are stated for labelled pairs."""
-    odds = log_odds(false_positive_rates(pairs.random_pairs, pairs.scores))
-    return Stated(match_probabilities(maps.by_false_positive_rate.map, odds), pairs.labels)
-
-
-def measure(stated: dict[str, Stated]) -> dict[str, dict[str, Any]]:
-    """Measure the errors: all pairs alike, all corpora alike, and each corpus."""
-    probabilities = np.concatenate([pairs.probabilities for pairs in stated.values()])
-    labels = np.concatenate([pairs.labels for pairs in stated.values()])
-    counts = [len(pairs.labels) for pairs in stated.values()]
-    corpora = np.repeat([len(labels) / len(counts) / count for count in counts], counts)
-    errors = {
-        "pooled": _error(probabilities, labels, np.ones(len(labels))),
-        "corpora alike": _error(probabilities, labels, corpora),
-    }
-    for corpus, pairs in stated.items():
-        errors[corpus] = _error(pairs.probabilities, pairs.labels, np.ones(len(pairs.labels)))
-    return {MAP: errors}
+def measure(corpora: list[ScoredPairs]) -> dict[str, dict[str, Any]]:
+    """Measure the errors on each corpus by a map fitted without it, and pooled, counting alike."""
+    stated = state_left_out(corpora)
+    counts = [len(each.labels) for each in corpora]
+    labels, together = np.concatenate([each.labels for each in corpora]), np.concatenate(stated)
+    weights = np.repeat([len(labels) / len(counts) / count for count in counts], counts)
+    queries = np.concatenate([each.queries + number * 10**6 for number, each in enumerate(corpora)])
+    found = {"pooled": _error(together, labels, weights, queries)}
+    for each, probabilities in zip(corpora, stated, strict=True):
+        alike = np.ones(len(each.labels))
+        found[each.fitted_on.name] = _error(probabilities, each.labels, alike, each.queries)
+    return found
 
 
 def try_thresholds(
@@ -153,24 +124,18 @@ def table(record: dict[str, Any]) -> str:
     """Format the record as Markdown."""
     results: dict[str, dict[str, Any]] = record["results"]
     errors = markdown_table(
-        [
-            *("mode", "probability from", "pairs of", "number"),
-            *("ECE", "of a perfect one", "equal width", "log loss"),
-        ],
+        ["mode", "left out", "pairs", "ECE (95 % interval)", "of a perfect one", "log loss"],
         [
             [
                 mode,
-                name,
                 corpus,
                 errors["pairs"],
-                errors["equal_mass"],
-                f"{errors['equal_mass_of_perfect']:.3g} (to {errors['perfect_at_most']:.3g})",
-                errors["equal_width"],
+                f"{errors['equal_mass']:.3f} ({errors['low']:.3f} to {errors['high']:.3f})",
+                f"{errors['equal_mass_of_perfect']:.3f} (to {errors['perfect_at_most']:.3f})",
                 errors["log_loss"],
             ]
             for mode, result in results.items()
-            for name, by_corpus in result["calibration_error"].items()
-            for corpus, errors in by_corpus.items()
+            for corpus, errors in result["calibration_error"].items()
         ],
     )
     thresholds = markdown_table(
@@ -191,27 +156,28 @@ def table(record: dict[str, Any]) -> str:
     return f"{errors}\n\n{thresholds}"
 
 
-def _error(probabilities: Float64, labels: Int64, weights: Float64) -> dict[str, Any]:
+def _error(
+    probabilities: Float64, labels: Int64, weights: Float64, queries: Int64
+) -> dict[str, Any]:
+    """Measure the error; its interval is a bootstrap over queries, less what resampling adds."""
     numbers = equal_mass_bins(probabilities, weights)
+    error = measure_error(probabilities, labels, weights)
+    random = np.random.default_rng(SEED)
+    names, which = np.unique(queries, return_inverse=True)
+    gaps = weights * (probabilities - labels)
+    resampled = []
+    for _ in range(REPLICATES):
+        times = np.bincount(random.integers(len(names), size=len(names)), minlength=len(names))
+        sums = np.bincount(numbers, gaps * times[which])
+        resampled.append(np.abs(sums).sum() / (weights * times[which]).sum())
+    low, high = np.quantile(resampled, [0.025, 0.975]) - (np.mean(resampled) - error.equal_mass)
     return {
         "pairs": len(labels),
-        **asdict(measure_error(probabilities, labels, weights)),
+        **asdict(error),
+        "low": max(0.0, float(low)),
+        "high": float(high),
         "perfect_at_most": error_of_perfect(probabilities, weights, numbers).high,
     }
-
-
-def _channels(
-    folder: Path, vectors: Path | None, checkpoint: Checkpoint
-) -> tuple[tuple[str, ...], Channels]:
-    if vectors is not None:
-        embedded = read_aligned_corpus(vectors / f"{folder.name}.npz")
-    else:
-        embedded = embed_with_blocks(folder, OnnxEncoder(checkpoint), SilentProgress())
-    documents = read_documents(folder, embedded.ids)
-    words = rows_of_texts(
-        [document.text for document in documents], [document.title for document in documents]
-    )
-    return embedded.ids, Channels(embedded.vectors, words, embedded.aligned)
 
 
 def _some(channels: Channels, rows: Int64) -> Channels:

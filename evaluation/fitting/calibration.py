@@ -7,14 +7,18 @@ then. scikit-learn's `calibration_curve` has neither weights, nor bins of equal 
 the error itself.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from encoder.alignment.space import at_equal_distances
 from encoder.arrays import Bool, Float64, Int64
 from encoder.calibration import (
+    LEAST_TAIL,
+    ByTail,
     FittedMap,
     FittedOn,
     KindCalibration,
@@ -22,43 +26,29 @@ from encoder.calibration import (
     MapError,
     PiecewiseLinear,
     ProbabilityMap,
-    log_odds,
     match_probabilities,
+    standard_scores,
 )
 from encoder.checkpoint import file_digest
-from evaluation.judgements import find_pairs, read_pairs
+from encoder.onnx_encoder import OnnxEncoder
+from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
+from evaluation.judgements import Qrels, read_qrels, read_splits
+from index.corpus.reader import read_documents
 from index.errors import CorpusError
+from index.lexical.scoring import rows_of_texts
 from index.optional_dependencies import require_extra
 from index.progress import Progress, SilentProgress
 from index.search.corpus_calibration import (
     Channels,
     NullDistribution,
-    false_positive_rates,
     measure_channels,
     score_channels,
 )
-from index.search.fusion import LinearFusion, StandardRule
+from index.search.fusion import LinearFusion, read_fusion
 from index.search.records import Mode
 
 BINS = 10  # as Naeini et al. 2015; with more, a few hundred pairs measure mostly noise
 _SIMULATIONS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class ReliabilityBin:
-    """Pairs of similar probability.
-
-    Attributes:
-        share: of all pairs, by weight.
-        probability: mean predicted probability.
-        matches: share of them that are matches.
-        pairs: their number.
-    """
-
-    share: float
-    probability: float
-    matches: float
-    pairs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,28 +83,12 @@ def equal_width_bins(probabilities: Float64, bins: int = BINS) -> Int64:
     return np.minimum(probabilities * bins, bins - 1).astype(np.int64)
 
 
-def reliability(
+def expected_calibration_error(
     probabilities: Float64, labels: Int64, weights: Float64, numbers: Int64
-) -> tuple[ReliabilityBin, ...]:
-    """Compare probabilities Float64[N] with labels Int64[N] in the filled bins of Int64[N]."""
-    found = []
-    for number in np.unique(numbers):
-        chosen = numbers == number
-        weight = weights[chosen].sum()
-        found.append(
-            ReliabilityBin(
-                share=float(weight / weights.sum()),
-                probability=float(weights[chosen] @ probabilities[chosen] / weight),
-                matches=float(weights[chosen] @ labels[chosen] / weight),
-                pairs=int(chosen.sum()),
-            )
-        )
-    return tuple(found)
-
-
-def expected_calibration_error(bins: tuple[ReliabilityBin, ...]) -> float:
-    """Return the expected calibration error over these bins, between 0 and 1."""
-    return sum(bin_.share * abs(bin_.probability - bin_.matches) for bin_ in bins)
+) -> float:
+    """Return the expected calibration error over bins Int64[N], between 0 and 1."""
+    gaps = np.bincount(numbers, weights * (probabilities - labels))
+    return float(np.abs(gaps).sum() / weights.sum())
 
 
 def error_of_perfect(
@@ -122,35 +96,43 @@ def error_of_perfect(
 ) -> PerfectError:
     """Simulate the expected calibration error of probabilities that are all right."""
     random = np.random.default_rng(seed)
-    count = int(numbers.max()) + 1
     errors = np.empty(_SIMULATIONS)
     for number in range(_SIMULATIONS):
-        labels = random.random(len(probabilities)) < probabilities
-        gaps = np.bincount(numbers, weights * (probabilities - labels), minlength=count)
-        errors[number] = np.abs(gaps).sum() / weights.sum()
+        labels = (random.random(len(probabilities)) < probabilities).astype(np.int64)
+        errors[number] = expected_calibration_error(probabilities, labels, weights, numbers)
     return PerfectError(float(errors.mean()), float(np.quantile(errors, 0.95)))
 
 
 MIN_OF_A_CLASS = 20
 FOLDS = 5
+MOST_QUERIES, MOST_MATCHES = 300, 5  # of a corpus, and of a query
+MIN_TAILS = 5  # corpora; fewer do not show how the map depends on the tail
+_NOT_HIGHER = "matches do not score higher than other pairs: nothing can be calibrated"
 _SMALLEST = 1e-12  # smallest probability to take the logarithm of
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredPairs:
-    """Labelled pairs of one corpus.
+    """Judged pairs of one corpus, as `draw_pairs` draws them.
 
     Attributes:
         fitted_on: describes the pairs.
         scores: Float64[N].
         labels: Int64[N], 1 for a match, else 0.
+        queries: Int64[N], the row of the query of each.
         random_pairs: scores of random pairs of the same corpus.
     """
 
     fitted_on: FittedOn
     scores: Float64
     labels: Int64
+    queries: Int64
     random_pairs: NullDistribution
+
+    @property
+    def standard(self) -> Float64:
+        """Return the standard scores, Float64[N]."""
+        return standard_scores(self.scores, self.random_pairs.median, self.random_pairs.tail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,27 +158,67 @@ class Sample:
         )
 
 
-def fit_kind(corpora: Sequence[ScoredPairs], *, seed: int = 0) -> KindCalibration:
-    """Fit the map on the pairs of several corpora, each corpus with the same weight.
+def fit_kind(corpora: Sequence[ScoredPairs]) -> KindCalibration:
+    """Fit the map to the pairs of several corpora, each with the same weight.
 
-    The error is measured by cross-validation. With several corpora a fold is a whole corpus, since
-    users bring a corpus that the maps were not fitted on; a single one is divided at random.
+    The error is measured on each corpus with a map that was fitted without it, since users bring
+    corpora that the map was not fitted on.
     """
     for corpus in corpora:
         _check(corpus)
+    stated = state_left_out(corpora)
     counts = [len(corpus.labels) for corpus in corpora]
+    weights = np.repeat([sum(counts) / len(corpora) / count for count in counts], counts)
     labels = np.concatenate([corpus.labels for corpus in corpora])
-    weights = np.repeat([len(labels) / len(corpora) / count for count in counts], counts)
-    folds = np.repeat(np.arange(len(corpora)), counts)
-    if len(corpora) == 1:
-        folds = np.random.default_rng(seed).permutation(len(labels)) % FOLDS
-    odds = np.concatenate(
-        [log_odds(false_positive_rates(corpus.random_pairs, corpus.scores)) for corpus in corpora]
-    )
     return KindCalibration(
-        by_false_positive_rate=fit_map(Sample(odds, labels, weights, folds)),
-        fitted_on=tuple(corpus.fitted_on for corpus in corpora),
+        fit_by_tail(corpora),
+        measure_error(np.concatenate(stated), labels, weights),
+        {
+            corpus.fitted_on.name: measure_error(
+                probabilities, corpus.labels, np.ones(len(probabilities))
+            ).equal_mass
+            for corpus, probabilities in zip(corpora, stated, strict=True)
+        },
+        tuple(corpus.fitted_on for corpus in corpora),
     )
+
+
+def state_left_out(corpora: Sequence[ScoredPairs]) -> list[Float64]:
+    """Return the probabilities of the pairs of each corpus by a map fitted without it.
+
+    Raises:
+        CorpusError: there is one corpus only.
+    """
+    if len(corpora) < 2:
+        raise CorpusError("a single corpus: the error is measured on one that is left out")
+    found = []
+    for number, corpus in enumerate(corpora):
+        fitted = fit_by_tail([*corpora[:number], *corpora[number + 1 :]])
+        logistic = fitted.of_corpus(corpus.random_pairs.tail)
+        found.append(match_probabilities(logistic, corpus.standard))
+    return found
+
+
+def fit_by_tail(corpora: Sequence[ScoredPairs]) -> ByTail:
+    """Fit the map; with fewer than `MIN_TAILS` corpora, one that is the same for every tail.
+
+    Raises:
+        CorpusError: higher scores do not mean more matches.
+    """
+    counts = [len(corpus.labels) for corpus in corpora]
+    tails = np.log([max(corpus.random_pairs.tail, LEAST_TAIL) for corpus in corpora])
+    scores = np.concatenate([corpus.standard for corpus in corpora])
+    known = np.repeat(tails if len(corpora) >= MIN_TAILS else np.zeros(len(corpora)), counts)
+    slope, of_tail, intercept_of_tail, intercept = _fit_logistic(
+        np.stack([scores, scores * known, known], axis=1),
+        np.concatenate([corpus.labels for corpus in corpora]),
+        np.repeat([1.0 / count for count in counts], counts),
+    )
+    shortest, longest = float(tails.min()), float(tails.max())
+    fitted = ByTail(slope, of_tail, intercept, intercept_of_tail, shortest, longest)
+    if not fitted.rises:
+        raise CorpusError(_NOT_HIGHER)
+    return fitted
 
 
 def fit_map(sample: Sample) -> FittedMap:
@@ -211,30 +233,38 @@ def fit_map(sample: Sample) -> FittedMap:
 
 
 def fit_platt(sample: Sample) -> Logistic:
-    """Fit a logistic map to Platt's targets (Platt 1999, section 2.2): (n + 1) / (n + 2), not 1.
+    """Fit a logistic map.
 
     Raises:
         CorpusError: higher inputs do not mean more matches.
     """
+    slope, intercept = _fit_logistic(sample.inputs[:, None], sample.labels, sample.weights)
+    if not slope > 0:
+        raise CorpusError(_NOT_HIGHER)
+    return Logistic(slope, intercept)
+
+
+def _fit_logistic(inputs: Float64, labels: Int64, weights: Float64) -> list[float]:
+    """Return the coefficients of inputs Float64[N, F], and the intercept.
+
+    The targets are those of Platt 1999, section 2.2: (n + 1) / (n + 2), not 1.
+    """
     require_extra("evaluate", "fitting a calibration", "sklearn")
     from sklearn.linear_model import LogisticRegression
 
-    matches = int(sample.labels.sum())
-    others = len(sample.labels) - matches
-    targets = np.where(sample.labels == 1, (matches + 1) / (matches + 2), 1 / (others + 2))
+    matches = int(labels.sum())
+    targets = np.where(labels == 1, (matches + 1) / (matches + 2), 1 / (len(labels) - matches + 2))
     # A pair with a target between 0 and 1 counts twice, with part of its weight as each class.
-    centre, width = float(sample.inputs.mean()), float(sample.inputs.std()) or 1.0
-    standard = (np.tile(sample.inputs, 2)[:, None] - centre) / width
+    centres, widths = inputs.mean(axis=0), inputs.std(axis=0)
+    widths[widths == 0] = 1.0
     model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1_000)
     model.fit(
-        standard,
+        np.tile((inputs - centres) / widths, (2, 1)),
         np.repeat([1, 0], len(targets)),
-        np.concatenate([targets * sample.weights, (1 - targets) * sample.weights]),
+        np.concatenate([targets * weights, (1 - targets) * weights]),
     )
-    slope = float(model.coef_[0, 0]) / width
-    if not slope > 0:
-        raise CorpusError("matches do not score higher than other pairs: nothing can be calibrated")
-    return Logistic(slope, float(model.intercept_[0]) - slope * centre)
+    slopes = model.coef_[0] / widths
+    return [*slopes.tolist(), float(model.intercept_[0] - slopes @ centres)]
 
 
 def fit_isotonic(sample: Sample) -> PiecewiseLinear:
@@ -272,8 +302,8 @@ def measure_error(probabilities: Float64, labels: Int64, weights: Float64) -> Ma
     width = equal_width_bins(probabilities)
     return MapError(
         log_loss=float(weights @ losses / weights.sum()),
-        equal_mass=expected_calibration_error(reliability(probabilities, labels, weights, mass)),
-        equal_width=expected_calibration_error(reliability(probabilities, labels, weights, width)),
+        equal_mass=expected_calibration_error(probabilities, labels, weights, mass),
+        equal_width=expected_calibration_error(probabilities, labels, weights, width),
         equal_mass_of_perfect=error_of_perfect(probabilities, weights, mass).mean,
     )
 
@@ -282,8 +312,6 @@ def _check(pairs: ScoredPairs) -> None:
     name = pairs.fitted_on.name
     if not np.isfinite(pairs.scores).all():
         raise CorpusError(f"{name}: a score is not a finite number")
-    if not np.isin(pairs.labels, (0, 1)).all():
-        raise CorpusError(f"{name}: a label is neither 0 nor 1")
     matches = int(pairs.labels.sum())
     others = len(pairs.labels) - matches
     if min(matches, others) < MIN_OF_A_CLASS:
@@ -293,23 +321,68 @@ def _check(pairs: ScoredPairs) -> None:
         )
 
 
-def score_labelled_pairs(
-    pairs_file: Path,
-    ids: tuple[str, ...],
-    channels: Channels,
-    rule: StandardRule | LinearFusion,
-    progress: Progress,
-    seed: int,
-) -> dict[Mode, ScoredPairs]:
-    """Score labelled pairs of a corpus of N documents in each mode, and random pairs too."""
-    rows = find_pairs(read_pairs(pairs_file), ids)
-    labels = rows.labels.astype(np.int64)
-    name = f"{pairs_file.absolute().parent.name}/{pairs_file.name}"
-    fitted_on = FittedOn(name, len(labels), int(labels.sum()), file_digest(pairs_file))
-    labelled = np.stack([rows.sources, rows.targets], axis=1)
-    measured = measure_channels(channels, rule, progress, seed=seed)
-    scored = score_channels(channels, labelled, SilentProgress()).by_mode(measured.rule)
-    return {
-        mode: ScoredPairs(fitted_on, scores, labels, measured.by_mode[mode])
+def draw_pairs(
+    judged: Qrels, queries: Sequence[str], ids: Sequence[str], *, seed: int = 0
+) -> tuple[Int64, Int64]:
+    """Draw pairs of which half match: relevant documents of queries, and as many at random.
+
+    Documents drawn at random are nearly never related to the query, judged or not. The first ones
+    of a ranking are no negatives: judgements miss too many that are relevant.
+
+    Args:
+        judged: relevant documents of each query; those of another corpus are left out.
+        queries: ids to draw for, each at most `MOST_MATCHES` pairs of each kind.
+        ids: of the corpus.
+        seed: of the sample.
+
+    Returns:
+        Pairs Int64[P, 2] of rows, the query first, and labels Int64[P].
+    """
+    random = np.random.default_rng(seed)
+    rows = {name: row for row, name in enumerate(ids)}
+    related: dict[str, set[str]] = defaultdict(set)
+    for query, documents in judged.items():
+        for document in (name for name, grade in documents.items() if grade > 0):
+            related[query].add(document)
+            related[document].add(query)
+    pairs: list[tuple[int, int, int]] = []
+    for query in queries:
+        known = {rows[name] for name in related[query] if name in rows}
+        matches = sorted(known - {rows[query]})
+        others = np.setdiff1d(np.arange(len(ids)), [rows[query], *known])
+        number = min(len(matches), len(others), MOST_MATCHES)
+        for label, some in ((1, matches), (0, others)):
+            drawn = random.choice(some, number, replace=False) if number else ()
+            pairs += [(rows[query], int(row), label) for row in drawn]
+    found = np.array(pairs, dtype=np.int64).reshape(-1, 3)
+    return found[:, :2], found[:, 2]
+
+
+def read_scored_pairs(
+    folder: Path, blocks: Path, encoder: OnnxEncoder, progress: Progress
+) -> tuple[Channels, LinearFusion, dict[Mode, ScoredPairs]]:
+    """Score pairs of the queries of split `valid` of a corpus in each mode, and random pairs too.
+
+    Args:
+        folder: with `corpus.jsonl.gz`, `qrels.tsv` and `splits.tsv`.
+        blocks: folder that keeps the block vectors of the corpus; what is missing is encoded.
+        encoder: of the checkpoint.
+        progress: advances by documents and pairs.
+    """
+    path, qrels = folder / "corpus.jsonl.gz", folder / "qrels.tsv"
+    embedded = embed_encoded_corpus(keep_blocks(path, blocks, encoder, progress), encoder)
+    documents = read_documents(path, embedded.ids)
+    words = rows_of_texts([each.text for each in documents], [each.title for each in documents])
+    channels = Channels(embedded.vectors, words, embedded.aligned)
+    measured = measure_channels(channels, read_fusion(encoder.checkpoint), progress)
+    parts, judged = read_splits(folder / "splits.tsv"), read_qrels(qrels)
+    queries = [name for name in embedded.ids if parts.get(name) == "valid" and name in judged]
+    chosen = [queries[row] for row in at_equal_distances(len(queries), MOST_QUERIES).tolist()]
+    pairs, labels = draw_pairs(judged, chosen, embedded.ids)
+    fitted_on = FittedOn(folder.name, len(labels), int(labels.sum()), file_digest(qrels))
+    scored = score_channels(channels, pairs, SilentProgress()).by_mode(measured.rule)
+    found = {
+        mode: ScoredPairs(fitted_on, scores, labels, pairs[:, 0], measured.by_mode[mode])
         for mode, scores in scored.items()
     }
+    return channels, measured.rule, found

@@ -1,7 +1,7 @@
 """How the scores of a data directory are made and calibrated: rule, probability, rate of chance.
 
-A probability comes from the share of random pairs of the collection that score as high. A
-collection that was not measured has none, and says why.
+A probability comes from a score and what random pairs of the collection score. A collection that
+was not measured has none, and says why.
 """
 
 import logging
@@ -15,11 +15,12 @@ import numpy as np
 from encoder.adapter import Adapter, vector_space
 from encoder.calibration import (
     ADAPTED,
+    SEMANTIC,
     Calibration,
     FittedMap,
-    log_odds,
     match_probabilities,
     read_calibration,
+    standard_scores,
 )
 from encoder.checkpoint import Checkpoint
 from index.directory.data_directory import DataDirectory
@@ -45,8 +46,9 @@ UNMEASURED = "not measured yet: run longmatch calibrate"
 DAMAGED = "measurement damaged or of another checkpoint: run longmatch calibrate"
 OTHER_RULE = "measured with another rule: run longmatch calibrate"
 NO_MAP = "the checkpoint has no calibration of such scores"
-# More random pairs than this score as high as a document that does not match.
-RELEVANT_RATE = 0.1
+# By chance so many documents score as high as one that does not match: as many as an answer has by
+# default. The least sum of both kinds of error on nine corpora, docs/results/calibration.md.
+CHANCE_DOCUMENTS = 10
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +60,8 @@ class CalibratedScore:
     Attributes:
         probability: that the two documents match.
         false_positive_rate: share of random pairs of the collection that score as high.
-        relevant: whether that is at most `RELEVANT_RATE`.
+        relevant: whether that share of its documents is at most `CHANCE_DOCUMENTS`; of those that
+            were measured.
     """
 
     probability: float | None = None
@@ -92,13 +95,18 @@ class ScoreCalibrator:
         return None if self.corpus is None else self.corpus.kinds.get(kind)
 
     def probability_map(self, kind: str) -> FittedMap | None:
-        """Return the map for a kind of score: from scores if it is of feedback, else from rates."""
+        """Return the map for a kind of score: from scores if of feedback, else standard scores.
+
+        The map of a mode serves adapted scores, too.
+        """
         if kind in self.of_feedback:
             return self.of_feedback[kind]
-        maps = None if self.checkpoint is None else self.checkpoint.kinds.get(kind)
-        if maps is None or self.null_distribution(kind) is None:
+        mode = SEMANTIC if kind == ADAPTED else kind.removeprefix(f"{ADAPTED} ")
+        found = None if self.checkpoint is None else self.checkpoint.kinds.get(mode)
+        random_pairs = self.null_distribution(kind)
+        if found is None or random_pairs is None:
             return None
-        return maps.by_false_positive_rate
+        return FittedMap(found.map.of_corpus(random_pairs.tail), {"platt": found.error})
 
 
 def score_kind(mode: Mode, *, adapted: bool) -> str:
@@ -237,16 +245,18 @@ def calibrate_scores(
     inputs = np.array(scores, dtype=np.float64)
     distribution, fitted = calibrator.null_distribution(kind), calibrator.probability_map(kind)
     rates: list[float] | None = None
+    highest = 0.0
     if distribution is not None:
-        found = false_positive_rates(distribution, inputs)
-        rates = found.tolist()
-        inputs = inputs if kind in calibrator.of_feedback else log_odds(found)
+        rates = false_positive_rates(distribution, inputs).tolist()
+        highest = CHANCE_DOCUMENTS / distribution.documents
+        if kind not in calibrator.of_feedback:
+            inputs = standard_scores(inputs, distribution.median, distribution.tail)
     probabilities = None if fitted is None else match_probabilities(fitted.map, inputs).tolist()
     return [
         CalibratedScore(
             None if probabilities is None else probabilities[number],
             None if rates is None else rates[number],
-            None if rates is None else rates[number] <= RELEVANT_RATE,
+            None if rates is None else rates[number] <= highest,
         )
         for number in range(len(scores))
     ]

@@ -86,6 +86,19 @@ class NullDistribution:
     rates: tuple[float, ...]
     thresholds: tuple[Threshold, ...]
 
+    @property
+    def median(self) -> float:
+        """The score that half of the pairs reach."""
+        return self._score_of(0.5)
+
+    @property
+    def tail(self) -> float:
+        """The score that one pair in a thousand reaches, less the median."""
+        return self._score_of(0.001) - self.median
+
+    def _score_of(self, rate: float) -> float:
+        return float(np.interp(-math.log(rate), -np.log(self.rates), self.scores))
+
 
 def sample_pairs(documents: int, seed: int, most: int = MAX_PAIRS) -> Int64:
     """Sample pairs of different rows: all of them, or `most` if there are more.

@@ -1,6 +1,6 @@
 """Commands that calibrate scores: lab fit-calibration (a checkpoint), calibrate (documents)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,48 +10,23 @@ from rich.console import Console
 from rich.table import Table
 
 from encoder.adapter import vector_space
-from encoder.calibration import (
-    SEMANTIC,
-    Calibration,
-    KindCalibration,
-    read_calibration,
-    write_calibration,
-)
-from encoder.checkpoint import Checkpoint
-from encoder.errors import CheckpointError
-from evaluation.encoded_corpus import embed_with_blocks
-from evaluation.fitting.calibration import (
-    MIN_OF_A_CLASS,
-    ScoredPairs,
-    fit_kind,
-    score_labelled_pairs,
-)
-from evaluation.judgements import read_pairs
+from encoder.calibration import Calibration, KindCalibration, write_calibration
+from evaluation.fitting.calibration import ScoredPairs, fit_kind, read_scored_pairs
 from index.adapt import read_corpus_adapter
-from index.corpus.reader import read_documents
 from index.directory.data_directory import CALIBRATION_FILE
-from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
-from index.lexical.scoring import TermRows, rows_of_texts
 from index.optional_dependencies import require_extra
 from index.search.calibrator import measure_scoring, score_kind
 from index.search.corpus_calibration import (
-    Channels,
     NullDistribution,
     check_rate,
     threshold_for,
     write_corpus_calibration,
 )
-from index.search.fusion import read_corpus_fusion, read_fusion
+from index.search.fusion import read_corpus_fusion
 from index.search.records import DEFAULT_MODE, Mode
-from service.cli.checks import (
-    OptionError,
-    check_output_folder,
-    check_vectors,
-    open_checkpoint,
-    read_option,
-)
-from service.cli.corpus_checks import check_corpus, check_data_directory
+from service.cli.checks import OptionError, check_output_folder, open_checkpoint
+from service.cli.corpus_checks import check_data_directory
 from service.cli.opening import load, opened, with_reading
 from service.cli.options import (
     DEFAULT_DATA,
@@ -62,170 +37,49 @@ from service.cli.options import (
 )
 from service.cli.progress import show_progress
 
-_MODES: tuple[Mode, ...] = ("semantic", "lexical", "hybrid")
-_OF_PLAIN = {score_kind(mode, adapted=False): mode for mode in _MODES}
-_OF_ADAPTED = {score_kind(mode, adapted=True): mode for mode in _MODES}
-
 
 def fit_calibration(
     checkpoint: Annotated[Path, typer.Argument(help="The checkpoint directory to write into.")],
-    pairs: Annotated[
-        list[Path],
-        typer.Option(help="Labelled pairs, JSON Lines; may be repeated, each with its --corpus."),
-    ],
-    corpus: Annotated[
-        list[Path],
+    data: Annotated[
+        Path,
         typer.Option(
-            help="The corpus of these pairs, or its vectors (.npz) of `longmatch embed --blocks`."
+            help="A folder of folders with corpus.jsonl.gz, qrels.tsv and splits.tsv each."
         ),
     ],
-    texts: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="The corpus itself, if --corpus is a file of vectors and the kind needs words."
-        ),
-    ] = None,
-    kind: Annotated[
-        list[str],
-        typer.Option(
-            help="semantic, lexical, hybrid, adapted or 'adapted hybrid'; may be repeated. The "
-            "adapted kinds need vectors of `embed --adapt`."
-        ),
-    ] = [SEMANTIC],  # noqa: B006 (Typer copies it)
+    blocks: Annotated[
+        Path, typer.Option(help="A folder that keeps their block vectors; made if it is missing.")
+    ],
 ) -> None:
-    """Fit match probabilities on labelled pairs and write them into a checkpoint.
+    """Fit match probabilities to judged corpora and write them into a checkpoint.
 
-    The first --pairs belongs to the first --corpus, and so on; each corpus counts the same. Use
-    pairs that the checkpoint was not trained on.
+    For every mode, to queries of split valid: their relevant documents, and as many drawn at
+    random. Each corpus counts the same. Use corpora that the checkpoint was not trained on, the
+    more the better; the printed errors are each of a map that was fitted without the corpus.
     """
     require_extra("evaluate", "lab fit-calibration", "sklearn")
-    modes = _modes_of(kind, corpus)
-    needs_words = set(modes.values()) != {"semantic"}
-    places = _check_places(pairs, corpus, texts, needs_words=needs_words)
-    for path in pairs:
-        _check_pairs(path)
-    for path in corpus:
-        if _holds_vectors(path):
-            check_vectors(path, "--corpus")
-        else:
-            check_corpus(path, "--corpus")
-    for path in texts or ():
-        check_corpus(path, "--texts")
-    opened = open_checkpoint(checkpoint, option="CHECKPOINT")
+    known = open_checkpoint(checkpoint, option="CHECKPOINT")
     check_output_folder(checkpoint, "CHECKPOINT")
-    rule = read_fusion(opened)
-    scored: list[dict[Mode, ScoredPairs]] = []
-    if set(modes.values()) != {"lexical"}:
-        for path in filter(_holds_vectors, corpus):
-            read_option("--corpus", read_aligned_corpus, path)
-    for pairs_file, corpus_path, texts_path in zip(pairs, corpus, places, strict=True):
-        embedded = _vectors(corpus_path, opened)
-        words = _words(texts_path, embedded.ids) if needs_words else None
-        channels = Channels(embedded.vectors, words, embedded.aligned)
+    folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
+    if len(folders) < 2:
+        raise OptionError("--data", f"{data}: holds {len(folders)} corpora with qrels.tsv, not 2")
+    encoder = load(known.directory).encoder
+    scored: list[Mapping[Mode, ScoredPairs]] = []
+    for folder in folders:
         with show_progress(console) as progress:
-            scored.append(
-                score_labelled_pairs(pairs_file, embedded.ids, channels, rule, progress, 0)
-            )
-    fitted = {name: fit_kind([pairs[mode] for pairs in scored]) for name, mode in modes.items()}
-    calibration = Calibration(opened.fingerprint, {**_other_kinds(opened), **fitted})
-    write_calibration(opened, calibration)
-    _print_maps(fitted)
-    console.print(f"{checkpoint}: calibration {calibration.version}")
-
-
-def _words(corpus: Path, ids: Sequence[str]) -> TermRows:
-    documents = read_documents(corpus, ids)
-    return rows_of_texts(
-        [document.text for document in documents], [document.title for document in documents]
-    )
-
-
-def _modes_of(kinds: Sequence[str], corpora: Sequence[Path]) -> dict[str, Mode]:
-    """Return the mode of each kind of score."""
-    every = {**_OF_PLAIN, **_OF_ADAPTED}
-    for kind in kinds:
-        if kind not in every:
-            raise OptionError("--kind", f"{kind!r} is none of {', '.join(every)}")
-    groups = (_OF_PLAIN, _OF_ADAPTED)
-    known = next((group for group in groups if group.keys() >= set(kinds)), None)
-    if known is None:
-        raise OptionError(
-            "--kind",
-            f"{', '.join(kinds)}: vectors are either adapted or not: fit these kinds separately",
-        )
-    adapted = known is _OF_ADAPTED
-    if adapted and not all(_holds_vectors(path) for path in corpora):
-        raise OptionError("--kind", f"{kinds[0]} takes vectors of `embed --adapt` as --corpus")
-    return {kind: known[kind] for kind in kinds}
-
-
-def _check_places(
-    pairs: Sequence[Path],
-    corpora: Sequence[Path],
-    texts: Sequence[Path] | None,
-    *,
-    needs_words: bool,
-) -> Sequence[Path]:
-    """Return the paths of the texts of each corpus."""
-    if len(pairs) != len(corpora):
-        raise OptionError(
-            "--pairs",
-            f"{len(pairs)} --pairs for {len(corpora)} --corpus: each needs the other",
-        )
-    if texts and len(texts) != len(corpora):
-        raise OptionError("--texts", f"{len(texts)} --texts for {len(corpora)} --corpus")
-    if needs_words and not texts and any(map(_holds_vectors, corpora)):
-        raise OptionError(
-            "--texts", "lexical and hybrid kinds need the texts of each --corpus, not only vectors"
-        )
-    return texts or corpora
-
-
-def _check_pairs(path: Path) -> None:
-    """Check that there are enough labelled pairs to fit a map."""
-    labels = [pair.label for pair in read_option("--pairs", read_pairs, path)]
-    matches, others = sum(labels), len(labels) - sum(labels)
-    if min(matches, others) < MIN_OF_A_CLASS:
-        raise OptionError(
-            "--pairs",
-            f"{path}: {matches} pairs with label 1 and {others} with label 0; "
-            f"at least {MIN_OF_A_CLASS} of each are needed",
-        )
-
-
-def _holds_vectors(path: Path) -> bool:
-    return path.suffix.lower() == ".npz"
-
-
-def _vectors(
-    path: Path,
-    checkpoint: Checkpoint,
-) -> EmbeddedCorpus:
-    if _holds_vectors(path):
-        return read_embedded_corpus(path)
-    loaded = load(checkpoint.directory)
-    with show_progress(console) as progress:
-        return embed_with_blocks(path, loaded.encoder, progress)
-
-
-def _other_kinds(checkpoint: Checkpoint) -> dict[str, KindCalibration]:
-    try:
-        before = read_calibration(checkpoint)
-    except CheckpointError as error:
-        console.print(f"the old calibration is dropped: {error}")
-        return {}
-    return {} if before is None else dict(before.kinds)
-
-
-def _print_maps(kinds: Mapping[str, KindCalibration]) -> None:
-    table = Table("kind", "method", "log loss", "ECE", "ECE if perfect", box=None)
-    for kind, fitted in kinds.items():
-        fit = fitted.by_false_positive_rate
-        for method, error in fit.errors.items():
-            chosen = " (chosen)" if method == fit.method else ""
-            figures = (error.log_loss, error.equal_mass, error.equal_mass_of_perfect)
-            table.add_row(kind, method + chosen, *(f"{figure:.4f}" for figure in figures))
+            scored.append(read_scored_pairs(folder, blocks / folder.name, encoder, progress)[2])
+    fitted: dict[str, KindCalibration] = {
+        mode: fit_kind([pairs[mode] for pairs in scored]) for mode in scored[0]
+    }
+    calibration = Calibration(known.fingerprint, fitted)
+    write_calibration(known, calibration)
+    names = [folder.name for folder in folders]
+    table = Table("error without the corpus", *names, "all", "of a perfect map", box=None)
+    for mode, kind in fitted.items():
+        errors = [kind.by_corpus[name] for name in names]
+        errors += [kind.error.equal_mass, kind.error.equal_mass_of_perfect]
+        table.add_row(mode, *(f"{error:.3f}" for error in errors))
     Console().print(table)
+    console.print(f"{checkpoint}: calibration {calibration.version}")
 
 
 def calibrate(

@@ -9,26 +9,29 @@ import numpy as np
 import pytest
 
 from encoder.calibration import (
+    ByTail,
     Calibration,
-    FittedMap,
     FittedOn,
     KindCalibration,
     Logistic,
     MapError,
     PiecewiseLinear,
-    log_odds,
     match_probabilities,
     parse_calibration,
+    parse_fitted_map,
     read_calibration,
+    standard_scores,
     write_calibration,
 )
 from encoder.checkpoint import CALIBRATION, Checkpoint, load_checkpoint
 from encoder.errors import CheckpointError
 
-ERRORS = {"platt": MapError(0.4, 0.02, 0.03, 0.01)}
+ERROR = MapError(0.4, 0.02, 0.03, 0.01)
 KIND = KindCalibration(
-    by_false_positive_rate=FittedMap(PiecewiseLinear((-1.0, 0.5, 3.0), (0.1, 0.4, 0.9)), ERRORS),
-    fitted_on=(FittedOn("papers/pairs.valid.jsonl", 100, 50, "d" * 64),),
+    ByTail(6.5, 1.6, -6.5, -1.8, -3.0, -0.5),
+    ERROR,
+    by_corpus={"papers": 0.02},
+    fitted_on=(FittedOn("papers", 100, 50, "d" * 64),),
 )
 
 
@@ -50,7 +53,7 @@ def test_what_is_written_is_read_and_leaves_the_fingerprint(checkpoint: Checkpoi
     assert CALIBRATION in calibrated.files
     read = read_calibration(calibrated)
     assert read == Calibration(checkpoint.fingerprint, {"semantic": KIND})
-    other = replace(KIND, by_false_positive_rate=FittedMap(Logistic(4.0, -2.1), ERRORS))
+    other = replace(KIND, map=replace(KIND.map, intercept=-2.1))
     assert len(read.version) == 12
     assert read.version != Calibration(checkpoint.fingerprint, {"semantic": other}).version
     assert read.version != Calibration(checkpoint.fingerprint, {"adapted": KIND}).version
@@ -59,7 +62,7 @@ def test_what_is_written_is_read_and_leaves_the_fingerprint(checkpoint: Checkpoi
 def test_a_changed_file_is_refused(checkpoint: Checkpoint) -> None:
     calibrated = written(checkpoint)
     path = calibrated.directory / CALIBRATION
-    path.write_text(path.read_text().replace("3.0", "5.0"))
+    path.write_text(path.read_text().replace("6.5", "5.5"))
     with pytest.raises(CheckpointError, match=r"calibration\.json is not the file"):
         read_calibration(calibrated)
     with pytest.raises(CheckpointError, match=r"calibration\.json: was changed"):
@@ -104,10 +107,18 @@ def test_another_format_is_refused(
         {"method": "isotonic", "inputs": [0.0], "probabilities": [0.1, 0.9]},
     ],
 )
-def test_a_map_that_is_none_is_refused(checkpoint: Checkpoint, change: dict[str, object]) -> None:
+def test_a_map_that_is_none_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        parse_fitted_map({"errors": {}, **change})
+
+
+@pytest.mark.parametrize(
+    "change", [{"slope": float("nan")}, {"slope": "1"}, {"slope_by_tail": 3.0}, {"longest": -4.0}]
+)
+def test_a_map_by_tail_rises(checkpoint: Checkpoint, change: dict[str, object]) -> None:
     path = written(checkpoint).directory / CALIBRATION
     content = json.loads(path.read_text())
-    content["kinds"]["semantic"]["by_false_positive_rate"].update(change)
+    content["kinds"]["semantic"]["map"].update(change)
     with pytest.raises(CheckpointError, match="not a calibration"):
         parse_calibration(json.dumps(content).encode(), path)
 
@@ -121,8 +132,11 @@ def test_the_maps_by_hand() -> None:
     assert lines == pytest.approx([0.2, 0.2, 0.4, 0.6, 0.6])
 
 
-def test_log_odds_of_a_rate() -> None:
-    odds = log_odds(np.array([1.0, 0.5, 0.01, 0.0]))
-    assert odds[1:3] == pytest.approx([0.0, np.log(99)])
-    assert np.isfinite(odds).all()
-    assert (np.diff(odds) > 0).all()
+def test_the_map_of_a_corpus_by_hand() -> None:
+    logistic = KIND.map.of_corpus(np.exp(-1.0))
+    assert (logistic.slope, logistic.intercept) == pytest.approx((4.9, -4.7))
+    assert KIND.map.of_corpus(0.0) == KIND.map.of_corpus(np.exp(-3.0))
+    assert KIND.map.of_corpus(1.0) == KIND.map.of_corpus(np.exp(-0.5))
+    found = standard_scores(np.array([0.1, 0.2, 1.1]), median=0.1, tail=1.0)
+    assert found == pytest.approx(np.arcsinh([0.0, 1.0, 10.0]))
+    assert np.isfinite(standard_scores(np.array([0.0, 1.0]), median=1.0, tail=0.0)).all()

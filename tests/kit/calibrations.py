@@ -16,10 +16,12 @@ from index.search.corpus_calibration import (
 from index.search.fusion import DEFAULT_RULE, ChannelStatistics, NullStatistics
 
 MODES = ("semantic", "lexical", "hybrid")
-ERRORS = {"platt": calibration.MapError(0.4, 0.02, 0.03, 0.01)}
+ERROR = calibration.MapError(0.4, 0.02, 0.03, 0.01)
 MAPS = calibration.KindCalibration(
-    by_false_positive_rate=calibration.FittedMap(calibration.Logistic(1.0, -4.0), ERRORS),
-    fitted_on=(calibration.FittedOn("papers/pairs.valid.jsonl", 100, 50, "d" * 64),),
+    calibration.ByTail(1.0, 0.0, -2.0, 0.0, -3.0, 0.0),
+    ERROR,
+    by_corpus={"papers": 0.02},
+    fitted_on=(calibration.FittedOn("papers", 100, 50, "d" * 64),),
 )
 TABLE = NullDistribution(
     400, 79_800, 0, (-1.0, 0.2, 1.0), (1.0, 0.5, 0.001), (Threshold(0.01, 0.63, 0.6, 0.65),)

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from encoder.comparison.alignment import MAX_PASSAGES
 from index.lexical.scoring import TermWeight
-from index.search.calibrator import RELEVANT_RATE, ScoreCalibrator, why_no_probability
+from index.search.calibrator import CHANCE_DOCUMENTS, ScoreCalibrator, why_no_probability
 from index.search.records import (
     DEFAULT_ALIGNMENT,
     DEFAULT_MODE,
@@ -322,8 +322,9 @@ class MatchBody(BaseModel):
         "fewer than 100 documents, or `longmatch calibrate`; and with `like`."
     )
     relevant: bool | None = nullable(
-        "Whether the score rises above the level of chance, which more than "
-        f"{100 * RELEVANT_RATE:.0f} % of random pairs reach; null where `false_positive_rate` is."
+        "Whether the score rises above the level of chance: at most "
+        f"{CHANCE_DOCUMENTS} of the measured documents, `false_positive_rate` of them, would reach "
+        "it if they were random; null where `false_positive_rate` is."
     )
     explanation: ComparisonBody | None = nullable(
         "Why it matches, the query on the left, or the example of the highest score, scored as by "

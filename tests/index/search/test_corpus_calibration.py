@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,18 @@ import pytest
 
 from encoder.alignment.scoring import align
 from encoder.alignment.space import neutral_space
+from encoder.calibration import FittedMap, Logistic
 from index.errors import CorpusError, StoreError
 from index.lexical.scoring import term_cosines
 from index.progress import SilentProgress
 from index.search import corpus_calibration
-from index.search.calibrator import CalibratedScore, calibrate_scores, served_kinds, within
+from index.search.calibrator import (
+    CalibratedScore,
+    calibrate_scores,
+    score_kind,
+    served_kinds,
+    within,
+)
 from index.search.corpus_calibration import (
     CALIBRATION_FILE,
     MAX_PAIRS,
@@ -35,7 +43,16 @@ from index.search.corpus_calibration import (
 )
 from index.search.fusion import DEFAULT_RULE, ChannelStatistics, LinearFusion
 from index.search.records import Bounds
-from tests.kit.calibrations import BY_RATE, MAPS, NOTHING, ONLY_MAP, ONLY_RATE, STATISTICS, TABLE
+from tests.kit.calibrations import (
+    BY_RATE,
+    ERROR,
+    NOTHING,
+    ONLY_MAP,
+    ONLY_RATE,
+    STATISTICS,
+    TABLE,
+    of_corpus,
+)
 from tests.kit.index_fixtures import DIMENSION
 from tests.kit.paragraphs import entry_of
 
@@ -125,6 +142,7 @@ def test_equal_documents_have_no_threshold(vectors: Vectors) -> None:
     equal = measure(vectors(1, seed=1).repeat(150, axis=0))
     assert equal.thresholds == ()
     assert false_positive_rates(equal, np.array([1.0])).tolist() == [1.0]
+    assert (equal.median, equal.tail) == (equal.scores[0], 0.0)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.02, 1.0, -0.1, float("nan")])
@@ -278,18 +296,24 @@ def test_scores_are_calibrated_by_what_there_is() -> None:
     assert calibrate_scores(BY_RATE, "semantic", []) == []
 
 
-def test_a_measured_corpus_by_the_map_of_rates() -> None:
-    low, high = calibrate_scores(BY_RATE, "semantic", [0.2, 1.0])
-    assert low.false_positive_rate == pytest.approx(0.5)
-    assert low.probability == pytest.approx(1 / (1 + np.exp(4)))
-    assert high.false_positive_rate == pytest.approx(0.001)
-    assert high.probability == pytest.approx(1 / (1 + np.exp(4 - np.log(999))))
+@pytest.mark.parametrize("adapted", [False, True])
+def test_a_measured_corpus_by_the_map(adapted: bool) -> None:
+    """The map of a mode serves adapted scores, too."""
+    kinds = {score_kind(mode, adapted=adapted): TABLE for mode in ("semantic", "hybrid")}
+    corpus = replace(of_corpus(), kinds=kinds)
+    for mode in ("semantic", "hybrid"):
+        known = replace(BY_RATE, corpus=corpus, adapted=adapted)
+        low, high = calibrate_scores(known, mode, [0.2, 1.0])
+        assert low.false_positive_rate == pytest.approx(0.5)
+        assert low.probability == pytest.approx(1 / (1 + np.exp(2)))
+        assert high.false_positive_rate == pytest.approx(0.001)
+        assert high.probability == pytest.approx(1 / (1 + np.exp(2 - np.arcsinh(10))))
 
 
 def test_a_calibration_is_of_one_kind_of_score() -> None:
     (score,) = calibrate_scores(BY_RATE, "lexical", [0.5])
     assert (score.probability, score.false_positive_rate) == (None, None)
-    nothing, known = (None, None), (MAPS.by_false_positive_rate, TABLE)
+    nothing, known = (None, None), (FittedMap(Logistic(1.0, -2.0), {"platt": ERROR}), TABLE)
     assert served_kinds(NOTHING) == dict.fromkeys(("semantic", "lexical", "hybrid"), nothing)
     assert served_kinds(BY_RATE) == {"semantic": known, "lexical": nothing, "hybrid": known}
 

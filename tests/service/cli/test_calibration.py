@@ -1,8 +1,9 @@
 """longmatch calibrate and longmatch lab fit-calibration, as they are typed."""
 
+import gzip
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,13 @@ from encoder.calibration import Calibration, read_calibration
 from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import open_data_directory
 from index.document import Document
-from index.embed import EmbeddedCorpus, write_embedded_corpus
 from index.search.calibrator import TOO_FEW
 from index.search.corpus_calibration import CALIBRATION_FILE, read_corpus_calibration
 from index.search.fusion import ChannelWeights, read_fusion, write_fusion
 from index.store.records import EncodedDocument
+from tests.kit.calibrations import MODES
 from tests.kit.command import Answer, Run
-from tests.kit.corpora import json_lines, write_pairs
-from tests.kit.index_fixtures import aligned_of
+from tests.kit.corpora import json_lines
 
 DIMENSION = 32
 
@@ -54,26 +54,23 @@ def store_vectors(data: Path, checkpoint: Path, count: int) -> None:
     directory.close()
 
 
-def write_corpus(folder: Path, count: int = 200, *, blocks: bool = True) -> tuple[Path, Path]:
-    """Write vectors, mostly with aligned blocks, and labelled pairs; return both files."""
-    folder.mkdir()
-    ones, vectors = np.ones(count, dtype=np.int64), vectors_of(count)
-    ids = tuple(map(str, range(count)))
-    aligned = aligned_of(vectors[::-1]) if blocks else None
-    write_embedded_corpus(
-        folder / "vectors.npz", EmbeddedCorpus(ids, vectors, ones, ones, 0, aligned)
-    )
-    pairs = [(row, row + 1, 1) for row in range(0, count, 2)]
-    pairs += [(row, (row + 7) % count, 0) for row in range(0, count, 2)]
-    named = ((str(a), str(b), label) for a, b, label in pairs)
-    return write_pairs(folder / "pairs.jsonl", named), folder / "vectors.npz"
-
-
 def texts_of(folder: Path, count: int = 200) -> Path:
-    """Write the texts of `write_corpus`."""
+    """Write texts, those of rows 2n and 2n + 1 alike."""
     path = folder / "corpus.jsonl"
     path.write_text(json_lines({"id": str(row), "text": text_of(row)} for row in range(count)))
     return path
+
+
+def write_corpora(folder: Path, *names: str, judged: int = 100) -> Path:
+    """Write corpora whose rows 2n and 2n + 1 are relevant to each other."""
+    for name in names:
+        (corpus := folder / name).mkdir(parents=True)
+        with gzip.open(corpus / "corpus.jsonl.gz", "wt") as file:
+            file.write(texts_of(corpus).read_text())
+        rows = range(0, 2 * judged, 2)
+        (corpus / "qrels.tsv").write_text("".join(f"{row}\t0\t{row + 1}\t1\n" for row in rows))
+        (corpus / "splits.tsv").write_text("".join(f"{row}\tvalid\n" for row in rows))
+    return folder
 
 
 @pytest.fixture
@@ -85,17 +82,12 @@ Fit = Callable[..., Answer]
 
 
 @pytest.fixture
-def fit(longmatch: Run, copy: Path) -> Fit:
-    """Return a function that fits kinds to pairs and the vectors of their corpora."""
+def fit(longmatch: Run, copy: Path, tmp_path: Path) -> Fit:
+    """Return a function that fits to corpora of a folder."""
 
-    def run(*corpora: tuple[Path, Path], kinds: Sequence[str] = (), texts: bool = False) -> Answer:
-        arguments: list[object] = ["lab", "fit-calibration", copy]
-        for pairs, corpus in corpora:
-            arguments += ["--pairs", pairs, "--corpus", corpus]
-            arguments += ["--texts", texts_of(pairs.parent)] if texts else []
-        for kind in kinds:
-            arguments += ["--kind", kind]
-        return longmatch(*arguments)
+    def run(data: Path) -> Answer:
+        blocks = tmp_path / "blocks"
+        return longmatch("lab", "fit-calibration", copy, "--data", data, "--blocks", blocks)
 
     return run
 
@@ -153,7 +145,7 @@ def test_index_measures_from_100_documents_on(
 ) -> None:
     corpus, query = texts_of(tmp_path, 99), tmp_path / "c.txt"
     query.write_text(text_of(40))
-    assert fit(write_corpus(tmp_path / "papers"), texts=True, kinds=("hybrid",)).status == 0
+    assert fit(write_corpora(tmp_path / "corpora", "papers", "laws")).status == 0
     calibration = tmp_path / "data" / CALIBRATION_FILE
 
     def matched() -> Any:
@@ -186,86 +178,38 @@ def test_index_measures_from_100_documents_on(
     assert json.loads(calibration.read_text())["statistics"]["documents"] == 151
 
 
-def test_several_corpora_replace_an_old_calibration(fit: Fit, copy: Path, tmp_path: Path) -> None:
+def test_a_fit_replaces_the_calibration(fit: Fit, copy: Path, tmp_path: Path) -> None:
     before = load_checkpoint(copy).fingerprint
-    corpora = [write_corpus(tmp_path / name) for name in ("papers", "laws")]
-    status, out, err = fit(*corpora)
-    assert status == 0
-    assert "(chosen)" in out
+    data = write_corpora(tmp_path / "corpora", "papers", "laws")
+    status, out, err = fit(data)
+    assert status == 0, err
+    assert all(word in out for word in ("papers", "laws", "all", *MODES))
     calibration = fitted(copy)
     assert calibration.version in err
     assert calibration.fingerprint == before
-    fitted_on = calibration.kinds["semantic"].fitted_on
-    assert [corpus.name for corpus in fitted_on] == ["papers/pairs.jsonl", "laws/pairs.jsonl"]
-    assert [(corpus.pairs, corpus.matches) for corpus in fitted_on] == [(200, 100), (200, 100)]
-    (copy / "calibration.json").write_text("{}")
-    status, _, err = fit(*corpora)
-    assert status == 0
-    assert "the old calibration is dropped" in err
-    assert fitted(copy) == calibration
-
-
-def test_fit_calibration_encodes_a_corpus(fit: Fit, copy: Path, tmp_path: Path) -> None:
-    texts = [f"{topic} {n % 50}. " * 5 for topic in ("river", "music", "tax") for n in range(40)]
-    corpus, pairs = tmp_path / "c.jsonl", tmp_path / "pairs.jsonl"
-    corpus.write_text(json_lines({"id": n, "text": text} for n, text in enumerate(texts)))
-    steps = [(n, step) for n in range(38) for step in (1, 60)]
-    write_pairs(pairs, ((str(n), str(n + step), int(step == 1)) for n, step in steps))
-    assert fit((pairs, corpus)).status == 0
-    assert fitted(copy).kinds["semantic"].fitted_on[0].pairs == 76
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"source": "0", "target": "nobody", "label": 1}', "nobody"),
-        ('{"source": "0", "target": "1"}', "label"),
-        ('{"source": "0", "target": "1", "label": 1}', "1 pairs with label 1 and 0 with label 0"),
-        ("", "holds no pair"),
-    ],
-)
-def test_bad_pairs_are_named(fit: Fit, copy: Path, tmp_path: Path, line: str, message: str) -> None:
-    pairs, vectors = write_corpus(tmp_path / "papers")
-    enough = pairs.read_text() if message == "nobody" else ""
-    pairs.write_text(enough + line + "\n")
-    status, _, err = fit((pairs, vectors))
-    assert status == 2
-    assert message in err
-    assert not (copy / "calibration.json").exists()
-
-
-def test_several_kinds_are_fitted_in_one_call(fit: Fit, copy: Path, tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus")
-    status, _, err = fit(corpus, texts=True, kinds=("semantic", "lexical", "hybrid"))
-    assert status == 0, err
-    assert set(fitted(copy).kinds) == {"semantic", "lexical", "hybrid"}
-    assert fit(corpus, texts=True, kinds=("adapted", "adapted hybrid")).status == 0
-    calibration = fitted(copy)
-    assert set(calibration.kinds) == {"semantic", "lexical", "hybrid", "adapted", "adapted hybrid"}
+    assert set(calibration.kinds) == set(MODES)
+    matches = {"laws": 100, "papers": 100}
+    for kind in calibration.kinds.values():
+        assert {corpus.name: corpus.matches for corpus in kind.fitted_on} == matches
     assert calibration.kinds["hybrid"] != calibration.kinds["semantic"]
-    status, _, err = fit((corpus[0], tmp_path), kinds=["adapted"])
-    assert status == 2
-    assert "takes vectors of `embed --adapt`" in " ".join(err.split())
+    (copy / "calibration.json").write_text("{}")
+    assert fit(data).status == 0
+    assert fitted(copy) == calibration
     checkpoint = load_checkpoint(copy)
     write_fusion(checkpoint, read_fusion(checkpoint))  # the same rule: its calibrations hold
     assert fitted(copy) == calibration
     other = replace(read_fusion(checkpoint), hybrid=ChannelWeights(1.0, 2.0, 3.0))
     write_fusion(load_checkpoint(copy), other)
-    assert set(fitted(copy).kinds) == {"semantic", "lexical", "adapted"}
+    assert set(fitted(copy).kinds) == {"semantic", "lexical"}
 
 
-def test_aligned_blocks_count_and_are_needed(fit: Fit, copy: Path, tmp_path: Path) -> None:
-    aligned = write_corpus(tmp_path / "aligned")
-    plain = write_corpus(tmp_path / "plain", blocks=False)
-    rule = read_fusion(load_checkpoint(copy))
-    write_fusion(load_checkpoint(copy), replace(rule, semantic=ChannelWeights(0.0, 0.0, 1.0)))
-    assert fit(aligned, texts=True, kinds=["semantic"]).status == 0
-    by_vectors = fitted(copy).kinds["semantic"]
-    write_fusion(load_checkpoint(copy), replace(rule, semantic=ChannelWeights(0.0, 1.0, 0.0)))
-    status, _, err = fit(plain, texts=True, kinds=("lexical", "hybrid"))
+def test_corpora_that_say_nothing_are_named(fit: Fit, copy: Path, tmp_path: Path) -> None:
+    status, _, err = fit(write_corpora(tmp_path / "lone", "papers"))
     assert status == 2
-    assert "--corpus: " in err
-    assert "plain/vectors.npz: holds no block vectors, which semantic and hybrid" in err
-    assert fit(plain, texts=True, kinds=["lexical"]).status == 0
-    assert fit(aligned, texts=True, kinds=["semantic"]).status == 0
-    assert fitted(copy).kinds["semantic"] != by_vectors
+    assert "--data: " in err
+    assert "holds 1 corpora with qrels.tsv, not 2" in " ".join(err.split())
+    few = write_corpora(write_corpora(tmp_path / "few", "papers"), "laws", judged=19)
+    status, _, err = fit(few)
+    assert status == 2
+    assert "laws: 19 pairs with label 1 and 19 with label 0" in " ".join(err.split())
+    assert not (copy / "calibration.json").exists()

@@ -38,8 +38,7 @@ OF_PAIRS = "lab train pairs.toml -o out --checkpoint"
 RERANK = "lab train rerank.toml -o out"
 RERANKER = f"{RERANK} --checkpoint reranker"
 EVALUATE = "evaluate corpus.jsonl qrels.tsv --checkpoint served"
-FIT_TO = "lab fit-calibration served --pairs pairs.jsonl --corpus"
-FIT = f"{FIT_TO} vectors.npz"
+FIT = "lab fit-calibration served --data folder --blocks kept"
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +60,7 @@ def folder(
         "data/store.sqlite3": "not looked at", "table.parquet": "not looked at",
         "text.txt": "A river.", "qrels.tsv": "a\t0\tb\t1\n", "links/qrels.tsv": "a\t0\tb\t1\n",
         "beir/qrels.tsv": "a b\n", "splits.tsv": "a\ttrain\nb\ttest\n", "few.tsv": "a\ttrain\n",
-        "pairs.jsonl": json_lines(PAIRS), "few.jsonl": json_lines(PAIRS[:1]),
+        "pairs.jsonl": json_lines(PAIRS),
     }  # fmt: skip
     for name, content in contents.items():
         (root / name).write_text(content)
@@ -163,16 +162,9 @@ REFUSED = [
     ("keys create Ana --scope all", "--scope: 'all' is none of read, write, admin"),
     ("keys revoke 01234567 --data data", "KEY_ID: "),
     ("calibrate --data data --false-positive-rate 0.5", "--false-positive-rate: "),
-    ("lab fit-calibration missing --pairs pairs.jsonl --corpus vectors.npz", "CHECKPOINT: missing"),
-    (f"{FIT} --pairs pairs.jsonl", "--pairs: 2 --pairs for 1 --corpus"),
-    (f"{FIT} --kind best", "--kind: 'best' is none of"),
-    (f"{FIT} --kind hybrid", "--texts: lexical and hybrid kinds need"),
-    (f"{FIT} --kind hybrid --texts missing", "--texts: missing"),
-    (f"{FIT} --texts corpus.jsonl --texts corpus.jsonl", "--texts: 2 --texts for 1"),
-    (f"{FIT_TO} missing", "--corpus: missing"),
-    (f"{FIT_TO} missing.npz", "--corpus: missing.npz"),
-    ("lab fit-calibration served --pairs missing --corpus vectors.npz", "--pairs: missing"),
-    ("lab fit-calibration served --pairs few.jsonl --corpus corpus.jsonl", "--pairs: few.jsonl: 0"),
+    (FIT.replace("served", "missing"), "CHECKPOINT: missing"),
+    (FIT, "--data: folder: holds 0 corpora"),
+    (FIT.replace("folder", "missing"), "--data: missing: holds 0 corpora"),
     ("lab train missing --corpus corpus.jsonl -o out --checkpoint weights", "RECIPE: "),
     (
         f"{OF_PAIRS} damaged --corpus corpus.jsonl",
@@ -249,7 +241,6 @@ REFUSED = [
     ("index corpus.jsonl --ray-address auto", "--ray-address: is for --on ray"),
     ("keys create a\x00b", "NAME: a name has 1 to 64 printable characters"),
     ("keys create Ana --collection A", "--collection: 'A' is no name"),
-    (f"{FIT} --kind semantic --kind adapted", "--kind: semantic, adapted: "),
     ("lab train links.toml --checkpoint reranker --corpus links -o out", "--checkpoint: reranker"),
 ]
 

@@ -12,9 +12,9 @@ from encoder.calibration import write_calibration
 from encoder.checkpoint import CALIBRATION, load_checkpoint
 from encoder.errors import CheckpointError
 from index.search.calibrator import (
+    CHANCE_DOCUMENTS,
     DAMAGED,
     OTHER_RULE,
-    RELEVANT_RATE,
     TOO_FEW,
     UNMEASURED,
     ScoreCalibrator,
@@ -57,7 +57,7 @@ def test_matches_have_probabilities_and_rates(filled: Any) -> None:
     assert probabilities == sorted(probabilities, reverse=True)
     assert rates == sorted(rates)
     relevant = [match["relevant"] for match in answer["matches"]]
-    assert relevant == [rate <= RELEVANT_RATE for rate in rates] != [True] * 3
+    assert relevant == [400 * rate <= CHANCE_DOCUMENTS for rate in rates] != [True] * 3
 
 
 @pytest.mark.parametrize(
