@@ -128,7 +128,7 @@ def test_a_licence_decides_nothing(
             )
             expected, found = (by_blocks(plain, name, pages[name]), by_blocks(licensed, name, text))
             assert found == pytest.approx(expected, abs=0.05)
-    assert list(by_words(licensed, pages["gzip"]))[1:3] == ["bz2", "tarfile"]
+    assert set(list(by_words(licensed, pages["gzip"]))[1:3]) == {"bz2", "tarfile"}
     found = list(by_words(licensed, f"{LICENCE[:size]}\n\n{pages['smtplib']}"))
     assert found.index("imaplib") < found.index("configparser")
 
