@@ -164,7 +164,7 @@ CREATE TABLE text_links (
 ) WITHOUT ROWID""",
     "CREATE TABLE family_rule (rule TEXT NOT NULL)",
 )
-_TABLES = ("document_texts", "texts", "text_bands", "text_links", "family_rule")
+FAMILY_TABLES = ("document_texts", "texts", "text_bands", "text_links", "family_rule")
 
 _TEXT_OF_CONTENT = """
 SELECT text_id FROM texts WHERE content_hash = ?"""
@@ -209,7 +209,7 @@ SELECT text_id FROM texts WHERE family = ?"""
 
 def make_family_tables(connection: sqlite3.Connection) -> None:
     """Create the tables empty, replacing existing ones: no text is signed then."""
-    for name in _TABLES:
+    for name in FAMILY_TABLES:
         connection.execute(f"DROP TABLE IF EXISTS {name}")
     for statement in FAMILY_SCHEMA:
         connection.execute(statement)
