@@ -12,7 +12,7 @@ parity.json           how far each graph is from the model on the golden batch
 section_reader.onnx   of a model with sections: reads a section and the next one, in fp32
 terms.npz             the term table, if there is a term channel, see encoder/terms/term_table.py
 sketch.npz            weights of hashed terms, if it has them, see encoder/terms/term_channel.py
-quality.json          optional: how int8 and fp16 compare with fp32, see encoder/export/quality.py
+quality.json          optional: how int8 and fp16 compare with fp32, see evaluation/quality.py
 <precision>/          block_encoder.onnx and document_encoder.onnx
 weights.safetensors   the weights in half precision, for training and export; serving does not
                       need them
@@ -82,7 +82,7 @@ class Checkpoint:
     Attributes:
         directory: its location.
         name: for display.
-        architecture: a name of `encoder.models.registry.ENCODERS`.
+        architecture: a name of `training.models.registry.ENCODERS`.
         fingerprint: SHA-256, in hex, over configuration, tokenizer, weights and term channel:
             vectors of equal fingerprints can be compared, regardless of precision.
         block_length: tokens of a sentence block, special tokens included.

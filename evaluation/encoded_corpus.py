@@ -1,6 +1,6 @@
 """A corpus as sentence blocks and block vectors: encoded once, for training and evaluation.
 
-The directory is a block archive (`encoder.block_archive`) of the distinct texts, and
+The directory is a block archive (`evaluation.block_archive`) of the distinct texts, and
 
 texts.jsonl   SHA-256 and number of tokens of each text, in the order of the archive
 ids.json      the documents of the corpus at the last complete run, and their texts
@@ -29,7 +29,13 @@ from encoder.alignment.space import (
 )
 from encoder.arrays import Float32, Int64
 from encoder.atomic_files import write_atomically
-from encoder.block_archive import (
+from encoder.block_selection import open_selector
+from encoder.blocks import SentenceBlocks
+from encoder.checkpoint import Checkpoint
+from encoder.errors import EmptyTextError
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.tokenizer import BlockTokenizer
+from evaluation.block_archive import (
     KEY,
     ArchiveKey,
     BlockArchive,
@@ -38,12 +44,6 @@ from encoder.block_archive import (
     read_block_archive,
     read_key,
 )
-from encoder.block_selection import open_selector
-from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import Checkpoint
-from encoder.errors import EmptyTextError
-from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
 from index.build import group, report_skipped
 from index.corpus.reader import count_documents, read_corpus
 from index.document import Document, SkippedInput

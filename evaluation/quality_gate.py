@@ -10,11 +10,11 @@ import numpy as np
 
 from encoder.arrays import Float32
 from encoder.checkpoint import Checkpoint
-from encoder.export.quality import Quality
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.judgements import Qrels
 from evaluation.metrics import evaluate_run, rank_exactly
+from evaluation.quality import Quality
 from index.build import encode_documents
 from index.corpus.demo import write_stdlib_corpus
 from index.corpus.reader import read_corpus

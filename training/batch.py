@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from encoder.models.architecture import EncoderModel, RecurrentModel, Sections
+from training.models.architecture import EncoderModel, RecurrentModel, Sections
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from torch import nn
 
 from encoder.alignment.space import open_space
 from encoder.arrays import Float32
-from encoder.block_archive import BlockArchive
 from encoder.checkpoint import Checkpoint
-from encoder.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
+from evaluation.block_archive import BlockArchive
 from training.batch import DocumentArrays, DocumentBatch, collate, encode
 from training.data.sampling import (
     BatchSpec,
@@ -26,6 +25,7 @@ from training.data.sampling import (
 from training.distillation import AlignmentProjection, block_vectors_task
 from training.errors import TrainingRecipeError
 from training.losses import BlockHead, JointHead, WordHead
+from training.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
 from training.objectives import (
     ModelTask,
     Objective,

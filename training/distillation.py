@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoder.alignment.space import AlignmentSpace
-from encoder.models.architecture import EncoderConfig, EncoderModel
 from training.batch import DocumentBatch, encode_texts, texts_of
 from training.errors import TrainingRecipeError
+from training.models.architecture import EncoderConfig, EncoderModel
 from training.objectives import ModelTask
 from training.recipe import SentenceLevelRecipe
 

@@ -14,9 +14,9 @@ from typing import Any, Generic
 import torch
 from torch import Tensor, nn
 
-from encoder.models.architecture import EncoderModel, TrainableModel
 from training.batch import DocumentBatch, encode, split
 from training.errors import NotFiniteError, TrainingRecipeError
+from training.models.architecture import EncoderModel, TrainableModel
 from training.objectives import M, Objective, Temperature, VectorTask, step_generator, step_seed
 from training.progress import TrainingProgress
 from training.recipe import OptimiserRecipe, SentenceLevelRecipe, TrainingRecipe

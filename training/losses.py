@@ -6,13 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.architecture import (
-    EncoderConfig,
-    EncoderModel,
-    PredictsBlocks,
-    ReadsTokens,
-    RecurrentModel,
-)
 from training.batch import (
     BlockTexts,
     DocumentBatch,
@@ -20,6 +13,13 @@ from training.batch import (
     block_vectors,
     put_computed,
     texts_of,
+)
+from training.models.architecture import (
+    EncoderConfig,
+    EncoderModel,
+    PredictsBlocks,
+    ReadsTokens,
+    RecurrentModel,
 )
 
 

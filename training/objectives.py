@@ -14,7 +14,6 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from encoder.models.architecture import EncoderModel, TrainableModel
 from training.batch import BlockTexts, DocumentBatch, texts_of
 from training.losses import (
     BlockHead,
@@ -29,6 +28,7 @@ from training.losses import (
     supervised_contrastive,
     word_loss,
 )
+from training.models.architecture import EncoderModel, TrainableModel
 from training.recipe import JointRecipe
 
 _BECOMES_MASK = 0.8

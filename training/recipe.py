@@ -13,11 +13,11 @@ from pydantic import (
     model_validator,
 )
 
-from encoder.export.recipe_file import RecipeTable, parse_recipe, read_recipe_file
 from training.errors import TrainingRecipeError
+from training.recipe_file import RecipeTable, parse_recipe, read_recipe_file
 
 if TYPE_CHECKING:
-    from encoder.models.architecture import EncoderConfig
+    from training.models.architecture import EncoderConfig
 
 CLASSES = "classes"  # of documents, as their labels
 DISTIL_BLOCKS = "distil-blocks"  # kind of an objective

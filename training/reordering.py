@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoder.checkpoint import Checkpoint
-from encoder.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
 from training.batch import BlockTexts, as_documents
 from training.losses import WordHead, masked_word_prediction
+from training.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
 from training.objectives import ModelTask, Vocabulary, mask_words
 
 

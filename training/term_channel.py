@@ -17,12 +17,8 @@ from torch import Tensor
 
 from encoder.arrays import Float16, Float32, Int64
 from encoder.atomic_files import replace_durably
-from encoder.block_archive import BlockArchive
 from encoder.checkpoint import HASHED_TERMS, Checkpoint
 from encoder.errors import EncoderError
-from encoder.export.create import load_model
-from encoder.models.architecture import EncoderConfig, EncoderModel, ReadsTerms, TermChannelSizes
-from encoder.models.registry import ENCODERS
 from encoder.terms.term_channel import (
     HashedTerms,
     TermChannel,
@@ -43,9 +39,13 @@ from encoder.terms.term_table import (
     write_term_table,
 )
 from encoder.tokenizer import open_tokenizer
+from evaluation.block_archive import BlockArchive
 from training.data.sampling import DocumentSlice
 from training.distillation import smaller_config, weights_of_layers
 from training.errors import TrainingRecipeError
+from training.export.create import load_model
+from training.models.architecture import EncoderConfig, EncoderModel, ReadsTerms, TermChannelSizes
+from training.models.registry import ENCODERS
 from training.recipe import TermRecipe, TrainingRecipe
 
 

@@ -20,10 +20,10 @@ from encoder.checkpoint import (
     write_manifest,
 )
 from encoder.errors import CheckpointError
-from encoder.models.architecture import EncoderModel, ReadsTerms
-from encoder.models.weights import save_weights
 from encoder.terms.term_channel import TermChannel, write_hashed_terms
 from encoder.terms.term_table import write_term_table
+from training.models.architecture import EncoderModel, ReadsTerms
+from training.models.weights import save_weights
 from training.objectives import Vocabulary
 from training.term_channel import fold_projection
 

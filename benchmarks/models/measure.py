@@ -11,7 +11,6 @@ from rich.console import Console
 from benchmarks.models.runs import Prepared, encode_documents
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
-from encoder.models.architecture import EncoderModel
 from evaluation.baselines import lexical_baselines
 from evaluation.judgements import PairRows, Qrels, find_pairs, read_pairs, read_qrels, read_splits
 from evaluation.metrics import choose_threshold, measure_pairs
@@ -25,6 +24,7 @@ from evaluation.systems import System, vector_system
 from index.corpus.reader import read_documents
 from index.errors import CorpusError
 from training.data.files import CorpusFiles, part_in_name
+from training.models.architecture import EncoderModel
 
 _NAMES = {"bm25": "BM25", "tfidf": "TF-IDF", "lsa": "LSA"}
 

@@ -15,11 +15,10 @@ from pydantic import (
     model_validator,
 )
 
-from encoder.export.create import Recipe
-from encoder.export.recipe_file import RecipeTable, parse_recipe
-from encoder.models.architecture import RecurrentModel
-from encoder.models.registry import ENCODERS
 from training.errors import TrainingRecipeError
+from training.export.create import Recipe
+from training.models.architecture import RecurrentModel
+from training.models.registry import ENCODERS
 from training.recipe import (
     PositiveShare,
     TrainingRecipe,
@@ -28,6 +27,7 @@ from training.recipe import (
     pretrains,
     reads_tokens_only,
 )
+from training.recipe_file import RecipeTable, parse_recipe
 
 T = TypeVar("T")
 PLANS = Path(__file__).parent / "plans"

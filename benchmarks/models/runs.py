@@ -24,12 +24,9 @@ from benchmarks.models.plan import (
 )
 from encoder.arrays import Float32
 from encoder.atomic_files import replace_durably, write_atomically
-from encoder.block_archive import ArchiveKey, archive_key
 from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.export.create import Recipe, create_checkpoint, load_model
-from encoder.export.export import export_checkpoint
-from encoder.models.architecture import EncoderModel
 from encoder.onnx_encoder import OnnxEncoder
+from evaluation.block_archive import ArchiveKey, archive_key
 from evaluation.encoded_corpus import EncodedCorpus, keep_blocks
 from index.progress import SilentProgress
 from training.collate import Reader, encode_slices
@@ -37,8 +34,11 @@ from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import EncoderJob
 from training.data.sampling import DocumentSlice, TrainingSource, needs_neighbours
 from training.errors import NotFiniteError, TrainingError
+from training.export.create import Recipe, create_checkpoint, load_model
+from training.export.export import export_checkpoint
 from training.jobs.output import Trained
 from training.jobs.train_encoder import read_tokens, run_training, sources_of
+from training.models.architecture import EncoderModel
 from training.progress import SilentTrainingProgress
 from training.recipe import TrainingRecipe, parse_training_recipe
 from training.trained_checkpoint import write_trained

@@ -10,9 +10,9 @@ import typer
 
 from encoder.checkpoint import PRECISIONS, Checkpoint
 from encoder.errors import QualityError
-from encoder.export.quality import Quality
 from encoder.reranker.checkpoint import RERANKER_PRECISIONS, RerankerCheckpoint
 from evaluation.judgements import read_pairs, read_qrels, read_splits
+from evaluation.quality import Quality
 from evaluation.quality_gate import (
     DOCUMENTS,
     GateSample,
@@ -67,7 +67,7 @@ from training.sources.make_corpus import KINDS, check_sources
 from training.sources.make_corpus import make_corpus as make_linked_corpus
 
 if TYPE_CHECKING:
-    from encoder.export.export import Gate
+    from training.export.export import Gate
 
 lab = typer.Typer(
     help="Make, train and export checkpoints, and make corpora to train them on.",
@@ -99,7 +99,7 @@ def create_checkpoint(
     An encoder is exported without a quality gate; a reranker has no graph before it is trained.
     """
     require_extra("train", "lab create-checkpoint")
-    from encoder.export import create  # imports torch
+    from training.export import create  # imports torch
 
     check_output_folder(output, "--output")
     check_precisions(precision)
@@ -388,7 +388,7 @@ def _describe(quality: Quality) -> str:
 
 
 def _export(checkpoint: Checkpoint, precisions: list[str], gate: "Gate | None" = None) -> None:
-    from encoder.export.export import export_checkpoint  # imports torch
+    from training.export.export import export_checkpoint  # imports torch
 
     parities = export_checkpoint(checkpoint, precisions, gate)
     for precision, parity in parities.items():

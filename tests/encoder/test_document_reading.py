@@ -9,14 +9,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from encoder.block_archive import archive_key
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.document_reading import DocumentReading
 from encoder.errors import ArchiveError, CheckpointError
-from encoder.export.create import load_model
-from encoder.models.architecture import RecurrentModel
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.onnx_session import open_graphs
+from evaluation.block_archive import archive_key
+from training.export.create import load_model
+from training.models.architecture import RecurrentModel
 
 Array = NDArray[Any]
 Blocks = list[list[int]]

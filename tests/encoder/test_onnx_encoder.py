@@ -81,7 +81,7 @@ def test_graphs_that_differ_are_refused_at_warm_up(
 
 @pytest.mark.slow
 def test_onnx_runtime_does_not_report_its_use(tmp_path: Path) -> None:
-    code = "import encoder.export.export, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    code = "import training.export.export, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
     quiet = {k: v for k, v in os.environ.items() if k != "ORT_DISABLE_TELEMETRY"}
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).parents[2],

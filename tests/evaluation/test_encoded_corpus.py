@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from encoder.block_archive import archive_key
 from encoder.checkpoint import load_checkpoint
 from encoder.errors import ArchiveError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.baselines import find_blocks
+from evaluation.block_archive import archive_key
 from evaluation.encoded_corpus import (
     EncodedCorpus,
     embed_encoded_corpus,

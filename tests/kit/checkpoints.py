@@ -22,13 +22,13 @@ from filelock import FileLock
 from encoder.checkpoint import DEFAULT_CHECKPOINT, TOKENIZER, Checkpoint, load_checkpoint
 
 if TYPE_CHECKING:
-    from encoder.export.create import Recipe
+    from training.export.create import Recipe
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "longmatch-tests"
 SOURCES = (
-    *("encoder/*.py", "encoder/export/**/*.py", "encoder/models/**/*.py", "encoder/terms/*.py"),
-    *("encoder/recurrent/*.py", "encoder/reranker/*.py", "training/*.py", "training/recipe*/*.py"),
+    *("encoder/*.py", "encoder/terms/*.py", "encoder/reranker/*.py"),
+    *("training/*.py", "training/export/*.py", "training/models/*.py"),
     "tests/kit/make_checkpoints.py",
 )
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "safetensors", "torch")

@@ -10,8 +10,8 @@ import pytest
 
 from encoder.alignment.space import AlignedCorpus, join_aligned, neutral_space
 from encoder.arrays import Float32
-from encoder.block_archive import ArchiveKey, BlockArchiveWriter, read_block_archive
 from encoder.blocks import Receipt, SentenceBlocks
+from evaluation.block_archive import ArchiveKey, BlockArchiveWriter, read_block_archive
 from evaluation.encoded_corpus import EncodedCorpus
 from index.document import Document
 from index.store.document_store import SQLiteDocumentStore

@@ -16,13 +16,13 @@ from safetensors.torch import save_file
 from torch.onnx._internal._lazy_import import onnxscript_apis
 
 from encoder import checkpoint
-from encoder.export import create
-from encoder.export.export import export_checkpoint
-from encoder.export.export_reranker import export_reranker
 from encoder.golden import GOLDEN_TEXTS, read_golden_batch, write_golden_batch
 from encoder.terms import term_channel
 from encoder.terms.term_table import count_words, read_term_vocabulary
 from encoder.tokenizer import BlockTokenizer, open_tokenizer
+from training.export import create
+from training.export.export import export_checkpoint
+from training.export.export_reranker import export_reranker
 from training.recipe import parse_training_recipe
 from training.term_channel import fit_term_table, open_model, term_weights
 from training.trained_checkpoint import write_trained

@@ -24,7 +24,7 @@ _CHECKS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 _NO_UNIT = re.compile(
     r"^ *(?:from|import) (?:torch|ray|playwright|psycopg|redis"
     r"|subprocess|multiprocessing|benchmarks"
-    r"|encoder\.models|encoder\.export|training|tests\.kit\.(?:browser|process_fixtures|"
+    r"|training|tests\.kit\.(?:browser|process_fixtures|"
     r"redis_server|postgresql|make_checkpoints|search_page_fixtures))\b",
     re.MULTILINE,
 )

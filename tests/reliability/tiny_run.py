@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from encoder.models.smith import Smith, SmithConfig
 from training import objectives
 from training.batch import DocumentArrays, collate, encode
 from training.loop import TrainingPlan, Validated, train
 from training.losses import BlockHead
+from training.models.smith import Smith, SmithConfig
 from training.progress import SilentTrainingProgress
 from training.recipe import parse_training_recipe
 from training.run_files import RunState

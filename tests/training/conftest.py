@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from encoder.models.colde import Colde, ColdeConfig
-from encoder.models.smith import Smith, SmithConfig
 from training.batch import DocumentArrays
+from training.models.colde import Colde, ColdeConfig
+from training.models.smith import Smith, SmithConfig
 
 SIZES: dict[str, Any] = {
     "vocabulary_size": 50, "block_length": 8, "max_blocks": 8, "hidden_size": 16,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from encoder.models.colde import Colde
-from encoder.models.smith import Smith
 from training.batch import DocumentArrays, collate, encode, split
+from training.models.colde import Colde
+from training.models.smith import Smith
 
 
 def test_a_document_has_one_vector_whatever_it_is_padded_with(

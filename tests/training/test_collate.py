@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from encoder.block_archive import BlockArchiveWriter, archive_key, read_block_archive
 from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.export.create import load_model
-from encoder.models.architecture import EncoderConfig, EncoderModel
-from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
+from evaluation.block_archive import BlockArchiveWriter, archive_key, read_block_archive
 from training.batch import DocumentBatch, encode
 from training.collate import Reader, Sampler, encode_slices, new_objective
 from training.data import sampling
+from training.export.create import load_model
 from training.losses import supervised_contrastive
+from training.models.architecture import EncoderConfig, EncoderModel
+from training.models.smith import Smith
 from training.objectives import Objective, VectorTask, step_generator
 from training.recipe import parse_training_recipe
 from training.trained_checkpoint import read_vocabulary

@@ -13,8 +13,6 @@ from torch.nn import functional as F
 
 from encoder.alignment.space import AlignmentSpace, open_space, write_checkpoint_space
 from encoder.checkpoint import load_checkpoint
-from encoder.models.baselines import BaselineConfig
-from encoder.models.smith import Smith
 from encoder.onnx_encoder import OnnxEncoder
 from index.search.fusion import DEFAULT_RULE, ChannelWeights, read_fusion, write_fusion
 from tests.kit.command import Run
@@ -29,6 +27,8 @@ from training.distillation import (
 )
 from training.errors import TrainingRecipeError
 from training.jobs.validation import LOSS
+from training.models.baselines import BaselineConfig
+from training.models.smith import Smith
 from training.recipe import SentenceLevelRecipe
 
 RECIPE = """

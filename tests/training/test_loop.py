@@ -10,8 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoder.models.colde import Colde
-from encoder.models.smith import Smith
 from training.batch import DocumentArrays, DocumentBatch, collate, encode, split
 from training.errors import NotFiniteError, ResumeError, TrainingRecipeError
 from training.loop import (
@@ -25,6 +23,8 @@ from training.loop import (
     train,
     trained_parameters,
 )
+from training.models.colde import Colde
+from training.models.smith import Smith
 from training.objectives import (
     ModelTask,
     Objective,

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from encoder.models.smith import Smith
 from training import objectives
 from training.batch import DocumentArrays, collate
 from training.losses import (
@@ -26,6 +25,7 @@ from training.losses import (
     supervised_contrastive,
     word_loss,
 )
+from training.models.smith import Smith
 from training.recipe import JointRecipe
 
 VOCABULARY = objectives.Vocabulary(size=50, mask_token=3, special_tokens=(0, 1, 2, 3))

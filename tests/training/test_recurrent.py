@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from encoder.block_archive import BlockArchiveWriter, archive_key, read_block_archive
 from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.export.create import load_model
-from encoder.models.architecture import RecurrentModel
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
+from evaluation.block_archive import BlockArchiveWriter, archive_key, read_block_archive
 from training.batch import encode, encode_texts, split
 from training.collate import Reader, encode_slices, new_objective
 from training.data.sampling import CandidateBatch, DocumentsBatch, DocumentSlice
 from training.errors import TrainingRecipeError
+from training.export.create import load_model
 from training.losses import WordHead, masked_word_prediction, word_loss
+from training.models.architecture import RecurrentModel
 from training.objectives import VectorTask, step_generator
 from training.recipe import check_recurrence, parse_training_recipe
 from training.trained_checkpoint import read_vocabulary

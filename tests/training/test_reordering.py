@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from encoder.checkpoint import Checkpoint, load_checkpoint
-from encoder.export.create import load_model
-from encoder.models.architecture import RecurrentModel
-from encoder.models.smith import Smith
 from training import reordering
 from training.batch import BlockTexts, as_documents
+from training.export.create import load_model
+from training.models.architecture import RecurrentModel
+from training.models.smith import Smith
 from training.objectives import Vocabulary
 
 

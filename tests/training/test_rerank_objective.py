@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from encoder.export.create import load_reranker_model
-from encoder.models.match_ignition import MatchIgnition
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
 from encoder.reranker.pair_tokenizer import join_pair
 from training.data.rerank_pairs import LabelledPair, LabelledPairDataset, make_pair_table
 from training.errors import TrainingRecipeError
+from training.export.create import load_reranker_model
 from training.jobs.train_reranker import rerank_objective
+from training.models.match_ignition import MatchIgnition
 from training.objectives import ModelTask, step_generator
 from training.recipe import RerankRecipe
 

@@ -7,15 +7,20 @@ import numpy as np
 import pytest
 import torch
 
-from encoder.block_archive import BlockArchive, BlockArchiveWriter, archive_key, read_block_archive
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.errors import CheckpointError
-from encoder.export.create import load_model
 from encoder.golden import GOLDEN_TEXTS
-from encoder.models.smith import Smith
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
+from evaluation.block_archive import (
+    BlockArchive,
+    BlockArchiveWriter,
+    archive_key,
+    read_block_archive,
+)
 from training.errors import TrainingRecipeError
+from training.export.create import load_model
+from training.models.smith import Smith
 from training.recipe import TrainingRecipe, parse_training_recipe
 from training.term_channel import open_model, read_or_fit_channel
 from training.trained_checkpoint import write_trained

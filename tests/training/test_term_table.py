@@ -6,8 +6,8 @@ import torch
 
 from encoder.arrays import Float32
 from encoder.errors import EncoderError
-from encoder.models.smith import Smith, SmithConfig
 from encoder.terms.term_table import Terms, TermTable
+from training.models.smith import Smith, SmithConfig
 from training.recipe import TermRecipe
 from training.term_channel import begin_as_terms, fit_term_table, fold_projection
 

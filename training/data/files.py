@@ -92,9 +92,9 @@ class TimeLimit:
 
 def read_recipe(job: TrainingJob[Start]) -> "TrainingRecipe":
     """Read the recipe of a job, with the number of steps that the job sets."""
-    from encoder.export.create import model_config
     from training.distillation import smaller_config
     from training.errors import TrainingRecipeError
+    from training.export.create import model_config
     from training.recipe import check_objective, check_recurrence, read_training_recipe
 
     recipe = read_training_recipe(job.recipe)

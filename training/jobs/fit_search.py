@@ -19,9 +19,9 @@ from encoder.alignment.space import (
     write_checkpoint_space,
 )
 from encoder.arrays import Float32, Int64
-from encoder.block_archive import BlockArchive
 from encoder.checkpoint import ALIGNMENT, FUSION, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
+from evaluation.block_archive import BlockArchive
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus
 from evaluation.fitting.fusion import (
     FusionCorpus,

@@ -16,8 +16,8 @@ from training.recipe import pretrains
 from training.sources.corpus_folder import read_learned, write_learned
 
 if TYPE_CHECKING:
-    from encoder.export.export import Gate
-    from encoder.models.architecture import EncoderModel
+    from training.export.export import Gate
+    from training.models.architecture import EncoderModel
     from training.recipe import TrainingRecipe
 
 RUN = "run"  # in the work directory: state, best weights and curve of the loop
@@ -134,7 +134,7 @@ def write_output(
     Returns:
         The report, with what was fitted.
     """
-    from encoder.export.export import export_checkpoint
+    from training.export.export import export_checkpoint
     from training.trained_checkpoint import write_trained
 
     name = f"{job.start.name}-{trained.report.recipe}"

@@ -41,9 +41,9 @@ from training.jobs.validation import (
 from training.recipe import pretrains, reads_tokens_only
 
 if TYPE_CHECKING:
-    from encoder.models.architecture import EncoderModel
     from training.collate import Reader
     from training.loop import Validated
+    from training.models.architecture import EncoderModel
     from training.objectives import Objective
     from training.progress import TrainingProgress
     from training.recipe import TrainingRecipe

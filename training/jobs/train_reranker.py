@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from encoder.arrays import Float32, Int64
-from encoder.models.match_ignition import MatchIgnition
 from encoder.reranker.checkpoint import RerankerCheckpoint, load_reranker_checkpoint
 from encoder.reranker.pair_tokenizer import SPECIAL_TOKENS, PairTokens, collate_pairs
 from evaluation.judgements import Qrels
@@ -29,11 +28,12 @@ from training.data.rerank_pairs import (
 )
 from training.errors import TrainingRecipeError
 from training.jobs.output import RUN, TrainingReport, make_report, output_of
+from training.models.match_ignition import MatchIgnition
 from training.objectives import ModelTask, Objective
 from training.recipe import RerankRecipe
 
 if TYPE_CHECKING:
-    from encoder.models.match_ignition import MatchIgnition
+    from training.models.match_ignition import MatchIgnition
     from training.progress import TrainingProgress
 
 _PAIRS_A_PASS = 32
@@ -143,8 +143,8 @@ def train_reranker(
             that drops words at random.
         ParityError: a graph does not compute what the model computes.
     """
-    from encoder.export.create import load_reranker_model
     from training.collate import training_device
+    from training.export.create import load_reranker_model
     from training.loop import TrainingPlan, Validated, train
     from training.recipe import RerankRecipe
 
@@ -230,8 +230,8 @@ def _facts(corpora: Sequence[RerankCorpus], table: LabelledPairDataset) -> list[
 
 def _write(job: RerankJob, model: "MatchIgnition", report: TrainingReport) -> RerankerCheckpoint:
     """Write the reranker, its graphs, its curve and the report, atomically."""
-    from encoder.export.create import write_trained_reranker
-    from encoder.export.export_reranker import export_reranker
+    from training.export.create import write_trained_reranker
+    from training.export.export_reranker import export_reranker
 
     with output_of(job, report) as output:
         checkpoint = write_trained_reranker(model, job.start, output.directory, job.start.name)

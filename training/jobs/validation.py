@@ -20,9 +20,9 @@ from training.data.pair_files import TRAIN, VALID
 from training.data.sampling import DocumentSlice
 
 if TYPE_CHECKING:
-    from encoder.models.architecture import EncoderModel
     from training.collate import Reader
     from training.loop import Validated
+    from training.models.architecture import EncoderModel
     from training.objectives import Objective
     from training.recipe import TrainingRecipe
 

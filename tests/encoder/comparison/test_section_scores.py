@@ -14,12 +14,12 @@ from encoder.comparison.compare import compare_texts
 from encoder.comparison.result import Section, Span
 from encoder.comparison.sections import MAX_PAIRS, attended_blocks, blocks_of_sections
 from encoder.comparison.text import ComparableText, prepare_text
-from encoder.export.create import load_model
-from encoder.models.architecture import Sections
-from encoder.models.colde import Colde
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from tests.encoder.comparison.test_compare import PAIR
+from training.export.create import load_model
+from training.models.architecture import Sections
+from training.models.colde import Colde
 
 PART = "The river runs on, and the stones lie still. Music is heard in winter. "
 LEFT = "\n\n".join(f"# Part {n}\n\n{PART * (n + 1)}" for n in range(3))

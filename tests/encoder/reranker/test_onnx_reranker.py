@@ -20,12 +20,12 @@ from encoder.checkpoint import (
     write_manifest,
 )
 from encoder.errors import CheckpointError, ParityError
-from encoder.export.create import create_reranker, load_reranker_model, read_reranker_recipe
-from encoder.export.export_reranker import export_reranker, score_with_model
 from encoder.golden import GOLDEN_TEXTS
 from encoder.reranker import score_fusion
 from encoder.reranker.checkpoint import load_reranker_checkpoint
 from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
+from training.export.create import create_reranker, load_reranker_model, read_reranker_recipe
+from training.export.export_reranker import export_reranker, score_with_model
 
 RECIPES = Path(__file__).parents[3] / "encoder" / "recipes"
 ERRORS = {"platt": MapError(0.5, 0.1, 0.1, 0.05)}

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from encoder.alignment.space import open_space
-from encoder.block_archive import read_block_archive
 from encoder.checkpoint import load_checkpoint
+from evaluation.block_archive import read_block_archive
 from index.directory.data_directory import open_data_directory
 from index.embed import read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError

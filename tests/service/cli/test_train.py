@@ -11,14 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import encoder.export.quality
+import evaluation.quality
 from benchmarks.models.plan import ENCODER_RECIPES
-from encoder.block_archive import read_block_archive
 from encoder.checkpoint import QUALITY, load_checkpoint
 from encoder.checkpoint import TERMS as TERMS_FILE
-from encoder.export.create import create_checkpoint, read_recipe
-from encoder.models.colde import ColdeConfig
 from encoder.onnx_encoder import OnnxEncoder
+from evaluation.block_archive import read_block_archive
 from evaluation.quality_gate import sample_stdlib
 from index.embed import read_embedded_corpus
 from index.progress import SilentProgress
@@ -32,7 +30,9 @@ from tests.kit.corpora import (
 )
 from tests.kit.make_checkpoints import TINY_COLDE
 from training.data.files import EncoderJob, find_corpus_files
+from training.export.create import create_checkpoint, read_recipe
 from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
+from training.models.colde import ColdeConfig
 from training.progress import SilentTrainingProgress
 from training.recipe import RECIPES, read_training_recipe
 
@@ -477,7 +477,7 @@ def test_graphs_that_lose_too_much_are_refused(
     run = ("lab", "train", recipe(HALVES), "--corpus", corpus, "-o", tmp_path / "t")
     monkeypatch.setattr("service.cli.lab.sample_stdlib", lambda: sample_stdlib(14))
     with monkeypatch.context() as patched:
-        patched.setattr(encoder.export.quality, "MINIMUM_NEIGHBOURS", 1.01)
+        patched.setattr(evaluation.quality, "MINIMUM_NEIGHBOURS", 1.01)
         refused = longmatch(*run, "--precision", "fp16")
     assert refused.status == 2
     said = refused.err

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from encoder.export.create import read_reranker_recipe
 from index.errors import CorpusError
 from tests.kit.chinese_news import write_news
 from tests.kit.command import Run
@@ -13,6 +12,7 @@ from tests.kit.corpora import write
 from training.data import rerank_pairs
 from training.data.files import find_corpus_files
 from training.data.pair_files import TRAIN
+from training.export.create import read_reranker_recipe
 from training.recipe import RECIPES, read_training_recipe
 
 SIZES = Path("encoder/recipes/match-ignition-paper.toml")

@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from encoder.checkpoint import load_checkpoint
-from encoder.export.create import load_model
-from encoder.models.architecture import EncoderModel
 from encoder.onnx_encoder import OnnxEncoder
 from index.errors import CorpusError
 from index.progress import SilentProgress
@@ -21,9 +19,11 @@ from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import CorpusFiles
 from training.data.pair_files import VALID
 from training.data.sampling import DocumentsBatch
+from training.export.create import load_model
 from training.jobs.train_encoder import read_tokens
 from training.jobs.validation import LOSS, held_out_batches, held_out_loss
 from training.losses import JointHead
+from training.models.architecture import EncoderModel
 from training.objectives import Objective, step_generator
 from training.recipe import JointRecipe, parse_training_recipe
 from training.run_files import read_curve

@@ -13,12 +13,6 @@ from torch import Tensor
 from torch.export import Dim
 
 from encoder.checkpoint import PAIR_GRAPH, PARITY, write_manifest
-from encoder.export.create import load_reranker_model
-from encoder.export.export import check_precisions, staged_graphs
-from encoder.export.graphs import export_graph
-from encoder.export.quality import add_to_report
-from encoder.export.quantise import Sample, quantise
-from encoder.models.match_ignition import MatchIgnition
 from encoder.reranker.checkpoint import (
     RERANKER_PRECISIONS,
     RerankerCheckpoint,
@@ -32,6 +26,12 @@ from encoder.reranker.onnx_reranker import (
     write_golden_pairs,
 )
 from encoder.reranker.pair_tokenizer import PairTokens
+from evaluation.quality import add_to_report
+from training.export.create import load_reranker_model
+from training.export.export import check_precisions, staged_graphs
+from training.export.graphs import export_graph
+from training.export.quantise import Sample, quantise
+from training.models.match_ignition import MatchIgnition
 
 _SHORTEST = 3  # [CLS] and both [SEP]
 _INPUTS = ("input_ids", "token_types", "special")

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from encoder.models.ernie_doc import ErnieDoc, ErnieDocConfig
-from tests.encoder.models.test_formulas import Array, feed_forward, linear, norm, numbers, softmax
+from tests.training.models.test_formulas import Array, feed_forward, linear, norm, numbers, softmax
+from training.models.ernie_doc import ErnieDoc, ErnieDocConfig
 
 SMALL = ErnieDocConfig(
     vocabulary_size=50, block_length=6, max_blocks=8, hidden_size=8, intermediate_size=12,

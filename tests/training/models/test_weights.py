@@ -13,9 +13,9 @@ from torch import nn
 
 from encoder import checkpoint
 from encoder.errors import CheckpointError
-from encoder.export.create import load_model
-from encoder.models import weights
-from encoder.models.smith import BlockEncoder, SmithConfig
+from training.export.create import load_model
+from training.models import weights
+from training.models.smith import BlockEncoder, SmithConfig
 
 IDS = [101, 2023, 2003, 1037, 3231, 102]
 

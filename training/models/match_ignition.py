@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.architecture import TrainableModel
-from encoder.models.layers import TokenEncoder, attention_bias, initialise_as_bert
-from encoder.models.weights import BertWeights
+from training.models.architecture import TrainableModel
+from training.models.layers import TokenEncoder, attention_bias, initialise_as_bert
+from training.models.weights import BertWeights
 
 Importance = Literal["pagerank", "attention", "norm", "random"]
 

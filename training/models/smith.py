@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.architecture import (
+from training.models.architecture import (
     EncoderArchitecture,
     EncoderConfig,
     EncoderModel,
     TermChannelSizes,
     TrainingInput,
 )
-from encoder.models.layers import (
+from training.models.layers import (
     MASK_VALUE,
     BlockEncoder,
     Pooling,
@@ -30,7 +30,7 @@ from encoder.models.layers import (
     masked_sum,
     transformer,
 )
-from encoder.models.weights import load_bert_into
+from training.models.weights import load_bert_into
 
 Combine = Literal["normal", "sum_concat", "mean_concat", "attention"]
 

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from onnx import TensorProto, helper, numpy_helper
 
 from encoder.arrays import Float32
-from encoder.export.quantise import quantise, quantise_channels
+from training.export.quantise import quantise, quantise_channels
 
 
 @settings(deadline=None, max_examples=50)

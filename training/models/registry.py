@@ -1,7 +1,7 @@
 """The registry of architectures of encoders, by the name that recipes and checkpoints give them."""
 
-from encoder.models import baselines, colde, ernie_doc, smith
-from encoder.models.architecture import EncoderArchitecture
+from training.models import baselines, colde, ernie_doc, smith
+from training.models.architecture import EncoderArchitecture
 
 ENCODERS: dict[str, EncoderArchitecture] = {
     architecture.name: architecture

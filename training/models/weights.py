@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from encoder.checkpoint import WEIGHTS, read_weights
 from encoder.errors import CheckpointError
-from encoder.models.layers import BlockEncoder
+from training.models.layers import BlockEncoder
 
 _LAYER_NAMES = {
     "attention.query_key_value": (

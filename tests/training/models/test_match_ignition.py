@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoder.models.match_ignition import MatchIgnition, MatchIgnitionConfig
+from training.models.match_ignition import MatchIgnition, MatchIgnitionConfig
 
 CONFIG = MatchIgnitionConfig(
     vocabulary_size=50, length=64, hidden_size=16, intermediate_size=32, attention_heads=4,

@@ -1,7 +1,7 @@
 """What creation, export and training need to know of an architecture.
 
 An architecture is a frozen configuration, a model and an `EncoderArchitecture` that names them. One
-line in `encoder/models/registry.py` makes it known.
+line in `training/models/registry.py` makes it known.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor, nn
 
-from encoder.models.layers import TokenEncoder
+from training.models.layers import TokenEncoder
 
 TrainingInput = Literal["term_features", "sections"]
 
@@ -188,7 +188,7 @@ class ReadsTerms(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermChannelSizes:
-    """Sizes of a term channel; see `encoder.models.smith.SmithConfig`."""
+    """Sizes of a term channel; see `training.models.smith.SmithConfig`."""
 
     features: int
     dimension: int

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoder import block_archive
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import load_checkpoint
 from encoder.errors import ArchiveError
+from evaluation import block_archive
 
 KEY = block_archive.ArchiveKey(
     block_encoder="a" * 64, tokenizer="b" * 64, block_length=16, long_sentence="split",

@@ -31,13 +31,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.architecture import (
+from training.models.architecture import (
     EncoderArchitecture,
     EncoderConfig,
     EncoderModel,
     TrainingInput,
 )
-from encoder.models.layers import (
+from training.models.layers import (
     MASK_VALUE,
     Bidirectional,
     TokenEncoder,
@@ -45,7 +45,7 @@ from encoder.models.layers import (
     initialise_as_bert,
     masked_mean,
 )
-from encoder.models.weights import BertWeights
+from training.models.weights import BertWeights
 
 
 @dataclass(frozen=True, slots=True)

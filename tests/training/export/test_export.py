@@ -15,16 +15,16 @@ from torch.nn.utils.rnn import pad_sequence
 import encoder.golden
 from encoder.checkpoint import DEFAULT_CHECKPOINT, QUALITY, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError, ParityError, QualityError
-from encoder.export.create import Recipe, create_checkpoint, load_model, read_recipe
-from encoder.export.export import compute_golden_batch, export_checkpoint
-from encoder.export.graphs import check_sections, export_section_reader
-from encoder.export.quality import Quality, check_quality, write_quality
 from encoder.golden import MINIMUM_COSINE, read_golden_batch
-from encoder.models.architecture import Sections
-from encoder.models.colde import Colde
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
+from evaluation.quality import Quality, check_quality, write_quality
+from training.export.create import Recipe, create_checkpoint, load_model, read_recipe
+from training.export.export import compute_golden_batch, export_checkpoint
+from training.export.graphs import check_sections, export_section_reader
+from training.models.architecture import Sections
+from training.models.colde import Colde
 
 RECIPES = Path(__file__).parents[3] / "encoder" / "recipes"
 # A reranker is made by another command.

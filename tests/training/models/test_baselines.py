@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoder.models.architecture import EncoderModel
-from encoder.models.baselines import AttentiveGru
-from encoder.models.registry import ENCODERS
-from tests.encoder.models.test_formulas import Array, linear, numbers, softmax, unit
+from tests.training.models.test_formulas import Array, linear, numbers, softmax, unit
+from training.models.architecture import EncoderModel
+from training.models.baselines import AttentiveGru
+from training.models.registry import ENCODERS
 
 MODELS: dict[str, dict[str, Any]] = {
     "han": {},

@@ -28,14 +28,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.models.architecture import (
+from training.models.architecture import (
     EncoderArchitecture,
     EncoderConfig,
     EncoderModel,
     Sections,
     TrainingInput,
 )
-from encoder.models.layers import (
+from training.models.layers import (
     Bidirectional,
     BlockEncoder,
     Pooling,
@@ -45,7 +45,7 @@ from encoder.models.layers import (
     initialise_as_bert,
     masked_mean,
 )
-from encoder.models.weights import load_bert_into
+from training.models.weights import load_bert_into
 
 Aggregate = Literal["lstm", "mean", "embedded_mean", "lstm_and_mean"]
 

@@ -1,6 +1,6 @@
 """Export a checkpoint to ONNX: two graphs for each precision, compared with the model.
 
-A model with sections has a third one, in fp32 alone (`encoder.export.graphs`). Exports for users
+A model with sections has a third one, in fp32 alone (`training.export.graphs`). Exports for users
 also pass the quality gate, which compares smaller precisions with fp32.
 """
 
@@ -33,8 +33,13 @@ from encoder.checkpoint import (
     write_manifest,
 )
 from encoder.errors import CheckpointError
-from encoder.export.create import load_model
-from encoder.export.graphs import (
+from encoder.golden import GOLDEN_TEXTS, GoldenBatch, Parity, check_parity, write_golden_batch
+from encoder.onnx_encoder import OnnxEncoder
+from encoder.terms.term_channel import open_term_channel
+from encoder.tokenizer import BlockTokenizer
+from evaluation.quality import Quality, add_to_report, check_quality, write_quality
+from training.export.create import load_model
+from training.export.graphs import (
     check_sections,
     encode_document_blocks,
     export_graph,
@@ -44,13 +49,8 @@ from encoder.export.graphs import (
     step_samples,
     with_onnx_rnns,
 )
-from encoder.export.quality import Quality, add_to_report, check_quality, write_quality
-from encoder.export.quantise import Array, Sample, quantise
-from encoder.golden import GOLDEN_TEXTS, GoldenBatch, Parity, check_parity, write_golden_batch
-from encoder.models.architecture import EncoderModel, RecurrentModel
-from encoder.onnx_encoder import OnnxEncoder
-from encoder.terms.term_channel import open_term_channel
-from encoder.tokenizer import BlockTokenizer
+from training.export.quantise import Array, Sample, quantise
+from training.models.architecture import EncoderModel, RecurrentModel
 
 # Compares precisions of a checkpoint with its fp32 over documents.
 Gate = Callable[[Checkpoint, Sequence[str]], Mapping[str, Quality]]

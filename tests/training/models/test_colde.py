@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from encoder.models.colde import Colde, ColdeConfig, begin_as_mean
+from training.models.colde import Colde, ColdeConfig, begin_as_mean
 
 SMALL = ColdeConfig(
     vocabulary_size=50, block_length=8, max_blocks=6, max_sections=3, hidden_size=16,

@@ -23,26 +23,26 @@ from encoder.checkpoint import (
     write_manifest,
 )
 from encoder.errors import CheckpointError
-from encoder.export.recipe_file import RecipeTable, read_recipe_file
-from encoder.models.architecture import (
+from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint, load_reranker_checkpoint
+from training.models.architecture import (
     EncoderArchitecture,
     EncoderConfig,
     EncoderModel,
 )
-from encoder.models.match_ignition import (
+from training.models.match_ignition import (
     MatchIgnition,
     MatchIgnitionConfig,
     load_bert_into_pairs,
 )
-from encoder.models.registry import ENCODERS
-from encoder.models.weights import (
+from training.models.registry import ENCODERS
+from training.models.weights import (
     find_bert,
     load_weights,
     read_bert_config,
     save_weights,
     sizes_of_bert,
 )
-from encoder.reranker.checkpoint import PairShape, RerankerCheckpoint, load_reranker_checkpoint
+from training.recipe_file import RecipeTable, read_recipe_file
 
 _CHARACTERS_A_WORD = 100  # longer ones would become one unknown token
 
@@ -54,7 +54,7 @@ def _known_encoder(name: str) -> str:
 
 
 class Recipe(RecipeTable):
-    """The recipe of a new checkpoint; see `Checkpoint` and `encoder.models`."""
+    """The recipe of a new checkpoint; see `Checkpoint` and `training.models`."""
 
     name: str
     architecture: Annotated[str, AfterValidator(_known_encoder)]
@@ -86,7 +86,7 @@ class Recipe(RecipeTable):
 
 
 class RerankerRecipe(RecipeTable):
-    """The recipe of a new reranker; see `PairShape` and `encoder.models.match_ignition`."""
+    """The recipe of a new reranker; see `PairShape` and `training.models.match_ignition`."""
 
     name: str
     architecture: Literal["match-ignition"]

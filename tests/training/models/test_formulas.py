@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoder.models.colde import Colde, ColdeConfig, Sections
-from encoder.models.layers import BlockEncoder
-from encoder.models.match_ignition import MatchIgnition, MatchIgnitionConfig
-from encoder.models.smith import Combine, Pooling, Smith, SmithConfig
+from training.models.colde import Colde, ColdeConfig, Sections
+from training.models.layers import BlockEncoder
+from training.models.match_ignition import MatchIgnition, MatchIgnitionConfig
+from training.models.smith import Combine, Pooling, Smith, SmithConfig
 
 Array = npt.NDArray[np.float64]
 erf = np.vectorize(math.erf, otypes=[np.float64])

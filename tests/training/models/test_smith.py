@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoder.export.graphs import export_graph
-from encoder.export.quantise import arrays_of, quantise
-from encoder.models.smith import Combine, Smith, SmithConfig, begin_as_mean
+from training.export.graphs import export_graph
+from training.export.quantise import arrays_of, quantise
+from training.models.smith import Combine, Smith, SmithConfig, begin_as_mean
 
 SMALL = SmithConfig(
     vocabulary_size=50, block_length=8, max_blocks=6, hidden_size=16, intermediate_size=32,

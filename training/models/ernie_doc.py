@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from encoder.models.architecture import (
+from training.models.architecture import (
     EncoderArchitecture,
     EncoderConfig,
     RecurrentModel,
     TrainingInput,
 )
-from encoder.models.layers import (
+from training.models.layers import (
     Pooling,
     TokenEncoder,
     attention_bias,
@@ -33,7 +33,7 @@ from encoder.models.layers import (
     initialise_as_bert,
     masked_mean,
 )
-from encoder.models.weights import BertWeights
+from training.models.weights import BertWeights
 
 Recurrence = Literal["same_layer", "layer_below", "none"]
 

@@ -18,10 +18,10 @@ from torch.export import Dim
 
 from encoder.checkpoint import Checkpoint
 from encoder.document_reading import DocumentReading
-from encoder.export.quantise import Array, Sample
 from encoder.golden import MAXIMUM_DIFFERENCE, GoldenBatch, check_difference
-from encoder.models.architecture import EncoderModel, RecurrentModel
 from encoder.onnx_session import open_section_graph
+from training.export.quantise import Array, Sample
+from training.models.architecture import EncoderModel, RecurrentModel
 
 _OPSET = 20  # the first with Gelu as one operator
 _KEPT_IN_FP32 = [*DEFAULT_OP_BLOCK_LIST, "LSTM", "GRU"]  # a CPU has no kernels in fp16
@@ -55,7 +55,7 @@ def _clear_metadata(path: Path) -> None:
     """Remove the lines of source, with the folders of this machine, that each node came from.
 
     The digest of a graph then depends on what it computes alone; archives of block vectors are
-    known by it (`encoder/block_archive.py`).
+    known by it (`evaluation/block_archive.py`).
     """
     model = onnx.load(path)
     for node in model.graph.node:
