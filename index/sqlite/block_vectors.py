@@ -1,7 +1,7 @@
 """Block vectors in the store, which explain a match without encoding the document again.
 
-A table holds nothing else, so that an ordinary match reads no page of them. Vectors are stored in
-half precision, 2 bytes a number, which changes cosines by less than 0.001.
+A table holds nothing else, so that an ordinary match reads no page of them. A vector is stored as
+codes of one byte a number. Its scale is not stored: that which gives it unit norm.
 """
 
 import sqlite3
@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from encoder.arrays import Float32, Int64
+from encoder.alignment.space import quantise
+from encoder.arrays import Float32, Int8, Int64
 from encoder.blocks import SentenceBlocks
 
 BLOCKS_SCHEMA = """
@@ -26,7 +27,7 @@ SELECT vector_id, offsets, vectors
 FROM block_vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _INSERT_BLOCKS = """
 INSERT OR IGNORE INTO block_vectors (vector_id, offsets, vectors) VALUES (?, ?, ?)"""
-_TOLERANCE = 5e-3  # of the norm of a vector in half precision
+_LARGEST_CODE = 127  # of every vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,10 +49,8 @@ def block_vectors_of(blocks: SentenceBlocks, vectors: Float32) -> BlockVectors:
 
 
 def as_stored(vectors: Float32) -> Float32:
-    """Return block vectors [S, H] as they will be read from the store: half of their precision."""
-    rows = vectors.astype("<f2").astype(np.float32)
-    unit: Float32 = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return unit
+    """Return block vectors [S, H] as the store will give them; those that it gave do not change."""
+    return _unit_vectors(quantise(vectors)[0])
 
 
 def insert_block_vectors(
@@ -63,7 +62,7 @@ def insert_block_vectors(
 
 def pack_block_vectors(blocks: BlockVectors) -> tuple[bytes, bytes]:
     """Return the offsets and the vectors of blocks as a row holds them."""
-    return blocks.offsets.astype("<i4").tobytes(), blocks.vectors.astype("<f2").tobytes()
+    return blocks.offsets.astype("<i4").tobytes(), quantise(blocks.vectors)[0].tobytes()
 
 
 def read_block_vectors(rows: Sequence[tuple[Any, ...]]) -> dict[int, BlockVectors]:
@@ -84,8 +83,13 @@ def read_offsets(offsets: bytes | None) -> Int64 | None:
 
 def _read_row(vector_id: int, offsets: bytes, vectors: bytes) -> tuple[int, BlockVectors]:
     places = np.frombuffer(offsets, dtype="<i4").reshape(-1, 2).astype(np.int64)
-    rows = np.frombuffer(vectors, dtype="<f2").reshape(len(places), -1).astype(np.float32)
-    norms = np.linalg.norm(rows, axis=1)
-    if not rows.size or not bool(np.all(np.abs(norms - 1.0) <= _TOLERANCE)):
-        raise ValueError(f"the block vectors of vector id {vector_id} have no unit norm")
-    return vector_id, BlockVectors(places, rows / norms[:, None])
+    codes = np.frombuffer(vectors, dtype=np.int8).reshape(len(places), -1)
+    if not codes.size or not bool(np.all(np.abs(codes).max(axis=1) == _LARGEST_CODE)):
+        raise ValueError(f"the block vectors of vector id {vector_id} have another scale")
+    return vector_id, BlockVectors(places, _unit_vectors(codes))
+
+
+def _unit_vectors(codes: Int8) -> Float32:
+    rows = codes.astype(np.float32)
+    unit: Float32 = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit

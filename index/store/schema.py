@@ -17,7 +17,7 @@ from index.sqlite.task_state import MAINTENANCE_SCHEMA
 from index.store.checksums import CHECKSUMS_SCHEMA
 from index.store.filters import METADATA_SCHEMA
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x4C4D5348
 
 # Vector ids are never assigned twice (AUTOINCREMENT), so a removed one stays removed.

@@ -10,7 +10,6 @@ from index.alignment.alignment_index import AlignableDocuments
 from index.directory.data_directory import DataDirectory
 from index.sqlite.block_vectors import as_stored
 from index.store.records import StoredDocument
-from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Collection
 from service.errors import DocumentNotFoundError
@@ -122,10 +121,8 @@ def to_comparable(
         raise ValueError(f"document {text.document_id!r} has no block vectors")
     blocks, aligned = text.blocks, None
     if alignable is not None:
-        encoded = text.vector_id == NO_VECTOR
-        vectors = as_stored(blocks.vectors) if encoded else blocks.vectors
         aligned = alignable.blocks.get(text.vector_id) or alignable.project(
-            text.text, vectors, blocks.offsets
+            text.text, as_stored(blocks.vectors), blocks.offsets
         )
     return prepare_text(
         text.text,

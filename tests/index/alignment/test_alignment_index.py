@@ -69,10 +69,8 @@ def assert_holds_all_stored_blocks(store: SQLiteDocumentStore) -> None:
     assert store.alignment.pending() == 0
     for vector_id, blocks in stored.items():
         expected = space_of(store).project(blocks.vectors)
-        assert (
-            np.abs(held[vector_id].codes.astype(int) - expected.codes).max() <= 1
-        )  # half precision
-        assert np.allclose(held[vector_id].hubness, expected.hubness, atol=0.01)
+        assert np.array_equal(held[vector_id].codes, expected.codes)
+        assert np.allclose(held[vector_id].hubness, expected.hubness, atol=1e-6)
 
 
 def test_deleted_and_replaced_documents(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:

@@ -39,7 +39,7 @@ def test_comparisons_use_section_vectors(client: Any) -> None:
     assert strengths == sorted(strengths, reverse=True)
     assert strengths[0] > 1
     same = client.post("/compare", json={"left": {"id": "plain"}, "right": {"text": PLAIN}}).json()
-    assert np.diag(same["section_scores"]) == pytest.approx(1, abs=1e-2)  # stored in half precision
+    assert np.diag(same["section_scores"]) == pytest.approx(1, abs=1e-2)  # stored in 8 bits
 
 
 def test_matches_are_explained_by_them(client: Any) -> None:
