@@ -24,6 +24,8 @@ from service.settings import LogFormat, LogLevel
 
 # Of the request that this context works for.
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+# Whether the times of its stages, which others' work changes, are kept from its client.
+hides_stages: ContextVar[bool] = ContextVar("hides_stages", default=False)
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # What a record may have in addition to its message, by `extra`.

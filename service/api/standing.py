@@ -72,7 +72,12 @@ from service.matching.standing import (
     list_events,
 )
 from service.standing.store import DeliveryState, Event, Interest, StandingQuery, Webhook
-from service.standing.targets import MAX_URL_CHARACTERS, parse_target
+from service.standing.targets import (
+    MAX_URL_CHARACTERS,
+    AllowedTargets,
+    TargetRefusedError,
+    parse_target,
+)
 from service.standing.webhooks import SECRET_FORM, check_secret, make_secret
 from service.threads import run_in
 
@@ -472,6 +477,7 @@ async def post_standing_query(
 
     async def work() -> StoredResponse:
         webhook = None if request.webhook is None else request.webhook.to_webhook()
+        await _check_webhook(collection, webhook and webhook.url)
         bounds = bounds_or_default(collection.calibrator, request.mode, request.bounds)
         made = await create_standing_query(
             collection, request.to_interest(bounds), request.text, webhook, strict=request.strict
@@ -484,6 +490,17 @@ async def post_standing_query(
     if name is None:
         return to_response(await work(), replayed=False)
     return await respond_once(collection, name, await http.body(), work)
+
+
+async def _check_webhook(collection: Collection, url: str | None) -> None:
+    """Refuse an address that a webhook may not reach, before anything is encoded or stored."""
+    if url is None:
+        return
+    try:
+        allowed = AllowedTargets(collection.engine.settings.webhook_hosts)
+        await allowed.check(parse_target(url))
+    except (TargetRefusedError, ValueError) as error:
+        raise InvalidInputError([FieldError("#/webhook/url", str(error))]) from error
 
 
 @router.get(
@@ -534,6 +551,7 @@ async def change_query(
     Documents that were not compared yet are compared inside the new bounds; events that were sent
     stay. What a query looks for is not changed: make another one.
     """
+    await _check_webhook(collection, request.webhook and request.webhook.url)
     known: str | None = None
 
     def change(before: StandingQuery) -> StandingQuery:

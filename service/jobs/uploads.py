@@ -44,6 +44,11 @@ _BYTE_ORDER_MARK = "\ufeff"
 _BLANK = b" \t\r\v\f"
 _LINE_END = 10
 _GZIP_WINDOW = 31  # of zlib: a gzip header and trailer are expected
+# Each member costs time, whatever it holds. Those of `bgzip` have some 16 KiB, and of a file that
+# was made by appending small ones there may be some more.
+_FREE_MEMBERS = 1024
+_MEMBER_BYTES = 1024
+_MEMBER_SLICE = 64 * 1024  # what follows a member is copied: less of it for many small ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,25 +252,37 @@ class UploadFile:
 
 
 class _Gunzip:
-    """Decompresses gzip with any number of members, a bounded piece at a time."""
+    """Decompresses gzip with a bounded number of members, a bounded piece at a time."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_GZIP_WINDOW)
-        self._begun = False
+        self._members = 1
+        self._received = 0
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
         try:
-            while data:
-                if self._member.eof:
-                    self._member = zlib.decompressobj(_GZIP_WINDOW)
-                self._begun = True
-                yield self._member.decompress(data, _READ_BYTES)
-                data = self._member.unconsumed_tail or self._member.unused_data
+            for start in range(0, len(chunk), _MEMBER_SLICE):
+                data = chunk[start : start + _MEMBER_SLICE]
+                self._received += len(data)
+                while data:
+                    if self._member.eof:
+                        self._begin_member()
+                    yield self._member.decompress(data, _READ_BYTES)
+                    data = self._member.unconsumed_tail or self._member.unused_data
         except zlib.error as error:
             raise MalformedUploadError("the body is not gzip, or is damaged") from error
 
+    def _begin_member(self) -> None:
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+        self._members += 1
+        if self._members > _FREE_MEMBERS + self._received // _MEMBER_BYTES:
+            raise MalformedUploadError(
+                f"the gzip body has more than {_FREE_MEMBERS} members, and more than one for each "
+                f"{_MEMBER_BYTES} bytes: compress it as one"
+            )
+
     def check_end(self) -> None:
-        if self._begun and not self._member.eof:
+        if self._received and not self._member.eof:
             raise MalformedUploadError("the gzip body is truncated")
 
 

@@ -7,7 +7,7 @@ the new documents alone.
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +29,6 @@ from service.errors import (
 from service.matching.match import validate_bounds
 from service.matching.queries import StoredQuery, find_stored, read_queries
 from service.standing.store import Event, Found, Interest, QueryText, Scan, StandingQuery, Webhook
-from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
 from service.threads import run_in
 
 HEARTBEAT_SECONDS = 15.0
@@ -144,8 +143,6 @@ async def create_standing_query(
     """
     standing, threads = collection.standing, collection.jobs.threads
     errors = validate_bounds(collection.calibrator, interest.mode, interest.bounds)
-    if webhook is not None:
-        errors += _validate_webhook(webhook, collection.engine.settings.webhook_hosts)
     if errors:
         raise InvalidInputError(errors)
     await run_in(threads, standing.queries.check_room, len((text or "").encode()))
@@ -177,7 +174,7 @@ async def change_standing_query(
         change: returns what it is to be; without a bound it gets the default.
 
     Raises:
-        InvalidInputError: a bound needs a calibration that does not exist, or a webhook is refused.
+        InvalidInputError: a bound needs a calibration that does not exist.
     """
 
     def checked(before: StandingQuery) -> StandingQuery:
@@ -187,23 +184,12 @@ async def change_standing_query(
             bounds = bounds_or_default(collection.calibrator, interest.mode, interest.bounds)
             interest = replace(interest, bounds=bounds)
             errors = validate_bounds(collection.calibrator, interest.mode, bounds)
-        if after.webhook is not None and after.webhook != before.webhook:
-            allowed = collection.engine.settings.webhook_hosts
-            errors = errors + _validate_webhook(after.webhook, allowed)
         if errors:
             raise InvalidInputError(errors)
         return replace(after, interest=interest)
 
     standing = collection.standing
     return await run_in(collection.jobs.threads, standing.change, query_id, checked)
-
-
-def _validate_webhook(webhook: Webhook, allowed: Sequence[str]) -> list[FieldError]:
-    try:
-        AllowedTargets(allowed).check(parse_target(webhook.url))
-    except (TargetRefusedError, ValueError) as error:
-        return [FieldError("#/webhook/url", str(error))]
-    return []
 
 
 def bounds_or_default(calibrator: ScoreCalibrator, mode: Mode, given: Bounds) -> Bounds:

@@ -18,6 +18,12 @@ import httpcore2
 MAX_URL_CHARACTERS = 2_048
 _HTTPS = 443
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_RESOLVE_SECONDS = 5.0
+# IANA's registries call these special: `ipaddress` calls them global, or does so in Python 3.11.
+_SPECIAL = tuple(
+    ipaddress.ip_network(network)
+    for network in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20", "fec0::/10")
+)
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -66,6 +72,8 @@ def parse_target(url: str) -> Target:
         port = parts.port
     except ValueError as error:
         raise ValueError("has an invalid port") from error
+    if port == 0:
+        raise ValueError("has an invalid port")
     host = parts.hostname
     if parts.scheme not in ("http", "https") or not host or "\\" in url:
         raise ValueError("must be https://HOST/PATH")
@@ -92,18 +100,18 @@ class AllowedTargets:
             except ValueError:
                 self._names.add(host.lower())
 
-    def check(self, target: Target) -> None:
-        """Refuse what can be refused without resolving a name.
+    async def check(self, target: Target) -> None:
+        """Refuse a target that may not be reached; a name that does not resolve may do so later.
 
         Raises:
             TargetRefusedError: the address is not allowed, or not without TLS.
         """
-        address = _address_of(target.host)
-        if address is not None:
-            if not self._permits(target, address):
-                raise TargetRefusedError(_refusal(target))
-        elif not (target.secure or self._networks or target.host in self._names):
-            raise TargetRefusedError(_refusal(target))
+        try:
+            async with asyncio.timeout(_RESOLVE_SECONDS):
+                await self.resolve(target)
+        except OSError:
+            if not (target.secure or self._networks or target.host in self._names):
+                raise TargetRefusedError(_refusal(target)) from None
 
     async def resolve(self, target: Target) -> list[str]:
         """Return the addresses of a target that may be reached, at least one.
@@ -112,7 +120,10 @@ class AllowedTargets:
             TargetRefusedError: there is none.
         """
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+        try:
+            found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:
+            raise TargetRefusedError("its host is no name and no address") from error
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         kept = [address for address in addresses if self._permits(target, _address_of(address))]
         if not kept:
@@ -188,8 +199,5 @@ def _embedded(address: Address) -> list[Address]:
 
 
 def _is_public(address: Address) -> bool:
-    return address.is_global and not (
-        address.is_multicast
-        or address.is_reserved
-        or getattr(address, "is_site_local", False)  # fec0::/10, which is_global calls public
-    )
+    special = address.is_multicast or address.is_reserved
+    return address.is_global and not special and not any(address in part for part in _SPECIAL)

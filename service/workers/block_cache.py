@@ -222,25 +222,27 @@ class EncodeCache:
         self._writes = threading.Semaphore(_MAX_PENDING_WRITES)
 
     async def get(
-        self, documents: Sequence[Blocks], vectors: Sequence[Float32]
+        self, documents: Sequence[Blocks], vectors: Sequence[Float32], owner: str
     ) -> list[frozenset[int]]:
         """Fill in the block vectors that are cached.
 
         Args:
             documents: the sentence blocks of each.
             vectors: Float32[S, H] for each; its cached rows are filled in.
+            owner: whose entries are read: those of others would tell, by the time that is saved,
+                what others have sent.
 
         Returns:
             For each document the rows that were filled in.
         """
-        return await run_in(self._threads, self._get, documents, vectors)
+        return await run_in(self._threads, self._get, documents, vectors, owner)
 
-    def put(self, blocks: Blocks, vectors: Float32, rows: Sequence[int]) -> None:
-        """Store the vectors of these rows in the background; never waits, never fails."""
+    def put(self, blocks: Blocks, vectors: Float32, rows: Sequence[int], owner: str) -> None:
+        """Store the vectors of an owner in the background; never waits, never fails."""
         if not rows or not self._writes.acquire(blocking=False):
             return
         try:
-            self._submit(blocks, vectors, rows)
+            self._threads.submit(self._put, blocks, vectors, rows, owner)
         except Exception as error:  # no thread can be started, or it closes: the answer is there
             self._writes.release()
             _LOG.warning("block vectors were not cached: %s", type(error).__name__)
@@ -249,8 +251,10 @@ class EncodeCache:
         """Finish what is running and drop what is waiting."""
         self._threads.shutdown(cancel_futures=True)
 
-    def _get(self, documents: Sequence[Blocks], vectors: Sequence[Float32]) -> list[frozenset[int]]:
-        keys = [[self._key(block) for block in blocks] for blocks in documents]
+    def _get(
+        self, documents: Sequence[Blocks], vectors: Sequence[Float32], owner: str
+    ) -> list[frozenset[int]]:
+        keys = [self._keys(blocks, owner) for blocks in documents]
         found = self._cache.get(list(dict.fromkeys(key for of_one in keys for key in of_one)))
         known = []
         for of_one, rows in zip(keys, vectors, strict=True):
@@ -263,16 +267,15 @@ class EncodeCache:
         self._metrics.block_cache_misses.inc(sum(len(of_one) for of_one in keys) - count)
         return known
 
-    def _submit(self, blocks: Blocks, vectors: Float32, rows: Sequence[int]) -> None:
-        self._threads.submit(self._put, blocks, vectors, rows)
-
-    def _put(self, blocks: Blocks, vectors: Float32, rows: Sequence[int]) -> None:
+    def _put(self, blocks: Blocks, vectors: Float32, rows: Sequence[int], owner: str) -> None:
         try:
-            self._cache.put({self._key(blocks[row]): vectors[row] for row in rows})
+            keys = self._keys([blocks[row] for row in rows], owner)
+            self._cache.put({key: vectors[row] for key, row in zip(keys, rows, strict=True)})
             self.written += len(rows)
         finally:
             self._writes.release()
 
-    def _key(self, block: Sequence[int]) -> bytes:
-        tokens = np.asarray(block, dtype="<i4").tobytes()
-        return blake2b(tokens, digest_size=KEY_BYTES, key=self._space).digest()
+    def _keys(self, blocks: Blocks, owner: str) -> list[bytes]:
+        space = blake2b(owner.encode(), digest_size=_SPACE_BYTES, key=self._space).digest()
+        tokens = (np.asarray(block, dtype="<i4").tobytes() for block in blocks)
+        return [blake2b(part, digest_size=KEY_BYTES, key=space).digest() for part in tokens]

@@ -125,32 +125,33 @@ class EncodeScheduler:
         documents: Sequence[SentenceBlocks],
         reservation: Reservation,
         adapt: Adapt | None = None,
+        owner: str = "",
     ) -> list[EncodeResult]:
         """Encode the documents of one request; if one fails, all do.
 
         Args:
             documents: each with at least one sentence block.
             reservation: of the request; the call must return before it ends.
-            adapt: fits the document vectors to a corpus; block vectors do not depend on it, so
-                all corpora share those that are cached.
+            adapt: fits the document vectors to a corpus; block vectors do not depend on it.
+            owner: whose cached block vectors are used: the name of a collection.
 
         Raises:
             ValueError: a document has no sentence block.
         """
         if not all(document.to_encode for document in documents):
             raise ValueError("a document without a sentence block cannot be encoded")
-        tasks = await self._create_tasks(documents, adapt)
+        tasks = await self._create_tasks(documents, adapt, owner)
         if self._cache is not None:
             reservation.resize(sum(task.pending_tokens for task in tasks))
         self._queue.submit(reservation, tasks)
         encoded = await asyncio.gather(*(task.waiter for task in tasks))
         if self._cache is not None:
             for task in tasks:
-                self._cache.put(task.blocks, task.vectors, task.pending)
+                self._cache.put(task.blocks, task.vectors, task.pending, owner)
         return encoded
 
     async def _create_tasks(
-        self, documents: Sequence[SentenceBlocks], adapt: Adapt | None
+        self, documents: Sequence[SentenceBlocks], adapt: Adapt | None, owner: str
     ) -> list[EncodeTask]:
         """Return a task for each document, with the block vectors that are cached."""
         loop = asyncio.get_running_loop()
@@ -161,7 +162,7 @@ class EncodeScheduler:
         vectors = [np.empty((len(block), width), dtype=np.float32) for block in blocks]
         known = [frozenset[int]()] * len(blocks)
         if self._cache is not None:
-            known = await self._cache.get(blocks, vectors)
+            known = await self._cache.get(blocks, vectors, owner)
         submitted = time.perf_counter()
         return [
             EncodeTask(

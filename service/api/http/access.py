@@ -36,6 +36,7 @@ from service.errors import (
 from service.keys import ApiKey, KeyRing
 from service.limits import client_name
 from service.settings import Settings
+from service.telemetry import hides_stages
 
 _LOG = logging.getLogger(__name__)
 
@@ -106,7 +107,8 @@ class KeyMiddleware:
             return
         needed = needed_scope(scope["method"], scope["path"], self._settings)
         if needed is not None and self._ring.required:
-            scope["state"]["key"] = self._authenticate(scope, needed)
+            key = scope["state"]["key"] = self._authenticate(scope, needed)
+            hides_stages.set(key.collection is not None)
         if needed in ("write", "admin") and scope["method"] not in _READING:
             send = self._audit.following(scope, send)
         await self._app(scope, receive, send)

@@ -15,7 +15,9 @@ from service.encode import RequestText
 from service.errors import FieldError, InvalidInputError
 from service.matching.queries import Query, StoredQuery
 from service.metrics import Stage
+from service.telemetry import hides_stages
 
+STAGE_TIMES = "Milliseconds of each stage; empty for an API key that is bound to a collection."
 _RECEIPT_FIELDS = tuple(field.name for field in fields(Receipt))
 
 
@@ -88,7 +90,7 @@ class ReceiptBody(BaseModel):
 class Answer(BaseModel):
     """The part of every response that used the index which says how it was made."""
 
-    timings: dict[str, float] = Field(description="Milliseconds of each stage.")
+    timings: dict[str, float] = Field(description=STAGE_TIMES)
     checkpoint: str = Field(description="Name of the checkpoint that computed the vectors.")
     generation: int = Field(description="Generation of the index.")
 
@@ -180,5 +182,10 @@ def receipt_body(receipt: Receipt) -> ReceiptBody:
 
 
 def milliseconds(seconds: Mapping[Stage, float]) -> dict[str, float]:
-    """Convert the seconds of stages to milliseconds, rounded to the microsecond."""
+    """Convert the seconds of stages to milliseconds, rounded to the microsecond.
+
+    There are none for an API key that is bound to a collection.
+    """
+    if hides_stages.get():
+        return {}
     return {stage: round(duration * 1000, 3) for stage, duration in seconds.items()}

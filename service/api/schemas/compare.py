@@ -19,6 +19,7 @@ from encoder.comparison.result import (
 )
 from index.search.records import Mode
 from service.api.schemas.common import (
+    STAGE_TIMES,
     ReceiptBody,
     exactly_one,
     milliseconds,
@@ -276,7 +277,7 @@ class CompareResponse(ComparisonBody):
 
     left: ReadBody
     right: ReadBody
-    timings: dict[str, float] = Field(description="Milliseconds of each stage.")
+    timings: dict[str, float] = Field(description=STAGE_TIMES)
     checkpoint: str = Field(description="Name of the checkpoint that made the vectors.")
     calibration: str | None = nullable(
         "Version of the calibration that made the probability; null for none."

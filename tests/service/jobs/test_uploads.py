@@ -219,3 +219,18 @@ def test_a_high_compression_ratio_is_refused_unwritten(tmp_path: Path) -> None:
     small = uploads.UploadFile(path, max_bytes=2**30, gzip=True, max_ratio=1.0)  # has any ratio
     small.write(gzip.compress(b"{}\n" * 1000))
     assert small.finish().lines == 1000
+
+
+def test_gzip_of_very_many_tiny_members_is_refused(tmp_path: Path) -> None:
+    tiny = gzip.compress(b"\n", mtime=0)
+    file = uploads.UploadFile(tmp_path / "id.ndjson", max_bytes=2**30, gzip=True)
+    with pytest.raises(errors.MalformedUploadError, match="more than 1024 members"):
+        file.write(tiny * 200_000)
+    assert file.size < 1100  # bytes, one of each member that was read before
+    file.abandon()
+
+    blocks = gzip.compress(os.urandom(2_000) + b"\n") * 3_000  # as `bgzip` writes, and smaller
+    file = uploads.UploadFile(tmp_path / "id.ndjson", max_bytes=2**30, gzip=True)
+    for start in range(0, len(blocks), 2**20):
+        file.write(blocks[start : start + 2**20])
+    assert file.finish().size == 3_000 * 2_001

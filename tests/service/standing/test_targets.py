@@ -11,6 +11,7 @@ from service.standing.targets import AllowedTargets, TargetRefusedError, parse_t
 INSIDE = [
     *("127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1"),
     *("169.254.169.254", "100.64.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1", "255.255.255.255"),
+    *("192.0.0.8", "192.88.99.1", "3fff::1", "5f00::1", "64:ff9b:1::1", "100:0:0:1::1"),
     *("::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "fec0::1", "ff02::1"),
     *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:a9fe:a9fe", "64:ff9b::127.0.0.1"),
     *("64:ff9b::a00:1", "2002:7f00:1::", "2002:a00:1::1", "2001:db8::1"),
@@ -32,6 +33,10 @@ def resolve(patch: pytest.MonkeyPatch, url: str, addresses: list[str], *allowed:
     return asyncio.run(run())
 
 
+def check(url: str, *allowed: str) -> None:
+    asyncio.run(AllowedTargets(allowed).check(parse_target(url)))
+
+
 @pytest.mark.parametrize("address", INSIDE)
 def test_an_address_inside_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     with pytest.raises(TargetRefusedError):
@@ -39,7 +44,7 @@ def test_an_address_inside_is_refused(monkeypatch: pytest.MonkeyPatch, address: 
     if "%" not in address:
         literal = f"[{address}]" if ":" in address else address
         with pytest.raises(TargetRefusedError):
-            AllowedTargets(()).check(parse_target(f"https://{literal}/"))
+            check(f"https://{literal}/")
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -70,10 +75,24 @@ def test_of_several_addresses_those_inside_are_left_out(monkeypatch: pytest.Monk
 def test_what_an_operator_names_is_reached(
     monkeypatch: pytest.MonkeyPatch, url: str, address: str, allowed: str
 ) -> None:
-    AllowedTargets([allowed]).check(parse_target(url))
+    check(url, allowed)
     assert resolve(monkeypatch, url, [address], allowed) == [address]
     with pytest.raises(TargetRefusedError):
         resolve(monkeypatch, url, [address], "other.internal", "192.168.0.0/16")
+
+
+def test_an_address_inside_is_refused_in_any_spelling() -> None:
+    for host in ("localhost", "2130706433", "0x7f000001", "127.1", "0177.0.0.1"):
+        with pytest.raises(TargetRefusedError, match="not public, and not one of webhook_hosts"):
+            check(f"https://{host}/")
+    for host in ("a..b", "x" * 64):
+        with pytest.raises(TargetRefusedError, match="no name and no address"):
+            check(f"https://{host}/")
+    check("https://hooks.invalid/")  # a name that does not resolve now
+    with pytest.raises(TargetRefusedError, match="must be https"):
+        check("http://hooks.invalid/")
+    with pytest.raises(ValueError, match="invalid port"):
+        parse_target("https://hooks.invalid:0/")
 
 
 def test_a_url_is_taken_apart_once() -> None:

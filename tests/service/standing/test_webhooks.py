@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import service.standing.webhooks
+from service.standing.targets import AllowedTargets
 from service.standing.webhooks import retry_seconds
 from tests.kit.waiting import wait_until
 from tests.kit.webhook_receiver import Answer, Receiver, status
@@ -230,7 +231,8 @@ def test_certificates_are_verified(
 def test_a_name_is_checked_when_the_connection_is_made(
     make_client: MakeClient, host: str, failure: str
 ) -> None:
-    client = with_limits(make_client(), attempts=1)
+    client = with_limits(make_client(webhook_hosts=(host,)), attempts=1)
+    client.app.state.engine.default.standing.webhooks._allowed = AllowedTargets(())
     with Receiver() as receiver:
         made = make(client, f"https://{host}:{receiver.port}/")["id"]
         put(client, "a")
@@ -262,6 +264,8 @@ def test_what_is_removed_is_told_no_more(make_client: MakeClient) -> None:
     ("field", "value"),
     [
         *(("url", "http://example.com/"), ("url", "https://127.0.0.1/")),
+        *(("url", "https://localhost/"), ("url", "https://2130706433/")),
+        *(("url", "https://192.88.99.1/"), ("url", "https://example.com:0/")),
         *(("url", "https://user:password@example.com/"), ("url", "https://example.com/#part")),
         *(("url", "https://example.com:99999/"), ("url", "https://example.com\\@localhost/")),
         *(("url", "file:///etc/passwd"), ("url", "https://example.com/" + "x" * 2_048)),

@@ -77,11 +77,15 @@ def test_without_a_free_thread_vectors_are_not_cached(
     cache = engine.encode_cache
     assert cache is not None
 
-    def no_thread(*_: object) -> None:
-        raise RuntimeError("can't start new thread")
+    submit = cache._threads.submit
+
+    def no_thread(call: Any, *arguments: Any) -> Any:
+        if call == cache._put:
+            raise RuntimeError("can't start new thread")
+        return submit(call, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(cache, "_submit", no_thread)
+        patched.setattr(cache._threads, "submit", no_thread)
         for number in range(40):  # more than may wait: each gives back its slot
             put(client, str(number), f"{number}. {SENTENCES[0]}")
     assert cache.written == 0

@@ -11,9 +11,11 @@ from index.directory.data_directory import KEY_FILE
 from service.api.http.access import AUDIT_FILE
 from service.api.http.request import COLLECTION_PARTS
 from service.keys import SCOPES, change_keys, make_key
-from tests.kit.service_fixtures import Client
+from tests.kit.service_fixtures import Client, counted
+from tests.kit.waiting import wait_until
 
 NAMES = ("papers", "laws")
+BLOCKS = "longmatch_encoded_blocks_total"
 
 
 @pytest.fixture
@@ -128,3 +130,26 @@ def test_changes_are_logged_with_their_collection(client: Client, ask: Callable[
         ("laws", "/collections/laws/index", 200),
         ("laws", "/collections/laws", 204),
     ]
+
+
+def test_it_learns_nothing_of_texts_that_others_stored(
+    client: Client, ask: Callable[..., Any]
+) -> None:
+    engine = client.app.state.engine
+    secret = {"text": "The merger of both firms is signed on Friday."}
+    body = {"documents": [{"id": "secret", **secret}]}
+    assert ask("POST", "/index", body, to="laws").json()["timings"] == {}
+    blocks = counted(engine, BLOCKS)
+    wait_until(lambda: engine.encode_cache.written >= blocks)
+
+    def encoded(name: str) -> float:
+        before = counted(engine, BLOCKS)
+        assert ask("POST", "/match", secret, to=name).json()["timings"] == {}
+        return counted(engine, BLOCKS) - before
+
+    assert encoded("papers") > 0  # as a text that nobody stored
+    assert encoded("laws") == 0
+    pair = {"left": secret, "right": {"id": "of papers"}}
+    assert ask("POST", "/compare", pair).json()["timings"] == {}
+    assert ask("GET", "/documents/of%20papers/similar").json()["timings"] == {}
+    assert ask("POST", "/match", secret, to=None).json()["timings"]["encode"] > 0
