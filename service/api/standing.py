@@ -477,7 +477,7 @@ async def post_standing_query(
 
     async def work() -> StoredResponse:
         webhook = None if request.webhook is None else request.webhook.to_webhook()
-        await _check_webhook(collection, webhook and webhook.url)
+        await _check_webhook(collection, webhook.url if webhook else None)
         bounds = bounds_or_default(collection.calibrator, request.mode, request.bounds)
         made = await create_standing_query(
             collection, request.to_interest(bounds), request.text, webhook, strict=request.strict
@@ -551,7 +551,7 @@ async def change_query(
     Documents that were not compared yet are compared inside the new bounds; events that were sent
     stay. What a query looks for is not changed: make another one.
     """
-    await _check_webhook(collection, request.webhook and request.webhook.url)
+    await _check_webhook(collection, request.webhook.url if request.webhook else None)
     known: str | None = None
 
     def change(before: StandingQuery) -> StandingQuery:
