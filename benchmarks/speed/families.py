@@ -67,7 +67,7 @@ def measure(planted: Sequence[PlantedDocument]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         stores = {
             name: SQLiteDocumentStore(
-                Path(folder, f"{name}.sqlite3"),
+                Path(tempfile.mkdtemp(dir=folder), "store.sqlite3"),
                 fingerprint=encoder.fingerprint,
                 dimension=encoder.dimension,
                 find_families=name == "with",

@@ -35,6 +35,7 @@ from index.directory.data_directory import (
     ADAPTER_FILE,
     ARRIVING,
     CALIBRATION_FILE,
+    FOLLOWER_FILES,
     FUSION_FILE,
     KEY_FILE,
     LOCK_FILE,
@@ -145,8 +146,14 @@ def copy_data_directory(data: Path, target: Path) -> None:
             continue
         if path.is_file() and not path.name.endswith(_TRANSIENT):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):  # a temporary file
+            try:
                 _copy(path, target / name)
+            except FileNotFoundError:  # a temporary file
+                pass
+            except BackupError:
+                if path.name not in FOLLOWER_FILES:
+                    raise
+                (target / name).unlink()  # damaged, and made again from the store
     _copy_fitted(data, target)
     for collection in stored_collections(data):
         copy = collection_path(target, collection)

@@ -6,6 +6,7 @@ fusion.json     optional: how scores are combined here, see index/search/fusion.
 shadow-test.json    optional: why these vectors replaced others, see service/cli/feedback/replace.py
 snapshots/      published generations of the index, a copy
 lexical/        the published copy of the lexical index
+families.sqlite3    which documents are near-duplicates, a follower: see index/followers.py
 skipped.jsonl   what the last `longmatch index` could not read, for the user
 lock            held by the process that writes
 
@@ -42,7 +43,9 @@ from index.directory.file_digest import (
     write_digest,
 )
 from index.errors import DataDirectoryInUseError, StoreError
+from index.followers import FILE_ENDINGS
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
+from index.near_duplicates.families import FAMILIES_FILE
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from index.vectors.live_index import LiveIndex, open_live_index
@@ -52,6 +55,7 @@ STORE_FILE = "store.sqlite3"
 SNAPSHOTS_DIRECTORY = "snapshots"
 LOCK_FILE = "lock"
 KEY_FILE = "keys.json"  # of a server; `service.keys` reads it
+FOLLOWER_FILES = (FAMILIES_FILE,)
 LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
 ADAPTER_FILE = "adapter.npz"
 CALIBRATION_FILE = "calibration.json"
@@ -66,6 +70,7 @@ CONTENT = (
     DIGEST_FILE,
     SNAPSHOTS_DIRECTORY,
     LEXICAL_DIRECTORY,
+    *(f"{name}{ending}" for name in FOLLOWER_FILES for ending in FILE_ENDINGS),
     ADAPTER_FILE,
     CALIBRATION_FILE,
     FUSION_FILE,

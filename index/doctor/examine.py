@@ -22,6 +22,7 @@ from index.adapt import read_corpus_adapter
 from index.directory.data_directory import (
     ADAPTER_FILE,
     CALIBRATION_FILE,
+    FOLLOWER_FILES,
     FUSION_FILE,
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
@@ -32,7 +33,7 @@ from index.doctor.findings import Finding, Remedy, require_damage
 from index.doctor.store_checks import (
     examine_alignment,
     examine_database,
-    examine_families,
+    examine_follower,
     examine_metadata,
     examine_rows,
     examine_words,
@@ -113,6 +114,8 @@ def _examine(data: Path, checkpoint: Checkpoint, sampling: Sampling) -> Iterator
     with closing(_open_store(data, space)) as store:
         yield from examine_index(data / SNAPSHOTS_DIRECTORY, store)
         yield from _examine_lexical_copy(data / LEXICAL_DIRECTORY)
+        for name in FOLLOWER_FILES:
+            yield from examine_follower(data / name)
         if not broken and sampling.documents:
             encoder = OnnxEncoder(checkpoint, precision=sampling.precision, adapter=adapter)
             tokenizer = open_document_tokenizer(checkpoint)
@@ -172,7 +175,6 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         _open_store(data, space).close()
         yield from examine_rows(path, space.dimension)
         yield from examine_words(path)
-        yield from examine_families(path)
         yield from examine_metadata(path)
         yield from examine_alignment(path)
     except DATABASE_ERRORS as error:

@@ -14,7 +14,6 @@ class Remedy(Enum):
     REBUILD_LEXICAL_INDEX = "rebuild the lexical index"
     PUBLISH_LEXICAL_INDEX = "write the copy of the lexical index again"
     ALIGN = "align the documents again"
-    FIND_FAMILIES = "find the families again"
     REBUILD_METADATA_VALUES = "rebuild the metadata values"
     REINDEX_DATABASE = "rebuild the database's indexes"
     ENCODE = "encode again"

@@ -28,6 +28,7 @@ from index.directory.file_digest import remove_digest
 from index.doctor.examine import share_if_readable
 from index.doctor.findings import Finding, Remedy
 from index.errors import StoreError
+from index.followers import FILE_ENDINGS
 from index.lexical.tables import (
     LEXICAL_SCHEMA,
     LEXICAL_TABLES,
@@ -37,7 +38,6 @@ from index.lexical.tables import (
 )
 from index.lexical.terms import count_terms_and_titles, known_titles
 from index.lexical.title_refresh import note_titles_are_fresh
-from index.near_duplicates.tables import make_family_tables
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
 from index.sqlite.connections import SQLiteConnections, translated_errors, vector_id_list
@@ -105,7 +105,8 @@ def repair(
     checkpoint = share_if_readable(data, checkpoint)
     with locked(data):
         for name in {finding.what for finding in findings if finding.remedy is Remedy.DELETE}:
-            (data / name).unlink(missing_ok=True)
+            for ending in FILE_ENDINGS:
+                (data / f"{name}{ending}").unlink(missing_ok=True)
         remove_digest(data / STORE_FILE)
         lost = _named_by(findings, Remedy.REMOVE_DAMAGED)
         _repair_database(data / STORE_FILE, remedies, sorted(lost))
@@ -130,7 +131,7 @@ def repair(
             directory.store.lexical.publish()
         if directory.store.alignment.pending():
             refit_alignment(directory.store, progress)
-        if Remedy.FIND_FAMILIES in remedies:
+        if directory.store.families.pending():
             directory.store.families.find(progress)
 
 
@@ -148,9 +149,6 @@ def _repair_database(store: Path, remedies: set[Remedy], lost: Sequence[int]) ->
             connection.execute("REINDEX")
             connection.commit()
     with closing(SQLiteConnections(store, read_only=False)) as connections:
-        if Remedy.FIND_FAMILIES in remedies:
-            with connections.writing() as connection:
-                make_family_tables(connection)  # filled below, once block vectors are repaired
         if lost and remove_damaged(connections, store.with_name(DAMAGED_FILE), lost):
             remedies.add(Remedy.REBUILD_LEXICAL_INDEX)
         if Remedy.REBUILD_LEXICAL_INDEX in remedies:

@@ -17,7 +17,6 @@ from index.common_text.collection import read_common_text
 from index.common_text.runs import CommonText
 from index.doctor.findings import Finding, Remedy, require_damage
 from index.document import is_too_deep
-from index.errors import StoreError
 from index.lexical.tables import MAX_COUNT, DocumentTerms, read_document_terms
 from index.lexical.terms import (
     NAMED_TITLE_COUNT,
@@ -29,9 +28,7 @@ from index.lexical.terms import (
     title_words,
     words_of,
 )
-from index.near_duplicates.signatures import band_keys, sign, unpack
-from index.near_duplicates.tables import follow_rule
-from index.sqlite.connections import open_reader
+from index.sqlite.connections import DATABASE_ERRORS, open_reader
 from index.store.checksums import (
     Checksums,
     blocks_checksum,
@@ -294,93 +291,22 @@ def _hash(row: tuple[Any, ...]) -> int:
     return hash(repr(row)) & _64_BITS  # of the text: Python gives -1 and -2 the same hash
 
 
-_SIGNED_TEXTS = """
-SELECT t.text_id, t.signature, (
-    SELECT d.text FROM document_texts JOIN documents d USING (vector_id)
-    WHERE text_id = t.text_id LIMIT 1
-) FROM texts t WHERE t.text_id > ? ORDER BY t.text_id LIMIT 256"""
-_OTHER_TEXT = """
-SELECT d.id FROM document_texts x JOIN documents d USING (vector_id)
-LEFT JOIN texts t USING (text_id)
-WHERE t.content_hash IS NOT d.content_hash ORDER BY d.vector_id LIMIT 1"""
-_BANDS = """
-SELECT text_id, band FROM text_bands ORDER BY text_id"""
-_ONE_WAY = """
-SELECT count(*) FROM text_links l WHERE NOT EXISTS (
-    SELECT 1 FROM text_links b WHERE b.text_id = l.other AND b.other = l.text_id
-)"""
-
-
-def examine_families(path: Path) -> Iterator[Finding]:
-    """Compare signatures with texts, bands with signatures, and families with links.
-
-    Texts without a signature are no problem, nor are signatures made by another rule, which are
-    dropped when the store is opened for writing.
+def examine_follower(path: Path) -> Iterator[Finding]:
+    """Look for damage in the file of a follower; what is missing is made again without being told.
 
     Raises:
-        sqlite3.Error: the file cannot be read.
+        StorageError: the file cannot be read for another reason than damage.
     """
-    with closing(open_for_reading(path)) as connection:
-        try:
-            problem = _first_family_problem(connection)
-        except (sqlite3.DatabaseError, StoreError, TypeError, ValueError) as error:
-            require_damage(path, error)
-            problem = str(error)
-    if problem:
-        yield Finding("families", problem, Remedy.FIND_FAMILIES)
-
-
-def _first_family_problem(connection: sqlite3.Connection) -> str | None:
-    """Return what is wrong, or None."""
-    connection.execute("BEGIN")  # everything is compared in one state
-    if not follow_rule(connection):
-        return None
-    for (document_id,) in connection.execute(_OTHER_TEXT):
-        return f"document {document_id!r} is linked to the text of another document"
-    common = read_common_text(connection)
-    held: dict[int, set[int]] = {}
-    for text_id, band in connection.execute(_BANDS):
-        held.setdefault(text_id, set()).add(band)
-    last = 0
-    while rows := connection.execute(_SIGNED_TEXTS, (last,)).fetchall():
-        for text_id, packed, text in rows:
-            if text is None:
-                return f"text {text_id} belongs to no document"
-            signature = unpack(packed)
-            if signature.tolist() != sign(text, common).tolist() and not _is_changing(text, common):
-                return f"the signature of text {text_id} does not match its text"
-            if held.pop(text_id, set()) != set(band_keys(signature)):
-                return f"the bands of text {text_id} do not match its signature"
-        last = rows[-1][0]
-    if held:
-        return f"there are bands of {len(held)} missing texts, {min(held)} first"
-    return _wrong_families(connection)
-
-
-def _wrong_families(connection: sqlite3.Connection) -> str | None:
-    (one_way,) = connection.execute(_ONE_WAY).fetchone()
-    if one_way:
-        return f"{one_way} links exist in one direction only"
-    families = dict(connection.execute("SELECT text_id, family FROM texts"))
-    links: dict[int, list[int]] = {}
-    for text_id, other in connection.execute("SELECT text_id, other FROM text_links"):
-        links.setdefault(text_id, []).append(other)
-    if unknown := links.keys() - families.keys():
-        return f"there are links of {len(unknown)} missing texts, {min(unknown)} first"
-    seen: set[int] = set()
-    for text_id in sorted(families):
-        if text_id in seen:
-            continue
-        seen.add(text_id)
-        waiting = [text_id]
-        while waiting:
-            member = waiting.pop()
-            if families[member] != text_id:
-                return f"text {member} is in family {families[member]}, not in family {text_id}"
-            new = [other for other in links.get(member, ()) if other not in seen]
-            seen.update(new)
-            waiting += new
-    return None
+    if not path.exists():
+        return
+    try:
+        with closing(open_for_reading(path)) as connection:
+            (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    except DATABASE_ERRORS as error:
+        require_damage(path, error)
+        problem = error
+    if problem != "ok":
+        yield Finding(path.name, f"the database is damaged: {problem}", Remedy.DELETE)
 
 
 _TEXTS = """

@@ -10,18 +10,17 @@ import numpy as np
 
 import index.store.rows as sql
 from encoder.alignment.space import AlignmentSpace
-from encoder.arrays import Float32, Int64, UInt32
+from encoder.arrays import Float32, Int64
 from index.alignment.alignment_index import AlignmentIndex
 from index.common_text.collection import CommonTexts, mark_documents
 from index.errors import StorageError, StoreError
+from index.followers import Follower, follow_all
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
 from index.lexical.tables import DamagedTermsError, insert_terms, replace_terms
 from index.lexical.terms import count_terms_and_titles, with_titles
 from index.lexical.title_refresh import count_changes_since_refresh, refresh_titles
 from index.near_duplicates.families import Families
-from index.near_duplicates.signatures import sign
-from index.near_duplicates.tables import add_texts
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BlockVectors, as_stored, read_block_vectors
 from index.sqlite.connections import Space, SQLiteConnections, document_id_list, vector_id_list
@@ -42,7 +41,6 @@ from index.store.records import Change, DocumentSummary, EncodedDocument, Stored
 from index.store.rows import (
     check_entries,
     new_rows,
-    signed_texts,
     stored_document,
     stored_metadata,
     stored_vectors,
@@ -158,14 +156,16 @@ class ChangeLog:
 class SQLiteDocumentStore:
     """Documents and vectors of one checkpoint.
 
-    Safe to use from many threads. The sequence counts the changes of the set of vectors: a put that
-    only changes titles or metadata, and a delete of unknown ids, leave it as it is.
+    Safe to use from many threads. The sequence counts the changes of the set of vectors, and those
+    of what texts have in common: a put that only changes titles or metadata, and a delete of
+    unknown ids, leave it as it is.
 
     Attributes:
         lexical: its words, changed in the transactions that change the documents.
         pages: lists the documents in the order of their ids.
         alignment: the aligned blocks of every document, changed in the same transactions.
-        families: which documents are near-duplicates, changed in the same transactions.
+        families: which documents are near-duplicates, a follower.
+        followers: what is derived in files of its own; up to date when a call returns.
         common_text: what many of its documents share, which counts for none of these.
         finds_families: whether near-duplicates of documents that are put are looked for.
         log: which vectors were removed, and since when that is known.
@@ -203,18 +203,23 @@ class SQLiteDocumentStore:
         self.common_text = CommonTexts(self._connections)
         self.lexical = LexicalIndex(self._connections, path, self.common_text.read)
         self.alignment = AlignmentIndex(self._connections, path, self.common_text)
-        self.families = Families(self._connections, self.common_text)
+        self.families = Families(
+            *(self._connections, path, self.common_text),
+            find=find_families,
+            read_only=read_only,
+        )
+        self.followers: Sequence[Follower] = (self.families,)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections, path)
         self.damage = DamageLog(self._ids_of, path)
-        self.pages = DocumentPages(self._connections, path, self.damage)
+        self.pages = DocumentPages(self._connections, path, self.damage, self.families.of)
         self.maintenance = MaintenanceState(self._connections, path)
         self._selections = Selections(self._connections, read_only=read_only)
         try:
             with self._connections.reading() as connection:
                 check_is_ours(connection, path, fingerprint, dimension)
             if not read_only:
-                self.families.drop_if_rule_changed()
+                follow_all(self.followers)
                 if space is not None:
                     self.alignment.start_with(space)
         except BaseException:
@@ -246,7 +251,6 @@ class SQLiteDocumentStore:
         check_entries(entries, self.dimension)
         ids = document_id_list(entry.document.id for entry in entries)
         hashes = {e.document.id: e.document.content_hash for e in entries}
-        signatures, version = self._signatures(entries, hashes)
         # As they are stored: a document that is aligned again later must not get other scores.
         blocks = {e.document.id: e.blocks for e in entries if e.blocks is not None}
         projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
@@ -272,11 +276,6 @@ class SQLiteDocumentStore:
             added = sql.next_vector_ids(connection, len(changed))
             rows = new_rows(changed, hashes, added, sequence)
             sql.insert_rows(connection, rows)
-            if self.finds_families:
-                add_texts(
-                    connection,
-                    signed_texts(rows, signatures if common.version == version else {}, common),
-                )
             documents = (entry.document for entry in changed)
             counted = [
                 count_terms_and_titles(document.text, titles, document.title, common)
@@ -295,6 +294,7 @@ class SQLiteDocumentStore:
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         self.damage.forget(replaced)
+        follow_all(self.followers)
         self._follow_common_text()
         return Change(sequence, _int64(added), _int64(replaced), stored_vectors(changed))
 
@@ -313,6 +313,7 @@ class SQLiteDocumentStore:
         self.lexical.changed()
         self._selections.changed()
         self.damage.forget(removed)
+        follow_all(self.followers)
         return Change(sequence, _int64([]), _int64(removed))
 
     def get(
@@ -456,11 +457,10 @@ class SQLiteDocumentStore:
             StoreError: the file cannot be read or written; a later call starts again.
         """
         try:
-            self.common_text.refresh(
-                self.lexical.titles, progress, stop, find_families=self.finds_families
-            )
+            self.common_text.refresh(self.lexical.titles, progress, stop, sql.revise)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
+        follow_all(self.followers)
         self.lexical.changed()
 
     def changes_since_title_refresh(self) -> int:
@@ -484,7 +484,7 @@ class SQLiteDocumentStore:
 
     @property
     def sequence(self) -> int:
-        """How often the set of vectors has changed; 0 in a new store."""
+        """How often the store has changed; 0 in a new one."""
         with self._connections.reading() as connection:
             return sql.read_sequence(connection)
 
@@ -494,6 +494,7 @@ class SQLiteDocumentStore:
     def close(self) -> None:
         """Close the file; every later call raises StoreError."""
         self.lexical.close()
+        self.families.close()
         self._connections.close()
 
     def _ids_of(self, vector_ids: Sequence[int]) -> dict[int, str]:
@@ -505,22 +506,6 @@ class SQLiteDocumentStore:
     ) -> tuple[Sequence[tuple[Any, ...]], Mapping[int, Checksums]]:
         """Return rows that begin with a vector id, and their checksums."""
         return divided(self._connections.read_rows(statement, ids))
-
-    def _signatures(
-        self, entries: Sequence[EncodedDocument], hashes: Mapping[str, bytes]
-    ) -> tuple[dict[bytes, UInt32], int]:
-        """Sign new texts, by content hash, before the write transaction.
-
-        Returns:
-            The signatures, and the version of the common text that they are without.
-        """
-        common = self.common_text.read()
-        if not self.finds_families:
-            return {}, common.version
-        known = self.content_hashes(list(hashes))
-        new = (e.document for e in entries if known.get(e.document.id) != hashes[e.document.id])
-        signed = {hashes[document.id]: sign(document.text, common) for document in new}
-        return signed, common.version
 
     def _follow_common_text(self) -> None:
         """Measure the common text of a small collection when it has changed a lot.

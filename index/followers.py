@@ -1,0 +1,345 @@
+"""Derived data that follows the store, each in a file of its own next to it.
+
+A write commits in the store, is applied to the followers, and is then acknowledged. A follower
+notes the sequence of the store that it holds. Its file may be deleted at any moment: opening the
+store for writing applies what is missing, and what is damaged, or follows another store or another
+state of it, is deleted and made again.
+"""
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from index.errors import StorageError, StoreError
+from index.sqlite.connections import DatabaseFormat, SQLiteConnections
+from index.store.rows import read_log_start, read_sequence
+
+AT_OPENING = 1_000  # documents that opening works off; more are left to the maintenance
+FILE_ENDINGS = ("", "-wal", "-shm")
+_MADE_BY = "whatever opens the store for writing makes it again"
+_IDENTITY = """
+SELECT identity FROM meta"""
+_STATE = """
+SELECT source, rule, position FROM state"""
+_CHANGED = """
+SELECT vector_id FROM vectors WHERE sequence > ?1
+UNION SELECT vector_id FROM revisions WHERE sequence > ?1 ORDER BY vector_id"""
+_REMOVED = """
+SELECT vector_id FROM removals WHERE sequence > ? ORDER BY vector_id"""
+_STATE_SCHEMA = """
+CREATE TABLE state (source TEXT NOT NULL, rule TEXT NOT NULL, position INTEGER NOT NULL);
+INSERT INTO state VALUES ('', '', 0);"""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a follower must do to reach `sequence`: remove, then add what has changed.
+
+    Attributes:
+        sequence: of the store, after it.
+        changed: vector ids, ascending, of the present documents that are new, or of which what is
+            derived has changed.
+        removed: vector ids, ascending, of documents that are gone.
+    """
+
+    sequence: int
+    changed: Sequence[int]
+    removed: Sequence[int]
+
+
+class Follower(Protocol):
+    """Derived data that follows the store. Safe to use from many threads."""
+
+    @property
+    def position(self) -> int:
+        """The sequence of the store that it holds."""
+        ...
+
+    def apply(self, changes: Changes) -> None:
+        """Apply changes, all of them or none; those of now make searches read one's writes."""
+        ...
+
+    def rebuild(self) -> None:
+        """Delete everything, and derive it from the store again."""
+        ...
+
+    def follow(self) -> None:
+        """Apply what the store has and the follower lacks; rebuild it where that is impossible."""
+        ...
+
+
+def follow_all(followers: Iterable[Follower]) -> None:
+    """Bring followers to the store. A failure is logged: the next write or search tries again."""
+    for follower in followers:
+        try:
+            follower.follow()
+        except StoreError as error:
+            _log.warning("what is derived does not follow the store: %s", error)
+
+
+class FollowerFile:
+    """A follower in an SQLite file; a subclass says what is derived.
+
+    Another process reads the file that the writing process follows with.
+    """
+
+    def __init__(
+        self,
+        truth: SQLiteConnections,
+        path: Path,
+        kind: DatabaseFormat,
+        *,
+        rule: str = "",
+        read_only: bool,
+    ) -> None:
+        """Follow a store; nothing is opened before the first use.
+
+        Args:
+            truth: connections of the store.
+            path: of the file.
+            kind: format of the file, without the table of its state.
+            rule: what else its content depends on; by another it is made again.
+            read_only: another process follows; this one reads.
+        """
+        self.path = path
+        self._truth = truth
+        self._kind = DatabaseFormat(
+            kind.contents,
+            kind.application_id,
+            kind.version,
+            kind.schema + _STATE_SCHEMA,
+            durable=False,
+        )
+        self._rule = rule
+        self._read_only = read_only
+        self._following = threading.RLock()
+        self._file: SQLiteConnections | None = None
+        self._opened_as: tuple[int, int] | None = None
+        self._behind = True  # until it is known to hold what the store holds
+        self._damaged = False
+        self._closed = False
+
+    @property
+    def position(self) -> int:
+        """The sequence of the store that it holds.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with self._connections().reading() as connection:
+            return int(connection.execute("SELECT position FROM state").fetchone()[0])
+
+    def follow(self) -> None:
+        """Apply what the store has and this lacks, and work off what that leaves to do.
+
+        Raises:
+            StoreError: a file cannot be read or written.
+        """
+        with self._following:
+            try:
+                position, changes = self._missing()
+            except StorageError:
+                raise
+            except StoreError as error:
+                position, changes = 0, None
+                _log.warning("%s; it is made again", error)
+            try:
+                if changes is None or self._damaged:
+                    self.rebuild()
+                elif changes.sequence != position:
+                    self.apply(changes)
+                if self._behind:
+                    self._work_off_rest()
+            except BaseException:
+                self._behind = True
+                raise
+            self._behind = False
+
+    def apply(self, changes: Changes) -> None:
+        """Apply changes in one transaction, and work off what that leaves to do.
+
+        Raises:
+            StoreError: a file cannot be read or written.
+        """
+        with self._following:
+            with self.writing() as connection:
+                self._remove(connection, changes.removed)
+                pending = self._add(connection, changes.changed)
+                connection.execute("UPDATE state SET position = ?", (changes.sequence,))
+            self._work_off(pending)
+
+    def rebuild(self) -> None:
+        """Delete the file, and derive it from the store again; much is left to the maintenance.
+
+        Raises:
+            StoreError: a file cannot be read or written.
+        """
+        with self._following:
+            self._close_file()
+            self._delete()
+            self._damaged = False
+            with self._truth.reading() as store:
+                changes = read_changes(store, 0) or Changes(0, [], [])
+                (identity,) = store.execute(_IDENTITY).fetchone()
+            with self.writing() as connection:
+                self._add(connection, changes.changed)
+                values = (identity, self._rule, changes.sequence)
+                connection.execute("UPDATE state SET source = ?, rule = ?, position = ?", values)
+            self._work_off_rest()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection inside a read transaction, after following where that has failed.
+
+        Raises:
+            StoreError: the file cannot be read; it is made again before the next use.
+        """
+        connections = self._connections()
+        if self._behind and not self._read_only:
+            self.follow()
+            connections = self._connections()
+        with self._noting_damage(), connections.reading() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection that writes inside a transaction: committed, or undone.
+
+        Raises:
+            StoreError: the file cannot be written; it is made again before the next use.
+        """
+        with self._following, self._noting_damage(), self._connections().writing() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close the file; every later use raises StoreError."""
+        with self._following:
+            self._closed = True
+            self._close_file()
+
+    def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
+        """Add documents, some of which may be known, and return what is to be worked off."""
+        raise NotImplementedError
+
+    def _remove(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+        """Remove documents, some of which may be unknown."""
+        raise NotImplementedError
+
+    def _work_off(self, vector_ids: Sequence[int]) -> None:
+        """Derive what follows from documents that were added."""
+        raise NotImplementedError
+
+    def _rest(self, limit: int) -> Sequence[int]:
+        """Return the first documents that are still to be worked off."""
+        raise NotImplementedError
+
+    def _work_off_rest(self) -> None:
+        rest = self._rest(AT_OPENING + 1)
+        if len(rest) <= AT_OPENING:
+            self._work_off(rest)
+
+    def _missing(self) -> tuple[int, Changes | None]:
+        """Return the position, and what has to be applied; None where that is not known."""
+        with self._connections().reading() as connection:
+            source, rule, position = connection.execute(_STATE).fetchone()
+        with self._truth.reading() as store:
+            (identity,) = store.execute(_IDENTITY).fetchone()
+            if (source, rule) != (identity, self._rule):
+                return position, None
+            return position, read_changes(store, position)
+
+    def _connections(self) -> SQLiteConnections:
+        """Return the connections of the file that is there now, which may be another one."""
+        found = _file_of(self.path)
+        file = self._file
+        if file is None or found is None or found != self._opened_as:
+            with self._following:
+                file = self._open()
+        return file
+
+    def _open(self) -> SQLiteConnections:
+        if self._closed:
+            raise StoreError(f"{self.path}: the store is closed")
+        self._close_file()
+        self._behind = True
+        if not self.path.exists():
+            if self._read_only:
+                raise StoreError(f"{self.path}: is missing: {_MADE_BY}")
+            self._delete()  # the log of a file that was deleted
+        try:
+            file = self._opened()
+        except StorageError:
+            raise
+        except StoreError as error:
+            if self._read_only:
+                raise StoreError(f"{error}: {_MADE_BY}") from error
+            _log.warning("%s; it is made again", error)
+            self._delete()
+            file = self._opened()
+        self._file, self._opened_as = file, _file_of(self.path)
+        return file
+
+    def _opened(self) -> SQLiteConnections:
+        """Open the file, and check that a read-only one follows this store."""
+        file = SQLiteConnections(self.path, read_only=self._read_only, kind=self._kind)
+        if not self._read_only:
+            return file
+        try:
+            with file.reading() as connection:
+                source, _, position = connection.execute(_STATE).fetchone()
+            with self._truth.reading() as store:
+                (identity,) = store.execute(_IDENTITY).fetchone()
+                if source != identity or position > read_sequence(store):
+                    raise StoreError(f"{self.path}: follows another state of the store")
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _delete(self) -> None:
+        try:
+            for ending in FILE_ENDINGS:
+                self.path.with_name(f"{self.path.name}{ending}").unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot be deleted: {error.strerror}") from error
+
+    @contextmanager
+    def _noting_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError as error:
+            if not isinstance(error, StorageError) and str(error).startswith(f"{self.path}:"):
+                self._behind = self._damaged = True
+            raise
+
+
+def read_changes(store: sqlite3.Connection, position: int) -> Changes | None:
+    """Return the changes of a store after a sequence; None where they are not known.
+
+    From 0 they always are.
+    """
+    sequence = read_sequence(store)
+    if not 0 <= position <= sequence or 0 < position < (read_log_start(store)):
+        return None
+    changed = [row[0] for row in store.execute(_CHANGED, (position,))]
+    removed = [row[0] for row in store.execute(_REMOVED, (position,))] if position else []
+    return Changes(sequence, changed, removed)
+
+
+def _file_of(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
