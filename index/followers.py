@@ -73,6 +73,10 @@ class Follower(Protocol):
         """Apply what the store has and the follower lacks; rebuild it where that is impossible."""
         ...
 
+    def close(self) -> None:
+        """Close its files; every later use raises StoreError."""
+        ...
+
 
 def follow_all(followers: Iterable[Follower]) -> None:
     """Bring followers to the store. A failure is logged: the next write or search tries again."""

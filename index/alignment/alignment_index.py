@@ -1,31 +1,49 @@
-"""The alignment index of a store: blocks of stored documents, ready to be aligned with a query."""
+"""The alignment index of a store: blocks of stored documents, ready to be aligned with a query.
+
+The space is stored first, then every document is projected into it next to the former rows, and
+only then is it used: searches never wait, and a pass that was killed goes on where it was.
+"""
 
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
-from index.alignment.refresh import refresh_alignment
+from index.alignment.refresh import fit_to_documents
 from index.alignment.tables import (
+    BLOCKS,
     FittedSpace,
     SpaceRow,
+    add_documents,
     count_pending,
+    delete_other_blocks,
+    drop_other_spaces,
     find_space,
     insert_aligned_blocks,
     insert_space,
     load_space,
+    make_current,
+    next_pending,
+    project_documents,
     read_aligned_blocks,
+    remove_documents,
 )
 from index.common_text.collection import CommonTexts, mark, without_common
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
 from index.errors import StoreError
+from index.followers import FollowerFile
 from index.progress import Progress
-from index.sqlite.connections import SQLiteConnections
+from index.sqlite.connections import SQLiteConnections, vector_id_list
 
+BLOCKS_FILE = "blocks.sqlite3"
+_DOCUMENTS_A_TRANSACTION = 64
+_ROWS_A_TRANSACTION = 512
+_WITH_BLOCKS = """
+SELECT vector_id FROM block_vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _ADDED_SINCE = """
 SELECT count(*) FROM vectors WHERE sequence > ?"""
 _NUMBER = """
@@ -65,67 +83,80 @@ class AlignableDocuments:
         return without_common(self.space.project(vectors), None if marks is None else marks.blocks)
 
 
-class AlignmentIndex:
+class AlignmentIndex(FollowerFile):
     """The alignment index of an open store. Safe to use from many threads."""
 
-    def __init__(self, connections: SQLiteConnections, path: Path, common: CommonTexts) -> None:
-        """Use the connections of the store at `path`; `SQLiteDocumentStore.alignment` is one."""
-        self._connections = connections
+    def __init__(
+        self, truth: SQLiteConnections, store: Path, common: CommonTexts, *, read_only: bool
+    ) -> None:
+        """Follow the store at a path; `SQLiteDocumentStore.alignment` is one."""
+        super().__init__(truth, store.with_name(BLOCKS_FILE), BLOCKS, read_only=read_only)
         self._common = common
-        self._path = path
+        self._store = store
         self._loading = threading.Lock()
         self._loaded: SpaceInUse | None = None
 
     def start_with(self, space: AlignmentSpace) -> None:
         """Use this space in a store that has none yet."""
-        with self._connections.reading() as connection:
+        with self._truth.reading() as connection:
             if find_space(connection) is not None:
                 return
-        with self._connections.writing() as connection:
+        with self._truth.writing() as connection:
             insert_space(connection, FittedSpace(space), current=True)
 
     def space(self) -> SpaceInUse | None:
         """Return the current space; None in a store that was never given one."""
-        with self._connections.reading() as connection:
+        with self._truth.reading() as connection:
             return self._current(connection)
 
     def read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
         """Return the blocks of these documents in the current space; None if there is none.
 
-        Damaged rows are logged and left out: `longmatch doctor --repair` makes them again.
+        Damaged rows are logged, left out and made again.
         """
-        with self._connections.reading() as connection:
+        with self._truth.reading() as connection:
             used = self._current(connection)
-            if used is None:
-                return None
-            dimension = used.space.dimension
-            found, damaged = read_aligned_blocks(connection, used.space_id, dimension, vector_ids)
             common = self._common.read(connection)
-        if damaged:
-            _log.error(
-                "%s: the aligned blocks of vector id %d and %d others are damaged: "
-                "run longmatch doctor --repair",
-                *(self._path, damaged[0], len(damaged) - 1),
-            )
-        return AlignableDocuments(used.space, found, common)
-
-    def project(self, vectors: Mapping[str, Float32]) -> "ProjectedDocuments | None":
-        """Project block vectors [S, H] of documents that are to be put; None without a space."""
-        used = self.space() if vectors else None
         if used is None:
             return None
-        blocks = {name: used.space.project(vector) for name, vector in vectors.items()}
-        return ProjectedDocuments(used.space_id, blocks)
+        dimension = used.space.dimension
+        with self.reading() as connection:
+            found, damaged = read_aligned_blocks(connection, used.space_id, dimension, vector_ids)
+        if len(found) < len(vector_ids):
+            now = self.space()
+            if now is not None and now.space_id != used.space_id:  # the rows may be deleted
+                return self.read(vector_ids)
+        if damaged:
+            _log.error(
+                "%s: the aligned blocks of vector id %d and %d others are damaged",
+                *(self.path, damaged[0], len(damaged) - 1),
+            )
+            if not self._read_only:
+                self._project(damaged, used)
+        return AlignableDocuments(used.space, found, common)
+
+    def require_width(self, vectors: Iterable[Float32]) -> None:
+        """Check block vectors [S, H] of documents that are to be put.
+
+        Raises:
+            ValueError: some have another width than the current space.
+        """
+        used = self.space()
+        if used is not None:
+            for rows in vectors:
+                used.space.project(rows[:1])
 
     def pending(self) -> int:
         """Count the documents whose block vectors are not in the current space."""
-        with self._connections.reading() as connection:
-            row = find_space(connection)
-            return 0 if row is None else count_pending(connection, row.space_id)
+        used = self.space()
+        if used is None:
+            return 0
+        with self.reading() as connection:
+            return count_pending(connection, used.space_id)
 
     def has_next(self) -> bool:
         """Return whether a new space waits for documents to be projected into it."""
-        with self._connections.reading() as connection:
+        with self._truth.reading() as connection:
             return find_space(connection, current=False) is not None
 
     def drift(self) -> float:
@@ -133,7 +164,7 @@ class AlignmentIndex:
 
         Infinity for a space that was not fitted to the collection.
         """
-        with self._connections.reading() as connection:
+        with self._truth.reading() as connection:
             row = find_space(connection)
             if row is None or not row.documents:
                 return float("inf")
@@ -153,10 +184,97 @@ class AlignmentIndex:
         Raises:
             StoreError: the file cannot be read or written, or block vectors are damaged.
         """
+        with self._truth.reading() as store:
+            following, current = find_space(store, current=False), find_space(store)
         try:
-            refresh_alignment(self._connections, progress, fit=fit, stop=stop)
+            if fit and following is None and (fitted := fit_to_documents(self._truth, progress)):
+                with self._truth.writing() as store:
+                    insert_space(store, fitted, current=False)
+                    following = find_space(store, current=False)
+            target = following or current
+            if target is None:
+                return
+            with self._truth.reading() as store:
+                used = self._load(store, target)
+            self._project_pending(used, progress, stop)
+            if stop():
+                return
+            if following is not None:
+                self._switch(used)
+            self._clean(used, stop)
         except ValueError as error:
-            raise StoreError(f"{self._path}: {error}; run longmatch doctor --repair") from error
+            raise StoreError(f"{self._store}: {error}; run longmatch doctor --repair") from error
+
+    def _project_pending(
+        self, used: SpaceInUse, progress: Progress, stop: Callable[[], bool]
+    ) -> None:
+        with self.reading() as connection:
+            pending = count_pending(connection, used.space_id)
+        if not pending:
+            return
+        progress.started("aligning documents", pending)
+        last = 0
+        while not stop():
+            ids = self._next(used, _DOCUMENTS_A_TRANSACTION, last)
+            self._project(ids, used)
+            progress.advanced(len(ids))
+            if len(ids) < _DOCUMENTS_A_TRANSACTION:
+                return  # documents that are put meanwhile would keep this loop going
+            last = ids[-1]
+
+    def _switch(self, used: SpaceInUse) -> None:
+        """Use the next space, after projecting the documents that were put meanwhile."""
+        with self._following:  # what is put now is projected after the switch
+            while ids := self._next(used, _DOCUMENTS_A_TRANSACTION):
+                self._project(ids, used)
+            with self._truth.writing() as store:
+                make_current(store, used.space_id)
+
+    def _clean(self, used: SpaceInUse, stop: Callable[[], bool]) -> None:
+        """Delete what belongs to former spaces, a little at a time: writes wait for each."""
+        while not stop():
+            with self.writing() as connection:
+                deleted = delete_other_blocks(connection, used.space_id, _ROWS_A_TRANSACTION)
+            if not deleted:
+                with self._truth.writing() as store:
+                    drop_other_spaces(store)
+                return
+
+    def _next(self, used: SpaceInUse, limit: int, after: int = 0) -> Sequence[int]:
+        with self._connections().reading() as connection:
+            return next_pending(connection, used.space_id, after, limit)
+
+    def _project(self, vector_ids: Sequence[int], used: SpaceInUse) -> None:
+        """Project the block vectors of documents into a space."""
+        with self._following:  # what is read here is not revised before it is written
+            with self._truth.reading() as store:
+                projected = project_documents(store, used.space, vector_ids)
+            with self.writing() as connection:
+                insert_aligned_blocks(connection, used.space_id, projected)
+
+    def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
+        rows = self._truth.read_rows(_WITH_BLOCKS, vector_id_list(vector_ids))
+        found = sorted(row[0] for row in rows)
+        remove_documents(connection, vector_ids)
+        add_documents(connection, found)
+        return found
+
+    def _remove(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+        remove_documents(connection, vector_ids)
+
+    def _rest(self, limit: int) -> Sequence[int]:
+        used = self.space()
+        return () if used is None else self._next(used, limit)
+
+    def _work_off(self, vector_ids: Sequence[int]) -> None:
+        used = self.space() if vector_ids else None
+        if used is None:
+            return
+        try:
+            for start in range(0, len(vector_ids), _DOCUMENTS_A_TRANSACTION):
+                self._project(vector_ids[start : start + _DOCUMENTS_A_TRANSACTION], used)
+        except ValueError as error:
+            raise StoreError(f"{self._store}: {error}; run longmatch doctor --repair") from error
 
     def _current(self, connection: sqlite3.Connection) -> SpaceInUse | None:
         row = find_space(connection)
@@ -171,19 +289,4 @@ class AlignmentIndex:
         try:
             return SpaceInUse(row.space_id, load_space(connection, row.space_id))
         except ValueError as error:
-            raise StoreError(f"{self._path}: {error}; run longmatch doctor --repair") from error
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectedDocuments:
-    """Documents that are to be put: their blocks in a space, by document id."""
-
-    space_id: int
-    blocks: Mapping[str, AlignedBlocks]
-
-    def insert(self, connection: sqlite3.Connection, vector_ids: Mapping[str, int]) -> None:
-        """Insert the blocks of those documents that were put, given by their new vector ids."""
-        put = (
-            (vector_ids[name], block) for name, block in self.blocks.items() if name in vector_ids
-        )
-        insert_aligned_blocks(connection, self.space_id, put)
+            raise StoreError(f"{self._store}: {error}; run longmatch doctor --repair") from error

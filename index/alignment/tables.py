@@ -1,13 +1,15 @@
-"""The tables of the alignment index; each function works inside a transaction of the store.
+"""The tables of the alignment index; each function works inside a transaction.
 
 alignment_spaces   the current space, and the next one while documents are projected into it
-alignment_blocks   the blocks of a document in a space, from which it is aligned
+documents          which documents have block vectors
+aligned_blocks     the blocks of a document in a space, from which it is aligned
 
-Both follow from the block vectors: what is missing or damaged is made again.
+Spaces are in the store: what a space was fitted to is not there any more. The others are in a file
+that follows it. Blocks of common text match nothing.
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -15,10 +17,10 @@ import numpy as np
 
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace, read_space, write_space
 from index.common_text.collection import read_common_blocks, without_common
-from index.sqlite.connections import vector_id_list
+from index.sqlite.block_vectors import read_block_vectors
+from index.sqlite.connections import DatabaseFormat, vector_id_list
 
-ALIGNMENT_SCHEMA = (
-    """
+SPACES_SCHEMA = """
 CREATE TABLE alignment_spaces (
     space_id INTEGER PRIMARY KEY AUTOINCREMENT,
     current INTEGER NOT NULL,
@@ -26,17 +28,22 @@ CREATE TABLE alignment_spaces (
     sequence INTEGER NOT NULL,
     content BLOB NOT NULL,
     checksum INTEGER NOT NULL
-)""",
-    """
-CREATE TABLE alignment_blocks (
+)"""
+BLOCKS = DatabaseFormat(
+    "aligned blocks",
+    application_id=0x4C4D424C,
+    version=1,
+    schema="""
+CREATE TABLE documents (vector_id INTEGER PRIMARY KEY);
+CREATE TABLE aligned_blocks (
     vector_id INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
     space_id INTEGER NOT NULL,
     content BLOB NOT NULL,
     checksum INTEGER NOT NULL,
     UNIQUE (vector_id, space_id)
-)""",
+);
+""",
 )
-ALIGNMENT_TABLES = ("alignment_blocks", "alignment_spaces")
 
 _SPACE = """
 SELECT space_id, documents, sequence FROM alignment_spaces
@@ -50,28 +57,34 @@ _MAKE_CURRENT = """
 UPDATE alignment_spaces SET current = (space_id = ?)"""
 _DROP_SPACES = """
 DELETE FROM alignment_spaces WHERE NOT current"""
-# Where the document still exists: it may have been removed since its blocks were read.
+_WITH_BLOCKS = """
+SELECT b.vector_id, b.offsets, b.vectors, m.blocks
+FROM block_vectors b LEFT JOIN common_marks m USING (vector_id)
+WHERE b.vector_id IN (SELECT value FROM json_each(?))"""
+_INSERT_DOCUMENT = """
+INSERT INTO documents (vector_id) VALUES (?)"""
+_REMOVE_DOCUMENTS = """
+DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _INSERT_BLOCKS = """
-INSERT OR REPLACE INTO alignment_blocks (vector_id, space_id, content, checksum)
+INSERT OR REPLACE INTO aligned_blocks (vector_id, space_id, content, checksum)
 SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM documents WHERE vector_id = ?1)"""
 _BLOCKS = """
-SELECT vector_id, content, checksum, common_marks.blocks
-FROM alignment_blocks LEFT JOIN common_marks USING (vector_id)
+SELECT vector_id, content, checksum FROM aligned_blocks
 WHERE vector_id IN (SELECT value FROM json_each(?)) AND space_id = ?"""
 _PENDING = """
-SELECT b.vector_id FROM block_vectors b WHERE b.vector_id > ?1 AND NOT EXISTS (
-    SELECT 1 FROM alignment_blocks a WHERE a.vector_id = b.vector_id AND a.space_id = ?2
-) ORDER BY b.vector_id LIMIT ?3"""
+SELECT vector_id FROM documents d WHERE vector_id > ?1 AND NOT EXISTS (
+    SELECT 1 FROM aligned_blocks a WHERE a.vector_id = d.vector_id AND a.space_id = ?2
+) ORDER BY vector_id LIMIT ?3"""
 _NUMBER_PENDING = """
-SELECT count(*) FROM block_vectors b WHERE NOT EXISTS (
-    SELECT 1 FROM alignment_blocks a WHERE a.vector_id = b.vector_id AND a.space_id = ?
+SELECT count(*) FROM documents d WHERE NOT EXISTS (
+    SELECT 1 FROM aligned_blocks a WHERE a.vector_id = d.vector_id AND a.space_id = ?
 )"""
 _DELETE_OTHERS = """
-DELETE FROM alignment_blocks WHERE rowid IN (
-    SELECT rowid FROM alignment_blocks WHERE space_id != ? LIMIT ?
+DELETE FROM aligned_blocks WHERE rowid IN (
+    SELECT rowid FROM aligned_blocks WHERE space_id != ? LIMIT ?
 )"""
-_REMOVE = """
-DELETE FROM alignment_blocks WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_ALL = """
+SELECT vector_id, content, checksum FROM aligned_blocks"""
 _SCALE = np.dtype("<f4")
 
 
@@ -146,40 +159,69 @@ def delete_other_blocks(connection: sqlite3.Connection, space_id: int, limit: in
     return connection.execute(_DELETE_OTHERS, (space_id, limit)).rowcount
 
 
+def add_documents(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> None:
+    """Add documents that have block vectors; known ones are projected again."""
+    vector_ids = list(vector_ids)
+    remove_documents(connection, vector_ids)
+    connection.executemany(_INSERT_DOCUMENT, [(vector_id,) for vector_id in vector_ids])
+
+
+def remove_documents(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> None:
+    """Remove documents and their blocks in all spaces."""
+    connection.execute(_REMOVE_DOCUMENTS, (vector_id_list(vector_ids),))
+
+
+def project_documents(
+    store: sqlite3.Connection, space: AlignmentSpace, vector_ids: Iterable[int]
+) -> dict[int, AlignedBlocks]:
+    """Project the stored block vectors of documents, without common text, into a space.
+
+    Raises:
+        ValueError: a row is damaged.
+    """
+    rows = store.execute(_WITH_BLOCKS, (vector_id_list(vector_ids),)).fetchall()
+    vectors = read_block_vectors([row[:-1] for row in rows])
+    found = {}
+    for vector_id, *_, common in rows:
+        aligned = space.project(vectors[vector_id].vectors)
+        found[vector_id] = without_common(aligned, read_common_blocks(common, len(aligned)))
+    return found
+
+
 def insert_aligned_blocks(
-    connection: sqlite3.Connection, space_id: int, blocks: Iterable[tuple[int, AlignedBlocks]]
+    connection: sqlite3.Connection, space_id: int, blocks: Mapping[int, AlignedBlocks]
 ) -> None:
-    """Insert the blocks of documents, given with their vector ids; removed ones are left out."""
-    for vector_id, aligned in blocks:
+    """Insert the blocks of documents, by vector id; those of removed ones are left out."""
+    for vector_id, aligned in blocks.items():
         content = _pack(aligned)
         values = (vector_id, space_id, content, _checksum(content, vector_id))
         connection.execute(_INSERT_BLOCKS, values)
 
 
-def remove_aligned_blocks(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> None:
-    """Delete the blocks of documents in all spaces, so that they are projected again."""
-    connection.execute(_REMOVE, (vector_id_list(vector_ids),))
-
-
 def read_aligned_blocks(
     connection: sqlite3.Connection, space_id: int, dimension: int, vector_ids: Iterable[int]
 ) -> tuple[dict[int, AlignedBlocks], tuple[int, ...]]:
-    """Return the blocks of documents in a space by vector id, and the ids of damaged rows.
-
-    Those of common text match nothing.
-    """
+    """Return the blocks of documents in a space by vector id, and the ids of damaged rows."""
     found, damaged = {}, []
-    for vector_id, content, checksum, common in connection.execute(
+    for vector_id, content, checksum in connection.execute(
         _BLOCKS, (vector_id_list(vector_ids), space_id)
     ):
         sound = isinstance(content, bytes) and _checksum(content, vector_id) == checksum
         rows, rest = divmod(len(content), dimension + 2 * _SCALE.itemsize) if sound else (0, 0)
         if rows and not rest:
-            blocks = _unpack(content, rows, dimension)
-            found[vector_id] = without_common(blocks, read_common_blocks(common, rows))
+            found[vector_id] = _unpack(content, rows, dimension)
         else:
             damaged.append(vector_id)
     return found, tuple(damaged)
+
+
+def damaged_blocks(connection: sqlite3.Connection) -> list[int]:
+    """Return the vector ids of the rows that differ from their checksums."""
+    return [
+        vector_id
+        for vector_id, content, checksum in connection.execute(_ALL)
+        if not isinstance(content, bytes) or _checksum(content, vector_id) != checksum
+    ]
 
 
 def next_pending(

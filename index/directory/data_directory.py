@@ -7,6 +7,7 @@ shadow-test.json    optional: why these vectors replaced others, see service/cli
 snapshots/      published generations of the index, a copy
 lexical/        the published copy of the lexical index
 families.sqlite3    which documents are near-duplicates, a follower: see index/followers.py
+blocks.sqlite3      what documents are aligned by, a follower
 skipped.jsonl   what the last `longmatch index` could not read, for the user
 lock            held by the process that writes
 
@@ -34,6 +35,7 @@ from filelock import FileLock, Timeout
 from encoder.alignment.space import AlignmentSpace
 from encoder.atomic_files import replace_durably, sync
 from encoder.checkpoint import Checkpoint, split_fingerprint, with_reading_share
+from index.alignment.alignment_index import BLOCKS_FILE
 from index.directory.file_digest import (
     DIGEST_FILE,
     DigestCheck,
@@ -55,7 +57,7 @@ STORE_FILE = "store.sqlite3"
 SNAPSHOTS_DIRECTORY = "snapshots"
 LOCK_FILE = "lock"
 KEY_FILE = "keys.json"  # of a server; `service.keys` reads it
-FOLLOWER_FILES = (FAMILIES_FILE,)
+FOLLOWER_FILES = (FAMILIES_FILE, BLOCKS_FILE)
 LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
 ADAPTER_FILE = "adapter.npz"
 CALIBRATION_FILE = "calibration.json"

@@ -31,11 +31,11 @@ from index.directory.data_directory import (
 from index.directory.file_digest import DIGEST_FILE, verify_digest
 from index.doctor.findings import Finding, Remedy, require_damage
 from index.doctor.store_checks import (
-    examine_alignment,
     examine_database,
     examine_follower,
     examine_metadata,
     examine_rows,
+    examine_spaces,
     examine_words,
 )
 from index.errors import FingerprintMismatchError, SnapshotError, StoreError
@@ -176,7 +176,7 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
         yield from examine_rows(path, space.dimension)
         yield from examine_words(path)
         yield from examine_metadata(path)
-        yield from examine_alignment(path)
+        yield from examine_spaces(path)
     except DATABASE_ERRORS as error:
         require_damage(path, error)
         yield Finding(STORE_FILE, f"the database is damaged: {error}", Remedy.RESTORE_BACKUP)

@@ -20,7 +20,6 @@ from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import EncodedBatch, OnnxEncoder
 from index.adapt import read_corpus_adapter
-from index.alignment.tables import ALIGNMENT_SCHEMA, ALIGNMENT_TABLES, remove_aligned_blocks
 from index.build import refit_alignment
 from index.common_text.collection import read_common_text
 from index.directory.data_directory import STORE_FILE, locked, open_data_directory
@@ -70,7 +69,6 @@ def replace_vectors(
     The index must be rebuilt afterwards: it holds the old ones under the same ids.
     """
     sequence = advance_sequence(connection)
-    remove_aligned_blocks(connection, blocks)
     for (vector_id, read), vector, rows in zip(
         blocks.items(), encoded.document_vectors, encoded.block_vectors, strict=True
     ):
@@ -157,7 +155,8 @@ def _repair_database(store: Path, remedies: set[Remedy], lost: Sequence[int]) ->
             with connections.writing() as connection:
                 rebuild_metadata_values(connection, store)
         if Remedy.ALIGN in remedies:
-            rebuild_alignment_tables(connections)
+            with connections.writing() as connection:
+                connection.execute("DELETE FROM alignment_spaces")  # opening starts with another
         if Remedy.REBUILD_CHECKSUMS in remedies:
             rebuild_checksums(connections)
 
@@ -207,19 +206,6 @@ def rebuild_metadata_values(connection: sqlite3.Connection, path: Path) -> None:
             insert_metadata(connection, [(vector_id, dict(json.loads(metadata)))])
         except (TypeError, ValueError) as error:
             raise StoreError(f"{path}: the metadata of a document is damaged") from error
-
-
-def rebuild_alignment_tables(connections: SQLiteConnections) -> None:
-    """Empty the alignment index, which is then filled from the block vectors.
-
-    Raises:
-        StoreError: it cannot be written.
-    """
-    with connections.writing() as connection:
-        for table in ALIGNMENT_TABLES:
-            connection.execute(f"DROP TABLE IF EXISTS {table}")
-        for statement in ALIGNMENT_SCHEMA:
-            connection.execute(statement)
 
 
 def rebuild_checksums(connections: SQLiteConnections) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from index.alignment.tables import count_pending, find_space, load_space, read_aligned_blocks
+from index.alignment.alignment_index import BLOCKS_FILE
+from index.alignment.tables import damaged_blocks, find_space, load_space
 from index.common_text.collection import read_common_text
 from index.common_text.runs import CommonText
 from index.doctor.findings import Finding, Remedy, require_damage
@@ -302,11 +303,14 @@ def examine_follower(path: Path) -> Iterator[Finding]:
     try:
         with closing(open_for_reading(path)) as connection:
             (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            if problem == "ok" and path.name == BLOCKS_FILE:
+                rows = damaged_blocks(connection)
+                problem = f"{len(rows)} rows, vector id {rows[0]} first" if rows else "ok"
     except DATABASE_ERRORS as error:
         require_damage(path, error)
         problem = error
     if problem != "ok":
-        yield Finding(path.name, f"the database is damaged: {problem}", Remedy.DELETE)
+        yield Finding(path.name, f"is damaged: {problem}", Remedy.DELETE)
 
 
 _TEXTS = """
@@ -393,46 +397,16 @@ def _match_text(held: Mapping[str, int], title: str, text: str, common: CommonTe
     return all(n == NAMED_TITLE_COUNT and f" {term[1:-1]} " in joined for term, n in titles.items())
 
 
-_ROWS_A_CALL = 500
-_NEXT_ALIGNED = """
-SELECT vector_id FROM alignment_blocks WHERE space_id = ? AND vector_id > ?
-ORDER BY vector_id LIMIT ?"""
-
-
-def examine_alignment(path: Path) -> Iterator[Finding]:
-    """Check the checksums of the space and of every row, and that no document is missing.
-
-    A store that was never given a space has nothing to check.
+def examine_spaces(path: Path) -> Iterator[Finding]:
+    """Read the alignment space; a store that was never given one has nothing to check.
 
     Raises:
         sqlite3.Error: the file cannot be read.
     """
     with closing(open_for_reading(path)) as connection:
-        connection.execute("BEGIN")  # everything is compared in one state
+        row = find_space(connection)
         try:
-            problem = _first_alignment_problem(connection)
-        except (sqlite3.DatabaseError, TypeError, ValueError) as error:
-            require_damage(path, error)
-            problem = str(error)
-    if problem:
-        yield Finding("alignment", problem, Remedy.ALIGN)
-
-
-def _first_alignment_problem(connection: sqlite3.Connection) -> str | None:
-    """Return what is wrong, or None."""
-    row = find_space(connection)
-    if row is None:
-        return None
-    dimension = load_space(connection, row.space_id).dimension
-    last = -1
-    while ids := _aligned_after(connection, row.space_id, last):
-        _, damaged = read_aligned_blocks(connection, row.space_id, dimension, ids)
-        if damaged:
-            return f"the blocks of vector id {damaged[0]} are damaged"
-        last = ids[-1]
-    pending = count_pending(connection, row.space_id)
-    return f"{pending} documents with block vectors are not in it" if pending else None
-
-
-def _aligned_after(connection: sqlite3.Connection, space_id: int, last: int) -> list[int]:
-    return [row[0] for row in connection.execute(_NEXT_ALIGNED, (space_id, last, _ROWS_A_CALL))]
+            if row is not None:
+                load_space(connection, row.space_id)
+        except ValueError as error:
+            yield Finding("alignment", str(error), Remedy.ALIGN)

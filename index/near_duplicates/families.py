@@ -215,7 +215,7 @@ class Families(FollowerFile):
 
     def _sign(self, vector_ids: Sequence[int]) -> None:
         """Sign the texts of documents that are still to be looked at, and link them."""
-        while True:
+        with self._following:  # what is read here is not revised before it is written
             with self._truth.reading() as store:
                 common = self._common.read(store)
                 rows = store.execute(_TEXTS, (vector_id_list(vector_ids),)).fetchall()
@@ -224,6 +224,4 @@ class Families(FollowerFile):
                 for vector_id, content_hash, text in rows
             ]
             with self.writing() as connection, self._truth.reading() as store:
-                if self._common.read(store).version == common.version:  # else it is signed again
-                    add_texts(connection, store, signed)
-                    return
+                add_texts(connection, store, signed)

@@ -22,7 +22,7 @@ from index.lexical.terms import count_terms_and_titles, with_titles
 from index.lexical.title_refresh import count_changes_since_refresh, refresh_titles
 from index.near_duplicates.families import Families
 from index.progress import Progress, SilentProgress
-from index.sqlite.block_vectors import BlockVectors, as_stored, read_block_vectors
+from index.sqlite.block_vectors import BlockVectors, read_block_vectors
 from index.sqlite.connections import Space, SQLiteConnections, document_id_list, vector_id_list
 from index.sqlite.task_state import LOG_START, MaintenanceState, write_state
 from index.store.checksums import (
@@ -163,7 +163,7 @@ class SQLiteDocumentStore:
     Attributes:
         lexical: its words, changed in the transactions that change the documents.
         pages: lists the documents in the order of their ids.
-        alignment: the aligned blocks of every document, changed in the same transactions.
+        alignment: the aligned blocks of every document, a follower.
         families: which documents are near-duplicates, a follower.
         followers: what is derived in files of its own; up to date when a call returns.
         common_text: what many of its documents share, which counts for none of these.
@@ -202,13 +202,15 @@ class SQLiteDocumentStore:
         self._connections = SQLiteConnections(path, read_only=read_only, checkpoints=checkpoints)
         self.common_text = CommonTexts(self._connections)
         self.lexical = LexicalIndex(self._connections, path, self.common_text.read)
-        self.alignment = AlignmentIndex(self._connections, path, self.common_text)
+        self.alignment = AlignmentIndex(
+            self._connections, path, self.common_text, read_only=read_only
+        )
         self.families = Families(
             *(self._connections, path, self.common_text),
             find=find_families,
             read_only=read_only,
         )
-        self.followers: Sequence[Follower] = (self.families,)
+        self.followers: Sequence[Follower] = (self.families, self.alignment)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections, path)
         self.damage = DamageLog(self._ids_of, path)
@@ -219,9 +221,9 @@ class SQLiteDocumentStore:
             with self._connections.reading() as connection:
                 check_is_ours(connection, path, fingerprint, dimension)
             if not read_only:
-                follow_all(self.followers)
                 if space is not None:
                     self.alignment.start_with(space)
+                follow_all(self.followers)
         except BaseException:
             self._connections.close()
             raise
@@ -251,9 +253,7 @@ class SQLiteDocumentStore:
         check_entries(entries, self.dimension)
         ids = document_id_list(entry.document.id for entry in entries)
         hashes = {e.document.id: e.document.content_hash for e in entries}
-        # As they are stored: a document that is aligned again later must not get other scores.
-        blocks = {e.document.id: e.blocks for e in entries if e.blocks is not None}
-        projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
+        self.alignment.require_width(e.blocks.vectors for e in entries if e.blocks is not None)
         with self._connections.writing() as connection, self._damaged_words():
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles, common = self.lexical.titles(connection), self.common_text.read(connection)
@@ -285,9 +285,6 @@ class SQLiteDocumentStore:
                 connection, ((row.vector_id, row.offsets, row.text) for row in rows), common
             )
             inserted = insert_terms(connection, list(zip(added, counted, strict=True)))
-            if projected is not None:
-                names = (entry.document.id for entry in changed)
-                projected.insert(connection, dict(zip(names, added, strict=True)))
             if described:
                 write_checksums(connection, [known[document.id][0] for document in described])
         self.lexical.changed(inserted)
@@ -295,7 +292,8 @@ class SQLiteDocumentStore:
         self._selections.changed()
         self.damage.forget(replaced)
         follow_all(self.followers)
-        self._follow_common_text()
+        if self._follow_common_text():
+            return Change(self.sequence, _int64(added), _int64(replaced))
         return Change(sequence, _int64(added), _int64(replaced), stored_vectors(changed))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
@@ -494,7 +492,8 @@ class SQLiteDocumentStore:
     def close(self) -> None:
         """Close the file; every later call raises StoreError."""
         self.lexical.close()
-        self.families.close()
+        for follower in self.followers:
+            follower.close()
         self._connections.close()
 
     def _ids_of(self, vector_ids: Sequence[int]) -> dict[int, str]:
@@ -507,16 +506,21 @@ class SQLiteDocumentStore:
         """Return rows that begin with a vector id, and their checksums."""
         return divided(self._connections.read_rows(statement, ids))
 
-    def _follow_common_text(self) -> None:
+    def _follow_common_text(self) -> bool:
         """Measure the common text of a small collection when it has changed a lot.
+
+        Returns:
+            Whether it was measured.
 
         A failure is only logged: what was put is stored, and the next put tries again.
         """
         try:
             if self.common_text.has_drifted(following=True):
                 self.refresh_common_text(SilentProgress())
+                return True
         except StoreError as error:
             _log.warning("the common text does not follow the store: %s", error)
+        return False
 
     def _has_text(self, known: tuple[int, bytes], content_hash: bytes) -> bool:
         """Return whether a stored document has this text, and is not known to be damaged."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from encoder.adapter import VectorSpace
 from encoder.atomic_files import replace_durably
-from index.alignment.tables import ALIGNMENT_SCHEMA
+from index.alignment.tables import SPACES_SCHEMA
 from index.common_text.collection import COMMON_TEXT_SCHEMA
 from index.errors import FingerprintMismatchError, StoreError
 from index.lexical.tables import LEXICAL_SCHEMA
@@ -22,7 +22,7 @@ APPLICATION_ID = 0x4C4D5348
 # Vector ids are never assigned twice (AUTOINCREMENT), so a removed one stays removed.
 # `text` is the last column: the others are then read without the pages that a long text fills.
 # The change log: `removals`, the sequence of each vector, and `revisions`, of documents of which
-# only what is derived has changed. The identity is drawn: what follows another store is known by it.
+# only what is derived has changed. `identity` is drawn, to know what follows another store.
 SCHEMA = f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
@@ -68,7 +68,7 @@ CREATE INDEX revisions_by_sequence ON revisions (sequence);
 {CHECKSUMS_SCHEMA};
 {MAINTENANCE_SCHEMA};
 {";".join(LEXICAL_SCHEMA)};
-{";".join(ALIGNMENT_SCHEMA)};
+{SPACES_SCHEMA};
 {";".join(COMMON_TEXT_SCHEMA)};
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};

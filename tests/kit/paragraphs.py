@@ -49,7 +49,16 @@ def families_in(store: SQLiteDocumentStore) -> set[frozenset[str]]:
 def derived(store: SQLiteDocumentStore) -> list[object]:
     """Return what the followers of a store answer of every document in it."""
     ids = store.changes_since(0).added.tolist()
-    return [store.families.of(ids), store.families.pending(), store.families.largest(99)]
+    aligned = store.alignment.read(ids)
+    blocks = {} if aligned is None else aligned.blocks
+    return [
+        *(store.families.of(ids), store.families.pending(), store.families.largest(99)),
+        store.alignment.pending(),
+        *(
+            (vector_id, found.codes.tolist(), found.scales.tolist(), found.hubness.tolist())
+            for vector_id, found in sorted(blocks.items())
+        ),
+    ]
 
 
 def assert_rebuild_is_equal(store: SQLiteDocumentStore) -> None:

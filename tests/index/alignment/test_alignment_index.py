@@ -116,7 +116,7 @@ def test_a_fitted_space_drifts(store: SQLiteDocumentStore, with_blocks: MakeEntr
     assert len(space_of(store).background)
     assert_holds_all_stored_blocks(store)
     spaces = sql(store.path, "SELECT space_id FROM alignment_spaces")
-    assert spaces == sql(store.path, "SELECT DISTINCT space_id FROM alignment_blocks")
+    assert spaces == sql(store.alignment.path, "SELECT DISTINCT space_id FROM aligned_blocks")
     assert len(spaces) == 1
     assert store.alignment.drift() == 0.0
     first = space_of(store)
@@ -166,16 +166,17 @@ def test_writes_during_a_refit_are_kept(store: SQLiteDocumentStore, with_blocks:
 
 
 @pytest.mark.parametrize("damage", ["content = x'00'", "content = 7", "checksum = checksum + 1"])
-def test_a_damaged_row_is_left_out_and_logged(
+def test_a_damaged_row_is_left_out_and_made_again(
     store: SQLiteDocumentStore,
     with_blocks: MakeEntry,
     caplog: pytest.LogCaptureFixture,
     damage: str,
 ) -> None:
     first, second = fill(store, with_blocks, 2)
-    sql(store.path, f"UPDATE alignment_blocks SET {damage} WHERE vector_id = {first}")
+    sql(store.alignment.path, f"UPDATE aligned_blocks SET {damage} WHERE vector_id = {first}")
     assert read(store, [first, second]).keys() == {second}
-    assert "longmatch doctor --repair" in caplog.text
+    assert "aligned blocks of vector id 1 and 0 others are damaged" in caplog.text
+    assert_holds_all_stored_blocks(store)
 
 
 def test_a_damaged_space_is_an_error_that_names_the_way_out(

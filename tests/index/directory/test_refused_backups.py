@@ -123,10 +123,11 @@ def test_a_damaged_index_is_left_out_and_built_again(
     data: Path, checkpoint: Checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     changed(next((data / "snapshots").glob("*/index.bin")), 200)
+    (data / "blocks.sqlite3").write_bytes(b"damaged")  # follows the store, as the index does
     for path in (data / "snapshots").glob("*/index.bin"):
         changed(path, 500)
     manifest = write_backup(data, tmp_path / "backup", checkpoint)
-    assert list(manifest.files) == ["store.sqlite3"]
+    assert set(manifest.files) == {"store.sqlite3", "families.sqlite3"}
     assert "no complete index generation" in caplog.text
     restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
     with opened(tmp_path / "new") as restored:
