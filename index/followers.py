@@ -9,16 +9,18 @@ state of it, is deleted and made again.
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from index.errors import StorageError, StoreError
+from index.progress import Progress
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections
 from index.store.rows import read_log_start, read_sequence
 
+_DOCUMENTS_A_TRANSACTION = 64
 AT_OPENING = 1_000  # documents that opening works off; more are left to the maintenance
 FILE_ENDINGS = ("", "-wal", "-shm")
 _MADE_BY = "whatever opens the store for writing makes it again"
@@ -100,6 +102,7 @@ class FollowerFile:
         kind: DatabaseFormat,
         *,
         rule: str = "",
+        at_once: bool = True,
         read_only: bool,
     ) -> None:
         """Follow a store; nothing is opened before the first use.
@@ -109,6 +112,7 @@ class FollowerFile:
             path: of the file.
             kind: format of the file, without the table of its state.
             rule: what else its content depends on; by another it is made again.
+            at_once: work off what is added when it is applied; else only by `_finish`.
             read_only: another process follows; this one reads.
         """
         self.path = path
@@ -121,6 +125,7 @@ class FollowerFile:
             durable=False,
         )
         self._rule = rule
+        self._at_once = at_once
         self._read_only = read_only
         self._following = threading.RLock()
         self._file: SQLiteConnections | None = None
@@ -176,7 +181,8 @@ class FollowerFile:
                 self._remove(connection, changes.removed)
                 pending = self._add(connection, changes.changed)
                 connection.execute("UPDATE state SET position = ?", (changes.sequence,))
-            self._work_off(pending)
+            if self._at_once:
+                self._work_off(pending)
 
     def rebuild(self) -> None:
         """Delete the file, and derive it from the store again; much is left to the maintenance.
@@ -206,7 +212,10 @@ class FollowerFile:
         """
         connections = self._connections()
         if self._behind and not self._read_only:
-            self.follow()
+            try:
+                self.follow()
+            except StorageError as error:  # a full disk does not keep what is there from being read
+                _log.error("what is derived does not follow the store: %s", error)
             connections = self._connections()
         with self._noting_damage(), connections.reading() as connection:
             yield connection
@@ -227,6 +236,11 @@ class FollowerFile:
             self._closed = True
             self._close_file()
 
+    def pending(self) -> int:
+        """Count the documents that are still to be worked off."""
+        with self.reading():
+            return len(self._rest(-1))
+
     def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
         """Add documents, some of which may be known, and return what is to be worked off."""
         raise NotImplementedError
@@ -235,18 +249,38 @@ class FollowerFile:
         """Remove documents, some of which may be unknown."""
         raise NotImplementedError
 
-    def _work_off(self, vector_ids: Sequence[int]) -> None:
-        """Derive what follows from documents that were added."""
+    def _rest(self, limit: int, after: int = 0) -> Sequence[int]:
+        """Return the first documents that are still to be worked off; all with the limit -1."""
         raise NotImplementedError
 
-    def _rest(self, limit: int) -> Sequence[int]:
-        """Return the first documents that are still to be worked off."""
+    def _derive(self, vector_ids: Sequence[int]) -> None:
+        """Derive what follows from documents that were added, and still are to be worked off."""
         raise NotImplementedError
+
+    def _work_off(self, vector_ids: Sequence[int]) -> None:
+        for start in range(0, len(vector_ids), _DOCUMENTS_A_TRANSACTION):
+            with self._following:  # what is read is not revised before what is derived is written
+                self._derive(vector_ids[start : start + _DOCUMENTS_A_TRANSACTION])
 
     def _work_off_rest(self) -> None:
-        rest = self._rest(AT_OPENING + 1)
+        rest = self._rest(AT_OPENING + 1) if self._at_once else ()
         if len(rest) <= AT_OPENING:
             self._work_off(rest)
+
+    def _finish(self, task: str, progress: Progress, stop: Callable[[], bool]) -> None:
+        """Work off all that is left, unless `stop` returns true; a later call continues."""
+        pending = self.pending()
+        if not pending:
+            return
+        progress.started(task, pending)
+        last = 0
+        while not stop():
+            some = self._rest(_DOCUMENTS_A_TRANSACTION, last)
+            self._work_off(some)
+            progress.advanced(len(some))
+            if len(some) < _DOCUMENTS_A_TRANSACTION:
+                return  # documents that are put meanwhile would keep this loop going
+            last = some[-1]
 
     def _missing(self) -> tuple[int, Changes | None]:
         """Return the position, and what has to be applied; None where that is not known."""

@@ -16,7 +16,7 @@ from queue import Full, Queue
 import numpy as np
 
 from encoder.arrays import Float32
-from index.alignment.refresh import REFIT_DRIFT
+from index.alignment.spaces import REFIT_DRIFT
 from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError, RetrainingStoppedError
 from index.progress import SilentProgress

@@ -6,44 +6,55 @@ only then is it used: searches never wait, and a pass that was killed goes on wh
 
 import logging
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
-from index.alignment.refresh import fit_to_documents
-from index.alignment.tables import (
-    BLOCKS,
+from index.alignment.spaces import (
     FittedSpace,
-    SpaceRow,
-    add_documents,
-    count_pending,
-    delete_other_blocks,
-    drop_other_spaces,
     find_space,
-    insert_aligned_blocks,
+    fit_to_documents,
     insert_space,
     load_space,
-    make_current,
-    next_pending,
+)
+from index.alignment.tables import (
+    BLOCKS,
+    add_documents,
+    insert_aligned_blocks,
     project_documents,
     read_aligned_blocks,
     remove_documents,
+    without_blocks,
 )
 from index.common_text.collection import CommonTexts, mark, without_common
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
-from index.errors import StoreError
+from index.errors import DOCTOR, StoreError
 from index.followers import FollowerFile
-from index.progress import Progress
+from index.progress import Progress, SilentProgress
 from index.sqlite.connections import SQLiteConnections, vector_id_list
 
 BLOCKS_FILE = "blocks.sqlite3"
-_DOCUMENTS_A_TRANSACTION = 64
 _ROWS_A_TRANSACTION = 512
 _WITH_BLOCKS = """
 SELECT vector_id FROM block_vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_SPACES = """
+SELECT space_id FROM alignment_spaces"""
+_MAKE_CURRENT = """
+UPDATE alignment_spaces SET current = (space_id = ?)"""
+_DROP_SPACES = """
+DELETE FROM alignment_spaces WHERE NOT current"""
+# In each of the spaces, of which there are two at most.
+_PENDING = """
+SELECT vector_id FROM documents d WHERE vector_id > ?1 AND (
+    SELECT count(*) FROM aligned_blocks a
+    WHERE a.vector_id = d.vector_id AND space_id IN (SELECT value FROM json_each(?2))
+) < json_array_length(?2) ORDER BY vector_id LIMIT ?3"""
+_DELETE_OTHERS = """
+DELETE FROM aligned_blocks WHERE rowid IN (
+    SELECT rowid FROM aligned_blocks WHERE space_id != ? LIMIT ?
+)"""
 _ADDED_SINCE = """
 SELECT count(*) FROM vectors WHERE sequence > ?"""
 _NUMBER = """
@@ -93,8 +104,7 @@ class AlignmentIndex(FollowerFile):
         super().__init__(truth, store.with_name(BLOCKS_FILE), BLOCKS, read_only=read_only)
         self._common = common
         self._store = store
-        self._loading = threading.Lock()
-        self._loaded: SpaceInUse | None = None
+        self._loaded: dict[int, SpaceInUse] = {}
 
     def start_with(self, space: AlignmentSpace) -> None:
         """Use this space in a store that has none yet."""
@@ -132,7 +142,9 @@ class AlignmentIndex(FollowerFile):
                 *(self.path, damaged[0], len(damaged) - 1),
             )
             if not self._read_only:
-                self._project(damaged, used)
+                with self.writing() as connection:
+                    again = self._add(connection, damaged)
+                self._work_off(again)
         return AlignableDocuments(used.space, found, common)
 
     def require_width(self, vectors: Iterable[Float32]) -> None:
@@ -145,14 +157,6 @@ class AlignmentIndex(FollowerFile):
         if used is not None:
             for rows in vectors:
                 used.space.project(rows[:1])
-
-    def pending(self) -> int:
-        """Count the documents whose block vectors are not in the current space."""
-        used = self.space()
-        if used is None:
-            return 0
-        with self.reading() as connection:
-            return count_pending(connection, used.space_id)
 
     def has_next(self) -> bool:
         """Return whether a new space waits for documents to be projected into it."""
@@ -185,72 +189,35 @@ class AlignmentIndex(FollowerFile):
             StoreError: the file cannot be read or written, or block vectors are damaged.
         """
         with self._truth.reading() as store:
-            following, current = find_space(store, current=False), find_space(store)
-        try:
-            if fit and following is None and (fitted := fit_to_documents(self._truth, progress)):
-                with self._truth.writing() as store:
-                    insert_space(store, fitted, current=False)
-                    following = find_space(store, current=False)
-            target = following or current
-            if target is None:
-                return
-            with self._truth.reading() as store:
-                used = self._load(store, target)
-            self._project_pending(used, progress, stop)
-            if stop():
-                return
-            if following is not None:
-                self._switch(used)
-            self._clean(used, stop)
-        except ValueError as error:
-            raise StoreError(f"{self._store}: {error}; run longmatch doctor --repair") from error
-
-    def _project_pending(
-        self, used: SpaceInUse, progress: Progress, stop: Callable[[], bool]
-    ) -> None:
-        with self.reading() as connection:
-            pending = count_pending(connection, used.space_id)
-        if not pending:
-            return
-        progress.started("aligning documents", pending)
-        last = 0
-        while not stop():
-            ids = self._next(used, _DOCUMENTS_A_TRANSACTION, last)
-            self._project(ids, used)
-            progress.advanced(len(ids))
-            if len(ids) < _DOCUMENTS_A_TRANSACTION:
-                return  # documents that are put meanwhile would keep this loop going
-            last = ids[-1]
-
-    def _switch(self, used: SpaceInUse) -> None:
-        """Use the next space, after projecting the documents that were put meanwhile."""
-        with self._following:  # what is put now is projected after the switch
-            while ids := self._next(used, _DOCUMENTS_A_TRANSACTION):
-                self._project(ids, used)
+            following = find_space(store, current=False)
+            try:
+                fitted = fit_to_documents(store, progress) if fit and following is None else None
+            except ValueError as error:
+                raise StoreError(f"{self._store}: {error}; {DOCTOR} --repair") from error
+        if fitted is not None:
             with self._truth.writing() as store:
-                make_current(store, used.space_id)
-
-    def _clean(self, used: SpaceInUse, stop: Callable[[], bool]) -> None:
-        """Delete what belongs to former spaces, a little at a time: writes wait for each."""
-        while not stop():
-            with self.writing() as connection:
-                deleted = delete_other_blocks(connection, used.space_id, _ROWS_A_TRANSACTION)
-            if not deleted:
+                insert_space(store, fitted, current=False)
+                following = find_space(store, current=False)
+        self._finish("aligning documents", progress, stop)
+        if stop():
+            return
+        if following is not None:
+            with self._following:  # what is put now is projected after the switch
+                self._finish("aligning documents", SilentProgress(), lambda: False)
                 with self._truth.writing() as store:
-                    drop_other_spaces(store)
-                return
+                    store.execute(_MAKE_CURRENT, (following.space_id,))
+                    store.execute(_DROP_SPACES)
+        self._clean(stop)
 
-    def _next(self, used: SpaceInUse, limit: int, after: int = 0) -> Sequence[int]:
-        with self._connections().reading() as connection:
-            return next_pending(connection, used.space_id, after, limit)
-
-    def _project(self, vector_ids: Sequence[int], used: SpaceInUse) -> None:
-        """Project the block vectors of documents into a space."""
-        with self._following:  # what is read here is not revised before it is written
-            with self._truth.reading() as store:
-                projected = project_documents(store, used.space, vector_ids)
+    def _clean(self, stop: Callable[[], bool]) -> None:
+        """Delete the blocks in former spaces, a little at a time: writes wait for each."""
+        used = self.space()
+        while used is not None and not stop():
+            values = (used.space_id, _ROWS_A_TRANSACTION)
             with self.writing() as connection:
-                insert_aligned_blocks(connection, used.space_id, projected)
+                deleted = connection.execute(_DELETE_OTHERS, values).rowcount
+            if not deleted:
+                return
 
     def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
         rows = self._truth.read_rows(_WITH_BLOCKS, vector_id_list(vector_ids))
@@ -262,31 +229,30 @@ class AlignmentIndex(FollowerFile):
     def _remove(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
         remove_documents(connection, vector_ids)
 
-    def _rest(self, limit: int) -> Sequence[int]:
-        used = self.space()
-        return () if used is None else self._next(used, limit)
+    def _rest(self, limit: int, after: int = 0) -> Sequence[int]:
+        spaces = vector_id_list(row[0] for row in self._truth.read_rows(_SPACES))
+        with self._connections().reading() as connection:
+            return [row[0] for row in connection.execute(_PENDING, (after, spaces, limit))]
 
-    def _work_off(self, vector_ids: Sequence[int]) -> None:
-        used = self.space() if vector_ids else None
-        if used is None:
-            return
-        try:
-            for start in range(0, len(vector_ids), _DOCUMENTS_A_TRANSACTION):
-                self._project(vector_ids[start : start + _DOCUMENTS_A_TRANSACTION], used)
-        except ValueError as error:
-            raise StoreError(f"{self._store}: {error}; run longmatch doctor --repair") from error
+    def _derive(self, vector_ids: Sequence[int]) -> None:
+        """Project documents into every space that they are not in yet."""
+        with self._truth.reading() as store, self.writing() as connection:
+            for (space_id,) in store.execute(_SPACES).fetchall():
+                missing = without_blocks(connection, space_id, vector_ids)
+                projected = project_documents(store, self._load(store, space_id).space, missing)
+                insert_aligned_blocks(connection, space_id, projected)
 
-    def _current(self, connection: sqlite3.Connection) -> SpaceInUse | None:
-        row = find_space(connection)
-        if row is None:
-            return None
-        with self._loading:
-            if self._loaded is None or self._loaded.space_id != row.space_id:
-                self._loaded = self._load(connection, row)
-            return self._loaded
+    def _current(self, store: sqlite3.Connection) -> SpaceInUse | None:
+        row = find_space(store)
+        return None if row is None else self._load(store, row.space_id)
 
-    def _load(self, connection: sqlite3.Connection, row: SpaceRow) -> SpaceInUse:
-        try:
-            return SpaceInUse(row.space_id, load_space(connection, row.space_id))
-        except ValueError as error:
-            raise StoreError(f"{self._store}: {error}; run longmatch doctor --repair") from error
+    def _load(self, store: sqlite3.Connection, space_id: int) -> SpaceInUse:
+        loaded = self._loaded.get(space_id)
+        if loaded is None:
+            try:
+                loaded = SpaceInUse(space_id, load_space(store, space_id))
+            except ValueError as error:
+                raise StoreError(f"{self._store}: {error}; {DOCTOR} --repair") from error
+            kept = sorted(self._loaded.items())[-1:]  # two are in use at most
+            self._loaded = {**dict(kept), space_id: loaded}
+        return loaded

@@ -48,7 +48,7 @@ from index.directory.data_directory import (
     sync_tree,
 )
 from index.directory.file_digest import verify_digest
-from index.errors import BackupError, SnapshotError, StoreError
+from index.errors import BackupError, SnapshotError, StorageError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.sqlite.connections import open_reader, translated_errors
 from index.vectors.snapshot import (
@@ -150,8 +150,8 @@ def copy_data_directory(data: Path, target: Path) -> None:
                 _copy(path, target / name)
             except FileNotFoundError:  # a temporary file
                 pass
-            except BackupError:
-                if path.name not in FOLLOWER_FILES:
+            except (BackupError, StoreError) as error:
+                if path.name not in FOLLOWER_FILES or isinstance(error, StorageError):
                     raise
                 (target / name).unlink()  # damaged, and made again from the store
     _copy_fitted(data, target)

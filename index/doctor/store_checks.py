@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from index.alignment.alignment_index import BLOCKS_FILE
-from index.alignment.tables import damaged_blocks, find_space, load_space
+from index.alignment.spaces import find_space, load_space
+from index.alignment.tables import damaged_blocks
 from index.common_text.collection import read_common_text
 from index.common_text.runs import CommonText
 from index.doctor.findings import Finding, Remedy, require_damage

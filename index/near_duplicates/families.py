@@ -26,7 +26,6 @@ from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections, document_id_list, vector_id_list
 
 FAMILIES_FILE = "families.sqlite3"
-_DOCUMENTS_A_TRANSACTION = 64
 _OF_DOCUMENTS = """
 SELECT d.vector_id, t.family FROM document_texts d JOIN texts t USING (text_id)
 WHERE d.vector_id IN (SELECT value FROM json_each(?)) AND EXISTS (
@@ -55,8 +54,6 @@ SELECT count(*), coalesce(sum(members), 0) FROM (
     SELECT count(*) AS members FROM texts t JOIN document_texts USING (text_id)
     GROUP BY t.family HAVING count(*) > 1
 )"""
-_NUMBER_PENDING = """
-SELECT count(*) FROM document_texts WHERE text_id IS NULL"""
 _NEXT_PENDING = """
 SELECT vector_id FROM document_texts
 WHERE text_id IS NULL AND vector_id > ? ORDER BY vector_id LIMIT ?"""
@@ -108,9 +105,10 @@ class Families(FollowerFile):
         Without `find`, near-duplicates of documents that are put are not looked for.
         """
         path = store.with_name(FAMILIES_FILE)
-        super().__init__(truth, path, FAMILIES, rule=signing_rule(), read_only=read_only)
+        super().__init__(
+            truth, path, FAMILIES, rule=signing_rule(), at_once=find, read_only=read_only
+        )
         self._common = common
-        self._find = find
 
     def of(self, vector_ids: Iterable[int]) -> dict[int, int]:
         """Return the number of the family of each of these documents that is in one."""
@@ -173,26 +171,13 @@ class Families(FollowerFile):
             families, documents = connection.execute(_TOTALS).fetchone()
         return int(families), int(documents)
 
-    def pending(self) -> int:
-        """Count the documents whose texts are not signed yet."""
-        with self.reading() as connection:
-            return int(connection.execute(_NUMBER_PENDING).fetchone()[0])
-
     def find(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
         """Sign the texts that are not signed yet, and link their near-duplicates.
 
         Documents may be put and deleted meanwhile. It ends early when `stop` returns true; a later
         call continues, also after a kill.
         """
-        progress.started("looking for near-duplicates", self.pending())
-        last = 0
-        while not stop():
-            some = self._rest(_DOCUMENTS_A_TRANSACTION, last)
-            if not some:
-                return
-            self._sign(some)
-            last = some[-1]
-            progress.advanced(len(some))
+        self._finish("looking for near-duplicates", progress, stop)
 
     def _stored(self, document_ids: Sequence[str]) -> dict[str, int]:
         """Return the vector ids of stored documents by id."""
@@ -208,20 +193,15 @@ class Families(FollowerFile):
         with self._connections().reading() as connection:
             return [row[0] for row in connection.execute(_NEXT_PENDING, (after, limit))]
 
-    def _work_off(self, vector_ids: Sequence[int]) -> None:
-        if self._find:
-            for start in range(0, len(vector_ids), _DOCUMENTS_A_TRANSACTION):
-                self._sign(vector_ids[start : start + _DOCUMENTS_A_TRANSACTION])
-
-    def _sign(self, vector_ids: Sequence[int]) -> None:
-        """Sign the texts of documents that are still to be looked at, and link them."""
-        with self._following:  # what is read here is not revised before it is written
-            with self._truth.reading() as store:
-                common = self._common.read(store)
-                rows = store.execute(_TEXTS, (vector_id_list(vector_ids),)).fetchall()
-            signed = [
-                SignedText(vector_id, content_hash, sign(text, common))
-                for vector_id, content_hash, text in rows
-            ]
-            with self.writing() as connection, self._truth.reading() as store:
-                add_texts(connection, store, signed)
+    def _derive(self, vector_ids: Sequence[int]) -> None:
+        """Sign the texts of documents, and link them."""
+        with self._truth.reading() as store:
+            common = self._common.read(store)
+            rows = store.execute(_TEXTS, (vector_id_list(vector_ids),)).fetchall()
+        signed = [
+            SignedText(vector_id, content_hash, sign(text, common))
+            for vector_id, content_hash, text in rows
+            if isinstance(text, str)  # else it is damaged
+        ]
+        with self.writing() as connection, self._truth.reading() as store:
+            add_texts(connection, store, signed)

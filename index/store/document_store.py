@@ -448,18 +448,22 @@ class SQLiteDocumentStore:
 
     def refresh_common_text(
         self, progress: Progress, stop: Callable[[], bool] = lambda: False
-    ) -> None:
+    ) -> bool:
         """Measure what many documents share, and count those again for which that has changed.
+
+        Returns:
+            Whether there were such documents.
 
         Raises:
             StoreError: the file cannot be read or written; a later call starts again.
         """
         try:
-            self.common_text.refresh(self.lexical.titles, progress, stop, sql.revise)
+            changed = self.common_text.refresh(self.lexical.titles, progress, stop, sql.revise)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
         follow_all(self.followers)
         self.lexical.changed()
+        return changed
 
     def changes_since_title_refresh(self) -> int:
         """Count the documents added, removed or changed since the last complete `refresh_titles`.
@@ -510,17 +514,16 @@ class SQLiteDocumentStore:
         """Measure the common text of a small collection when it has changed a lot.
 
         Returns:
-            Whether it was measured.
+            Whether documents are counted otherwise since.
 
         A failure is only logged: what was put is stored, and the next put tries again.
         """
         try:
-            if self.common_text.has_drifted(following=True):
-                self.refresh_common_text(SilentProgress())
-                return True
+            drifted = self.common_text.has_drifted(following=True)
+            return drifted and self.refresh_common_text(SilentProgress())
         except StoreError as error:
             _log.warning("the common text does not follow the store: %s", error)
-        return False
+            return False
 
     def _has_text(self, known: tuple[int, bytes], content_hash: bytes) -> bool:
         """Return whether a stored document has this text, and is not known to be damaged."""

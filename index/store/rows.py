@@ -69,8 +69,7 @@ INSERT INTO removals (vector_id, added, sequence)
 SELECT vector_id, sequence, ? FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _REVISE = """
 INSERT OR REPLACE INTO revisions (vector_id, sequence)
-SELECT vector_id, meta.sequence FROM documents, meta
-WHERE vector_id IN (SELECT value FROM json_each(?))"""
+SELECT vector_id, ? FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _DELETE_DOCUMENTS = """
 DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 
@@ -161,8 +160,7 @@ def remove_documents(
 
 def revise(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
     """Log that what is derived from these documents has changed, though their texts have not."""
-    advance_sequence(connection)
-    connection.execute(_REVISE, (vector_id_list(vector_ids),))
+    connection.execute(_REVISE, (advance_sequence(connection), vector_id_list(vector_ids)))
 
 
 UNIT_NORM_TOLERANCE = 1e-3

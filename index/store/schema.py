@@ -6,7 +6,7 @@ from pathlib import Path
 
 from encoder.adapter import VectorSpace
 from encoder.atomic_files import replace_durably
-from index.alignment.tables import SPACES_SCHEMA
+from index.alignment.spaces import SPACES_SCHEMA
 from index.common_text.collection import COMMON_TEXT_SCHEMA
 from index.errors import FingerprintMismatchError, StoreError
 from index.lexical.tables import LEXICAL_SCHEMA

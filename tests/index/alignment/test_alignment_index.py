@@ -5,9 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from encoder.alignment.space import AlignedBlocks, AlignmentSpace, fit_space, neutral_space
+from encoder.alignment.space import (
+    MIN_DOCUMENTS,
+    AlignedBlocks,
+    AlignmentSpace,
+    fit_space,
+    neutral_space,
+)
 from encoder.arrays import Float32
-from index.alignment.refresh import MIN_DOCUMENTS
 from index.errors import StoreError
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors

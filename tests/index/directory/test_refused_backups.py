@@ -123,7 +123,9 @@ def test_a_damaged_index_is_left_out_and_built_again(
     data: Path, checkpoint: Checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     changed(next((data / "snapshots").glob("*/index.bin")), 200)
-    (data / "blocks.sqlite3").write_bytes(b"damaged")  # follows the store, as the index does
+    (data / "blocks.sqlite3").write_bytes(
+        b"SQLite format 3\0" + b"x" * 9_000
+    )  # follows the store, as the index does
     for path in (data / "snapshots").glob("*/index.bin"):
         changed(path, 500)
     manifest = write_backup(data, tmp_path / "backup", checkpoint)
