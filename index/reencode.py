@@ -38,7 +38,6 @@ from index.directory.data_directory import (
     settle,
     swap_in,
 )
-from index.directory.file_digest import verify_digest
 from index.document import Document
 from index.errors import DataDirectoryInUseError, StoreError
 from index.progress import Progress
@@ -183,7 +182,6 @@ def require_another(data: Path, checkpoint: Checkpoint, *, adapt: bool = False) 
         StoreError: its vectors are of this checkpoint already, or it is damaged.
     """
     settle(data)
-    verify_digest(data / STORE_FILE)
     space = read_space(data / STORE_FILE)
     base, share = split_fingerprint(space.fingerprint)
     adapted = (data / ADAPTER_FILE).exists()

@@ -181,11 +181,11 @@ class Collections:
 
     def unusable(self) -> dict[str, str]:
         """Return why collections cannot be used, by name; those that can be are absent."""
-        reasons = {
-            member.name: member.data.damage if isinstance(member, Collection) else member.reason
+        return {
+            member.name: member.reason
             for member in self.members()
+            if not isinstance(member, Collection)
         }
-        return {name: reason for name, reason in reasons.items() if reason is not None}
 
     def find(self, name: str) -> Collection:
         """Return an open collection.

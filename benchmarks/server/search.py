@@ -43,13 +43,11 @@ from benchmarks.synthetic.articles import article_model, store_articles
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder, usable_cores
 from index.directory.data_directory import STORE_FILE
-from index.directory.file_digest import has_digest
 
 SIZES = [1_000, 10_000]
 CLIENTS = [1, 8, 64]
 ROUNDS, SECONDS = 3, 4.0
 TEXTS = 50  # other queries by text are these again
-WAIT_SECONDS = 0.1
 START_SECONDS = 60
 WARM_UP, WARM_UP_SECONDS = 3, 60.0  # requests that read what later ones find in memory
 MODES: dict[str, dict[str, object]] = {
@@ -146,8 +144,6 @@ def measure(
     }
     with started(path, checkpoint.directory, more) as server:
         _wait_for_processes(server, search_processes)
-        while has_digest(path / STORE_FILE):  # removed at the end of the comparison
-            time.sleep(WAIT_SECONDS)
         queries = {"id": _ids(size), "text": _texts()}
         for variant in variants:
             closed_loop(server.port, [iter(_requests(variant, queries)[:WARM_UP])], WARM_UP_SECONDS)

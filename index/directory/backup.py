@@ -1,19 +1,21 @@
 """Backups of a data directory: made while a server writes to it, checked, and restored.
 
 A backup is a folder, or a tar file of one, not compressed: first `manifest.json`, which has the
-SHA-256 of each file, then the files of the data directory. It gets its name once it is complete and
-has been read back; before, it is a hidden folder next to that name, which the next attempt deletes.
+SHA-256 of each file, then the files: the truth and the settings. What follows from them is made
+again when the restored directory is opened. A backup gets its name once it is complete and has
+been read back; before, it is a hidden folder next to that name, which the next attempt deletes.
 """
 
 import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import sqlite3
 import stat
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -22,10 +24,12 @@ from typing import IO, Any
 
 from encoder.adapter import parse_adapter
 from encoder.atomic_files import replace_durably
-from encoder.checkpoint import Checkpoint, file_digest, split_fingerprint
+from encoder.checkpoint import Checkpoint, split_fingerprint
 from encoder.errors import AdapterError
 from index.directory.collections import (
     COLLECTIONS_DIRECTORY,
+    DEFAULT_COLLECTION,
+    NAME_PATTERN,
     check_collection,
     collection_names,
     collection_path,
@@ -34,44 +38,30 @@ from index.directory.collections import (
 from index.directory.data_directory import (
     ADAPTER_FILE,
     ARRIVING,
-    CALIBRATION_FILE,
-    FOLLOWER_FILES,
-    FUSION_FILE,
-    KEY_FILE,
+    DAMAGED_FILE,
+    FITTED,
     LOCK_FILE,
-    SHADOW_TEST_FILE,
-    SNAPSHOTS_DIRECTORY,
     STORE_FILE,
     locked,
     settle,
     swap_in,
     sync_tree,
 )
-from index.directory.file_digest import verify_digest
-from index.errors import BackupError, SnapshotError, StorageError, StoreError
-from index.lexical.lexical_index import LEXICAL_DIRECTORY
+from index.errors import BackupError, StoreError
 from index.sqlite.connections import open_reader, translated_errors
-from index.vectors.snapshot import (
-    CURRENT,
-    INDEX_FILE,
-    SNAPSHOT_MANIFEST,
-    current_generation,
-    verify_current_snapshot,
-)
+from index.store.checksums import find_damage
+from index.store.document_store import SQLiteDocumentStore
+from index.store.schema import read_space
 
-_SQLITE_MAGIC = b"SQLite format 3\x00"
 _ATTEMPTS = 5  # to copy what others may replace in the meantime
-_FITTED = (ADAPTER_FILE, CALIBRATION_FILE, FUSION_FILE, SHADOW_TEST_FILE)  # to the vectors
-_OTHERWISE = (
-    *_FITTED,
-    KEY_FILE,
-    LOCK_FILE,
-    SNAPSHOTS_DIRECTORY,
-    LEXICAL_DIRECTORY,
-    STORE_FILE,
-    COLLECTIONS_DIRECTORY,
+# Of the service, whose modules name them: their tables, and the uploads that jobs wait for.
+_DATABASES = ("feedback.sqlite3", "jobs.sqlite3", "standing.sqlite3")
+# A restored keys.json would accept keys that were revoked, or that a stranger made.
+_NAME = re.compile(
+    rf"({COLLECTIONS_DIRECTORY}/(?!{DEFAULT_COLLECTION}/){NAME_PATTERN.strip('^$')}/)?"
+    rf"({'|'.join(map(re.escape, (STORE_FILE, *FITTED, *_DATABASES, DAMAGED_FILE)))}"
+    r"|uploads/[A-Za-z0-9_-]+\.ndjson)"
 )
-_TRANSIENT = ("-wal", "-shm", "-journal", ".partial", ".new")  # endings of files in use
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +72,7 @@ _LARGEST_MANIFEST = 16 * 2**20
 _BUFFER = 2**20
 MANIFEST_FILE = "manifest.json"
 _OWN = stat.S_IRUSR | stat.S_IWUSR
+_READ_AND_WRITE = 0o666
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +91,6 @@ class BackupManifest:
         created: ISO 8601 in UTC.
         checkpoint: name of the checkpoint, for display; empty if it is not known.
         base: fingerprint of that checkpoint.
-        fingerprint: of the vectors; differs from `base` where there is a corpus adapter.
-        dimension: of the vectors.
         sequence: of the store: the backup holds the changes up to this one.
         documents: their number, without those of its collections.
         files: by name relative to the backup, with "/".
@@ -110,8 +99,6 @@ class BackupManifest:
     created: str
     checkpoint: str
     base: str
-    fingerprint: str
-    dimension: int
     sequence: int
     documents: int
     files: Mapping[str, BackupFile]
@@ -124,13 +111,9 @@ class BackupManifest:
 
 
 def copy_data_directory(data: Path, target: Path) -> None:
-    """Copy a data directory into the folder `target`, as it is at one moment.
+    """Copy the truth and the settings of a data directory into a folder, as of one moment.
 
     Its collections are copied after it, each as it is at one moment.
-    The index generation is copied first, so the copy of the store is never behind it and knows the
-    changes that it lacks. All other files are copied too, except hidden ones, the lock, the API
-    keys (a restored copy would accept revoked ones), and the copy of the lexical index, which is
-    made when the copied directory is opened.
 
     Raises:
         BackupError: the copy of the store is damaged, or what belongs together was replaced again
@@ -138,23 +121,18 @@ def copy_data_directory(data: Path, target: Path) -> None:
         OSError: something cannot be read or written.
         StoreError: the store cannot be read.
     """
-    _copy_snapshot(data / SNAPSHOTS_DIRECTORY, target / SNAPSHOTS_DIRECTORY)
-    for path in sorted(data.rglob("*")):
-        name = path.relative_to(data)
-        hidden = any(part.startswith(".") for part in name.parts)
-        if hidden or name.parts[0] in _OTHERWISE:
-            continue
-        if path.is_file() and not path.name.endswith(_TRANSIENT):
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            try:
-                _copy(path, target / name)
-            except FileNotFoundError:  # a temporary file
-                pass
-            except (BackupError, StoreError) as error:
-                if path.name not in FOLLOWER_FILES or isinstance(error, StorageError):
-                    raise
-                (target / name).unlink()  # damaged, and made again from the store
     _copy_fitted(data, target)
+    for name in _DATABASES:
+        if (data / name).exists():
+            _create_file(target / name, (data / name).stat().st_mode)
+            copy_database(data / name, target / name)
+    for path in (data / DAMAGED_FILE, *data.glob("uploads/*")):
+        name = path.relative_to(data).as_posix()
+        if path.is_file() and _NAME.fullmatch(name):
+            (target / name).parent.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):  # the upload of a job that has ended
+                _create_file(target / name, path.stat().st_mode)
+                shutil.copyfile(path, target / name)
     for collection in stored_collections(data):
         copy = collection_path(target, collection)
         copy.mkdir(parents=True)
@@ -166,7 +144,7 @@ def _copy_fitted(data: Path, target: Path) -> None:
     copied = None  # which file the copied store is of
     for _ in range(_ATTEMPTS):
         before = _versions(data)
-        for name in _FITTED:
+        for name in FITTED:
             (target / name).unlink(missing_ok=True)
             with suppress(FileNotFoundError):  # an optional file
                 shutil.copyfile(data / name, target / name)
@@ -176,7 +154,7 @@ def _copy_fitted(data: Path, target: Path) -> None:
             copied = before[STORE_FILE]
         if _versions(data) == before:
             return
-    names = ", ".join(_FITTED)
+    names = ", ".join(FITTED)
     raise BackupError(
         f"{data}: {names} or the store changed {_ATTEMPTS} times while it was copied: try again"
     )
@@ -185,7 +163,7 @@ def _copy_fitted(data: Path, target: Path) -> None:
 def _versions(data: Path) -> dict[str, tuple[int, ...]]:
     """Return what changes when a file is replaced; of the store not what changes by writing."""
     found: dict[str, tuple[int, ...]] = {}
-    for name in (*_FITTED, STORE_FILE):
+    for name in (*FITTED, STORE_FILE):
         with suppress(FileNotFoundError):
             stat = (data / name).stat()
             found[name] = (stat.st_dev, stat.st_ino)
@@ -209,42 +187,26 @@ def copy_database(source: Path, target: Path) -> None:
         reading, writing = open_reader(source), sqlite3.connect(target)
         with closing(reading), closing(writing):
             reading.backup(writing)
-        with closing(sqlite3.connect(target)) as copy:
-            problems = [row[0] for row in copy.execute("PRAGMA integrity_check(5)")]
+    _check(target, source)
+
+
+def _check(path: Path, source: Path) -> None:
+    """Check the copy of a database from `source`, and every row of a store.
+
+    Raises:
+        BackupError: it is damaged.
+        StoreError: it cannot be read.
+    """
+    names: list[str] = []
+    with translated_errors(path), closing(sqlite3.connect(path)) as copy:
+        problems = [row[0] for row in copy.execute("PRAGMA integrity_check(5)")]
+        if problems == ["ok"] and path.name == STORE_FILE:
+            damage = find_damage(copy)
+            names = [*damage.documents.values(), *damage.encodings.values()]
+    if names:
+        problems = [f"document {names[0]!r}, one of {len(names)}"]
     if problems != ["ok"]:
-        raise BackupError(
-            f"{source}: is damaged ({problems[0]}) and is not backed up: see longmatch doctor"
-        )
-
-
-def _copy(source: Path, target: Path) -> None:
-    with source.open("rb") as file:
-        _create_file(target, os.fstat(file.fileno()).st_mode)
-        database = file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
-        if not database:
-            file.seek(0)
-            with target.open("wb") as copy:
-                shutil.copyfileobj(file, copy)
-    if database:
-        copy_database(source, target)
-
-
-def _copy_snapshot(root: Path, target: Path) -> None:
-    """Copy the current index generation, if there is a complete one."""
-    for _ in range(_ATTEMPTS):
-        try:
-            target.mkdir()
-            shutil.copyfile(root / CURRENT, target / CURRENT)
-            name = current_generation(target)
-            (target / name).mkdir()
-            for file in (SNAPSHOT_MANIFEST, INDEX_FILE):
-                shutil.copyfile(root / name / file, target / name / file)
-            verify_current_snapshot(target)
-        except (FileNotFoundError, SnapshotError):  # replaced by a newer one, or none exists
-            shutil.rmtree(target)
-        else:
-            return
-    _log.warning("%s: no complete index generation; the backup has none", root)
+        raise BackupError(f"{source}: {path.name} is damaged ({problems[0]}): see longmatch doctor")
 
 
 def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupManifest:
@@ -258,8 +220,7 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
     Raises:
         BackupError: `target` exists or lies in the data directory, something could not be
             written, or the data is damaged; no backup is left then.
-        StoreError: there is no data directory, or its store cannot be read or has changed since
-            it was closed.
+        StoreError: there is no data directory, or its store cannot be read.
     """
     if target.exists():
         raise BackupError(f"{target}: exists already; a backup never replaces anything")
@@ -270,24 +231,28 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
     for name in set(collection_names(data)).difference(collections):
         folder = collection_path(data, name)
         _log.warning("%s: is no collection, having no %s: not in the backup", folder, STORE_FILE)
-    for directory in _with_collections(data):
+    directories = [data, *(collection_path(data, name) for name in collections)]
+    for directory in directories:
         settle(directory)
-        verify_digest(directory / STORE_FILE)
+    stores = (file for directory in directories for file in directory.glob(f"{STORE_FILE}*"))
     unfinished = target.with_name(f".{target.name}.unfinished")
-    with _cleared_on_failure(unfinished, target):
-        _require_space(data, target.parent)
+    finished = target.with_name(f".{target.name}.finished")
+    with _cleared_on_failure(unfinished, finished):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _require_room(sum(file.stat().st_size for file in stores), target.parent)
         unfinished.mkdir()
         copy_data_directory(data, unfinished)
         manifest = _describe(unfinished, checkpoint)
         (unfinished / MANIFEST_FILE).write_bytes(format_manifest(manifest))
         sync_tree(unfinished)
-        _verify_files(unfinished, _read_manifest(unfinished))
-        finished = target.with_name(f".{target.name}.finished")
         if target.suffix == ARCHIVE_ENDING:
-            _pack(unfinished, manifest, finished)
+            with tarfile.open(finished, "w") as archive:
+                for name in (MANIFEST_FILE, *manifest.files):
+                    archive.add(unfinished / name, name)
             shutil.rmtree(unfinished)
         else:
             unfinished.replace(finished)
+        _read_files(finished, _read_manifest(finished))
         replace_durably(finished, target)
     return manifest
 
@@ -295,52 +260,62 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
 def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupManifest:
     """Restore a backup into a data directory that is missing or empty; durable at return.
 
-    Its files are copied and compared with their checksums before any of them counts. After a kill
-    the next opening finds an empty directory or the restored one.
+    Its files are copied, compared with their checksums and checked by SQLite before any of them
+    counts. After a kill the next opening finds an empty directory or the restored one.
 
     Raises:
-        BackupError: the backup is missing, damaged or of another checkpoint, or could not be
-            written.
+        BackupError: the backup is missing, damaged, of another checkpoint or has what
+            `write_backup` never writes, or it could not be written.
         DataDirectoryInUseError: another process has the directory open for writing.
         StoreError: the directory is not empty, or cannot be written.
     """
-    _require_there(source)
-    manifest = _read_manifest(source) if source.is_dir() else _read_archived_manifest(source)
-    _require_checkpoint(source, manifest, checkpoint)
+    if not source.exists():
+        raise BackupError(f"{source}: there is no such backup")
+    manifest = _read_manifest(source)
+    if manifest.base != checkpoint.fingerprint:
+        made_with = f"{manifest.checkpoint or 'another'} ({manifest.base[:12]})"
+        raise BackupError(
+            f"{source}: its vectors were made with checkpoint {made_with}, not with "
+            f"{checkpoint.name} ({checkpoint.fingerprint[:12]}): name that one with --checkpoint"
+        )
     with locked(data):
-        _require_empty(data)
+        others = {path.name for path in data.iterdir()} - {LOCK_FILE, ARRIVING}
+        if others:
+            raise StoreError(
+                f"{data}: is not empty (it has {min(others)}): restore into a new directory"
+            )
         arriving = data / ARRIVING
         with _cleared_on_failure(arriving):
             _require_room(sum(file.size for file in manifest.files.values()), data)
             arriving.mkdir()
-            _copy_backup(source, manifest, arriving)
-            _verify_files(arriving, manifest)
+            _read_files(source, manifest, arriving)
+            for path in arriving.rglob("*.sqlite3"):
+                _check(path, source)
+            for store in arriving.rglob(STORE_FILE):  # what follows it is made on opening
+                space = read_space(store)
+                SQLiteDocumentStore(
+                    store, fingerprint=space.fingerprint, dimension=space.dimension
+                ).close()
         swap_in(data)
     return manifest
-
-
-def _require_there(source: Path) -> None:
-    if not source.exists():
-        raise BackupError(f"{source}: there is no such backup")
 
 
 def _describe(folder: Path, checkpoint: Checkpoint) -> BackupManifest:
     store = folder / STORE_FILE
     with translated_errors(store), closing(sqlite3.connect(store)) as connection:
-        meta = connection.execute("SELECT fingerprint, dimension, sequence FROM meta").fetchone()
         (documents,) = connection.execute("SELECT count(*) FROM documents").fetchone()
+        meta = connection.execute("SELECT fingerprint, sequence FROM meta").fetchone()
     if meta is None:
         raise BackupError(f"{store}: does not name the checkpoint that made it")
-    base = _base(folder, str(meta[0]))
+    fingerprint, sequence = meta
+    base = _base(folder, str(fingerprint))
     return BackupManifest(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         checkpoint=checkpoint.name if checkpoint.fingerprint == base else "",
         base=base,
-        fingerprint=str(meta[0]),
-        dimension=int(meta[1]),
-        sequence=int(meta[2]),
-        documents=int(documents),
-        files=_describe_files(folder),
+        sequence=sequence,
+        documents=documents,
+        files={name: _copied(file) for name, _, file in _entries(folder)},
     )
 
 
@@ -359,45 +334,6 @@ def _base(folder: Path, fingerprint: str) -> str:
     return adapter.base
 
 
-def _require_checkpoint(source: Path, manifest: BackupManifest, checkpoint: Checkpoint) -> None:
-    if manifest.base != checkpoint.fingerprint:
-        made_with = f"{manifest.checkpoint or 'another'} ({manifest.base[:12]})"
-        raise BackupError(
-            f"{source}: its vectors were made with checkpoint {made_with}, not with "
-            f"{checkpoint.name} ({checkpoint.fingerprint[:12]}): name that one with --checkpoint"
-        )
-
-
-def _require_empty(data: Path) -> None:
-    others = [path.name for path in data.iterdir() if path.name not in (LOCK_FILE, ARRIVING)]
-    if others:
-        raise StoreError(
-            f"{data}: is not empty (it has {min(others)}): restore into a new directory"
-        )
-
-
-def _copy_backup(source: Path, manifest: BackupManifest, folder: Path) -> None:
-    if not source.is_dir():
-        _unpack(source, manifest, folder)
-        return
-    for name in manifest.files:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        _create_file(folder / name, (source / name).stat().st_mode)
-        shutil.copyfile(source / name, folder / name)
-
-
-def _with_collections(data: Path) -> list[Path]:
-    return [data, *(collection_path(data, name) for name in stored_collections(data))]
-
-
-def _require_space(data: Path, target: Path) -> None:
-    target.mkdir(parents=True, exist_ok=True)
-    stores = [
-        file for directory in _with_collections(data) for file in directory.glob(f"{STORE_FILE}*")
-    ]
-    _require_room(sum(file.stat().st_size for file in stores), target)
-
-
 def _require_room(needed: int, folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
@@ -406,39 +342,23 @@ def _require_room(needed: int, folder: Path) -> None:
 
 @contextmanager
 def _cleared_on_failure(*paths: Path) -> Iterator[None]:
-    """Clear these places before a block that writes to them, and again if it fails."""
-    hidden = [paths[0], *(path.with_name(f".{path.name}.finished") for path in paths[1:])]
-    _remove(hidden)
+    """Clear these places before a block that writes to the last of them, and again if it fails."""
+    _remove(paths)
     try:
         yield
-    except OSError as error:
-        _remove(hidden)
-        raise BackupError(f"{paths[-1]}: cannot be written: {error}") from error
-    except BaseException:
-        _remove(hidden)
+    except BaseException as error:
+        _remove(paths)
+        if isinstance(error, OSError):
+            raise BackupError(f"{paths[-1]}: cannot be written: {error}") from error
         raise
 
 
-def _remove(paths: list[Path]) -> None:
+def _remove(paths: Sequence[Path]) -> None:
     for path in paths:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-
-
-def _describe_files(folder: Path) -> dict[str, BackupFile]:
-    """Return every file in a folder except the manifest, by its name relative to the folder.
-
-    Raises:
-        OSError: one cannot be read.
-    """
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_file() and name != MANIFEST_FILE:
-            found[name] = BackupFile(path.stat().st_size, file_digest(path))
-    return found
 
 
 def format_manifest(manifest: BackupManifest) -> bytes:
@@ -469,38 +389,9 @@ def _parse_manifest(data: bytes, where: str) -> BackupManifest:
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise BackupError(f"{where}: is not the manifest of a backup: {error!r}") from error
     for name in manifest.files:
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise BackupError(f"{where}: names a file outside the backup, {name!r}")
+        if not _NAME.fullmatch(name):
+            raise BackupError(f"{where}: names {name!r}, which no snapshot has")
     return manifest
-
-
-def _read_manifest(folder: Path) -> BackupManifest:
-    """Read the manifest of a backup that is a folder.
-
-    Raises:
-        BackupError: it is missing, damaged or of another format.
-    """
-    path = folder / MANIFEST_FILE
-    try:
-        return _parse_manifest(path.read_bytes(), str(path))
-    except OSError as error:
-        raise BackupError(f"{folder}: is not a complete backup: {error}") from error
-
-
-def _verify_files(folder: Path, manifest: BackupManifest) -> None:
-    """Compare every file of a folder with the manifest.
-
-    Raises:
-        BackupError: one is missing or changed; the message names it.
-    """
-    for name, expected in manifest.files.items():
-        path = folder / name
-        try:
-            found = BackupFile(path.stat().st_size, file_digest(path))
-        except OSError as error:
-            raise BackupError(f"{path}: cannot be read: {error}") from error
-        if found != expected:
-            raise BackupError(f"{path}: is damaged: it differs from {MANIFEST_FILE}")
 
 
 def _digest(content: Mapping[str, Any]) -> str:
@@ -508,58 +399,88 @@ def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
 
 
-def _pack(folder: Path, manifest: BackupManifest, path: Path) -> None:
-    """Pack a backup folder into one file and verify the file.
+def _read_manifest(source: Path) -> BackupManifest:
+    """Read the manifest of a backup.
 
     Raises:
-        BackupError: the file does not hold what was written.
-        OSError: it cannot be written.
+        BackupError: it is missing, damaged or of another format.
     """
-    with tarfile.open(path, "w") as archive:
-        for name in (MANIFEST_FILE, *manifest.files):
-            archive.add(folder / name, name)
-    _verify_archive(path)
+    with _read(source) as entries:
+        name, _, file = next(entries, (None, 0, None))
+        if file is None or name != MANIFEST_FILE:
+            raise BackupError(f"{source}: is not a complete backup: {MANIFEST_FILE} is missing")
+        return _parse_manifest(file.read(_LARGEST_MANIFEST), f"{source}: {MANIFEST_FILE}")
 
 
-def _verify_archive(path: Path) -> None:
-    """Read an archive whole and compare it with its manifest.
-
-    Raises:
-        BackupError: it is incomplete or damaged.
-    """
-    with _open_archive(path) as archive:
-        manifest = _manifest(path, archive)
-        for name, expected in manifest.files.items():
-            with _member(path, archive, name) as file:
-                found = BackupFile(archive.getmember(name).size, _sha256(file))
-            if found != expected:
-                raise BackupError(f"{path}: {name} is damaged: it differs from {MANIFEST_FILE}")
-
-
-def _read_archived_manifest(path: Path) -> BackupManifest:
-    """Read the manifest of an archive.
+def _read_files(source: Path, manifest: BackupManifest, folder: Path | None = None) -> None:
+    """Compare every file of a backup with its manifest, and copy it into a folder, if one is given.
 
     Raises:
-        BackupError: it is missing or damaged, or the file is not an archive.
-    """
-    with _open_archive(path) as archive:
-        return _manifest(path, archive)
-
-
-def _unpack(path: Path, manifest: BackupManifest, folder: Path) -> None:
-    """Extract the files that the manifest of an archive names into a folder, and no others.
-
-    Raises:
-        BackupError: one is missing.
+        BackupError: one is missing, changed or not in the manifest; the message names it.
         OSError: one cannot be written.
     """
-    with _open_archive(path) as archive:
-        for name in manifest.files:
-            with _member(path, archive, name) as file:
+    missing = {MANIFEST_FILE, *manifest.files}
+    with _read(source) as entries:
+        for name, mode, file in entries:
+            if name not in missing:
+                raise BackupError(f"{source}: holds {name!r}, which no snapshot has")
+            missing.remove(name)
+            if name == MANIFEST_FILE:
+                continue
+            if folder is None:
+                found = _copied(file)
+            else:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                _create_file(folder / name, archive.getmember(name).mode)
+                _create_file(folder / name, mode)
                 with (folder / name).open("wb") as copy:
-                    shutil.copyfileobj(file, copy, _BUFFER)
+                    found = _copied(file, copy)
+            if found != manifest.files[name]:
+                raise BackupError(f"{source}: {name} is damaged: it differs from {MANIFEST_FILE}")
+    if missing:
+        raise BackupError(f"{source}: is not a complete backup: {min(missing)} is missing")
+
+
+def _entries(source: Path) -> Generator[tuple[str, int, IO[bytes]], None, None]:
+    """Yield name, mode and content of each file of a folder or an archive, the manifest first.
+
+    Raises:
+        BackupError: there is an entry that is no file.
+    """
+    if source.is_dir():
+        paths = (path for path in source.rglob("*") if path.is_symlink() or not path.is_dir())
+        for path in sorted(paths, key=lambda path: (path.name != MANIFEST_FILE, path)):
+            name, mode = path.relative_to(source).as_posix(), path.lstat().st_mode
+            if not stat.S_ISREG(mode):
+                raise BackupError(f"{source}: holds {name!r}, which is no file")
+            with path.open("rb") as file:
+                yield name, mode, file
+        return
+    with tarfile.open(source, "r:") as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isreg() else None
+            if content is None:
+                raise BackupError(f"{source}: holds {member.name!r}, which is no file")
+            yield member.name, member.mode, content
+
+
+@contextmanager
+def _read(source: Path) -> Iterator[Iterator[tuple[str, int, IO[bytes]]]]:
+    try:
+        with closing(_entries(source)) as entries:
+            yield entries
+    except (tarfile.TarError, EOFError) as error:
+        raise BackupError(f"{source}: is not a complete backup: {error}") from error
+
+
+def _copied(file: IO[bytes], copy: IO[bytes] | None = None) -> BackupFile:
+    """Read a file to its end, and write it to another one, if one is given."""
+    size, digest = 0, hashlib.sha256()
+    while chunk := file.read(_BUFFER):
+        size += len(chunk)
+        digest.update(chunk)
+        if copy is not None:
+            copy.write(chunk)
+    return BackupFile(size, digest.hexdigest())
 
 
 def _create_file(path: Path, mode: int) -> None:
@@ -568,35 +489,4 @@ def _create_file(path: Path, mode: int) -> None:
     Raises:
         OSError: it cannot be created, or exists.
     """
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, stat.S_IMODE(mode) | _OWN))
-
-
-def _manifest(path: Path, archive: tarfile.TarFile) -> BackupManifest:
-    with _member(path, archive, MANIFEST_FILE) as file:
-        return _parse_manifest(file.read(_LARGEST_MANIFEST), f"{path}: {MANIFEST_FILE}")
-
-
-@contextmanager
-def _open_archive(path: Path) -> Iterator[tarfile.TarFile]:
-    try:
-        with tarfile.open(path, "r:") as archive:
-            yield archive
-    except (tarfile.TarError, EOFError) as error:
-        raise BackupError(f"{path}: is not a complete backup: {error}") from error
-
-
-def _member(path: Path, archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    try:
-        file = archive.extractfile(name)
-    except KeyError:
-        file = None
-    if file is None:  # missing, or not a regular file
-        raise BackupError(f"{path}: is not a complete backup: {name} is missing")
-    return file
-
-
-def _sha256(file: IO[bytes]) -> str:
-    digest = hashlib.sha256()
-    while chunk := file.read(_BUFFER):
-        digest.update(chunk)
-    return digest.hexdigest()
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode & _READ_AND_WRITE | _OWN))

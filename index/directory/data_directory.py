@@ -9,9 +9,8 @@ lexical/        the published copy of the lexical index
 families.sqlite3    which documents are near-duplicates, a follower: see index/followers.py
 blocks.sqlite3      what documents are aligned by, a follower
 skipped.jsonl   what the last `longmatch index` could not read, for the user
+damaged.jsonl   what could be read of documents that the doctor removed
 lock            held by the process that writes
-
-.store-digest           the digest of a closed store, see index/directory/file_digest.py
 
 `swap_in` replaces its content, all of it or nothing. A data directory may be a mount point, which
 cannot be replaced by a rename. So its entries are moved one by one, and the next opening for
@@ -36,14 +35,6 @@ from encoder.alignment.space import AlignmentSpace
 from encoder.atomic_files import replace_durably, sync
 from encoder.checkpoint import Checkpoint, split_fingerprint, with_reading_share
 from index.alignment.alignment_index import BLOCKS_FILE
-from index.directory.file_digest import (
-    DIGEST_FILE,
-    DigestCheck,
-    has_digest,
-    remove_digest,
-    verify_digest,
-    write_digest,
-)
 from index.errors import DataDirectoryInUseError, StoreError
 from index.followers import FILE_ENDINGS
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
@@ -64,19 +55,17 @@ CALIBRATION_FILE = "calibration.json"
 FUSION_FILE = "fusion.json"
 SHADOW_TEST_FILE = "shadow-test.json"
 SKIPPED_FILE = "skipped.jsonl"
+DAMAGED_FILE = "damaged.jsonl"
+FITTED = (ADAPTER_FILE, CALIBRATION_FILE, FUSION_FILE, SHADOW_TEST_FILE)  # to the vectors
 # What belongs to one checkpoint, and is replaced by a swap of the content.
 CONTENT = (
     STORE_FILE,
     f"{STORE_FILE}-wal",
     f"{STORE_FILE}-shm",
-    DIGEST_FILE,
     SNAPSHOTS_DIRECTORY,
     LEXICAL_DIRECTORY,
     *(f"{name}{ending}" for name in FOLLOWER_FILES for ending in FILE_ENDINGS),
-    ADAPTER_FILE,
-    CALIBRATION_FILE,
-    FUSION_FILE,
-    SHADOW_TEST_FILE,
+    *FITTED,
 )
 
 ARRIVING = ".arriving"
@@ -93,18 +82,9 @@ class DataDirectory:
     store: SQLiteDocumentStore
     index: LiveIndex
     _open_files: ExitStack
-    _check: DigestCheck | None = None
-
-    @property
-    def damage(self) -> str | None:
-        """What the check in the background found to be wrong; None if nothing."""
-        return None if self._check is None else self._check.damage
 
     def close(self) -> None:
-        """Close the store, write its digest if it was open for writing, and release the lock.
-
-        Closing twice does nothing.
-        """
+        """Close the store and release the lock; closing twice does nothing."""
         self._open_files.close()
 
 
@@ -134,17 +114,14 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             a store that has none yet.
         index_precision: that the index holds vectors in; a snapshot of another one is built again.
             None for that of the snapshot, or the default if there is none.
-        in_background: do what may take long after opening, unless `read_only`: compare the store
-            with its digest, `DataDirectory.damage` has the result; and make a searchable copy of
-            the words, if it takes more than a second, until when `store.lexical.building` is true.
+        in_background: make a searchable copy of the words after opening, if it takes more than a
+            second and unless `read_only`; `store.lexical.building` is true until then.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
         FingerprintMismatchError: its vectors are of another checkpoint.
-        StoreError: it is not a directory, cannot be written, or its store is damaged or has
-            changed since it was closed.
+        StoreError: it is not a directory, cannot be written, or its store is damaged.
     """
-    opened: list[Path] = []  # a store that could not be opened gets no digest
     with ExitStack() as open_files:
         if read_only:
             _check_exists(path)
@@ -152,12 +129,6 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             _make_directory(path)
             open_files.callback(_acquire_lock(path).release)
             _finish_swap(path)
-            open_files.callback(_write_digests, opened)
-        later = in_background and not read_only and has_digest(path / STORE_FILE)
-        if not later:
-            verify_digest(path / STORE_FILE)
-            if not read_only:
-                remove_digest(path / STORE_FILE)
         store = SQLiteDocumentStore(
             path / STORE_FILE,
             fingerprint=fingerprint,
@@ -165,7 +136,6 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             read_only=read_only,
             find_families=find_families,
             space=alignment,
-            checkpoints=not later,
         )
         open_files.callback(store.close)
         if in_background and not read_only:
@@ -179,13 +149,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             precision=index_precision,
         )
         store.lexical.wait(LEXICAL_SECONDS)
-        check = None
-        if later:
-            check = DigestCheck(path / STORE_FILE, store.allow_checkpoints)
-            open_files.callback(_after, check, opened, path / STORE_FILE)
-        elif not read_only:
-            opened.append(path / STORE_FILE)
-        return DataDirectory(path, store, index, open_files.pop_all(), check)
+        return DataDirectory(path, store, index, open_files.pop_all())
 
 
 @contextmanager
@@ -237,17 +201,6 @@ def with_share_of(path: Path, checkpoint: Checkpoint, share: float | None = None
         space = read_space(store) if store.is_file() else None
         _, share = split_fingerprint("" if space is None else space.fingerprint)
     return with_reading_share(checkpoint, share)
-
-
-def _after(check: DigestCheck, opened: list[Path], store: Path) -> None:
-    """Let a store get a new digest only if it was found to be sound."""
-    if check.wait():
-        opened.append(store)
-
-
-def _write_digests(stores: list[Path]) -> None:
-    for store in stores:
-        write_digest(store)
 
 
 def _check_exists(path: Path) -> None:

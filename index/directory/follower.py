@@ -55,8 +55,6 @@ def open_follower(
 ) -> DataDirectory:
     """Open a data directory for reading that another process has open for writing.
 
-    That process has compared the store with its digest, or does so.
-
     Args:
         path: the directory.
         fingerprint: of the checkpoint whose vectors it holds.

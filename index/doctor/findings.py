@@ -10,19 +10,12 @@ from index.sqlite.connections import storage_error
 class Remedy(Enum):
     """What helps against a finding, in the words of the command line."""
 
-    REBUILD_INDEX = "rebuild the index"
-    REBUILD_LEXICAL_INDEX = "rebuild the lexical index"
-    PUBLISH_LEXICAL_INDEX = "write the copy of the lexical index again"
-    ALIGN = "align the documents again"
-    REBUILD_METADATA_VALUES = "rebuild the metadata values"
-    REINDEX_DATABASE = "rebuild the database's indexes"
+    REBUILD = "delete and rebuild all that follows from the documents"
     ENCODE = "encode again"
     REMOVE_DAMAGED = "remove them, and keep what can be read of them in damaged.jsonl"
     MOVE_AWAY = "move it into a folder whose name ends in .damaged, and begin a new one"
     END_JOB = "end the job as failed, send the upload again"
     DELETE = "delete it"
-    REBUILD_CHECKSUMS = "compute the checksums again"
-    WRITE_DIGEST = "write the digest again"
     RESTORE_BACKUP = "restore a backup"
     REINSTALL = "install it again"
 

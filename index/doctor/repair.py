@@ -1,85 +1,73 @@
-"""Repair a data directory: rebuild what follows from the rest of it.
+"""Repair a data directory: copy the truth, and make everything that follows from it again.
 
-Words, vectors and families follow from the texts, the index from the vectors. Documents whose text
-has changed are removed first, into a file. Nothing else is touched that cannot be rebuilt.
+Vectors follow from the texts, the index from the vectors. Documents whose text has changed are left
+out of the copy, and appended to a file. A kill leaves the directory as it was, or repaired.
 """
 
 import json
 import os
+import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from hashlib import sha256
+from collections.abc import Sequence
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from encoder.adapter import vector_space
 from encoder.alignment.space import open_space
 from encoder.block_selection import open_document_tokenizer
-from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
-from encoder.onnx_encoder import EncodedBatch, OnnxEncoder
+from encoder.onnx_encoder import OnnxEncoder
 from index.adapt import read_corpus_adapter
-from index.build import refit_alignment
-from index.common_text.collection import read_common_text
-from index.directory.data_directory import STORE_FILE, locked, open_data_directory
-from index.directory.file_digest import remove_digest
+from index.build import publish, refit_alignment
+from index.common_text.collection import mark_documents, read_common_text
+from index.directory.data_directory import (
+    ARRIVING,
+    DAMAGED_FILE,
+    FITTED,
+    STORE_FILE,
+    locked,
+    open_data_directory,
+    swap_in,
+)
 from index.doctor.examine import share_if_readable
 from index.doctor.findings import Finding, Remedy
+from index.doctor.store_checks import DERIVED_TABLES
 from index.errors import StoreError
 from index.followers import FILE_ENDINGS
-from index.lexical.tables import (
-    LEXICAL_SCHEMA,
-    LEXICAL_TABLES,
-    DamagedTermsError,
-    insert_terms,
-    read_document_terms,
-)
+from index.lexical.tables import insert_terms
 from index.lexical.terms import count_terms_and_titles, known_titles
 from index.lexical.title_refresh import note_titles_are_fresh
-from index.progress import Progress, SilentProgress
+from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
-from index.sqlite.connections import SQLiteConnections, translated_errors, vector_id_list
-from index.store.checksums import CHECKSUMS_SCHEMA, write_checksums
-from index.store.filters import METADATA_SCHEMA, insert_metadata
-from index.store.rows import advance_sequence, insert_vector, remove_documents
+from index.sqlite.connections import (
+    DATABASE_ERRORS,
+    SQLiteConnections,
+    open_reader,
+    storage_error,
+    translated_errors,
+    vector_id_list,
+)
+from index.store.checksums import write_checksums
+from index.store.filters import insert_metadata
+from index.store.rows import advance_sequence, insert_vector
+from index.store.schema import create_if_missing, read_space
 
+_IN_THE_STORE = (Remedy.REBUILD, Remedy.ENCODE, Remedy.REMOVE_DAMAGED)
+# What maintenance knows; without them it begins again.
+_STATE = ("common_text", "maintenance_state")
 _TEXTS = """
-SELECT vector_id, content_hash, text FROM documents
+SELECT vector_id, text FROM documents
 WHERE vector_id IN (SELECT value FROM json_each(?))"""
-
-
-def texts_of(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> dict[int, str]:
-    """Return those of these texts that still match their hash, by vector id."""
-    rows = connection.execute(_TEXTS, (vector_id_list(vector_ids),))
-    return {
-        vector_id: text
-        for vector_id, content_hash, text in rows
-        if sha256(text.encode()).digest() == content_hash
-    }
-
-
-def replace_vectors(
-    connection: sqlite3.Connection,
-    blocks: Mapping[int, SentenceBlocks],
-    encoded: EncodedBatch,
-) -> None:
-    """Replace the vectors and the block vectors of these vector ids.
-
-    The index must be rebuilt afterwards: it holds the old ones under the same ids.
-    """
-    sequence = advance_sequence(connection)
-    for (vector_id, read), vector, rows in zip(
-        blocks.items(), encoded.document_vectors, encoded.block_vectors, strict=True
-    ):
-        for table in ("vectors", "block_vectors"):
-            connection.execute(f"DELETE FROM {table} WHERE vector_id = ?", (vector_id,))  # noqa: S608
-        insert_vector(connection, vector_id, sequence, vector)
-        insert_block_vectors(connection, vector_id, block_vectors_of(read, rows))
-    write_checksums(connection, blocks)
-
-
-_DOCUMENTS_A_TRANSACTION = 64
+_NEXT_DOCUMENTS = """
+SELECT d.vector_id, d.title, d.text, d.metadata, b.offsets
+FROM documents d LEFT JOIN block_vectors b USING (vector_id)
+WHERE d.vector_id > ? ORDER BY d.vector_id LIMIT ?"""
+_DAMAGED = """
+SELECT id, title, text, metadata FROM documents
+WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
+_ENCODED_A_TRANSACTION = 64
+_ROWS_A_TRANSACTION = 256
 
 
 def repair(
@@ -97,22 +85,25 @@ def repair(
         SnapshotError: the index could not be published.
         StoreError: something cannot be written.
     """
-    remedies: set[Remedy] = {finding.remedy for finding in findings if finding.remedy.repairable}
-    if not remedies:
-        return
-    checkpoint = share_if_readable(data, checkpoint)
     with locked(data):
-        for name in {finding.what for finding in findings if finding.remedy is Remedy.DELETE}:
-            for ending in FILE_ENDINGS:
-                (data / f"{name}{ending}").unlink(missing_ok=True)
-        remove_digest(data / STORE_FILE)
-        lost = _named_by(findings, Remedy.REMOVE_DAMAGED)
-        _repair_database(data / STORE_FILE, remedies, sorted(lost))
-        again = sorted(_named_by(findings, Remedy.ENCODE) - lost)
-        if again:
-            _encode_again(data, checkpoint, again, precision, progress)
-    if any(finding.what == STORE_FILE and not finding.remedy.repairable for finding in findings):
-        return  # the store cannot be opened for writing, or must get no digest
+        for finding in findings:
+            path = data / finding.what
+            if finding.remedy is Remedy.DELETE and path.is_dir():
+                shutil.rmtree(path)
+            elif finding.remedy is Remedy.DELETE:
+                for ending in FILE_ENDINGS:
+                    path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
+        if not any(finding.remedy in _IN_THE_STORE for finding in findings) or any(
+            finding.what == STORE_FILE and not finding.remedy.repairable for finding in findings
+        ):
+            return
+        checkpoint = share_if_readable(data, checkpoint)
+        try:
+            _make_content(data, checkpoint, findings, precision, progress)
+        except OSError as error:
+            failure = storage_error(data / STORE_FILE, error)
+            raise failure or StoreError(f"{data}: cannot be written: {error}") from error
+        swap_in(data)
     space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
     with closing(
         open_data_directory(
@@ -122,43 +113,116 @@ def repair(
             alignment=open_space(checkpoint),
         )
     ) as directory:
-        if again or Remedy.REBUILD_INDEX in remedies:
-            progress.started("building the index", None)
-            directory.index.rebuild()
-        if remedies & {Remedy.REBUILD_LEXICAL_INDEX, Remedy.PUBLISH_LEXICAL_INDEX}:
-            directory.store.lexical.publish()
         if directory.store.alignment.pending():
             refit_alignment(directory.store, progress)
-        if directory.store.families.pending():
-            directory.store.families.find(progress)
+        directory.store.families.find(progress)
+        publish(directory, progress)
 
 
-def _named_by(findings: Sequence[Finding], remedy: Remedy) -> set[int]:
-    """Return the vector ids that the findings of a remedy name."""
-    return {
-        number for finding in findings if finding.remedy == remedy for number in finding.vector_ids
-    }
+def _make_content(
+    data: Path,
+    checkpoint: Checkpoint,
+    findings: Sequence[Finding],
+    precision: str | None,
+    progress: Progress,
+) -> None:
+    """Make the content that is to replace the damaged one."""
+    lost = _named_by(findings, Remedy.REMOVE_DAMAGED)
+    again = _named_by(findings, Remedy.ENCODE)
+    content = data / ARRIVING
+    shutil.rmtree(content, ignore_errors=True)
+    content.mkdir()
+    try:
+        for name in FITTED:
+            with suppress(FileNotFoundError):
+                shutil.copy(data / name, content / name)
+        copy_truth(data / STORE_FILE, content / STORE_FILE, lost)
+        if again:
+            _encode_again(content, checkpoint, again, precision, progress)
+        derive(content / STORE_FILE, progress)
+        if lost:
+            _set_aside(data / STORE_FILE, lost)
+    except BaseException:
+        shutil.rmtree(content, ignore_errors=True)
+        raise
 
 
-def _repair_database(store: Path, remedies: set[Remedy], lost: Sequence[int]) -> None:
-    """Repair the tables, after removing the documents that nothing can be rebuilt from."""
-    if Remedy.REINDEX_DATABASE in remedies:
-        with translated_errors(store), closing(sqlite3.connect(store)) as connection:
-            connection.execute("REINDEX")
-            connection.commit()
+def _named_by(findings: Sequence[Finding], remedy: Remedy) -> list[int]:
+    """Return the vector ids that the findings of a remedy name, ascending."""
+    return sorted(
+        number for finding in findings if finding.remedy is remedy for number in finding.vector_ids
+    )
+
+
+def copy_truth(source: Path, target: Path, lost: Sequence[int] = ()) -> None:
+    """Copy what nothing else gives of a store into a new one, without the documents `lost`.
+
+    Every row is read by its key, so that no damaged index of SQLite's is asked.
+
+    Raises:
+        StoreError: a row cannot be read, or the copy not be written.
+    """
+    space = read_space(source)
+    create_if_missing(target, space.fingerprint, space.dimension)
+    with translated_errors(target), closing(sqlite3.connect(target)) as connection, connection:
+        connection.execute("ATTACH ? AS source", (f"{source}",))
+        connection.execute(
+            "CREATE TEMP TABLE lost AS SELECT value FROM json_each(?)", (vector_id_list(lost),)
+        )
+        for table in _tables_of_truth(connection):
+            where = "true"
+            if table == "documents":
+                where = "vector_id NOT IN lost"
+            elif table == "sqlite_sequence":
+                where = "name = 'documents'"  # so that no vector id is given twice
+            elif connection.execute(f"PRAGMA foreign_key_list({table})").fetchone():
+                where = "vector_id IN (SELECT vector_id FROM documents)"
+            connection.execute(f"DELETE FROM {table} WHERE {where}")  # noqa: S608
+            with suppress(*DATABASE_ERRORS) if table in _STATE else nullcontext():
+                connection.execute(
+                    f"INSERT INTO {table} SELECT * FROM source.{table} NOT INDEXED WHERE {where}"  # noqa: S608
+                )
+        advance_sequence(connection)
+
+
+def _tables_of_truth(connection: sqlite3.Connection) -> list[str]:
+    """Return the tables of a store that hold the truth, in the order in which they were created."""
+    names = connection.execute("SELECT name FROM main.sqlite_schema WHERE type = 'table'")
+    return [name for (name,) in names if name not in DERIVED_TABLES]
+
+
+def derive(store: Path, progress: Progress) -> None:
+    """Fill the tables of words, of values that filters read, and of marks, which are empty.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
     with closing(SQLiteConnections(store, read_only=False)) as connections:
-        if lost and remove_damaged(connections, store.with_name(DAMAGED_FILE), lost):
-            remedies.add(Remedy.REBUILD_LEXICAL_INDEX)
-        if Remedy.REBUILD_LEXICAL_INDEX in remedies:
-            rebuild_lexical_index(connections, SilentProgress())
-        if Remedy.REBUILD_METADATA_VALUES in remedies:
+        with connections.reading() as connection:
+            found = connection.execute("SELECT title FROM documents").fetchall()
+            common = read_common_text(connection)
+        titles = known_titles(row[0] for row in found)
+        progress.started("indexing words", len(found))
+        last = 0
+        while True:
             with connections.writing() as connection:
-                rebuild_metadata_values(connection, store)
-        if Remedy.ALIGN in remedies:
-            with connections.writing() as connection:
-                connection.execute("DELETE FROM alignment_spaces")  # opening starts with another
-        if Remedy.REBUILD_CHECKSUMS in remedies:
-            rebuild_checksums(connections)
+                rows = connection.execute(_NEXT_DOCUMENTS, (last, _ROWS_A_TRANSACTION)).fetchall()
+                if not rows:
+                    note_titles_are_fresh(connection)
+                    return
+                insert_terms(
+                    connection,
+                    [
+                        (n, count_terms_and_titles(text, titles, title, common))
+                        for n, title, text, *_ in rows
+                    ],
+                )
+                insert_metadata(connection, [(row[0], json.loads(row[3])) for row in rows])
+                mark_documents(
+                    connection, ((n, offsets, text) for n, _, text, _, offsets in rows), common
+                )
+            last = int(rows[-1][0])
+            progress.advanced(len(rows))
 
 
 def _encode_again(
@@ -168,130 +232,48 @@ def _encode_again(
     precision: str | None,
     progress: Progress,
 ) -> None:
+    """Replace vectors, block vectors and checksums of documents, whose texts are sound."""
     tokenizer = open_document_tokenizer(checkpoint)
     encoder = OnnxEncoder(
         checkpoint, precision=precision, adapter=read_corpus_adapter(data, checkpoint)
     )
     progress.started("encoding again", len(vector_ids))
     with closing(SQLiteConnections(data / STORE_FILE, read_only=False)) as connections:
-        for start in range(0, len(vector_ids), _DOCUMENTS_A_TRANSACTION):
-            some = vector_ids[start : start + _DOCUMENTS_A_TRANSACTION]
-            with connections.reading() as connection:
-                texts = texts_of(connection, some)
-            if not texts:
-                continue
-            blocks = {vector_id: tokenizer(text) for vector_id, text in texts.items()}
-            encoded = encoder.encode(list(blocks.values()))
+        for start in range(0, len(vector_ids), _ENCODED_A_TRANSACTION):
+            some = vector_ids[start : start + _ENCODED_A_TRANSACTION]
             with connections.writing() as connection:
-                replace_vectors(connection, blocks, encoded)
-            tokens = sum(read.receipt.tokens_encoded for read in blocks.values())
+                texts = connection.execute(_TEXTS, (vector_id_list(some),)).fetchall()
+                read = [tokenizer(text) for _, text in texts]
+                encoded = encoder.encode(read)
+                sequence = advance_sequence(connection)
+                for (number, _), blocks, vector, rows in zip(
+                    texts, read, encoded.document_vectors, encoded.block_vectors, strict=True
+                ):
+                    for table in ("vectors", "block_vectors"):
+                        connection.execute(f"DELETE FROM {table} WHERE vector_id = ?", (number,))  # noqa: S608
+                    insert_vector(connection, number, sequence, vector)
+                    insert_block_vectors(connection, number, block_vectors_of(blocks, rows))
+                write_checksums(connection, some)
+            tokens = sum(blocks.receipt.tokens_encoded for blocks in read)
             progress.advanced(len(some), tokens=tokens)
 
 
-_ROWS_A_TRANSACTION = 256
-_NEXT_TEXTS = """
-SELECT vector_id, title, text FROM documents WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
+def _set_aside(store: Path, vector_ids: Sequence[int]) -> None:
+    """Append documents to a file of JSON Lines, durably.
 
-
-def rebuild_metadata_values(connection: sqlite3.Connection, path: Path) -> None:
-    """Rebuild the table that filters read from the stored metadata.
+    A text that has changed cannot be made again from anything else. Bytes that are no text any more
+    become U+FFFD; metadata that is no JSON stays a text.
 
     Raises:
-        StoreError: the metadata of a document is damaged.
+        OSError: the file cannot be written.
+        StoreError: the store cannot be read.
     """
-    connection.execute("DROP TABLE IF EXISTS metadata_values")
-    connection.execute(METADATA_SCHEMA)
-    for vector_id, metadata in connection.execute("SELECT vector_id, metadata FROM documents"):
-        try:
-            insert_metadata(connection, [(vector_id, dict(json.loads(metadata)))])
-        except (TypeError, ValueError) as error:
-            raise StoreError(f"{path}: the metadata of a document is damaged") from error
-
-
-def rebuild_checksums(connections: SQLiteConnections) -> None:
-    """Compute the checksums of all rows as they are now.
-
-    Raises:
-        StoreError: they cannot be written.
-    """
-    with connections.writing() as connection:
-        connection.execute("DROP TABLE IF EXISTS checksums")
-        connection.execute(CHECKSUMS_SCHEMA)
-        for ids in _vector_ids_in_parts(connection):
-            write_checksums(connection, ids)
-
-
-def rebuild_lexical_index(connections: SQLiteConnections, progress: Progress) -> None:
-    """Rebuild the lexical index from the stored texts, with the titles that they name.
-
-    Raises:
-        StoreError: it cannot be written, or a text is damaged.
-    """
-    with connections.writing() as connection:
-        for table in LEXICAL_TABLES:
-            connection.execute(f"DROP TABLE IF EXISTS {table}")
-        for statement in LEXICAL_SCHEMA:
-            connection.execute(statement)
-        (number,) = connection.execute("SELECT count(*) FROM documents").fetchone()
-        titles = known_titles(row[0] for row in connection.execute("SELECT title FROM documents"))
-        common = read_common_text(connection)
-    progress.started("indexing words", number)
-    last = 0
-    while True:
-        with connections.writing() as connection:
-            rows = connection.execute(_NEXT_TEXTS, (last, _ROWS_A_TRANSACTION)).fetchall()
-            counted = [
-                (n, count_terms_and_titles(text, titles, title, common)) for n, title, text in rows
-            ]
-            insert_terms(connection, counted)
-            if not rows:
-                note_titles_are_fresh(connection)
-                return
-        last = int(rows[-1][0])
-        progress.advanced(len(rows))
-
-
-def _vector_ids_in_parts(connection: sqlite3.Connection) -> Iterator[list[int]]:
-    ids = [row[0] for row in connection.execute("SELECT vector_id FROM documents")]
-    for start in range(0, len(ids), _ROWS_A_TRANSACTION):
-        yield ids[start : start + _ROWS_A_TRANSACTION]
-
-
-DAMAGED_FILE = "damaged.jsonl"
-_DAMAGED = """
-SELECT id, title, text, metadata FROM documents
-WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
-
-
-def remove_damaged(connections: SQLiteConnections, file: Path, vector_ids: Sequence[int]) -> bool:
-    """Append documents to a file of JSON Lines, durably, and remove them from the store.
-
-    A text that has changed cannot be made again from anything else, and left in the store it would
-    stand in the way of all that is rebuilt from the texts. Bytes that are no text any more become
-    U+FFFD; metadata that is no JSON stays a text.
-
-    Returns:
-        Whether the lexical index must be rebuilt, because the words of one cannot be read.
-
-    Raises:
-        StoreError: the file or the store cannot be written; the documents are still stored.
-    """
-    with connections.writing() as connection:
+    with translated_errors(store), closing(open_reader(store)) as connection:
         rows = connection.execute(_DAMAGED, (vector_id_list(vector_ids),)).fetchall()
-        try:
-            with file.open("a", encoding="utf-8") as lines:
-                lines.writelines(f"{json.dumps(_fields(row))}\n" for row in rows)
-                lines.flush()
-                os.fsync(lines.fileno())
-        except OSError as error:
-            raise StoreError(f"{file}: cannot be written: {error.strerror}") from error
-        damaged = [
-            vector_id for vector_id in vector_ids if not _has_sound_terms(connection, vector_id)
-        ]
-        for vector_id in damaged:
-            connection.execute("DELETE FROM document_terms WHERE vector_id = ?", (vector_id,))
-        remove_documents(connection, vector_ids, advance_sequence(connection))
-    return bool(damaged)
+    with store.with_name(DAMAGED_FILE).open("a", encoding="utf-8") as lines:
+        lines.writelines(f"{json.dumps(_fields(row))}\n" for row in rows)
+        lines.flush()
+        os.fsync(lines.fileno())
 
 
 def _fields(row: Sequence[Any]) -> dict[str, Any]:
@@ -301,11 +283,3 @@ def _fields(row: Sequence[Any]) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError):
         metadata = str(metadata)
     return {"id": str(document_id), "title": str(title), "text": str(text), "metadata": metadata}
-
-
-def _has_sound_terms(connection: sqlite3.Connection, vector_id: int) -> bool:
-    try:
-        read_document_terms(connection, [vector_id])
-    except DamagedTermsError:
-        return False
-    return True

@@ -4,15 +4,14 @@ The score of two documents is the cosine of their vectors over all their terms, 
 
     sqrt(count) * idf,    idf = max(0, log(((N + K) / 2) / (documents that have the term + prior)))
 
-of N documents. The prior is what K documents of general text would add: K times the share of them
-that have the word, and at least half a document, as of a word that is not listed, of a pair and of
-a title. So a term that no document has weighs, too, and a small collection has sensible weights.
-What half of the documents have weighs nothing: on six corpora of fields that nothing was trained on
-this found 0.9 % more, on the links of an encyclopaedia 3 % less.
+of N documents, and 0.6 of that for a pair of words, which its words have told most of already. The
+prior is what K documents of general text would add: K times the share of them that have the word,
+and at least half a document, as of a word that is not listed, of a pair and of a title. So a term
+that no document has weighs, too, and a small collection has sensible weights. What half of the
+documents have weighs nothing.
 
-On validation queries of three corpora this found slightly more than logarithmic counts on both
-sides, and more than the BM25 settings and the length normalisations without document frequencies
-that were tried. Roots on one side and logarithms on the other did as well, but are no cosine.
+The formula was chosen on the queries of eight corpora that no weight was trained on
+(docs/results/unseen.md), among logarithmic counts, the settings of BM25, and other shares of pairs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,12 +22,13 @@ from typing import Any
 import numpy as np
 
 from encoder.arrays import Bool, Float32, Float64, Int32, Int64, UInt8, UInt32
-from encoder.terms.general_words import shares
+from encoder.terms.general_words import PAIR, shares
 from index.lexical.tables import MAX_COUNT, NO_TERMS, DocumentTerms, JoinedTerms
 from index.lexical.terms import count_corpus, level_of
 from index.progress import Progress
 
 GENERAL_DOCUMENTS = 100  # K
+PAIR_WEIGHT = 0.6  # of its idf
 _LEAST_PRIOR = 0.5
 _PRIORS = np.maximum(GENERAL_DOCUMENTS * shares(), _LEAST_PRIOR)  # by level
 _LEAST_NORM = 1e-12
@@ -203,8 +203,8 @@ def inverse_document_frequencies(documents: Int32 | Int64, levels: UInt8, number
         number: how many documents there are.
     """
     half = (number + GENERAL_DOCUMENTS) / 2
-    idf = np.log(half / (documents + _PRIORS.take(levels)))
-    return np.maximum(idf, 0.0).astype(np.float32)
+    idf = np.maximum(np.log(half / (documents + _PRIORS.take(levels))), 0.0)
+    return np.where(levels == PAIR, PAIR_WEIGHT * idf, idf).astype(np.float32)
 
 
 def candidate_terms(query: LexicalQuery) -> list[int]:

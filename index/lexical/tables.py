@@ -1,7 +1,8 @@
 """The tables of the lexical index; each function works inside a transaction of the store.
 
 terms           every term that a stored document has, and how many documents have it
-document_terms  the term ids of a document and their counts, and the change that put them there
+document_terms  the term ids of a document, their counts and a CRC-32, and the change that put them
+                there
 removed_terms   documents whose terms were removed or replaced, for copies that have to catch up
 term_statistics one row: how many documents there are, how often that changed, and which index it is
 
@@ -13,6 +14,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +31,15 @@ class DamagedTermsError(ValueError):
     """The stored terms of the document `vector_id` are damaged."""
 
     def __init__(self, vector_id: int) -> None:
-        super().__init__(f"the words of vector id {vector_id} are damaged: their length is wrong")
+        super().__init__(f"the words of vector id {vector_id} are damaged")
         self.vector_id = vector_id
 
 
 NO_TERMS: DocumentTerms = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
 
 _BYTES_A_TERM = 6
+_BYTES_A_CHECKSUM = 4  # less than a term has, so lengths tell how many terms there are
+_ANY_TERM = np.iinfo(np.uint32).max
 MAX_COUNT = np.iinfo(np.uint16).max
 
 
@@ -176,7 +180,7 @@ def insert_terms(
         (
             n,
             _pack(
-                sorted((term_ids[term], min(count, MAX_COUNT)) for term, count in counts.items())
+                n, sorted((term_ids[term], min(count, MAX_COUNT)) for term, count in counts.items())
             ),
         )
         for n, counts in counted
@@ -245,7 +249,7 @@ def read_added(
     damaged: list[int] = []
     size = 0
     for vector_id, terms in connection.execute(_ADDED_SINCE, (since,)):
-        if not _is_sound(terms, last):
+        if not _is_sound(vector_id, terms, last):
             damaged.append(vector_id)
             continue
         some.append((vector_id, terms))
@@ -287,13 +291,20 @@ def find_term_ids(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[
     return dict(connection.execute(_TERM_IDS, (json.dumps(sorted(terms)),)))
 
 
-def _pack(rows: Sequence[tuple[int, int]]) -> bytes:
+def _pack(vector_id: int, rows: Sequence[tuple[int, int]]) -> bytes:
     table = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    return table[:, 0].astype("<u4").tobytes() + table[:, 1].astype("<u2").tobytes()
+    terms = table[:, 0].astype("<u4").tobytes() + table[:, 1].astype("<u2").tobytes()
+    return terms + _checksum(vector_id, terms)
 
 
-def _is_sound(terms: object, last: int) -> bool:
-    if not isinstance(terms, bytes) or len(terms) % _BYTES_A_TERM:
+def _checksum(vector_id: int, terms: bytes) -> bytes:
+    return crc32(terms, vector_id & 0xFFFFFFFF).to_bytes(_BYTES_A_CHECKSUM, "little")
+
+
+def _is_sound(vector_id: int, terms: object, last: int) -> bool:
+    if not isinstance(terms, bytes) or len(terms) % _BYTES_A_TERM != _BYTES_A_CHECKSUM:
+        return False
+    if _checksum(vector_id, terms[:-_BYTES_A_CHECKSUM]) != terms[-_BYTES_A_CHECKSUM:]:
         return False
     ids = np.frombuffer(terms, dtype="<u4", count=len(terms) // _BYTES_A_TERM)
     return int(ids.max(initial=0)) <= max(last, 0)
@@ -301,7 +312,10 @@ def _is_sound(terms: object, last: int) -> bool:
 
 def _join(rows: Sequence[tuple[int, bytes]]) -> JoinedTerms:
     numbers = [len(terms) // _BYTES_A_TERM for _, terms in rows]
-    both = [(terms, 4 * number) for (_, terms), number in zip(rows, numbers, strict=True)]
+    both = [
+        (terms[:-_BYTES_A_CHECKSUM], 4 * number)
+        for (_, terms), number in zip(rows, numbers, strict=True)
+    ]
     return JoinedTerms(
         np.array([vector_id for vector_id, _ in rows], dtype=np.int64),
         np.frombuffer(b"".join([terms[:end] for terms, end in both]), dtype="<u4"),
@@ -311,8 +325,8 @@ def _join(rows: Sequence[tuple[int, bytes]]) -> JoinedTerms:
 
 
 def _unpack(vector_id: int, terms: object) -> DocumentTerms:
-    if not isinstance(terms, bytes) or len(terms) % _BYTES_A_TERM:
+    if not isinstance(terms, bytes) or not _is_sound(vector_id, terms, _ANY_TERM):
         raise DamagedTermsError(vector_id)
     number = len(terms) // _BYTES_A_TERM
     term_ids = np.frombuffer(terms, dtype="<u4", count=number)
-    return term_ids, np.frombuffer(terms, dtype="<u2", offset=4 * number)
+    return term_ids, np.frombuffer(terms, dtype="<u2", count=number, offset=4 * number)

@@ -29,7 +29,6 @@ BUSY_TIMEOUT_SECONDS = 30.0
 # A stored text may be no UTF-8 any more. Its checksum tells; the error that Python's module would
 # raise names no row, and quotes the text.
 _read_any_text = methodcaller("decode", "utf-8", "replace")
-_PAGES_A_CHECKPOINT = 1_000  # SQLite's default
 # What SQLite raises; the second where its message quotes a schema that is no longer UTF-8.
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _PRIVATE = stat.S_IRUSR | stat.S_IWUSR
@@ -124,7 +123,6 @@ class SQLiteConnections:
         path: Path,
         *,
         read_only: bool,
-        checkpoints: bool = True,
         kind: DatabaseFormat | None = None,
     ) -> None:
         """Open a file.
@@ -132,8 +130,6 @@ class SQLiteConnections:
         Args:
             path: of the file.
             read_only: refuse every write.
-            checkpoints: without them the file does not change before `allow_checkpoints`: all
-                changes are in the write-ahead log.
             kind: format of the file, which is created if it is missing, unless `read_only`; None
                 for a file that exists.
 
@@ -142,7 +138,6 @@ class SQLiteConnections:
         """
         self._path = path
         self._read_only = read_only
-        self._checkpoints = checkpoints
         self._kind = kind
         self._write_lock = threading.RLock()
         self._pool_lock = threading.Lock()
@@ -164,13 +159,6 @@ class SQLiteConnections:
         except BaseException:
             self.close()
             raise
-
-    def allow_checkpoints(self) -> None:
-        """Let SQLite move changes from the write-ahead log into the file from now on."""
-        with translated_errors(self._path), self._write_lock:
-            self._checkpoints = True
-            if self._writer is not None and not self._closed:
-                self._writer.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_A_CHECKPOINT}")
 
     @property
     def failure(self) -> StorageError | None:
@@ -287,8 +275,6 @@ class SQLiteConnections:
                 durable = self._kind is None or self._kind.durable
                 connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 connection.execute("PRAGMA foreign_keys = ON")
-                if not self._checkpoints:
-                    connection.execute("PRAGMA wal_autocheckpoint = 0")
             except DATABASE_ERRORS:
                 connection.close()
                 raise

@@ -2,7 +2,8 @@
 
 SQLite keeps none for its pages. These are CRC-32, computed when rows are written and compared when
 they are read: any burst of up to 32 changed bits in a row is found, and all but one in 2^32 of
-other changes. They protect against faulty disks, not against tampering.
+other changes. They protect against faulty disks, not against tampering. A row whose checksums are
+missing is damaged like one that differs from them.
 
 summary   vector id, id, title, metadata: what every match shows
 details   content hash, receipt, time: with the text, what `find` gives
@@ -14,8 +15,8 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from zlib import crc32
 
 from index.errors import DOCTOR, DamagedDocumentError
 
-Rows = Sequence[Sequence[Any]]
+Rows = Sequence[tuple[Any, ...]]
 
 CHECKSUMS_SCHEMA = """
 CREATE TABLE checksums (
@@ -33,57 +34,32 @@ CREATE TABLE checksums (
     vector INTEGER NOT NULL,
     blocks INTEGER NOT NULL
 )"""
-_ROWS = """
+_WHOLE_ROWS = """
 SELECT d.vector_id, d.id, d.title, d.metadata, d.content_hash, d.tokens, d.tokens_read, d.blocks,
     d.blocks_left_out, d.tokens_encoded, d.payload_characters, d.indexed_at,
-    v.vector, b.offsets, b.vectors
-FROM documents d JOIN vectors v USING (vector_id) LEFT JOIN block_vectors b USING (vector_id)
-WHERE d.vector_id IN (SELECT value FROM json_each(?))"""
+    v.vector, b.offsets, b.vectors, d.text, v.sequence, c.summary, c.details, c.vector, c.blocks
+FROM documents d LEFT JOIN vectors v USING (vector_id) LEFT JOIN block_vectors b USING (vector_id)
+LEFT JOIN checksums c USING (vector_id)"""
+_ROWS = f"{_WHOLE_ROWS} WHERE d.vector_id IN (SELECT value FROM json_each(?))"  # noqa: S608
+_ROWS_AFTER = f"{_WHOLE_ROWS} WHERE d.vector_id > ? ORDER BY d.vector_id LIMIT ?"
+_ROWS_A_READ = 64
 _WRITE = """
 INSERT OR REPLACE INTO checksums (vector_id, summary, details, vector, blocks)
 VALUES (?, ?, ?, ?, ?)"""
-_READ = """
-SELECT vector_id, summary, details, vector, blocks
-FROM checksums WHERE vector_id IN (SELECT value FROM json_each(?))"""
 
 
 _encode = json.JSONEncoder(default=repr).encode  # `json.dumps` would make another each time
 
 
-@dataclass(frozen=True, slots=True)
-class Checksums:
-    """The checksums of one document."""
-
-    summary: int
-    details: int
-    vector: int
-    blocks: int
-
-
 def write_checksums(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> None:
     """Compute the checksums of these documents from their rows, inside a transaction."""
-    insert_checksums(connection, connection.execute(_ROWS, (_as_list(vector_ids),)).fetchall())
+    ids = json.dumps([int(vector_id) for vector_id in vector_ids])
+    insert_checksums(connection, (row[:15] for row in connection.execute(_ROWS, (ids,)).fetchall()))
 
 
 def insert_checksums(connection: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> None:
     """Write the checksums of documents whose rows are as `checksums_of` takes them."""
     connection.executemany(_WRITE, [(row[0], *checksums_of(row)) for row in rows])
-
-
-def read_checksums(
-    connection: sqlite3.Connection, vector_ids: Iterable[int]
-) -> Mapping[int, Checksums]:
-    """Return the checksums of these documents; those without are absent."""
-    rows = connection.execute(_READ, (_as_list(vector_ids),))
-    return {vector_id: Checksums(*values) for vector_id, *values in rows}
-
-
-def divided(
-    rows: Sequence[tuple[Any, ...]],
-) -> tuple[list[tuple[Any, ...]], Mapping[int, Checksums]]:
-    """Divide rows that begin with a vector id and end with four checksums, or NULL for each."""
-    known = {row[0]: Checksums(*row[-4:]) for row in rows if row[-1] is not None}
-    return [row[:-4] for row in rows], known
 
 
 def checksums_of(row: Sequence[Any]) -> tuple[int, int, int, int]:
@@ -124,45 +100,35 @@ def blocks_checksum(vector_id: int, offsets: bytes | None, vectors: bytes | None
     return crc32(_as_bytes(vectors), crc32(_as_bytes(offsets), vector_id & 0xFFFFFFFF))
 
 
-def unsound_summaries(rows: Rows, checksums: Mapping[int, Checksums]) -> set[int]:
-    """Return the vector ids of damaged rows that begin with vector id, id, title and metadata."""
-    return {
-        row[0]
-        for row in rows
-        if (known := checksums.get(row[0])) and known.summary != summary_checksum(row[:4])
-    }
+def unsound_summaries(rows: Rows) -> set[int]:
+    """Return the vector ids of damaged rows: vector id, id, title, metadata, …, checksums."""
+    return {row[0] for row in rows if row[-4] != summary_checksum(row[:4])}
 
 
-def unsound_documents(rows: Rows, checksums: Mapping[int, Checksums]) -> set[int]:
+def unsound_documents(rows: Rows) -> set[int]:
     """Return the vector ids of damaged rows of vector id, id, text, title, metadata, the receipt's
-    fields and time.
+    fields, time and checksums.
     """
-    found = unsound_summaries([(row[0], row[1], row[3], row[4]) for row in rows], checksums)
-    for vector_id, _, text, _, _, *values in rows:
-        known = checksums.get(vector_id)
+    found = set()
+    for vector_id, document_id, text, title, metadata, *values, summary, details, _, _ in rows:
         content_hash = sha256(str(text).encode("utf-8", "replace")).digest()
-        if known and known.details != details_checksum(content_hash, values):
+        expected = (
+            summary_checksum((vector_id, document_id, title, metadata)),
+            details_checksum(content_hash, values),
+        )
+        if (summary, details) != expected:
             found.add(vector_id)
     return found
 
 
-def unsound_vectors(rows: Rows, checksums: Mapping[int, Checksums]) -> set[int]:
-    """Return the vector ids of damaged rows of vector id and vector."""
-    return {
-        vector_id
-        for vector_id, vector in rows
-        if (known := checksums.get(vector_id))
-        and known.vector != vector_checksum(vector_id, vector)
-    }
+def unsound_vectors(rows: Rows) -> set[int]:
+    """Return the vector ids of damaged rows of vector id, vector and checksums."""
+    return {row[0] for row in rows if row[-2] != vector_checksum(*row[:2])}
 
 
-def unsound_blocks(rows: Rows, checksums: Mapping[int, Checksums]) -> set[int]:
-    """Return the vector ids of damaged rows of vector id, offsets and block vectors."""
-    return {
-        row[0]
-        for row in rows
-        if (known := checksums.get(row[0])) and known.blocks != blocks_checksum(*row)
-    }
+def unsound_blocks(rows: Rows) -> set[int]:
+    """Return the vector ids of damaged rows of vector id, offsets, block vectors and checksums."""
+    return {row[0] for row in rows if row[-1] != blocks_checksum(*row[:3])}
 
 
 def _of_values(values: Sequence[Any]) -> int:
@@ -174,8 +140,57 @@ def _as_bytes(value: object) -> bytes:
     return value if isinstance(value, bytes) else repr(value).encode("utf-8", "replace")
 
 
-def _as_list(vector_ids: Iterable[int]) -> str:
-    return json.dumps([int(vector_id) for vector_id in vector_ids])
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """The damaged documents of a store, by vector id with their ids.
+
+    Attributes:
+        documents: those of which text, title, metadata or receipt is damaged.
+        encodings: those whose vector, block vectors or checksums are damaged or missing.
+    """
+
+    documents: dict[int, str] = field(default_factory=dict)
+    encodings: dict[int, str] = field(default_factory=dict)
+
+
+def find_damage(connection: sqlite3.Connection) -> Damage:
+    """Compare every row with its checksums and every text with its hash, in one transaction.
+
+    Raises:
+        sqlite3.Error: the file cannot be read.
+    """
+    damage = Damage()
+    (last,) = connection.execute("SELECT sequence FROM meta").fetchone()
+    for row in _whole_rows(connection):
+        vector_id, document_id, _, metadata, content_hash, *_ = row
+        text, sequence, *known = row[15:]
+        summary, details, vector, blocks = checksums_of(row[:15])
+        unknown = known == [None] * 4
+        if (
+            not isinstance(text, str)
+            or sha256(text.encode("utf-8", "replace")).digest() != content_hash
+            or ([summary, details] != known[:2] and not (unknown and _is_object(metadata)))
+        ):
+            damage.documents[vector_id] = str(document_id)
+        elif [vector, blocks] != known[2:] or not (
+            isinstance(sequence, int) and 0 < sequence <= last
+        ):
+            damage.encodings[vector_id] = str(document_id)
+    return damage
+
+
+def _whole_rows(connection: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
+    last = -(2**63)
+    while rows := connection.execute(_ROWS_AFTER, (last, _ROWS_A_READ)).fetchall():
+        yield from rows
+        last = rows[-1][0]
+
+
+def _is_object(metadata: object) -> bool:
+    try:
+        return isinstance(metadata, str) and isinstance(json.loads(metadata), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 IdsOf = Callable[[Sequence[int]], Mapping[int, str]]
@@ -200,7 +215,7 @@ class DamageLog:
         self._ids_of = ids_of
         self._path = path
         self._lock = threading.Lock()
-        self._known: dict[int, set[str]] = {}
+        self._known: dict[int, str] = {}
 
     def __len__(self) -> int:
         """Return how many documents are known to be damaged."""
@@ -211,14 +226,12 @@ class DamageLog:
         return vector_id in self._known
 
     def parts(self) -> set[tuple[int, str]]:
-        """Return what is known: vector ids, each with a part that is damaged."""
+        """Return what is known: vector ids, each with the part that was found to be damaged."""
         with self._lock:
-            return {(vector_id, part) for vector_id, parts in self._known.items() for part in parts}
+            return set(self._known.items())
 
-    def without(
-        self, rows: Sequence[tuple[Any, ...]], damaged: Iterable[int], part: str, *, skip: bool
-    ) -> Sequence[tuple[Any, ...]]:
-        """Return rows that begin with a vector id without those of damaged documents.
+    def without(self, rows: Rows, damaged: Iterable[int], part: str, *, skip: bool) -> Rows:
+        """Return rows of a vector id, …, checksums without these, and without damaged ones.
 
         Args:
             rows: that were read.
@@ -230,21 +243,19 @@ class DamageLog:
             DamagedDocumentError: there is one, and it is not to be skipped.
         """
         found = set(damaged)
-        if not found:
-            return rows
-        first = self.note(found, part)
-        if not skip:
-            raise first
-        return [row for row in rows if row[0] not in found]
+        if found:
+            first = self.note(found, part)
+            if not skip:
+                raise first
+        return [row[:-4] for row in rows if row[0] not in found]
 
     def note(self, vector_ids: Iterable[int], part: str) -> DamagedDocumentError:
         """Remember that documents are damaged, log the new ones, and return the error of one."""
         found = sorted(vector_ids)
-        names = self._names(found)
+        names = {number: f"of vector id {number}" for number in found} | dict(self._ids_of(found))
         with self._lock:
-            new = [vector_id for vector_id in found if part not in self._known.get(vector_id, ())]
-            for number in new:
-                self._known.setdefault(number, set()).add(part)
+            new = [number for number in found if number not in self._known]
+            self._known.update(dict.fromkeys(new, part))
         for number in new:
             _log.error(
                 "%s: document %r is damaged in its %s: %s --repair",
@@ -257,9 +268,3 @@ class DamageLog:
         with self._lock:
             for vector_id in vector_ids:
                 self._known.pop(int(vector_id), None)
-
-    def _names(self, vector_ids: Sequence[int]) -> dict[int, str]:
-        names = self._ids_of(vector_ids)
-        return {
-            vector_id: names.get(vector_id, f"of vector id {vector_id}") for vector_id in vector_ids
-        }

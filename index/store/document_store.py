@@ -1,10 +1,9 @@
 """The document store in one SQLite file: documents, their vectors and a change sequence."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,9 +25,8 @@ from index.sqlite.block_vectors import BlockVectors, read_block_vectors
 from index.sqlite.connections import Space, SQLiteConnections, document_id_list, vector_id_list
 from index.sqlite.task_state import LOG_START, MaintenanceState, write_state
 from index.store.checksums import (
-    Checksums,
     DamageLog,
-    divided,
+    Rows,
     unsound_blocks,
     unsound_documents,
     unsound_summaries,
@@ -182,13 +180,11 @@ class SQLiteDocumentStore:
         read_only: bool = False,
         find_families: bool = True,
         space: AlignmentSpace | None = None,
-        checkpoints: bool = True,
     ) -> None:
         """Open the store at `path`; create it when it is missing, unless `read_only`.
 
         Without `find_families` near-duplicates of documents that are put are not looked for. A
-        store without an alignment space gets `space`, if it is given. Without `checkpoints` the
-        file does not change before `allow_checkpoints`, but its log.
+        store without an alignment space gets `space`, if it is given.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -199,7 +195,7 @@ class SQLiteDocumentStore:
         self.dimension = dimension
         if not read_only:
             create_if_missing(path, fingerprint, dimension)
-        self._connections = SQLiteConnections(path, read_only=read_only, checkpoints=checkpoints)
+        self._connections = SQLiteConnections(path, read_only=read_only)
         self.common_text = CommonTexts(self._connections)
         self.lexical = LexicalIndex(self._connections, path, self.common_text.read)
         self.alignment = AlignmentIndex(
@@ -227,10 +223,6 @@ class SQLiteDocumentStore:
         except BaseException:
             self._connections.close()
             raise
-
-    def allow_checkpoints(self) -> None:
-        """Let changes move from the log into the file from now on."""
-        self._connections.allow_checkpoints()
 
     @property
     def failure(self) -> StorageError | None:
@@ -325,8 +317,8 @@ class SQLiteDocumentStore:
             DamagedDocumentError: a document is damaged, and not to be skipped.
             StoreError: the file cannot be read.
         """
-        rows, checksums = self._read_with_checksums(sql.SUMMARIES, vector_id_list(vector_ids))
-        unsound = unsound_summaries(rows, checksums)
+        rows: Rows = self._connections.read_rows(sql.SUMMARIES, vector_id_list(vector_ids))
+        unsound = unsound_summaries(rows)
         rows = self.damage.without(rows, unsound, "title or metadata", skip=skip_damaged)
         return {
             vector_id: DocumentSummary(
@@ -345,8 +337,8 @@ class SQLiteDocumentStore:
             StoreError: the file cannot be read.
         """
         ids = document_id_list(document_ids)
-        rows, checksums = self._read_with_checksums(sql.DOCUMENTS_BY_ID, ids)
-        unsound = unsound_documents(rows, checksums)
+        rows: Rows = self._connections.read_rows(sql.DOCUMENTS_BY_ID, ids)
+        unsound = unsound_documents(rows)
         rows = self.damage.without(rows, unsound, "text or title", skip=skip_damaged)
         return {row[1]: stored_document(self.path, row) for row in rows}
 
@@ -366,10 +358,10 @@ class SQLiteDocumentStore:
 
         Raises:
             DamagedDocumentError: a vector is damaged, and not to be skipped.
-            StoreError: the file cannot be read, or a vector without a checksum is damaged.
+            StoreError: the file cannot be read.
         """
-        rows, checksums = self._read_with_checksums(sql.CHECKED_VECTORS, vector_id_list(vector_ids))
-        unsound = unsound_vectors(rows, checksums)
+        rows: Rows = self._connections.read_rows(sql.VECTORS, vector_id_list(vector_ids))
+        unsound = unsound_vectors(rows)
         rows = self.damage.without(rows, unsound, "vector", skip=skip_damaged)
         return vector_arrays(self.path, rows, self.dimension)
 
@@ -380,10 +372,10 @@ class SQLiteDocumentStore:
 
         Raises:
             DamagedDocumentError: block vectors are damaged, and not to be skipped.
-            StoreError: the file cannot be read, or ones without a checksum are damaged.
+            StoreError: the file cannot be read.
         """
-        rows, checksums = self._read_with_checksums(sql.CHECKED_BLOCKS, vector_id_list(vector_ids))
-        unsound = unsound_blocks(rows, checksums)
+        rows: Rows = self._connections.read_rows(sql.CHECKED_BLOCKS, vector_id_list(vector_ids))
+        unsound = unsound_blocks(rows)
         rows = self.damage.without(rows, unsound, "block vectors", skip=skip_damaged)
         try:
             return read_block_vectors(rows)
@@ -424,7 +416,8 @@ class SQLiteDocumentStore:
             added = np.sort(_int64(connection.execute(sql.ADDED_SINCE, (sequence,)).fetchall()))
             removed = connection.execute(sql.REMOVED_SINCE, (sequence,)).fetchall()
             id_list = vector_id_list(added[max(0, len(added) - last) :].tolist())
-            rows = connection.execute(sql.VECTORS, (id_list,)).fetchall()
+            found = connection.execute(sql.VECTORS, (id_list,)).fetchall()
+        rows = self.damage.without(found, unsound_vectors(found), "vector", skip=False)
         ids, vectors = vector_arrays(self.path, rows, self.dimension)
         return Change(present, added, np.sort(_int64(removed))), ids, vectors
 
@@ -503,12 +496,6 @@ class SQLiteDocumentStore:
     def _ids_of(self, vector_ids: Sequence[int]) -> dict[int, str]:
         rows = self._connections.read_rows(sql.SUMMARIES, vector_id_list(vector_ids))
         return {row[0]: str(row[1]) for row in rows}
-
-    def _read_with_checksums(
-        self, statement: str, ids: str
-    ) -> tuple[Sequence[tuple[Any, ...]], Mapping[int, Checksums]]:
-        """Return rows that begin with a vector id, and their checksums."""
-        return divided(self._connections.read_rows(statement, ids))
 
     def _follow_common_text(self) -> bool:
         """Measure the common text of a small collection when it has changed a lot.

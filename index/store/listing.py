@@ -13,18 +13,21 @@ from encoder.blocks import Receipt
 from index.document import Document
 from index.errors import DamagedDocumentError, DocumentError
 from index.sqlite.connections import SQLiteConnections
-from index.store.checksums import Checksums, DamageLog, read_checksums, unsound_summaries
+from index.store.checksums import DamageLog, summary_checksum, unsound_summaries
 from index.store.rows import stored_metadata
 
 BEFORE_ALL = ""  # no document has this id
 
 _LISTED = """
-SELECT d.vector_id, id, title, metadata, tokens, tokens_read, blocks, blocks_left_out,
-    tokens_encoded, payload_characters, indexed_at, CAST(id AS BLOB)
-FROM documents d WHERE id > CAST(? AS TEXT) ORDER BY id LIMIT ?"""
+SELECT d.vector_id, id, title, metadata, tokens, tokens_read, d.blocks, blocks_left_out,
+    tokens_encoded, payload_characters, indexed_at, CAST(id AS BLOB),
+    c.summary, c.details, c.vector, c.blocks
+FROM documents d LEFT JOIN checksums c USING (vector_id)
+WHERE id > CAST(? AS TEXT) ORDER BY id LIMIT ?"""
 _WHOLE = """
-SELECT vector_id, id, text, title, metadata, content_hash, CAST(id AS BLOB)
-FROM documents WHERE id > CAST(? AS TEXT) ORDER BY id"""
+SELECT d.vector_id, id, text, title, metadata, content_hash, CAST(id AS BLOB), c.summary
+FROM documents d LEFT JOIN checksums c USING (vector_id)
+WHERE id > CAST(? AS TEXT) ORDER BY id"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +94,13 @@ class DocumentPages:
         """
         with self._connections.reading() as connection:
             rows = connection.execute(_LISTED, (_bytes(after), limit)).fetchall()
-            checksums = read_checksums(connection, (row[0] for row in rows))
-        unsound = unsound_summaries(rows, checksums)
+        unsound = unsound_summaries(rows)
         families = self._families_of(row[0] for row in rows)
         documents = []
         for row in rows:
             if row[0] not in unsound:
                 try:
-                    documents.append(_listed(self._path, row, families.get(row[0])))
+                    documents.append(_listed(self._path, row[:-4], families.get(row[0])))
                 except DamagedDocumentError:
                     unsound.add(row[0])
         if unsound:
@@ -106,7 +108,7 @@ class DocumentPages:
         return Page(
             documents,
             [row[1] for row in rows if row[0] in unsound],
-            _place(rows[-1][-1]) if rows else None,
+            _place(rows[-1][-5]) if rows else None,
             len(rows) == limit,
         )
 
@@ -122,23 +124,20 @@ class DocumentPages:
         with self._connections.reading() as connection:
             rows = connection.execute(_WHOLE, (_bytes(after),))
             while characters > 0 and (row := rows.fetchone()) is not None:
-                documents.append(self._document(row, read_checksums(connection, [row[0]])))
+                documents.append(self._document(row))
                 characters -= len(row[2]) + len(row[4])
             rows.close()
         return documents
 
-    def _document(
-        self, row: tuple[Any, ...], checksums: Mapping[int, Checksums]
-    ) -> Document | DamagedDocument:
-        vector_id, document_id, text, title, metadata, content_hash, raw = row
+    def _document(self, row: tuple[Any, ...]) -> Document | DamagedDocument:
+        vector_id, document_id, text, title, metadata, content_hash, raw, checksum = row
         try:
             shown = stored_metadata(self._path, document_id, metadata)
             document = Document(document_id, text, title, shown)
         except (DamagedDocumentError, DocumentError):
             document = None
-        summary = (vector_id, document_id, title, metadata)
-        damaged = unsound_summaries([summary], checksums)
-        if document is None or damaged or document.content_hash != content_hash:
+        summary = summary_checksum((vector_id, document_id, title, metadata))
+        if document is None or summary != checksum or document.content_hash != content_hash:
             self._damage.note([vector_id], "text or title")
             return DamagedDocument(document_id, _place(raw))
         return document

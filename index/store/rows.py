@@ -21,7 +21,7 @@ from index.store.filters import insert_metadata, remove_metadata
 from index.store.records import DocumentRow, EncodedDocument, StoredDocument
 
 # A list of ids is passed as one JSON array: SQLite limits the variables of a statement. Checksums
-# come last, for `index.store.checksums.divided`.
+# come last, for `index.store.checksums`.
 DOCUMENTS_BY_ID = """
 SELECT d.vector_id, d.id, d.text, d.title, d.metadata, d.tokens, d.tokens_read, d.blocks,
     d.blocks_left_out, d.tokens_encoded, d.payload_characters, d.indexed_at,
@@ -36,9 +36,6 @@ CONTENT_HASHES = """
 SELECT id, vector_id, content_hash
 FROM documents WHERE id IN (SELECT value FROM json_each(?))"""
 VECTORS = """
-SELECT vector_id, vector
-FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
-CHECKED_VECTORS = """
 SELECT v.vector_id, v.vector, c.summary, c.details, c.vector, c.blocks
 FROM vectors v LEFT JOIN checksums c USING (vector_id)
 WHERE v.vector_id IN (SELECT value FROM json_each(?)) ORDER BY v.vector_id"""

@@ -69,11 +69,10 @@ def collection_body(member: Collection | UnopenedCollection) -> CollectionBody:
             generation=None,
             sequence=None,
         )
-    damage = member.data.damage
     return CollectionBody(
         name=member.name,
-        state="open" if damage is None else "unavailable",
-        detail=damage,
+        state="open",
+        detail=None,
         documents=len(member.data.index),
         generation=member.data.index.generation,
         sequence=member.data.index.sequence,

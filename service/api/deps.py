@@ -44,12 +44,9 @@ async def get_collection(request: Request) -> Collection:
     """Return the collection of a request, if it and the engine are ready.
 
     Raises:
-        NotReadyError: the service is not ready, or the store was found to be damaged.
+        NotReadyError: the service is not ready.
     """
-    collection = _open_collection(request, _ready_engine(request))
-    if collection.data.damage is not None:
-        raise NotReadyError(collection.data.damage)
-    return collection
+    return _open_collection(request, _ready_engine(request))
 
 
 CollectionDep = Annotated[Collection, Depends(get_collection)]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from index.directory.backup import BackupManifest, restore_backup, write_backup
-from index.doctor.examine import SAMPLE, Sampling, examine
+from index.doctor.examine import examine
 from index.doctor.findings import Finding
 from index.doctor.repair import repair as repair_data
 from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
@@ -76,15 +76,14 @@ def doctor(
     check_data_directory(data, "DATA")
     opened = open_checkpoint(checkpoint, precision)
     with show_progress(console) as progress:
-        sampling = Sampling(SAMPLE, precision, progress)
-        of_documents = examine(data, opened, sampling)
+        of_documents = examine(data, opened)
         of_service = examine_service_files(data)
         findings = (*of_documents, *of_service)
         _print_findings(findings)
         if repair and any(finding.remedy.repairable for finding in findings):
             repair_service_files(data, of_service)
             repair_data(data, opened, of_documents, precision, progress)
-            findings = (*examine(data, opened, sampling), *examine_service_files(data))
+            findings = (*examine(data, opened), *examine_service_files(data))
             console.print("after the repair:")
             _print_findings(findings)
     if any(finding.remedy.repairable for finding in findings):

@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from index.doctor.examine import Sampling, examine
-from index.progress import SilentProgress
+from index.doctor.examine import examine
 from service.api.http.problems import PROBLEM_TYPES
 from service.engine import Engine
 from tests.kit.waiting import wait_until
@@ -107,8 +106,7 @@ def sound(client: Any) -> None:
     assert client.get("/readyz").json()["status"] == "ready"
     assert engine.scheduler.queued_tokens == 0
     assert engine.admission.active == 0
-    sampling = Sampling(4, "fp32", SilentProgress())
-    assert examine(engine.default.data.path, engine.checkpoint, sampling) == ()
+    assert examine(engine.default.data.path, engine.checkpoint) == ()
 
 
 def lines(count: int) -> bytes:

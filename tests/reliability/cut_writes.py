@@ -232,11 +232,7 @@ class Swap:
     def check(self) -> None:
         arrived = not (self.data / data_directory.ARRIVING).exists()
         holds(self.data, NEW if arrived else OLD)
-        assert not [
-            path
-            for path in self.data.glob(".*")
-            if path.name not in (data_directory.ARRIVING, ".store-digest")
-        ]
+        assert {path.name for path in self.data.glob(".*")} <= {data_directory.ARRIVING}
 
 
 class MakeCollection(Acknowledging):

@@ -162,7 +162,6 @@ def test_the_doctor_repairs_nothing_on_a_full_disk_and_says_why(
 ) -> None:
     with closing(sqlite3.connect(data / "store.sqlite3")) as store, store:
         store.execute("UPDATE term_statistics SET documents = 7")
-    (data / ".store-digest").unlink()
     disk.fill()
     answer = longmatch("doctor", data, "--repair")
     assert answer.status == 2

@@ -58,8 +58,10 @@ def test_a_restored_backup_answers_the_same(
     data: Path, checkpoint: Checkpoint, vectors: MakeVectors, tmp_path: Path, name: str
 ) -> None:
     queries = vectors(QUERIES, seed=5)
-    (data / "notes").mkdir()
-    (data / "notes" / "one.txt").write_text("of somebody else")
+    (data / "notes.txt").write_text("of somebody else")
+    (data / "damaged.jsonl").write_text("{}\n")
+    (data / "uploads").mkdir()
+    (data / "uploads" / "a1.ndjson").write_text("{}\n")
     with opened(data) as server:
         written = write_backup(data, tmp_path / name, checkpoint)
         expected = answers(server, queries)
@@ -71,9 +73,10 @@ def test_a_restored_backup_answers_the_same(
     with opened(tmp_path / "new") as server:
         assert answers(server, queries) == expected
         assert len(server.store) == written.documents == 311
-    assert (tmp_path / "new" / "notes" / "one.txt").read_text() == "of somebody else"
-    hidden = [path.name for path in (tmp_path / "new").iterdir() if path.name.startswith(".")]
-    assert hidden == [".store-digest"]  # of the closing above; nothing of the restoring is left
+    assert (tmp_path / "new" / "uploads" / "a1.ndjson").read_text() == "{}\n"
+    left = {path.name for path in (tmp_path / "new").iterdir()}
+    derived = {"snapshots", "lexical", "blocks.sqlite3", "families.sqlite3"}
+    assert left - derived == {"damaged.jsonl", "lock", "store.sqlite3", "uploads"}
 
 
 def adopt(data: Path, weight: float) -> None:
@@ -163,15 +166,16 @@ def test_a_backup_under_load_holds_all_that_was_acknowledged(
         writer.join()
 
 
-def test_keys_are_in_no_backup(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_no_keys_and_no_log_are_in_a_backup(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
     """A key that was revoked after the backup would be accepted again."""
     (data / "keys.json").write_text("{}")
     (data / "audit.jsonl").write_text("{}\n")
     backup = tmp_path / "backup"
     write_backup(data, backup, checkpoint)
     names = {path.name for path in backup.iterdir()}
-    assert "keys.json" not in names
-    assert "audit.jsonl" in names
+    assert names == {"manifest.json", "store.sqlite3"}
 
 
 def test_the_collections_are_in_it(
@@ -221,7 +225,7 @@ def test_what_nobody_may_write_is_backed_up(
     data: Path, tmp_path: Path, checkpoint: Checkpoint, small_disk: Callable[[int], SmallDisk]
 ) -> None:
     """Also a database besides the store that was closed, so that its log is gone."""
-    with closing(sqlite3.connect(data / "other.sqlite3")) as connection:
+    with closing(sqlite3.connect(data / "feedback.sqlite3")) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("CREATE TABLE one (two)")
     disk = small_disk(64)
@@ -231,13 +235,13 @@ def test_what_nobody_may_write_is_backed_up(
     restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
     with opened(tmp_path / "new") as directory:
         assert len(directory.store) == written.documents > 0
-    assert sql(tmp_path / "new/other.sqlite3", "SELECT name FROM sqlite_schema") == [("one",)]
+    assert sql(tmp_path / "new/feedback.sqlite3", "SELECT name FROM sqlite_schema") == [("one",)]
 
 
 def test_a_backup_keeps_file_permissions(
     data: Path, tmp_path: Path, checkpoint: Checkpoint
 ) -> None:
-    names = ("secrets.sqlite3", "secrets.txt")
+    names = ("standing.sqlite3", "damaged.jsonl")
     for name in names:
         (data / name).touch(0o600)
     sql(data / names[0], "CREATE TABLE secrets (word TEXT)")

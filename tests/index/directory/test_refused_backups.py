@@ -1,8 +1,11 @@
 """What is damaged, incomplete, foreign or in the way is neither backed up nor restored."""
 
+import io
+import re
 import shutil
 import tarfile
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +13,15 @@ import pytest
 
 import index.directory.backup
 from encoder.checkpoint import Checkpoint
-from index.directory.backup import MANIFEST_FILE, format_manifest, restore_backup, write_backup
+from index.directory.backup import (
+    MANIFEST_FILE,
+    BackupFile,
+    format_manifest,
+    restore_backup,
+    write_backup,
+)
 from index.errors import BackupError, DataDirectoryInUseError, StoreError
+from tests.index.conftest import sql
 from tests.index.directory.conftest import opened
 
 
@@ -90,7 +100,7 @@ def test_a_manifest_of_a_stranger(data: Path, checkpoint: Checkpoint, tmp_path: 
     path = tmp_path / "backup" / MANIFEST_FILE
     file = next(iter(manifest.files.values()))
     path.write_bytes(format_manifest(replace(manifest, files={"../out": file})))
-    with pytest.raises(BackupError, match="names a file outside"):
+    with pytest.raises(BackupError, match=r"names '\.\./out', which no snapshot has"):
         restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
     for content in (
         *("[]", "{}", '{"format": 2}', '{"format": 1, "sha256": ""}', "\xff", "[" * 9_999),
@@ -107,6 +117,69 @@ def test_a_manifest_of_a_stranger(data: Path, checkpoint: Checkpoint, tmp_path: 
         restore_backup(tmp_path / "linked.tar", tmp_path / "new", checkpoint)
 
 
+PLANTED = (
+    *("keys.json", "audit.jsonl", "../out", "/tmp/out", ".reencoding/x", "collections/evil"),
+    *("collections/a/keys.json", "collections/default/store.sqlite3", "collections/../keys.json"),
+    *("uploads/../keys.json", "uploads/a/b.ndjson", "snapshots/CURRENT", "store.sqlite3/x", "lock"),
+)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("known", [True, False], ids=["named", "unnamed"])
+def test_what_no_snapshot_has_is_not_restored(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path, name: str, known: bool
+) -> None:
+    """Whether the manifest names it, with its size and checksum, or not."""
+    manifest = write_backup(data, tmp_path / "backup", checkpoint)
+    content = b"{}"
+    file = BackupFile(len(content), sha256(content).hexdigest())
+    files = {**manifest.files, name: file} if known else manifest.files
+    added = {MANIFEST_FILE: format_manifest(replace(manifest, files=files)), name: content}
+    with tarfile.open(tmp_path / "planted.tar", "w") as archive:
+        for member in (MANIFEST_FILE, *manifest.files, name):
+            found = added.get(member) or (tmp_path / "backup" / member).read_bytes()
+            header = tarfile.TarInfo(member)
+            header.size = len(found)
+            archive.addfile(header, io.BytesIO(found))
+    with pytest.raises(BackupError, match=re.escape(f"{name!r}, which no snapshot has")):
+        restore_backup(tmp_path / "planted.tar", tmp_path / "new", checkpoint)
+    assert {path.name for path in (tmp_path / "new").glob("*")} <= {"lock"}
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE])
+def test_links_and_folders_in_an_archive_are_refused(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path, kind: bytes
+) -> None:
+    write_backup(data, tmp_path / "backup.tar", checkpoint)
+    with tarfile.open(tmp_path / "backup.tar", "a") as archive:
+        link = tarfile.TarInfo("fusion.json")
+        link.type, link.linkname = kind, "/etc/hostname"
+        archive.addfile(link)
+    with pytest.raises(BackupError, match=r"holds 'fusion\.json', which is no file"):
+        restore_backup(tmp_path / "backup.tar", tmp_path / "new", checkpoint)
+    assert {path.name for path in (tmp_path / "new").iterdir()} <= {"lock"}
+
+
+@pytest.mark.parametrize("target", ["/etc/hostname", "/etc"])
+def test_a_link_in_a_folder_is_refused(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path, target: str
+) -> None:
+    write_backup(data, tmp_path / "backup", checkpoint)
+    (tmp_path / "backup" / "uploads").symlink_to(target)
+    with pytest.raises(BackupError, match="holds 'uploads', which is no file"):
+        restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
+
+
+def test_damaged_rows_are_not_backed_up(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
+    sql(data / "store.sqlite3", "UPDATE documents SET text = 'forged' WHERE id = 'd5'")
+    with pytest.raises(
+        BackupError, match=r"is damaged \(document 'd5', one of 1\): see longmatch doctor"
+    ):
+        write_backup(data, tmp_path / "backup", checkpoint)
+    assert {path.name for path in tmp_path.iterdir()} == {"data"}
+
+
 def test_a_damaged_store_is_not_backed_up(
     data: Path, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
@@ -120,17 +193,13 @@ def test_a_damaged_store_is_not_backed_up(
 
 
 def test_a_damaged_index_is_left_out_and_built_again(
-    data: Path, checkpoint: Checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    data: Path, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     changed(next((data / "snapshots").glob("*/index.bin")), 200)
-    (data / "blocks.sqlite3").write_bytes(
-        b"SQLite format 3\0" + b"x" * 9_000
-    )  # follows the store, as the index does
     for path in (data / "snapshots").glob("*/index.bin"):
         changed(path, 500)
     manifest = write_backup(data, tmp_path / "backup", checkpoint)
-    assert set(manifest.files) == {"store.sqlite3", "families.sqlite3"}
-    assert "no complete index generation" in caplog.text
+    assert list(manifest.files) == ["store.sqlite3"]
     restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
     with opened(tmp_path / "new") as restored:
         assert len(restored.index) == manifest.documents

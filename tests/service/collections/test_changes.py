@@ -23,7 +23,6 @@ from service.jobs.runner import UPLOADS_DIRECTORY
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 from tests.kit.service_fixtures import Client
-from tests.kit.waiting import wait_until
 
 MakeSettings = Callable[..., Settings]
 LINES = {"content-type": "application/x-ndjson"}
@@ -248,7 +247,7 @@ def test_one_whose_uploads_cannot_be_read_leaves_no_thread(servers: Servers, dat
         assert now[name] == before[name] > 0
 
 
-def test_damage_that_is_found_later_stops_one_collection(servers: Servers, data: Path) -> None:
+def test_damage_of_a_document_leaves_the_other_collections(servers: Servers, data: Path) -> None:
     client = servers.start()
     client.request("PUT", PAPERS)
     put(client, PAPERS, "kept")
@@ -257,11 +256,9 @@ def test_damage_that_is_found_later_stops_one_collection(servers: Servers, data:
     store = collection_path(data, "papers") / STORE_FILE
     store.write_bytes(store.read_bytes().replace(b"A text on kept", b"A text on left"))
     client = servers.start()
-    wait_until(lambda: client.get("/readyz").json()["degraded"] == ["collection papers"])
-    assert client.get(f"{PAPERS}/documents/kept").status_code == 503
-    found = client.get(PAPERS).json()
-    assert found["state"] == "unavailable"
-    assert "has changed since it was closed" in found["detail"]
+    found = client.get(f"{PAPERS}/documents/kept")
+    assert (found.status_code, found.json()["type"]) == (500, "/problems/document-damaged")
+    assert client.get("/readyz").json()["degraded"] == ["damaged_documents"]
     assert client.get("/documents/kept").status_code == 200
 
 
