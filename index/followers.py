@@ -23,7 +23,6 @@ from index.store.rows import read_log_start, read_sequence
 _DOCUMENTS_A_TRANSACTION = 64
 AT_OPENING = 1_000  # documents that opening works off; more are left to the maintenance
 FILE_ENDINGS = ("", "-wal", "-shm")
-_MADE_BY = "whatever opens the store for writing makes it again"
 _IDENTITY = """
 SELECT identity FROM meta"""
 _STATE = """
@@ -93,6 +92,10 @@ class FollowerFile:
     """A follower in an SQLite file; a subclass says what is derived.
 
     Another process reads the file that the writing process follows with.
+
+    Attributes:
+        path: of the file.
+        unfinished: whether so much was to be made again that it is left to the maintenance.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class FollowerFile:
             read_only: another process follows; this one reads.
         """
         self.path = path
+        self.unfinished = False
         self._truth = truth
         self._kind = DatabaseFormat(
             kind.contents,
@@ -141,8 +145,7 @@ class FollowerFile:
         Raises:
             StoreError: the file cannot be read.
         """
-        with self._connections().reading() as connection:
-            return int(connection.execute("SELECT position FROM state").fetchone()[0])
+        return self._missing()[0]
 
     def follow(self) -> None:
         """Apply what the store has and this lacks, and work off what that leaves to do.
@@ -264,7 +267,8 @@ class FollowerFile:
 
     def _work_off_rest(self) -> None:
         rest = self._rest(AT_OPENING + 1) if self._at_once else ()
-        if len(rest) <= AT_OPENING:
+        self.unfinished = len(rest) > AT_OPENING
+        if not self.unfinished:
             self._work_off(rest)
 
     def _finish(self, task: str, progress: Progress, stop: Callable[[], bool]) -> None:
@@ -279,65 +283,55 @@ class FollowerFile:
             self._work_off(some)
             progress.advanced(len(some))
             if len(some) < _DOCUMENTS_A_TRANSACTION:
+                self.unfinished = False
                 return  # documents that are put meanwhile would keep this loop going
             last = some[-1]
 
     def _missing(self) -> tuple[int, Changes | None]:
         """Return the position, and what has to be applied; None where that is not known."""
         with self._connections().reading() as connection:
-            source, rule, position = connection.execute(_STATE).fetchone()
+            found = connection.execute(_STATE).fetchone()
         with self._truth.reading() as store:
             (identity,) = store.execute(_IDENTITY).fetchone()
-            if (source, rule) != (identity, self._rule):
-                return position, None
-            return position, read_changes(store, position)
+            if found is None or found[:2] != (identity, self._rule):
+                return 0, None
+            return found[2], read_changes(store, found[2])
 
     def _connections(self) -> SQLiteConnections:
         """Return the connections of the file that is there now, which may be another one."""
-        found = _file_of(self.path)
         file = self._file
-        if file is None or found is None or found != self._opened_as:
+        if file is None or _file_of(self.path) != self._opened_as:
             with self._following:
                 file = self._open()
         return file
 
     def _open(self) -> SQLiteConnections:
+        self._close_file()
         if self._closed:
             raise StoreError(f"{self.path}: the store is closed")
-        self._close_file()
         self._behind = True
-        if not self.path.exists():
-            if self._read_only:
-                raise StoreError(f"{self.path}: is missing: {_MADE_BY}")
-            self._delete()  # the log of a file that was deleted
         try:
-            file = self._opened()
+            if not self.path.exists():
+                if self._read_only:
+                    raise StoreError(f"{self.path}: is missing")
+                self._delete()  # the log of a file that was deleted
+            self._file = self._opened()
+            if self._read_only and self._missing()[1] is None:
+                raise StoreError(f"{self.path}: follows another state of the store")
         except StorageError:
             raise
         except StoreError as error:
+            self._close_file()
             if self._read_only:
-                raise StoreError(f"{error}: {_MADE_BY}") from error
+                raise StoreError(f"{error}: what opens the store for writing makes it") from error
             _log.warning("%s; it is made again", error)
             self._delete()
-            file = self._opened()
-        self._file, self._opened_as = file, _file_of(self.path)
-        return file
+            self._file = self._opened()
+        return self._file
 
     def _opened(self) -> SQLiteConnections:
-        """Open the file, and check that a read-only one follows this store."""
         file = SQLiteConnections(self.path, read_only=self._read_only, kind=self._kind)
-        if not self._read_only:
-            return file
-        try:
-            with file.reading() as connection:
-                source, _, position = connection.execute(_STATE).fetchone()
-            with self._truth.reading() as store:
-                (identity,) = store.execute(_IDENTITY).fetchone()
-                if source != identity or position > read_sequence(store):
-                    raise StoreError(f"{self.path}: follows another state of the store")
-        except BaseException:
-            file.close()
-            raise
+        self._opened_as = _file_of(self.path)
         return file
 
     def _close_file(self) -> None:
@@ -356,6 +350,9 @@ class FollowerFile:
     def _noting_damage(self) -> Iterator[None]:
         try:
             yield
+        except ValueError as error:
+            self._behind = self._damaged = True
+            raise StoreError(f"{self.path}: {error}") from error
         except StoreError as error:
             if not isinstance(error, StorageError) and str(error).startswith(f"{self.path}:"):
                 self._behind = self._damaged = True
@@ -368,7 +365,7 @@ def read_changes(store: sqlite3.Connection, position: int) -> Changes | None:
     From 0 they always are.
     """
     sequence = read_sequence(store)
-    if not 0 <= position <= sequence or 0 < position < (read_log_start(store)):
+    if not 0 <= position <= sequence or 0 < position < read_log_start(store):
         return None
     changed = [row[0] for row in store.execute(_CHANGED, (position,))]
     removed = [row[0] for row in store.execute(_REMOVED, (position,))] if position else []

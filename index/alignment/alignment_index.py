@@ -13,7 +13,6 @@ from pathlib import Path
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
 from index.alignment.spaces import (
-    FittedSpace,
     find_space,
     fit_to_documents,
     insert_space,
@@ -112,7 +111,7 @@ class AlignmentIndex(FollowerFile):
             if find_space(connection) is not None:
                 return
         with self._truth.writing() as connection:
-            insert_space(connection, FittedSpace(space), current=True)
+            insert_space(connection, space, fitted=False)
 
     def space(self) -> SpaceInUse | None:
         """Return the current space; None in a store that was never given one."""
@@ -196,7 +195,7 @@ class AlignmentIndex(FollowerFile):
                 raise StoreError(f"{self._store}: {error}; {DOCTOR} --repair") from error
         if fitted is not None:
             with self._truth.writing() as store:
-                insert_space(store, fitted, current=False)
+                insert_space(store, fitted, fitted=True)
                 following = find_space(store, current=False)
         self._finish("aligning documents", progress, stop)
         if stop():

@@ -59,17 +59,8 @@ class SpaceRow:
     """
 
     space_id: int
-    documents: int = 0
-    sequence: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class FittedSpace:
-    """A space with what `SpaceRow` has of it."""
-
-    space: AlignmentSpace
-    documents: int = 0
-    sequence: int = 0
+    documents: int
+    sequence: int
 
 
 def find_space(store: sqlite3.Connection, *, current: bool = True) -> SpaceRow | None:
@@ -78,10 +69,11 @@ def find_space(store: sqlite3.Connection, *, current: bool = True) -> SpaceRow |
     return None if row is None else SpaceRow(*row)
 
 
-def insert_space(store: sqlite3.Connection, fitted: FittedSpace, *, current: bool) -> None:
-    """Insert a space."""
-    content = write_space(fitted.space)
-    values = (int(current), fitted.documents, fitted.sequence, content, crc32(content))
+def insert_space(store: sqlite3.Connection, space: AlignmentSpace, *, fitted: bool) -> None:
+    """Insert a space: the next one if it was fitted to the documents, else the current one."""
+    (documents,) = store.execute(_NUMBER).fetchone() if fitted else (0,)
+    content = write_space(space)
+    values = (not fitted, documents, read_sequence(store), content, crc32(content))
     store.execute(_INSERT, values)
 
 
@@ -97,7 +89,7 @@ def load_space(store: sqlite3.Connection, space_id: int) -> AlignmentSpace:
     return read_space(row[0])
 
 
-def fit_to_documents(store: sqlite3.Connection, progress: Progress) -> FittedSpace | None:
+def fit_to_documents(store: sqlite3.Connection, progress: Progress) -> AlignmentSpace | None:
     """Fit a space to documents at equal distances; None of a collection that is too small.
 
     Raises:
@@ -110,7 +102,4 @@ def fit_to_documents(store: sqlite3.Connection, progress: Progress) -> FittedSpa
     chosen = vector_id_list(ids[row] for row in sample_documents(len(ids)).tolist())
     stored = read_block_vectors(store.execute(BLOCKS_BY_VECTOR_ID, (chosen,)).fetchall())
     sample = sample_blocks([blocks.vectors for _, blocks in sorted(stored.items())])
-    if len(sample) < MIN_SAMPLE:
-        return None
-    (documents,) = store.execute(_NUMBER).fetchone()
-    return FittedSpace(fit_space(sample), documents, read_sequence(store))
+    return fit_space(sample) if len(sample) >= MIN_SAMPLE else None

@@ -11,19 +11,15 @@ that it depends on what is stored alone.
 """
 
 import json
-import logging
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from encoder.arrays import Float32, UInt32
-from index.errors import StoreError
 from index.near_duplicates.signatures import band_keys, pack, resemblances, unpack
 from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, read_block_vectors
 from index.sqlite.connections import DatabaseFormat, vector_id_list
-
-_log = logging.getLogger(__name__)
 
 LEAST_SHARE = 0.5  # of the blocks of the longer text must be exceeded
 LEAST_COSINE = 0.75  # between a block and its counterpart
@@ -102,9 +98,8 @@ def _candidates(connection: sqlite3.Connection, signature: UInt32) -> list[tuple
     known: list[tuple[int, UInt32]] = []
     for text_id in first:
         row = connection.execute(_SIGNATURE, (text_id,)).fetchone()
-        other = None if row is None else _readable(text_id, row[0])
-        if other is not None and len(other):
-            known.append((text_id, other))
+        if row is not None:
+            known.append((text_id, unpack(row[0])))
     if not known:
         return []
     estimated = resemblances(signature, [other for _, other in known]).tolist()
@@ -114,18 +109,6 @@ def _candidates(connection: sqlite3.Connection, signature: UInt32) -> list[tuple
         if resemblance >= _LEAST_RESEMBLANCE
     ]
     return sorted(found, key=lambda candidate: (-candidate[1], candidate[0]))[:_CONFIRMED]
-
-
-def _readable(text_id: int, content: bytes) -> UInt32 | None:
-    """Read a stored signature; None for a damaged one, which no document is refused for.
-
-    Such a text is in no family with later ones until it is repaired.
-    """
-    try:
-        return unpack(content)
-    except StoreError as error:
-        _log.warning("text %d: %s", text_id, error)
-        return None
 
 
 def _blocks(store: sqlite3.Connection, vector_ids: Sequence[int]) -> Float32 | None:
@@ -207,8 +190,6 @@ _REMOVE_LINK = """
 DELETE FROM text_links WHERE text_id = ? AND other = ?"""
 _REMOVE_BAND = """
 DELETE FROM text_bands WHERE band = ? AND text_id = ?"""
-_REMOVE_BANDS = """
-DELETE FROM text_bands WHERE text_id = ?"""  # reads all of them
 _REMOVE_TEXT = """
 DELETE FROM texts WHERE text_id = ?"""
 _OF_FAMILY = """
@@ -276,11 +257,8 @@ def _remove_text(
     links = _linked(connection, text_id)
     connection.executemany(_REMOVE_LINK, [(text_id, other) for other in links])
     connection.executemany(_REMOVE_LINK, [(other, text_id) for other in links])
-    known = _readable(text_id, signature)
-    if known is None:
-        connection.execute(_REMOVE_BANDS, (text_id,))
-    else:
-        connection.executemany(_REMOVE_BAND, [(key, text_id) for key in band_keys(known)])
+    keys = band_keys(unpack(signature))
+    connection.executemany(_REMOVE_BAND, [(key, text_id) for key in keys])
     connection.execute(_REMOVE_TEXT, (text_id,))
     parts = _parts(connection, links)
     if len(parts) > 1:

@@ -62,34 +62,30 @@ def delete(path: Path) -> None:
         path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
 
 
+STATEMENTS = {
+    "behind": "UPDATE state SET position = 3",
+    "later": "UPDATE state SET position = 999",
+    "of another format": "PRAGMA user_version = 99",
+    "table lost": "DROP TABLE state",
+    "row lost": "DELETE FROM state",
+}
+DAMAGES = ["deleted", "empty", "truncated", "no database", "of another collection", *STATEMENTS]
+
+
 def damage_in(path: Path, kind: str, elsewhere: Path) -> None:
+    content = path.read_bytes()
     match kind:
         case "deleted":
             delete(path)
-        case "empty":
-            path.write_bytes(b"")
-        case "truncated":
-            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-        case "no database":
-            path.write_bytes(b"x" * 8192)
-        case "behind":
-            sql(path, "UPDATE state SET position = 3")
-        case "later":
-            sql(path, "UPDATE state SET position = 999")
         case "of another collection":
             with closing(open_at(elsewhere)) as store:
                 store.put([entry_of(f"n{n}", [n]) for n in range(9)])
             shutil.copy(elsewhere.with_name(path.name), path)
-        case "of another format":
-            sql(path, "PRAGMA user_version = 99")
-        case "table lost":
-            sql(path, "DROP TABLE state")
-
-
-DAMAGES = [
-    *("deleted", "empty", "truncated", "no database", "behind", "later"),
-    *("of another collection", "of another format", "table lost"),
-]
+        case "empty" | "truncated" | "no database":
+            cut = {"empty": b"", "truncated": content[: len(content) // 2]}
+            path.write_bytes(cut.get(kind, b"x" * 8192))
+        case _:
+            sql(path, STATEMENTS[kind])
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
