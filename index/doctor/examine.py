@@ -138,15 +138,16 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
     try:
         found = list(examine_truth(path))
         yield from found
-        if found:
-            return  # what follows from damaged rows is rebuilt with them
+        if any(not finding.remedy.repairable for finding in found):
+            return
         with closing(
             SQLiteDocumentStore(
                 path, fingerprint=space.fingerprint, dimension=space.dimension, read_only=True
             )
         ) as store:
-            yield from examine_derived(path)
-            yield from _examine_copies(data, store)
+            if not found:  # what follows from damaged rows is rebuilt with them
+                yield from examine_derived(path)
+                yield from _examine_copies(data, store)
     except DATABASE_ERRORS as error:
         require_damage(path, error)
         yield Finding(STORE_FILE, f"the database is damaged: {error}", Remedy.RESTORE_BACKUP)

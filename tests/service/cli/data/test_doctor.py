@@ -126,6 +126,16 @@ def test_doctor_sets_aside_what_cannot_be_made_again(longmatch: Run, data: Path)
     assert [match["id"] for match in found] == expected
 
 
+def test_doctor_encodes_nothing_with_another_checkpoint(
+    longmatch: Run, data: Path, tiny_terms: Path
+) -> None:
+    sql(data, "UPDATE vectors SET vector = x'00' WHERE vector_id = 9")
+    before = (data / "store.sqlite3").read_bytes()
+    answer = longmatch("doctor", data, "--repair", "--checkpoint", tiny_terms)
+    assert (answer.status, "name that one with --checkpoint" in answer.err) == (1, True)
+    assert (data / "store.sqlite3").read_bytes() == before
+
+
 def test_indexing_again_repairs_a_damaged_document(
     longmatch: Run, data: Path, corpus: Path
 ) -> None:
