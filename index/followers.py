@@ -70,7 +70,7 @@ class Follower(Protocol):
         """Delete everything, and derive it from the store again."""
         ...
 
-    def follow(self) -> None:
+    def follow(self, last: Changes | None = None) -> None:
         """Apply what the store has and the follower lacks; rebuild it where that is impossible."""
         ...
 
@@ -79,11 +79,14 @@ class Follower(Protocol):
         ...
 
 
-def follow_all(followers: Iterable[Follower]) -> None:
-    """Bring followers to the store. A failure is logged: the next write or search tries again."""
+def follow_all(followers: Iterable[Follower], last: Changes | None = None) -> None:
+    """Bring followers to the store. A failure is logged: the next write or search tries again.
+
+    The last changes need not be read again, where they are given.
+    """
     for follower in followers:
         try:
-            follower.follow()
+            follower.follow(last)
         except StoreError as error:
             _log.warning("what is derived does not follow the store: %s", error)
 
@@ -135,43 +138,41 @@ class FollowerFile:
         self._file: SQLiteConnections | None = None
         self._opened_as: tuple[int, int] | None = None
         self._behind = True  # until it is known to hold what the store holds
+        self._position = 0
         self._damaged = False
         self._closed = False
 
     @property
     def position(self) -> int:
-        """The sequence of the store that it holds.
+        """The sequence of the store that it holds, as far as this process knows."""
+        return self._position
 
-        Raises:
-            StoreError: the file cannot be read.
-        """
-        return self._missing()[0]
-
-    def follow(self) -> None:
+    def follow(self, last: Changes | None = None) -> None:
         """Apply what the store has and this lacks, and work off what that leaves to do.
+
+        Args:
+            last: the last changes, which need not be read where nothing else is missing.
 
         Raises:
             StoreError: a file cannot be read or written.
         """
         with self._following:
+            self._connections()
             try:
-                position, changes = self._missing()
-            except StorageError:
-                raise
-            except StoreError as error:
-                position, changes = 0, None
-                _log.warning("%s; it is made again", error)
-            try:
+                if last is not None and not self._behind and last.sequence == self._position + 1:
+                    self.apply(last)
+                    return
+                changes = self._missing()
+                rest, self._behind = self._behind, False
                 if changes is None or self._damaged:
                     self.rebuild()
-                elif changes.sequence != position:
+                elif changes.sequence != self._position:
                     self.apply(changes)
-                if self._behind:
+                if rest:
                     self._work_off_rest()
             except BaseException:
                 self._behind = True
                 raise
-            self._behind = False
 
     def apply(self, changes: Changes) -> None:
         """Apply changes in one transaction, and work off what that leaves to do.
@@ -184,6 +185,7 @@ class FollowerFile:
                 self._remove(connection, changes.removed)
                 pending = self._add(connection, changes.changed)
                 connection.execute("UPDATE state SET position = ?", (changes.sequence,))
+            self._position = changes.sequence
             if self._at_once:
                 self._work_off(pending)
 
@@ -204,6 +206,7 @@ class FollowerFile:
                 self._add(connection, changes.changed)
                 values = (identity, self._rule, changes.sequence)
                 connection.execute("UPDATE state SET source = ?, rule = ?, position = ?", values)
+            self._position, self._behind = changes.sequence, False
             self._work_off_rest()
 
     @contextmanager
@@ -287,15 +290,22 @@ class FollowerFile:
                 return  # documents that are put meanwhile would keep this loop going
             last = some[-1]
 
-    def _missing(self) -> tuple[int, Changes | None]:
-        """Return the position, and what has to be applied; None where that is not known."""
-        with self._connections().reading() as connection:
-            found = connection.execute(_STATE).fetchone()
+    def _missing(self) -> Changes | None:
+        """Return what has to be applied; None where that is not known."""
+        try:
+            with self._connections().reading() as connection:
+                found = connection.execute(_STATE).fetchone()
+        except StorageError:
+            raise
+        except StoreError as error:
+            _log.warning("%s", error)
+            return None
         with self._truth.reading() as store:
             (identity,) = store.execute(_IDENTITY).fetchone()
             if found is None or found[:2] != (identity, self._rule):
-                return 0, None
-            return found[2], read_changes(store, found[2])
+                return None
+            self._position = found[2]
+            return read_changes(store, found[2])
 
     def _connections(self) -> SQLiteConnections:
         """Return the connections of the file that is there now, which may be another one."""
@@ -316,7 +326,7 @@ class FollowerFile:
                     raise StoreError(f"{self.path}: is missing")
                 self._delete()  # the log of a file that was deleted
             self._file = self._opened()
-            if self._read_only and self._missing()[1] is None:
+            if self._read_only and self._missing() is None:
                 raise StoreError(f"{self.path}: follows another state of the store")
         except StorageError:
             raise

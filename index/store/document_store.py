@@ -13,7 +13,7 @@ from encoder.arrays import Float32, Int64
 from index.alignment.alignment_index import AlignmentIndex
 from index.common_text.collection import CommonTexts, mark_documents
 from index.errors import StorageError, StoreError
-from index.followers import Follower, follow_all
+from index.followers import Changes, Follower, follow_all
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
 from index.lexical.tables import DamagedTermsError, insert_terms, replace_terms
@@ -283,7 +283,8 @@ class SQLiteDocumentStore:
         self.lexical.remember_titles([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         self.damage.forget(replaced)
-        follow_all(self.followers)
+        if changed:
+            follow_all(self.followers, Changes(sequence, added, replaced))
         if self._follow_common_text():
             return Change(self.sequence, _int64(added), _int64(replaced))
         return Change(sequence, _int64(added), _int64(replaced), stored_vectors(changed))
@@ -303,7 +304,8 @@ class SQLiteDocumentStore:
         self.lexical.changed()
         self._selections.changed()
         self.damage.forget(removed)
-        follow_all(self.followers)
+        if removed:
+            follow_all(self.followers, Changes(sequence, [], removed))
         return Change(sequence, _int64([]), _int64(removed))
 
     def get(
