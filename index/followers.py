@@ -94,7 +94,9 @@ def follow_all(followers: Iterable[Follower], last: Changes | None = None) -> No
 class FollowerFile:
     """A follower in an SQLite file; a subclass says what is derived.
 
-    Another process reads the file that the writing process follows with.
+    Another process reads the file that the writing process follows with. Every call raises
+    StoreError where a file cannot be read or written; one that is damaged is made again before the
+    next.
 
     Attributes:
         path: of the file.
@@ -152,9 +154,6 @@ class FollowerFile:
 
         Args:
             last: the last changes, which need not be read where nothing else is missing.
-
-        Raises:
-            StoreError: a file cannot be read or written.
         """
         with self._following:
             self._connections()
@@ -175,11 +174,7 @@ class FollowerFile:
                 raise
 
     def apply(self, changes: Changes) -> None:
-        """Apply changes in one transaction, and work off what that leaves to do.
-
-        Raises:
-            StoreError: a file cannot be read or written.
-        """
+        """Apply changes in one transaction, and work off what that leaves to do."""
         with self._following:
             with self.writing() as connection:
                 self._remove(connection, changes.removed)
@@ -190,11 +185,7 @@ class FollowerFile:
                 self._work_off(pending)
 
     def rebuild(self) -> None:
-        """Delete the file, and derive it from the store again; much is left to the maintenance.
-
-        Raises:
-            StoreError: a file cannot be read or written.
-        """
+        """Delete the file, and derive it from the store again; much is left to the maintenance."""
         with self._following:
             self._close_file()
             self._delete()
@@ -211,11 +202,7 @@ class FollowerFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection inside a read transaction, after following where that has failed.
-
-        Raises:
-            StoreError: the file cannot be read; it is made again before the next use.
-        """
+        """Lend a connection inside a read transaction, after following where that has failed."""
         connections = self._connections()
         if self._behind and not self._read_only:
             try:
@@ -228,11 +215,7 @@ class FollowerFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Lend the connection that writes inside a transaction: committed, or undone.
-
-        Raises:
-            StoreError: the file cannot be written; it is made again before the next use.
-        """
+        """Lend the connection that writes inside a transaction: committed, or undone."""
         with self._following, self._noting_damage(), self._connections().writing() as connection:
             yield connection
 

@@ -96,6 +96,8 @@ class AlignableDocuments:
 class AlignmentIndex(FollowerFile):
     """The alignment index of an open store. Safe to use from many threads."""
 
+    _remove = staticmethod(remove_documents)
+
     def __init__(
         self, truth: SQLiteConnections, store: Path, common: CommonTexts, *, read_only: bool
     ) -> None:
@@ -220,13 +222,7 @@ class AlignmentIndex(FollowerFile):
 
     def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
         rows = self._truth.read_rows(_WITH_BLOCKS, vector_id_list(vector_ids))
-        found = sorted(row[0] for row in rows)
-        remove_documents(connection, vector_ids)
-        add_documents(connection, found)
-        return found
-
-    def _remove(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
-        remove_documents(connection, vector_ids)
+        return add_documents(connection, vector_ids, [row[0] for row in rows])
 
     def _rest(self, limit: int, after: int = 0) -> Sequence[int]:
         spaces = vector_id_list(row[0] for row in self._truth.read_rows(_SPACES))

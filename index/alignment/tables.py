@@ -58,11 +58,13 @@ _SCALE = np.dtype("<f4")
 _log = logging.getLogger(__name__)
 
 
-def add_documents(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> None:
-    """Add documents that have block vectors; known ones are projected again."""
-    vector_ids = list(vector_ids)
+def add_documents(
+    connection: sqlite3.Connection, vector_ids: Sequence[int], with_blocks: Sequence[int]
+) -> Sequence[int]:
+    """Add those of these documents that have block vectors; known ones are projected again."""
     remove_documents(connection, vector_ids)
-    connection.executemany(_INSERT_DOCUMENT, [(vector_id,) for vector_id in vector_ids])
+    connection.executemany(_INSERT_DOCUMENT, [(vector_id,) for vector_id in with_blocks])
+    return with_blocks
 
 
 def remove_documents(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> None:

@@ -4,7 +4,6 @@ A family has two documents or more. Its number is the least vector id in it.
 """
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +89,9 @@ class Family:
 
 class Families(FollowerFile):
     """The families of an open store. Safe to use from many threads."""
+
+    _add = staticmethod(add_documents)
+    _remove = staticmethod(remove_documents)
 
     def __init__(
         self,
@@ -182,12 +184,6 @@ class Families(FollowerFile):
     def _stored(self, document_ids: Sequence[str]) -> dict[str, int]:
         """Return the vector ids of stored documents by id."""
         return dict(self._truth.read_rows(_OF_IDS, document_id_list(document_ids)))
-
-    def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
-        return add_documents(connection, vector_ids)
-
-    def _remove(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
-        remove_documents(connection, vector_ids)
 
     def _rest(self, limit: int, after: int = 0) -> Sequence[int]:
         with self._connections().reading() as connection:

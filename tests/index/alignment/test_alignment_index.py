@@ -80,14 +80,6 @@ def assert_holds_all_stored_blocks(store: SQLiteDocumentStore) -> None:
         assert np.allclose(held[vector_id].hubness, expected.hubness, atol=0.01)
 
 
-def test_deleted_and_replaced_documents(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
-    first, second = fill(store, with_blocks, 2)
-    store.delete(["d0"])
-    (third,) = store.put([with_blocks("d1", 7)]).added.tolist()
-    assert read(store, [first, second, third]).keys() == {third}
-    assert_holds_all_stored_blocks(store)
-
-
 def test_a_store_without_a_space(open_store: OpenStore, with_blocks: MakeEntry) -> None:
     store = open_store()
     ids = fill(store, with_blocks, 2)
