@@ -57,9 +57,16 @@ class Changes:
 class Follower(Protocol):
     """Derived data that follows the store. Safe to use from many threads."""
 
+    path: Path
+
     @property
     def position(self) -> int:
         """The sequence of the store that it holds."""
+        ...
+
+    @property
+    def behind(self) -> bool:
+        """Whether it lacks something that the store has, because of a failure or a rebuild."""
         ...
 
     def apply(self, changes: Changes) -> None:
@@ -148,6 +155,11 @@ class FollowerFile:
     def position(self) -> int:
         """The sequence of the store that it holds, as far as this process knows."""
         return self._position
+
+    @property
+    def behind(self) -> bool:
+        """Whether it lacks something that the store has, because of a failure or a rebuild."""
+        return self._behind or self.unfinished
 
     def follow(self, last: Changes | None = None) -> None:
         """Apply what the store has and this lacks, and work off what that leaves to do.

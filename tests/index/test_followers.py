@@ -127,7 +127,7 @@ def test_readers_see_what_the_writer_has_acknowledged(path: Path, follower: Get)
         assert families_in(reader) == {frozenset({"first", "edited", "late", "later"})}
 
 
-STEPS = ["apply", "_work_off", "_missing"]
+STEPS = ["apply", "_add", "_work_off"]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -144,8 +144,10 @@ def test_a_failed_step_is_made_up_for(
             store.put([entry_of("late", FIRST)])
             store.delete(["copy"])
             assert len(store) == len(DOCUMENTS)
+            assert follower(store).behind
         assert families_in(store) == {frozenset({"first", "edited", "late"})}
         assert_rebuild_is_equal(store)
+        assert not follower(store).behind
 
 
 KILLED = """
