@@ -19,7 +19,7 @@ from encoder.blocks import SentenceBlocks
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import OnnxEncoder, usable_cores
 from encoder.tokenizer import BlockTokenizer
-from index.alignment.refresh import REFIT_DRIFT
+from index.alignment.spaces import REFIT_DRIFT
 from index.corpus.reader import Corpus, count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput

@@ -273,8 +273,9 @@ def record_state(engine: Engine) -> None:
 def degraded_parts(engine: Engine) -> list[str]:
     """Return what is not well, although requests are answered.
 
-    Redis is down, a lexical index is being made, all places of active requests are taken, the disk
-    is full or failed, documents were found to be damaged, or a collection cannot be used.
+    Redis is down, a lexical index is being made, a follower is behind, all places of active
+    requests are taken, the disk is full or failed, documents were found to be damaged, or a
+    collection cannot be used.
     """
     opened = engine.collections.opened()
     parts = {
@@ -284,6 +285,8 @@ def degraded_parts(engine: Engine) -> list[str]:
         "storage": any(map(_storage_fails, opened)),
         "damaged_documents": any(len(collection.data.store.damage) for collection in opened),
     }
+    for follower in (file for some in opened for file in some.data.store.followers):
+        parts[follower.path.stem] = parts.get(follower.path.stem, False) or follower.behind
     unusable = [f"collection {name}" for name in engine.collections.unusable()]
     return [*(name for name, fails in parts.items() if fails), *unusable]
 

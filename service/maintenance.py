@@ -16,9 +16,10 @@ from queue import Full, Queue
 import numpy as np
 
 from encoder.arrays import Float32
-from index.alignment.refresh import REFIT_DRIFT
+from index.alignment.spaces import REFIT_DRIFT
 from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError, RetrainingStoppedError
+from index.followers import follow_all
 from index.progress import SilentProgress
 from index.search.calibrator import LiveScoring
 from index.vectors.lists import (
@@ -61,7 +62,6 @@ class Maintenance:
         self._target = settings.target_recall
         self._seconds = settings.maintenance_seconds
         self._limits = DriftLimits()
-        self._families_found = False  # of the documents at the start; later ones are found when put
         self._families_counted_at = -1  # number of changes of the store when they were counted
         self._aligned_at = -1  # sequence of the store
         self._attempt = read_rejected_retraining(data.store.maintenance)
@@ -88,6 +88,7 @@ class Maintenance:
         with self._working:
             for task in (
                 self._data.index.catch_up,  # if it missed a change of the store
+                lambda: follow_all(self._data.store.followers),
                 self._keep_lists,
                 self._keep_snapshot,
                 self._keep_words,
@@ -182,8 +183,8 @@ class Maintenance:
         alignment = self._data.store.alignment
         changed = self._data.store.sequence != self._aligned_at
         fit = changed and alignment.drift() > REFIT_DRIFT
-        # Another server that shares the database may have fitted a space.
-        if fit or alignment.has_next() or (changed and alignment.pending()):
+        pending = alignment.unfinished or (changed and alignment.pending())
+        if fit or pending or alignment.has_next():
             alignment.refresh(SilentProgress(), fit=fit, stop=self._stopping.is_set)
         if not self._stopping.is_set():
             self._aligned_at = self._data.store.sequence
@@ -195,11 +196,9 @@ class Maintenance:
 
     def _keep_families(self) -> None:
         store = self._data.store
-        if store.finds_families and not self._families_found:
-            if pending := store.families.pending():
-                _log.info("finding near-duplicates of %d documents", pending)
-                store.families.find(SilentProgress(), self._stopping.is_set)
-            self._families_found = not self._stopping.is_set()
+        if store.finds_families and (pending := store.families.pending()):
+            _log.info("finding near-duplicates of %d documents", pending)
+            store.families.find(SilentProgress(), self._stopping.is_set)
             self._families_counted_at = -1
         if (changes := store.lexical.changes) != self._families_counted_at:  # totals reads a table
             self._metrics.family_documents.set(store.families.totals()[1])

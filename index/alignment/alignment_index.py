@@ -1,31 +1,59 @@
-"""The alignment index of a store: blocks of stored documents, ready to be aligned with a query."""
+"""The alignment index of a store: blocks of stored documents, ready to be aligned with a query.
+
+The space is stored first, then every document is projected into it next to the former rows, and
+only then is it used: searches never wait, and a pass that was killed goes on where it was.
+"""
 
 import logging
 import sqlite3
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
-from index.alignment.refresh import refresh_alignment
-from index.alignment.tables import (
-    FittedSpace,
-    SpaceRow,
-    count_pending,
+from index.alignment.spaces import (
     find_space,
-    insert_aligned_blocks,
+    fit_to_documents,
     insert_space,
     load_space,
+)
+from index.alignment.tables import (
+    BLOCKS,
+    add_documents,
+    insert_aligned_blocks,
+    project_documents,
     read_aligned_blocks,
+    remove_documents,
+    without_blocks,
 )
 from index.common_text.collection import CommonTexts, mark, without_common
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
-from index.errors import StoreError
-from index.progress import Progress
-from index.sqlite.connections import SQLiteConnections
+from index.errors import DOCTOR, StoreError
+from index.followers import FollowerFile
+from index.progress import Progress, SilentProgress
+from index.sqlite.connections import SQLiteConnections, vector_id_list
 
+BLOCKS_FILE = "blocks.sqlite3"
+_ROWS_A_TRANSACTION = 512
+_WITH_BLOCKS = """
+SELECT vector_id FROM block_vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_SPACES = """
+SELECT space_id FROM alignment_spaces"""
+_MAKE_CURRENT = """
+UPDATE alignment_spaces SET current = (space_id = ?)"""
+_DROP_SPACES = """
+DELETE FROM alignment_spaces WHERE NOT current"""
+# In each of the spaces, of which there are two at most.
+_PENDING = """
+SELECT vector_id FROM documents d WHERE vector_id > ?1 AND (
+    SELECT count(*) FROM aligned_blocks a
+    WHERE a.vector_id = d.vector_id AND space_id IN (SELECT value FROM json_each(?2))
+) < json_array_length(?2) ORDER BY vector_id LIMIT ?3"""
+_DELETE_OTHERS = """
+DELETE FROM aligned_blocks WHERE rowid IN (
+    SELECT rowid FROM aligned_blocks WHERE space_id != ? LIMIT ?
+)"""
 _ADDED_SINCE = """
 SELECT count(*) FROM vectors WHERE sequence > ?"""
 _NUMBER = """
@@ -65,67 +93,75 @@ class AlignableDocuments:
         return without_common(self.space.project(vectors), None if marks is None else marks.blocks)
 
 
-class AlignmentIndex:
+class AlignmentIndex(FollowerFile):
     """The alignment index of an open store. Safe to use from many threads."""
 
-    def __init__(self, connections: SQLiteConnections, path: Path, common: CommonTexts) -> None:
-        """Use the connections of the store at `path`; `SQLiteDocumentStore.alignment` is one."""
-        self._connections = connections
+    _remove = staticmethod(remove_documents)
+
+    def __init__(
+        self, truth: SQLiteConnections, store: Path, common: CommonTexts, *, read_only: bool
+    ) -> None:
+        """Follow the store at a path; `SQLiteDocumentStore.alignment` is one."""
+        super().__init__(truth, store.with_name(BLOCKS_FILE), BLOCKS, read_only=read_only)
         self._common = common
-        self._path = path
-        self._loading = threading.Lock()
-        self._loaded: SpaceInUse | None = None
+        self._store = store
+        self._loaded: dict[int, SpaceInUse] = {}
 
     def start_with(self, space: AlignmentSpace) -> None:
         """Use this space in a store that has none yet."""
-        with self._connections.reading() as connection:
+        with self._truth.reading() as connection:
             if find_space(connection) is not None:
                 return
-        with self._connections.writing() as connection:
-            insert_space(connection, FittedSpace(space), current=True)
+        with self._truth.writing() as connection:
+            insert_space(connection, space, fitted=False)
 
     def space(self) -> SpaceInUse | None:
         """Return the current space; None in a store that was never given one."""
-        with self._connections.reading() as connection:
+        with self._truth.reading() as connection:
             return self._current(connection)
 
     def read(self, vector_ids: Sequence[int]) -> AlignableDocuments | None:
         """Return the blocks of these documents in the current space; None if there is none.
 
-        Damaged rows are logged and left out: `longmatch doctor --repair` makes them again.
+        Damaged rows are logged, left out and made again.
         """
-        with self._connections.reading() as connection:
+        with self._truth.reading() as connection:
             used = self._current(connection)
-            if used is None:
-                return None
-            dimension = used.space.dimension
-            found, damaged = read_aligned_blocks(connection, used.space_id, dimension, vector_ids)
             common = self._common.read(connection)
-        if damaged:
-            _log.error(
-                "%s: the aligned blocks of vector id %d and %d others are damaged: "
-                "run longmatch doctor --repair",
-                *(self._path, damaged[0], len(damaged) - 1),
-            )
-        return AlignableDocuments(used.space, found, common)
-
-    def project(self, vectors: Mapping[str, Float32]) -> "ProjectedDocuments | None":
-        """Project block vectors [S, H] of documents that are to be put; None without a space."""
-        used = self.space() if vectors else None
         if used is None:
             return None
-        blocks = {name: used.space.project(vector) for name, vector in vectors.items()}
-        return ProjectedDocuments(used.space_id, blocks)
+        dimension = used.space.dimension
+        with self.reading() as connection:
+            found, damaged = read_aligned_blocks(connection, used.space_id, dimension, vector_ids)
+        if len(found) < len(vector_ids):
+            now = self.space()
+            if now is not None and now.space_id != used.space_id:  # the rows may be deleted
+                return self.read(vector_ids)
+        if damaged:
+            _log.error(
+                "%s: the aligned blocks of vector id %d and %d others are damaged",
+                *(self.path, damaged[0], len(damaged) - 1),
+            )
+            if not self._read_only:
+                with self.writing() as connection:
+                    again = self._add(connection, damaged)
+                self._work_off(again)
+        return AlignableDocuments(used.space, found, common)
 
-    def pending(self) -> int:
-        """Count the documents whose block vectors are not in the current space."""
-        with self._connections.reading() as connection:
-            row = find_space(connection)
-            return 0 if row is None else count_pending(connection, row.space_id)
+    def require_width(self, vectors: Iterable[Float32]) -> None:
+        """Check block vectors [S, H] of documents that are to be put.
+
+        Raises:
+            ValueError: some have another width than the current space.
+        """
+        used = self.space()
+        if used is not None:
+            for rows in vectors:
+                used.space.project(rows[:1])
 
     def has_next(self) -> bool:
         """Return whether a new space waits for documents to be projected into it."""
-        with self._connections.reading() as connection:
+        with self._truth.reading() as connection:
             return find_space(connection, current=False) is not None
 
     def drift(self) -> float:
@@ -133,7 +169,7 @@ class AlignmentIndex:
 
         Infinity for a space that was not fitted to the collection.
         """
-        with self._connections.reading() as connection:
+        with self._truth.reading() as connection:
             row = find_space(connection)
             if row is None or not row.documents:
                 return float("inf")
@@ -153,37 +189,65 @@ class AlignmentIndex:
         Raises:
             StoreError: the file cannot be read or written, or block vectors are damaged.
         """
-        try:
-            refresh_alignment(self._connections, progress, fit=fit, stop=stop)
-        except ValueError as error:
-            raise StoreError(f"{self._path}: {error}; run longmatch doctor --repair") from error
+        with self._truth.reading() as store:
+            following = find_space(store, current=False)
+            try:
+                fitted = fit_to_documents(store, progress) if fit and following is None else None
+            except ValueError as error:
+                raise StoreError(f"{self._store}: {error}; {DOCTOR} --repair") from error
+        if fitted is not None:
+            with self._truth.writing() as store:
+                insert_space(store, fitted, fitted=True)
+                following = find_space(store, current=False)
+        self._finish("aligning documents", progress, stop)
+        if stop():
+            return
+        if following is not None:
+            with self._following:  # what is put now is projected after the switch
+                self._finish("aligning documents", SilentProgress(), lambda: False)
+                with self._truth.writing() as store:
+                    store.execute(_MAKE_CURRENT, (following.space_id,))
+                    store.execute(_DROP_SPACES)
+        self._clean(stop)
 
-    def _current(self, connection: sqlite3.Connection) -> SpaceInUse | None:
-        row = find_space(connection)
-        if row is None:
-            return None
-        with self._loading:
-            if self._loaded is None or self._loaded.space_id != row.space_id:
-                self._loaded = self._load(connection, row)
-            return self._loaded
+    def _clean(self, stop: Callable[[], bool]) -> None:
+        """Delete the blocks in former spaces, a little at a time: writes wait for each."""
+        used = self.space()
+        while used is not None and not stop():
+            values = (used.space_id, _ROWS_A_TRANSACTION)
+            with self.writing() as connection:
+                deleted = connection.execute(_DELETE_OTHERS, values).rowcount
+            if not deleted:
+                return
 
-    def _load(self, connection: sqlite3.Connection, row: SpaceRow) -> SpaceInUse:
-        try:
-            return SpaceInUse(row.space_id, load_space(connection, row.space_id))
-        except ValueError as error:
-            raise StoreError(f"{self._path}: {error}; run longmatch doctor --repair") from error
+    def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
+        rows = self._truth.read_rows(_WITH_BLOCKS, vector_id_list(vector_ids))
+        return add_documents(connection, vector_ids, [row[0] for row in rows])
 
+    def _rest(self, limit: int, after: int = 0) -> Sequence[int]:
+        spaces = vector_id_list(row[0] for row in self._truth.read_rows(_SPACES))
+        with self._connections().reading() as connection:
+            return [row[0] for row in connection.execute(_PENDING, (after, spaces, limit))]
 
-@dataclass(frozen=True, slots=True)
-class ProjectedDocuments:
-    """Documents that are to be put: their blocks in a space, by document id."""
+    def _derive(self, vector_ids: Sequence[int]) -> None:
+        """Project documents into every space that they are not in yet."""
+        with self._truth.reading() as store, self.writing() as connection:
+            for (space_id,) in store.execute(_SPACES).fetchall():
+                missing = without_blocks(connection, space_id, vector_ids)
+                projected = project_documents(store, self._load(store, space_id).space, missing)
+                insert_aligned_blocks(connection, space_id, projected)
 
-    space_id: int
-    blocks: Mapping[str, AlignedBlocks]
+    def _current(self, store: sqlite3.Connection) -> SpaceInUse | None:
+        row = find_space(store)
+        return None if row is None else self._load(store, row.space_id)
 
-    def insert(self, connection: sqlite3.Connection, vector_ids: Mapping[str, int]) -> None:
-        """Insert the blocks of those documents that were put, given by their new vector ids."""
-        put = (
-            (vector_ids[name], block) for name, block in self.blocks.items() if name in vector_ids
-        )
-        insert_aligned_blocks(connection, self.space_id, put)
+    def _load(self, store: sqlite3.Connection, space_id: int) -> SpaceInUse:
+        loaded = self._loaded.get(space_id)
+        if loaded is None:
+            try:
+                loaded = SpaceInUse(space_id, load_space(store, space_id))
+            except ValueError as error:
+                raise StoreError(f"{self._store}: {error}; {DOCTOR} --repair") from error
+            kept = sorted(self._loaded.items())[-1:]  # two are in use at most
+            self._loaded = {**dict(kept), space_id: loaded}
+        return loaded

@@ -1,198 +1,133 @@
-"""The tables of the alignment index; each function works inside a transaction of the store.
+"""The aligned blocks of documents, in a file that follows the store.
 
-alignment_spaces   the current space, and the next one while documents are projected into it
-alignment_blocks   the blocks of a document in a space, from which it is aligned
-
-Both follow from the block vectors: what is missing or damaged is made again.
+documents        which documents have block vectors
+aligned_blocks   their blocks in a space, from which they are aligned; those of common text match
+                 nothing
 """
 
+import logging
 import sqlite3
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from zlib import crc32
 
 import numpy as np
 
-from encoder.alignment.space import AlignedBlocks, AlignmentSpace, read_space, write_space
+from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from index.common_text.collection import read_common_blocks, without_common
-from index.sqlite.connections import vector_id_list
+from index.errors import DOCTOR
+from index.sqlite.block_vectors import read_block_vectors
+from index.sqlite.connections import DatabaseFormat, vector_id_list
 
-ALIGNMENT_SCHEMA = (
-    """
-CREATE TABLE alignment_spaces (
-    space_id INTEGER PRIMARY KEY AUTOINCREMENT,
-    current INTEGER NOT NULL,
-    documents INTEGER NOT NULL,
-    sequence INTEGER NOT NULL,
-    content BLOB NOT NULL,
-    checksum INTEGER NOT NULL
-)""",
-    """
-CREATE TABLE alignment_blocks (
+BLOCKS = DatabaseFormat(
+    "aligned blocks",
+    application_id=0x4C4D424C,
+    version=1,
+    schema="""
+CREATE TABLE documents (vector_id INTEGER PRIMARY KEY);
+CREATE TABLE aligned_blocks (
     vector_id INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
     space_id INTEGER NOT NULL,
     content BLOB NOT NULL,
     checksum INTEGER NOT NULL,
     UNIQUE (vector_id, space_id)
-)""",
+);
+""",
 )
-ALIGNMENT_TABLES = ("alignment_blocks", "alignment_spaces")
 
-_SPACE = """
-SELECT space_id, documents, sequence FROM alignment_spaces
-WHERE current = ? ORDER BY space_id DESC LIMIT 1"""
-_CONTENT = """
-SELECT content, checksum FROM alignment_spaces WHERE space_id = ?"""
-_INSERT_SPACE = """
-INSERT INTO alignment_spaces (current, documents, sequence, content, checksum)
-VALUES (?, ?, ?, ?, ?)"""
-_MAKE_CURRENT = """
-UPDATE alignment_spaces SET current = (space_id = ?)"""
-_DROP_SPACES = """
-DELETE FROM alignment_spaces WHERE NOT current"""
-# Where the document still exists: it may have been removed since its blocks were read.
+_WITH_BLOCKS = """
+SELECT b.vector_id, b.offsets, b.vectors, m.blocks
+FROM block_vectors b LEFT JOIN common_marks m USING (vector_id)
+WHERE b.vector_id IN (SELECT value FROM json_each(?))"""
+_INSERT_DOCUMENT = """
+INSERT INTO documents (vector_id) VALUES (?)"""
+_REMOVE_DOCUMENTS = """
+DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _INSERT_BLOCKS = """
-INSERT OR REPLACE INTO alignment_blocks (vector_id, space_id, content, checksum)
+INSERT OR REPLACE INTO aligned_blocks (vector_id, space_id, content, checksum)
 SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM documents WHERE vector_id = ?1)"""
 _BLOCKS = """
-SELECT vector_id, content, checksum, common_marks.blocks
-FROM alignment_blocks LEFT JOIN common_marks USING (vector_id)
+SELECT vector_id, content, checksum FROM aligned_blocks
 WHERE vector_id IN (SELECT value FROM json_each(?)) AND space_id = ?"""
-_PENDING = """
-SELECT b.vector_id FROM block_vectors b WHERE b.vector_id > ?1 AND NOT EXISTS (
-    SELECT 1 FROM alignment_blocks a WHERE a.vector_id = b.vector_id AND a.space_id = ?2
-) ORDER BY b.vector_id LIMIT ?3"""
-_NUMBER_PENDING = """
-SELECT count(*) FROM block_vectors b WHERE NOT EXISTS (
-    SELECT 1 FROM alignment_blocks a WHERE a.vector_id = b.vector_id AND a.space_id = ?
-)"""
-_DELETE_OTHERS = """
-DELETE FROM alignment_blocks WHERE rowid IN (
-    SELECT rowid FROM alignment_blocks WHERE space_id != ? LIMIT ?
-)"""
-_REMOVE = """
-DELETE FROM alignment_blocks WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_HELD = """
+SELECT vector_id FROM aligned_blocks
+WHERE vector_id IN (SELECT value FROM json_each(?)) AND space_id = ?"""
+_ALL = """
+SELECT vector_id, content, checksum FROM aligned_blocks"""
 _SCALE = np.dtype("<f4")
 
-
-@dataclass(frozen=True, slots=True)
-class SpaceRow:
-    """A stored space.
-
-    Attributes:
-        space_id: its number.
-        documents: how many documents the store had when it was fitted; 0 if it was not fitted to
-            them.
-        sequence: of the store at that time.
-    """
-
-    space_id: int
-    documents: int
-    sequence: int
+_log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class FittedSpace:
-    """A space with what it was fitted to.
-
-    Attributes:
-        space: itself.
-        documents: as in `SpaceRow`.
-        sequence: as in `SpaceRow`.
-    """
-
-    space: AlignmentSpace
-    documents: int = 0
-    sequence: int = 0
+def add_documents(
+    connection: sqlite3.Connection, vector_ids: Sequence[int], with_blocks: Sequence[int]
+) -> Sequence[int]:
+    """Add those of these documents that have block vectors; known ones are projected again."""
+    remove_documents(connection, vector_ids)
+    connection.executemany(_INSERT_DOCUMENT, [(vector_id,) for vector_id in with_blocks])
+    return with_blocks
 
 
-def find_space(connection: sqlite3.Connection, *, current: bool = True) -> SpaceRow | None:
-    """Return the current space, or the one that is to follow it; None if there is none."""
-    row = connection.execute(_SPACE, (int(current),)).fetchone()
-    return None if row is None else SpaceRow(*row)
+def remove_documents(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> None:
+    """Remove documents and their blocks in all spaces."""
+    connection.execute(_REMOVE_DOCUMENTS, (vector_id_list(vector_ids),))
 
 
-def insert_space(connection: sqlite3.Connection, fitted: FittedSpace, *, current: bool) -> int:
-    """Insert a space and return its number."""
-    content = write_space(fitted.space)
-    values = (int(current), fitted.documents, fitted.sequence, content, crc32(content))
-    return int(connection.execute(_INSERT_SPACE, values).lastrowid or 0)
-
-
-def load_space(connection: sqlite3.Connection, space_id: int) -> AlignmentSpace:
-    """Read a space.
-
-    Raises:
-        ValueError: it is missing or damaged.
-    """
-    row = connection.execute(_CONTENT, (space_id,)).fetchone()
-    if row is None or not isinstance(row[0], bytes) or crc32(row[0]) != row[1]:
-        raise ValueError(f"alignment space {space_id} is missing or damaged")
-    return read_space(row[0])
-
-
-def make_current(connection: sqlite3.Connection, space_id: int) -> None:
-    """Let searches use this space; the former one remains until its blocks are deleted."""
-    connection.execute(_MAKE_CURRENT, (space_id,))
-
-
-def drop_other_spaces(connection: sqlite3.Connection) -> None:
-    """Delete the spaces that are not current."""
-    connection.execute(_DROP_SPACES)
-
-
-def delete_other_blocks(connection: sqlite3.Connection, space_id: int, limit: int) -> int:
-    """Delete up to `limit` rows of other spaces; return how many there were."""
-    return connection.execute(_DELETE_OTHERS, (space_id, limit)).rowcount
+def project_documents(
+    store: sqlite3.Connection, space: AlignmentSpace, vector_ids: Iterable[int]
+) -> Iterator[tuple[int, AlignedBlocks]]:
+    """Project the stored block vectors of documents into a space; damaged ones are left out."""
+    for vector_id, *row, common in store.execute(_WITH_BLOCKS, (vector_id_list(vector_ids),)):
+        try:
+            aligned = space.project(read_block_vectors([(vector_id, *row)])[vector_id].vectors)
+        except (TypeError, ValueError) as error:
+            _log.error("document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR)
+        else:
+            yield vector_id, without_common(aligned, read_common_blocks(common, len(aligned)))
 
 
 def insert_aligned_blocks(
     connection: sqlite3.Connection, space_id: int, blocks: Iterable[tuple[int, AlignedBlocks]]
 ) -> None:
-    """Insert the blocks of documents, given with their vector ids; removed ones are left out."""
+    """Insert the blocks of documents with their vector ids; those of removed ones are left out."""
     for vector_id, aligned in blocks:
         content = _pack(aligned)
         values = (vector_id, space_id, content, _checksum(content, vector_id))
         connection.execute(_INSERT_BLOCKS, values)
 
 
-def remove_aligned_blocks(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> None:
-    """Delete the blocks of documents in all spaces, so that they are projected again."""
-    connection.execute(_REMOVE, (vector_id_list(vector_ids),))
-
-
 def read_aligned_blocks(
     connection: sqlite3.Connection, space_id: int, dimension: int, vector_ids: Iterable[int]
 ) -> tuple[dict[int, AlignedBlocks], tuple[int, ...]]:
-    """Return the blocks of documents in a space by vector id, and the ids of damaged rows.
-
-    Those of common text match nothing.
-    """
+    """Return the blocks of documents in a space by vector id, and the ids of damaged rows."""
     found, damaged = {}, []
-    for vector_id, content, checksum, common in connection.execute(
+    for vector_id, content, checksum in connection.execute(
         _BLOCKS, (vector_id_list(vector_ids), space_id)
     ):
         sound = isinstance(content, bytes) and _checksum(content, vector_id) == checksum
         rows, rest = divmod(len(content), dimension + 2 * _SCALE.itemsize) if sound else (0, 0)
         if rows and not rest:
-            blocks = _unpack(content, rows, dimension)
-            found[vector_id] = without_common(blocks, read_common_blocks(common, rows))
+            found[vector_id] = _unpack(content, rows, dimension)
         else:
             damaged.append(vector_id)
     return found, tuple(damaged)
 
 
-def next_pending(
-    connection: sqlite3.Connection, space_id: int, last: int, limit: int
-) -> Sequence[int]:
-    """Return vector ids above `last` whose block vectors are not yet in a space, ascending."""
-    rows = connection.execute(_PENDING, (last, space_id, limit))
-    return [row[0] for row in rows]
+def damaged_blocks(connection: sqlite3.Connection) -> list[int]:
+    """Return the vector ids of the rows that differ from their checksums."""
+    return [
+        vector_id
+        for vector_id, content, checksum in connection.execute(_ALL)
+        if not isinstance(content, bytes) or _checksum(content, vector_id) != checksum
+    ]
 
 
-def count_pending(connection: sqlite3.Connection, space_id: int) -> int:
-    """Count the documents whose block vectors are not yet in a space."""
-    return int(connection.execute(_NUMBER_PENDING, (space_id,)).fetchone()[0])
+def without_blocks(
+    connection: sqlite3.Connection, space_id: int, vector_ids: Sequence[int]
+) -> list[int]:
+    """Return those of these documents that have no blocks in a space."""
+    rows = connection.execute(_HELD, (vector_id_list(vector_ids), space_id))
+    held = {row[0] for row in rows}
+    return [vector_id for vector_id in vector_ids if vector_id not in held]
 
 
 def _checksum(content: bytes, vector_id: int) -> int:

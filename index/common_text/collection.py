@@ -20,8 +20,6 @@ from encoder.terms.title_matcher import TitleMatcher
 from index.common_text.runs import NO_COMMON_TEXT, CommonText, find_common_runs
 from index.lexical.tables import read_statistics, replace_terms
 from index.lexical.terms import count_terms_and_titles, hash_words, words_of
-from index.near_duplicates.signatures import sign
-from index.near_duplicates.tables import SignedText, add_texts, forget_texts
 from index.progress import Progress
 from index.sqlite.block_vectors import read_offsets
 from index.sqlite.connections import SQLiteConnections, vector_id_list
@@ -68,7 +66,7 @@ SELECT vector_id FROM documents ORDER BY vector_id"""
 _TEXTS = """
 SELECT vector_id, text FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _DOCUMENTS = """
-SELECT d.vector_id, d.content_hash, b.offsets, d.title, d.text
+SELECT d.vector_id, b.offsets, d.title, d.text
 FROM documents d LEFT JOIN block_vectors b USING (vector_id)
 WHERE d.vector_id IN (SELECT value FROM json_each(?))"""
 _MARK = """
@@ -171,9 +169,8 @@ class CommonTexts:
         self,
         titles: Callable[[sqlite3.Connection], TitleMatcher],
         progress: Progress,
-        stop: Callable[[], bool] = lambda: False,
-        *,
-        find_families: bool,
+        stop: Callable[[], bool],
+        revise: Callable[[sqlite3.Connection, Sequence[int]], None],
     ) -> bool:
         """Measure the common text, and count the documents again that it changes.
 
@@ -184,7 +181,7 @@ class CommonTexts:
             titles: returns those of the stored documents.
             progress: is told of each document that is read.
             stop: whether to end early.
-            find_families: whether near-duplicates of documents are looked for.
+            revise: logs that documents were counted again, in the same transaction.
 
         Returns:
             Whether documents were counted again.
@@ -212,7 +209,8 @@ class CommonTexts:
                     return True
                 some = affected[start : start + _DOCUMENTS_A_TRANSACTION]
                 with self._connections.writing() as connection:
-                    _count_again(connection, some, common, titles(connection), find_families)
+                    _count_again(connection, some, common, titles(connection))
+                    revise(connection, some)
                 progress.advanced(len(some))
             with self._connections.writing() as connection:
                 settled = replace(common, changing=changing[:0])
@@ -282,28 +280,18 @@ def _count_again(
     vector_ids: Sequence[int],
     common: CommonText,
     titles: TitleMatcher,
-    find_families: bool,
 ) -> None:
-    """Count, mark and sign those of these documents again that still exist."""
+    """Count and mark those of these documents again that still exist."""
     id_list = vector_id_list(vector_ids)
-    forget_texts(connection, id_list)
     rows = connection.execute(_DOCUMENTS, (id_list,)).fetchall()
     replace_terms(
         connection,
         [
             (vector_id, count_terms_and_titles(text, titles, title, common))
-            for vector_id, *_, title, text in rows
+            for vector_id, _, title, text in rows
         ],
     )
     connection.execute(_UNMARK, (id_list,))
     mark_documents(
-        connection, ((vector_id, offsets, text) for vector_id, _, offsets, _, text in rows), common
+        connection, ((vector_id, offsets, text) for vector_id, offsets, _, text in rows), common
     )
-    if find_families:
-        add_texts(
-            connection,
-            [
-                SignedText(vector_id, content_hash, sign(text, common))
-                for vector_id, content_hash, _, _, text in rows
-            ],
-        )

@@ -50,6 +50,8 @@ from index.directory.data_directory import (
 from index.errors import BackupError, StoreError
 from index.sqlite.connections import open_reader, translated_errors
 from index.store.checksums import find_damage
+from index.store.document_store import SQLiteDocumentStore
+from index.store.schema import read_space
 
 _ATTEMPTS = 5  # to copy what others may replace in the meantime
 # Of the service, whose modules name them: their tables, and the uploads that jobs wait for.
@@ -289,6 +291,11 @@ def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupMa
             _read_files(source, manifest, arriving)
             for path in arriving.rglob("*.sqlite3"):
                 _check(path, source)
+            for store in arriving.rglob(STORE_FILE):  # what follows it is made on opening
+                space = read_space(store)
+                SQLiteDocumentStore(
+                    store, fingerprint=space.fingerprint, dimension=space.dimension
+                ).close()
         swap_in(data)
     return manifest
 

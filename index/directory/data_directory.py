@@ -6,6 +6,8 @@ fusion.json     optional: how scores are combined here, see index/search/fusion.
 shadow-test.json    optional: why these vectors replaced others, see service/cli/feedback/replace.py
 snapshots/      published generations of the index, a copy
 lexical/        the published copy of the lexical index
+families.sqlite3    which documents are near-duplicates, a follower: see index/followers.py
+blocks.sqlite3      what documents are aligned by, a follower
 skipped.jsonl   what the last `longmatch index` could not read, for the user
 damaged.jsonl   what could be read of documents that the doctor removed
 lock            held by the process that writes
@@ -32,8 +34,11 @@ from filelock import FileLock, Timeout
 from encoder.alignment.space import AlignmentSpace
 from encoder.atomic_files import replace_durably, sync
 from encoder.checkpoint import Checkpoint, split_fingerprint, with_reading_share
+from index.alignment.alignment_index import BLOCKS_FILE
 from index.errors import DataDirectoryInUseError, StoreError
+from index.followers import FILE_ENDINGS
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
+from index.near_duplicates.families import FAMILIES_FILE
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from index.vectors.live_index import LiveIndex, open_live_index
@@ -43,6 +48,7 @@ STORE_FILE = "store.sqlite3"
 SNAPSHOTS_DIRECTORY = "snapshots"
 LOCK_FILE = "lock"
 KEY_FILE = "keys.json"  # of a server; `service.keys` reads it
+FOLLOWER_FILES = (FAMILIES_FILE, BLOCKS_FILE)
 LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
 ADAPTER_FILE = "adapter.npz"
 CALIBRATION_FILE = "calibration.json"
@@ -58,6 +64,7 @@ CONTENT = (
     f"{STORE_FILE}-shm",
     SNAPSHOTS_DIRECTORY,
     LEXICAL_DIRECTORY,
+    *(f"{name}{ending}" for name in FOLLOWER_FILES for ending in FILE_ENDINGS),
     *FITTED,
 )
 

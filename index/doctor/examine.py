@@ -15,13 +15,19 @@ from index.adapt import read_corpus_adapter
 from index.directory.data_directory import (
     ADAPTER_FILE,
     CALIBRATION_FILE,
+    FOLLOWER_FILES,
     FUSION_FILE,
     SNAPSHOTS_DIRECTORY,
     STORE_FILE,
     with_share_of,
 )
 from index.doctor.findings import Finding, Remedy, require_damage
-from index.doctor.store_checks import examine_derived, examine_truth
+from index.doctor.store_checks import (
+    examine_derived,
+    examine_truth,
+    follower_problem,
+    problem_of,
+)
 from index.errors import FingerprintMismatchError, SnapshotError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.lexical.segment_files import load_snapshot
@@ -66,7 +72,11 @@ def _examine(data: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
 
 
 def _examine_copies(data: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
-    """Compare the published copies of the vectors and of the words with their checksums."""
+    """Check the files of followers, and the published copies of the vectors and of the words."""
+    for name in FOLLOWER_FILES:
+        file = data / name
+        if file.exists() and (problem := problem_of(file, follower_problem)):
+            yield Finding(name, problem, Remedy.DELETE)
     for folder, read in (
         (data / SNAPSHOTS_DIRECTORY, lambda folder: read_snapshot(folder, store)),
         (data / LEXICAL_DIRECTORY, load_snapshot),

@@ -34,6 +34,7 @@ from index.doctor.examine import share_if_readable
 from index.doctor.findings import Finding, Remedy
 from index.doctor.store_checks import DERIVED_TABLES
 from index.errors import StoreError
+from index.followers import FILE_ENDINGS
 from index.lexical.tables import insert_terms
 from index.lexical.terms import count_terms_and_titles, known_titles
 from index.lexical.title_refresh import note_titles_are_fresh
@@ -90,14 +91,15 @@ def repair(
             if finding.remedy is Remedy.DELETE and path.is_dir():
                 shutil.rmtree(path)
             elif finding.remedy is Remedy.DELETE:
-                path.unlink(missing_ok=True)
+                for ending in FILE_ENDINGS:
+                    path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
         if not any(finding.remedy in _IN_THE_STORE for finding in findings) or any(
             finding.what == STORE_FILE and not finding.remedy.repairable for finding in findings
         ):
             return
         checkpoint = share_if_readable(data, checkpoint)
         try:
-            had_families = _make_content(data, checkpoint, findings, precision, progress)
+            _make_content(data, checkpoint, findings, precision, progress)
         except OSError as error:
             failure = storage_error(data / STORE_FILE, error)
             raise failure or StoreError(f"{data}: cannot be written: {error}") from error
@@ -113,8 +115,7 @@ def repair(
     ) as directory:
         if directory.store.alignment.pending():
             refit_alignment(directory.store, progress)
-        if had_families:
-            directory.store.families.find(progress)
+        directory.store.families.find(progress)
         publish(directory, progress)
 
 
@@ -124,8 +125,8 @@ def _make_content(
     findings: Sequence[Finding],
     precision: str | None,
     progress: Progress,
-) -> bool:
-    """Make the content that is to replace the damaged one; return `copy_truth`."""
+) -> None:
+    """Make the content that is to replace the damaged one."""
     lost = _named_by(findings, Remedy.REMOVE_DAMAGED)
     again = _named_by(findings, Remedy.ENCODE)
     content = data / ARRIVING
@@ -135,7 +136,7 @@ def _make_content(
         for name in FITTED:
             with suppress(FileNotFoundError):
                 shutil.copy(data / name, content / name)
-        had_families = copy_truth(data / STORE_FILE, content / STORE_FILE, lost)
+        copy_truth(data / STORE_FILE, content / STORE_FILE, lost)
         if again:
             _encode_again(content, checkpoint, again, precision, progress)
         derive(content / STORE_FILE, progress)
@@ -144,7 +145,6 @@ def _make_content(
     except BaseException:
         shutil.rmtree(content, ignore_errors=True)
         raise
-    return had_families
 
 
 def _named_by(findings: Sequence[Finding], remedy: Remedy) -> list[int]:
@@ -154,13 +154,10 @@ def _named_by(findings: Sequence[Finding], remedy: Remedy) -> list[int]:
     )
 
 
-def copy_truth(source: Path, target: Path, lost: Sequence[int] = ()) -> bool:
+def copy_truth(source: Path, target: Path, lost: Sequence[int] = ()) -> None:
     """Copy what nothing else gives of a store into a new one, without the documents `lost`.
 
     Every row is read by its key, so that no damaged index of SQLite's is asked.
-
-    Returns:
-        Whether near-duplicates were looked for in it.
 
     Raises:
         StoreError: a row cannot be read, or the copy not be written.
@@ -186,10 +183,6 @@ def copy_truth(source: Path, target: Path, lost: Sequence[int] = ()) -> bool:
                     f"INSERT INTO {table} SELECT * FROM source.{table} NOT INDEXED WHERE {where}"  # noqa: S608
                 )
         advance_sequence(connection)
-        try:
-            return bool(connection.execute("SELECT 1 FROM source.texts LIMIT 1").fetchall())
-        except DATABASE_ERRORS:
-            return True
 
 
 def _tables_of_truth(connection: sqlite3.Connection) -> list[str]:

@@ -10,33 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from index.alignment.tables import (
-    ALIGNMENT_TABLES,
-    count_pending,
-    find_space,
-    load_space,
-    read_aligned_blocks,
-)
-from index.common_text.collection import read_common_text
-from index.common_text.runs import CommonText
+from index.alignment.spaces import find_space, load_space
+from index.alignment.tables import damaged_blocks
 from index.doctor.findings import Finding, Remedy, require_damage
 from index.errors import StoreError
 from index.lexical.tables import LEXICAL_TABLES, read_added, read_last_term, read_statistics
-from index.lexical.terms import hash_words, words_of
-from index.near_duplicates.signatures import band_keys, sign, unpack
-from index.near_duplicates.tables import FAMILY_TABLES, follow_rule
 from index.sqlite.connections import DATABASE_ERRORS, open_reader
 from index.store.checksums import find_damage
 from index.store.filters import metadata_values
 from index.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 # The tables that `index.doctor.repair` makes again; it copies the others.
-DERIVED_TABLES = frozenset(
-    {
-        *(*LEXICAL_TABLES, *FAMILY_TABLES, *ALIGNMENT_TABLES),
-        *("metadata_values", "common_marks"),
-    }
-)
+DERIVED_TABLES = frozenset({*LEXICAL_TABLES, "alignment_spaces", "metadata_values", "common_marks"})
 _PROBLEMS_SHOWN = 5
 
 
@@ -163,116 +148,26 @@ def words_problem(connection: sqlite3.Connection) -> str | None:
     return "the document frequencies do not match the words" if counted.any() else None
 
 
-_SIGNED_TEXTS = """
-SELECT t.text_id, t.signature, (
-    SELECT d.text FROM document_texts JOIN documents d USING (vector_id)
-    WHERE text_id = t.text_id LIMIT 1
-) FROM texts t WHERE t.text_id > ? ORDER BY t.text_id LIMIT 256"""
-_OTHER_TEXT = """
-SELECT d.id FROM document_texts x JOIN documents d USING (vector_id)
-LEFT JOIN texts t USING (text_id)
-WHERE t.content_hash IS NOT d.content_hash ORDER BY d.vector_id LIMIT 1"""
-_BANDS = """
-SELECT text_id, band FROM text_bands ORDER BY text_id"""
-_ONE_WAY = """
-SELECT count(*) FROM text_links l WHERE NOT EXISTS (
-    SELECT 1 FROM text_links b WHERE b.text_id = l.other AND b.other = l.text_id
-)"""
-
-
-def families_problem(connection: sqlite3.Connection) -> str | None:
-    """Compare signatures with texts, bands with signatures, and families with links.
-
-    Texts without a signature are no problem, nor are signatures made by another rule, which are
-    dropped when the store is opened for writing.
-    """
-    if not follow_rule(connection):
-        return None
-    for (document_id,) in connection.execute(_OTHER_TEXT):
-        return f"document {document_id!r} is linked to the text of another document"
-    common = read_common_text(connection)
-    held: dict[int, set[int]] = {}
-    for text_id, band in connection.execute(_BANDS):
-        held.setdefault(text_id, set()).add(band)
-    last = 0
-    while rows := connection.execute(_SIGNED_TEXTS, (last,)).fetchall():
-        for text_id, packed, text in rows:
-            if text is None:
-                return f"text {text_id} belongs to no document"
-            signature = unpack(packed)
-            if signature.tolist() != sign(text, common).tolist() and not _is_changing(text, common):
-                return f"the signature of text {text_id} does not match its text"
-            if held.pop(text_id, set()) != set(band_keys(signature)):
-                return f"the bands of text {text_id} do not match its signature"
-        last = rows[-1][0]
-    if held:
-        return f"there are bands of {len(held)} missing texts, {min(held)} first"
-    return _wrong_families(connection)
-
-
-def _wrong_families(connection: sqlite3.Connection) -> str | None:
-    (one_way,) = connection.execute(_ONE_WAY).fetchone()
-    if one_way:
-        return f"{one_way} links exist in one direction only"
-    families = dict(connection.execute("SELECT text_id, family FROM texts"))
-    links: dict[int, list[int]] = {}
-    for text_id, other in connection.execute("SELECT text_id, other FROM text_links"):
-        links.setdefault(text_id, []).append(other)
-    if unknown := links.keys() - families.keys():
-        return f"there are links of {len(unknown)} missing texts, {min(unknown)} first"
-    seen: set[int] = set()
-    for text_id in sorted(families):
-        if text_id in seen:
-            continue
-        seen.add(text_id)
-        waiting = [text_id]
-        while waiting:
-            member = waiting.pop()
-            if families[member] != text_id:
-                return f"text {member} is in family {families[member]}, not in family {text_id}"
-            new = [other for other in links.get(member, ()) if other not in seen]
-            seen.update(new)
-            waiting += new
+def space_problem(connection: sqlite3.Connection) -> str | None:
+    """Read the alignment space; a store that was never given one has nothing to check."""
+    row = find_space(connection)
+    if row is not None:
+        load_space(connection, row.space_id)
     return None
 
 
-def _is_changing(text: str, common: CommonText) -> bool:
-    """Return whether a text may still be counted as before its common text was measured."""
-    return common.is_changing(hash_words(words_of(text)))
-
-
-_ROWS_A_CALL = 500
-_NEXT_ALIGNED = """
-SELECT vector_id FROM alignment_blocks WHERE space_id = ? AND vector_id > ?
-ORDER BY vector_id LIMIT ?"""
-
-
-def alignment_problem(connection: sqlite3.Connection) -> str | None:
-    """Check the checksums of the space and of every row, and that no document is missing.
-
-    A store that was never given a space has nothing to check.
-    """
-    row = find_space(connection)
-    if row is None:
-        return None
-    dimension = load_space(connection, row.space_id).dimension
-    last = -1
-    while ids := _aligned_after(connection, row.space_id, last):
-        _, damaged = read_aligned_blocks(connection, row.space_id, dimension, ids)
-        if damaged:
-            return f"the blocks of vector id {damaged[0]} are damaged"
-        last = ids[-1]
-    pending = count_pending(connection, row.space_id)
-    return f"{pending} documents with block vectors are not in it" if pending else None
-
-
-def _aligned_after(connection: sqlite3.Connection, space_id: int, last: int) -> list[int]:
-    return [row[0] for row in connection.execute(_NEXT_ALIGNED, (space_id, last, _ROWS_A_CALL))]
+def follower_problem(connection: sqlite3.Connection) -> str | None:
+    """Let SQLite check the file of a follower, and compare aligned blocks with their checksums."""
+    (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if problem != "ok":
+        return str(problem)
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
+    damaged = damaged_blocks(connection) if "aligned_blocks" in tables else ()
+    return f"{len(damaged)} rows, vector id {damaged[0]} first" if damaged else None
 
 
 _DERIVED: dict[str, Callable[[sqlite3.Connection], str | None]] = {
     "lexical index": words_problem,
-    "families": families_problem,
     "metadata values": metadata_problem,
-    "alignment": alignment_problem,
+    "alignment": space_problem,
 }

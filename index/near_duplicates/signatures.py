@@ -15,7 +15,6 @@ from rensa import RMinHash
 from encoder.arrays import Float32, UInt32, UInt64
 from encoder.terms.title_matcher import hash_runs
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
-from index.errors import StoreError
 from index.lexical.terms import hash_words, words_without_common
 
 FEWEST_WORDS = 50  # a shorter text can have copies, but no near-duplicates
@@ -67,10 +66,10 @@ def unpack(signature: bytes) -> UInt32:
     """Read a stored signature.
 
     Raises:
-        StoreError: it is damaged.
+        ValueError: it is damaged.
     """
     if not isinstance(signature, bytes) or len(signature) not in (0, 4 * _PLACES):
-        raise StoreError("the signature of a text is damaged: run longmatch doctor --repair")
+        raise ValueError("the signature of a text is damaged")
     return np.frombuffer(signature, dtype="<u4")
 
 

@@ -47,6 +47,7 @@ class DatabaseFormat:
         version: of the format.
         schema: statements that make the tables and their first rows.
         private: readable by the owner of the file alone: secrets are in it.
+        durable: a commit is on the disk at return; else a power failure may undo the last ones.
     """
 
     contents: str
@@ -54,6 +55,7 @@ class DatabaseFormat:
     version: int
     schema: str
     private: bool = False
+    durable: bool = True
 
     @property
     def script(self) -> str:
@@ -270,7 +272,8 @@ class SQLiteConnections:
         with translated_errors(self._path):
             connection = _open(self._path, "rw")
             try:
-                connection.execute("PRAGMA synchronous = FULL")  # a commit is on the disk at return
+                durable = self._kind is None or self._kind.durable
+                connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 connection.execute("PRAGMA foreign_keys = ON")
             except DATABASE_ERRORS:
                 connection.close()

@@ -1,7 +1,7 @@
 """The document store in one SQLite file: documents, their vectors and a change sequence."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,20 +9,19 @@ import numpy as np
 
 import index.store.rows as sql
 from encoder.alignment.space import AlignmentSpace
-from encoder.arrays import Float32, Int64, UInt32
+from encoder.arrays import Float32, Int64
 from index.alignment.alignment_index import AlignmentIndex
 from index.common_text.collection import CommonTexts, mark_documents
 from index.errors import StorageError, StoreError
+from index.followers import Changes, Follower, follow_all
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
 from index.lexical.tables import DamagedTermsError, insert_terms, replace_terms
 from index.lexical.terms import count_terms_and_titles, with_titles
 from index.lexical.title_refresh import count_changes_since_refresh, refresh_titles
 from index.near_duplicates.families import Families
-from index.near_duplicates.signatures import sign
-from index.near_duplicates.tables import add_texts
 from index.progress import Progress, SilentProgress
-from index.sqlite.block_vectors import BlockVectors, as_stored, read_block_vectors
+from index.sqlite.block_vectors import BlockVectors, read_block_vectors
 from index.sqlite.connections import Space, SQLiteConnections, document_id_list, vector_id_list
 from index.sqlite.task_state import LOG_START, MaintenanceState, write_state
 from index.store.checksums import (
@@ -40,7 +39,6 @@ from index.store.records import Change, DocumentSummary, EncodedDocument, Stored
 from index.store.rows import (
     check_entries,
     new_rows,
-    signed_texts,
     stored_document,
     stored_metadata,
     stored_vectors,
@@ -156,14 +154,16 @@ class ChangeLog:
 class SQLiteDocumentStore:
     """Documents and vectors of one checkpoint.
 
-    Safe to use from many threads. The sequence counts the changes of the set of vectors: a put that
-    only changes titles or metadata, and a delete of unknown ids, leave it as it is.
+    Safe to use from many threads. The sequence counts the changes of the set of vectors, and those
+    of what texts have in common: a put that only changes titles or metadata, and a delete of
+    unknown ids, leave it as it is.
 
     Attributes:
         lexical: its words, changed in the transactions that change the documents.
         pages: lists the documents in the order of their ids.
-        alignment: the aligned blocks of every document, changed in the same transactions.
-        families: which documents are near-duplicates, changed in the same transactions.
+        alignment: the aligned blocks of every document, a follower.
+        families: which documents are near-duplicates, a follower.
+        followers: what is derived in files of its own; up to date when a call returns.
         common_text: what many of its documents share, which counts for none of these.
         finds_families: whether near-duplicates of documents that are put are looked for.
         log: which vectors were removed, and since when that is known.
@@ -198,21 +198,28 @@ class SQLiteDocumentStore:
         self._connections = SQLiteConnections(path, read_only=read_only)
         self.common_text = CommonTexts(self._connections)
         self.lexical = LexicalIndex(self._connections, path, self.common_text.read)
-        self.alignment = AlignmentIndex(self._connections, path, self.common_text)
-        self.families = Families(self._connections, self.common_text)
+        self.alignment = AlignmentIndex(
+            self._connections, path, self.common_text, read_only=read_only
+        )
+        self.families = Families(
+            *(self._connections, path, self.common_text),
+            find=find_families,
+            read_only=read_only,
+        )
+        self.followers: Sequence[Follower] = (self.families, self.alignment)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections, path)
         self.damage = DamageLog(self._ids_of, path)
-        self.pages = DocumentPages(self._connections, path, self.damage)
+        self.pages = DocumentPages(self._connections, path, self.damage, self.families.of)
         self.maintenance = MaintenanceState(self._connections, path)
         self._selections = Selections(self._connections, read_only=read_only)
         try:
             with self._connections.reading() as connection:
                 check_is_ours(connection, path, fingerprint, dimension)
             if not read_only:
-                self.families.drop_if_rule_changed()
                 if space is not None:
                     self.alignment.start_with(space)
+                follow_all(self.followers)
         except BaseException:
             self._connections.close()
             raise
@@ -238,10 +245,7 @@ class SQLiteDocumentStore:
         check_entries(entries, self.dimension)
         ids = document_id_list(entry.document.id for entry in entries)
         hashes = {e.document.id: e.document.content_hash for e in entries}
-        signatures, version = self._signatures(entries, hashes)
-        # As they are stored: a document that is aligned again later must not get other scores.
-        blocks = {e.document.id: e.blocks for e in entries if e.blocks is not None}
-        projected = self.alignment.project({n: as_stored(b.vectors) for n, b in blocks.items()})
+        self.alignment.require_width(e.blocks.vectors for e in entries if e.blocks is not None)
         with self._connections.writing() as connection, self._damaged_words():
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
             titles, common = self.lexical.titles.read(connection), self.common_text.read(connection)
@@ -264,11 +268,6 @@ class SQLiteDocumentStore:
             added = sql.next_vector_ids(connection, len(changed))
             rows = new_rows(changed, hashes, added, sequence)
             sql.insert_rows(connection, rows)
-            if self.finds_families:
-                add_texts(
-                    connection,
-                    signed_texts(rows, signatures if common.version == version else {}, common),
-                )
             documents = (entry.document for entry in changed)
             counted = [
                 count_terms_and_titles(document.text, titles, document.title, common)
@@ -278,16 +277,16 @@ class SQLiteDocumentStore:
                 connection, ((row.vector_id, row.offsets, row.text) for row in rows), common
             )
             inserted = insert_terms(connection, list(zip(added, counted, strict=True)))
-            if projected is not None:
-                names = (entry.document.id for entry in changed)
-                projected.insert(connection, dict(zip(names, added, strict=True)))
             if described:
                 write_checksums(connection, [known[document.id][0] for document in described])
         self.lexical.changed(inserted)
         self.lexical.titles.remember([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         self.damage.forget(replaced)
-        self._follow_common_text()
+        if changed:
+            follow_all(self.followers, Changes(sequence, added, replaced))
+        if self._follow_common_text():
+            return Change(self.sequence, _int64(added), _int64(replaced))
         return Change(sequence, _int64(added), _int64(replaced), stored_vectors(changed))
 
     def delete(self, document_ids: Sequence[str]) -> Change:
@@ -305,6 +304,8 @@ class SQLiteDocumentStore:
         self.lexical.changed()
         self._selections.changed()
         self.damage.forget(removed)
+        if removed:
+            follow_all(self.followers, Changes(sequence, [], removed))
         return Change(sequence, _int64([]), _int64(removed))
 
     def get(
@@ -442,19 +443,22 @@ class SQLiteDocumentStore:
 
     def refresh_common_text(
         self, progress: Progress, stop: Callable[[], bool] = lambda: False
-    ) -> None:
+    ) -> bool:
         """Measure what many documents share, and count those again for which that has changed.
+
+        Returns:
+            Whether there were such documents.
 
         Raises:
             StoreError: the file cannot be read or written; a later call starts again.
         """
         try:
-            self.common_text.refresh(
-                self.lexical.titles.read, progress, stop, find_families=self.finds_families
-            )
+            changed = self.common_text.refresh(self.lexical.titles.read, progress, stop, sql.revise)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
+        follow_all(self.followers)
         self.lexical.changed()
+        return changed
 
     def changes_since_title_refresh(self) -> int:
         """Count the documents added, removed or changed since the last complete `refresh_titles`.
@@ -477,7 +481,7 @@ class SQLiteDocumentStore:
 
     @property
     def sequence(self) -> int:
-        """How often the set of vectors has changed; 0 in a new store."""
+        """How often the store has changed; 0 in a new one."""
         with self._connections.reading() as connection:
             return sql.read_sequence(connection)
 
@@ -487,38 +491,28 @@ class SQLiteDocumentStore:
     def close(self) -> None:
         """Close the file; every later call raises StoreError."""
         self.lexical.close()
+        for follower in self.followers:
+            follower.close()
         self._connections.close()
 
     def _ids_of(self, vector_ids: Sequence[int]) -> dict[int, str]:
         rows = self._connections.read_rows(sql.SUMMARIES, vector_id_list(vector_ids))
         return {row[0]: str(row[1]) for row in rows}
 
-    def _signatures(
-        self, entries: Sequence[EncodedDocument], hashes: Mapping[str, bytes]
-    ) -> tuple[dict[bytes, UInt32], int]:
-        """Sign new texts, by content hash, before the write transaction.
+    def _follow_common_text(self) -> bool:
+        """Measure the common text of a small collection when it has changed a lot.
 
         Returns:
-            The signatures, and the version of the common text that they are without.
-        """
-        common = self.common_text.read()
-        if not self.finds_families:
-            return {}, common.version
-        known = self.content_hashes(list(hashes))
-        new = (e.document for e in entries if known.get(e.document.id) != hashes[e.document.id])
-        signed = {hashes[document.id]: sign(document.text, common) for document in new}
-        return signed, common.version
-
-    def _follow_common_text(self) -> None:
-        """Measure the common text of a small collection when it has changed a lot.
+            Whether documents are counted otherwise since.
 
         A failure is only logged: what was put is stored, and the next put tries again.
         """
         try:
-            if self.common_text.has_drifted(following=True):
-                self.refresh_common_text(SilentProgress())
+            drifted = self.common_text.has_drifted(following=True)
+            return drifted and self.refresh_common_text(SilentProgress())
         except StoreError as error:
             _log.warning("the common text does not follow the store: %s", error)
+            return False
 
     def _has_text(self, known: tuple[int, bytes], content_hash: bytes) -> bool:
         """Return whether a stored document has this text, and is not known to be damaged."""

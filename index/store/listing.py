@@ -4,7 +4,7 @@ Pages are cut by id, not by number: a document that exists throughout is on exac
 whatever is inserted, replaced or deleted between two pages.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,8 @@ BEFORE_ALL = ""  # no document has this id
 
 _LISTED = """
 SELECT d.vector_id, id, title, metadata, tokens, tokens_read, d.blocks, blocks_left_out,
-    tokens_encoded, payload_characters, indexed_at, (
-    SELECT t.family FROM document_texts x JOIN texts t USING (text_id)
-    WHERE x.vector_id = d.vector_id AND EXISTS (
-        SELECT 1 FROM texts o JOIN document_texts m USING (text_id)
-        WHERE o.family = t.family AND m.vector_id != d.vector_id
-    )
-), CAST(id AS BLOB), c.summary, c.details, c.vector, c.blocks
+    tokens_encoded, payload_characters, indexed_at, CAST(id AS BLOB),
+    c.summary, c.details, c.vector, c.blocks
 FROM documents d LEFT JOIN checksums c USING (vector_id)
 WHERE id > CAST(? AS TEXT) ORDER BY id LIMIT ?"""
 _WHOLE = """
@@ -78,9 +73,16 @@ class Page:
 class DocumentPages:
     """The documents of an open store in the order of their ids. Safe to use from many threads."""
 
-    def __init__(self, connections: SQLiteConnections, path: Path, damage: DamageLog) -> None:
+    def __init__(
+        self,
+        connections: SQLiteConnections,
+        path: Path,
+        damage: DamageLog,
+        families_of: Callable[[Iterable[int]], Mapping[int, int]],
+    ) -> None:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.pages` is one."""
         self._connections = connections
+        self._families_of = families_of
         self._path = path
         self._damage = damage
 
@@ -93,11 +95,12 @@ class DocumentPages:
         with self._connections.reading() as connection:
             rows = connection.execute(_LISTED, (_bytes(after), limit)).fetchall()
         unsound = unsound_summaries(rows)
+        families = self._families_of(row[0] for row in rows)
         documents = []
         for row in rows:
             if row[0] not in unsound:
                 try:
-                    documents.append(_listed(self._path, row[:-4]))
+                    documents.append(_listed(self._path, row[:-4], families.get(row[0])))
                 except DamagedDocumentError:
                     unsound.add(row[0])
         if unsound:
@@ -149,7 +152,7 @@ def _place(document_id: bytes) -> str:
     return document_id.decode("utf-8", "surrogateescape")
 
 
-def _listed(path: Path, row: tuple[Any, ...]) -> ListedDocument:
-    _, document_id, title, metadata, *receipt, indexed_at, family, _ = row
+def _listed(path: Path, row: tuple[Any, ...], family: int | None) -> ListedDocument:
+    _, document_id, title, metadata, *receipt, indexed_at, _ = row
     shown = stored_metadata(path, document_id, metadata)
     return ListedDocument(document_id, title, shown, Receipt(*receipt), indexed_at, family)

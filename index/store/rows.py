@@ -8,14 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from encoder.arrays import Bool, Float32, Int64, UInt32
+from encoder.arrays import Bool, Float32, Int64
 from encoder.blocks import Receipt
-from index.common_text.runs import CommonText
 from index.document import Document, metadata_json
 from index.errors import DamagedDocumentError, DocumentError, StoreError
 from index.lexical.tables import remove_terms
-from index.near_duplicates.signatures import sign
-from index.near_duplicates.tables import SignedText, remove_texts, texts_of_documents
 from index.sqlite.block_vectors import pack_block_vectors
 from index.sqlite.connections import utc_now, vector_id_list
 from index.sqlite.task_state import LOG_START, read_count
@@ -67,12 +64,15 @@ SELECT max(coalesce((SELECT max(vector_id) FROM documents), 0),
 _INSERT_REMOVALS = """
 INSERT INTO removals (vector_id, added, sequence)
 SELECT vector_id, sequence, ? FROM vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_REVISE = """
+INSERT OR REPLACE INTO revisions (vector_id, sequence)
+SELECT vector_id, ? FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _DELETE_DOCUMENTS = """
 DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 
 
 def read_sequence(connection: sqlite3.Connection) -> int:
-    """Return how often the set of vectors has changed."""
+    """Return how often the store has changed."""
     (sequence,) = connection.execute("SELECT sequence FROM meta").fetchone()
     return int(sequence)
 
@@ -83,7 +83,7 @@ def read_log_start(connection: sqlite3.Connection) -> int:
 
 
 def advance_sequence(connection: sqlite3.Connection) -> int:
-    """Count a change of the set of vectors and return the new sequence."""
+    """Count a change and return the new sequence."""
     connection.execute("UPDATE meta SET sequence = sequence + 1")
     return read_sequence(connection)
 
@@ -149,12 +149,15 @@ def remove_documents(
     if not vector_ids:
         return
     id_list = vector_id_list(vector_ids)
-    texts = texts_of_documents(connection, id_list)
     remove_metadata(connection, vector_ids)
     remove_terms(connection, vector_ids)
     connection.execute(_INSERT_REMOVALS, (sequence, id_list))
     connection.execute(_DELETE_DOCUMENTS, (id_list,))
-    remove_texts(connection, texts)
+
+
+def revise(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+    """Log that what is derived from these documents has changed, though their texts have not."""
+    connection.execute(_REVISE, (advance_sequence(connection), vector_id_list(vector_ids)))
 
 
 UNIT_NORM_TOLERANCE = 1e-3
@@ -210,20 +213,6 @@ def stored_vectors(entries: Sequence[EncodedDocument]) -> Float32 | None:
     if not entries:
         return None
     return np.stack([entry.vector for entry in entries]).astype(np.float32, copy=False)
-
-
-def signed_texts(
-    rows: Sequence[DocumentRow], signatures: Mapping[bytes, UInt32], common: CommonText
-) -> list[SignedText]:
-    """Return the signed text of each; those are signed now that have no signature yet."""
-    known = ((row, signatures.get(row.content_hash)) for row in rows)
-    return [
-        SignedText(
-            *(row.vector_id, row.content_hash),
-            sign(row.text, common) if signature is None else signature,
-        )
-        for row, signature in known
-    ]
 
 
 def stored_document(path: object, row: tuple[Any, ...]) -> StoredDocument:

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from encoder.adapter import VectorSpace
 from encoder.atomic_files import replace_durably
-from index.alignment.tables import ALIGNMENT_SCHEMA
+from index.alignment.spaces import SPACES_SCHEMA
 from index.common_text.collection import COMMON_TEXT_SCHEMA
 from index.errors import FingerprintMismatchError, StoreError
 from index.lexical.tables import LEXICAL_SCHEMA
-from index.near_duplicates.tables import make_family_tables
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
 from index.sqlite.connections import DATABASE_ERRORS, open_reader, storage_error, utc_now
 from index.sqlite.task_state import MAINTENANCE_SCHEMA
@@ -22,13 +21,15 @@ APPLICATION_ID = 0x4C4D5348
 
 # Vector ids are never assigned twice (AUTOINCREMENT), so a removed one stays removed.
 # `text` is the last column: the others are then read without the pages that a long text fills.
-# `removals` and the sequence of each vector are the change log.
+# The change log: `removals`, the sequence of each vector, and `revisions`, of documents of which
+# only what is derived has changed. `identity` is drawn, to know what follows another store.
 SCHEMA = f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
     dimension INTEGER NOT NULL,
     created TEXT NOT NULL,
-    sequence INTEGER NOT NULL
+    sequence INTEGER NOT NULL,
+    identity TEXT NOT NULL
 );
 CREATE TABLE documents (
     vector_id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -57,12 +58,17 @@ CREATE TABLE removals (
     sequence INTEGER NOT NULL
 );
 CREATE INDEX removals_by_sequence ON removals (sequence);
+CREATE TABLE revisions (
+    vector_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+    sequence INTEGER NOT NULL
+);
+CREATE INDEX revisions_by_sequence ON revisions (sequence);
 {BLOCKS_SCHEMA};
 {METADATA_SCHEMA};
 {CHECKSUMS_SCHEMA};
 {MAINTENANCE_SCHEMA};
 {";".join(LEXICAL_SCHEMA)};
-{";".join(ALIGNMENT_SCHEMA)};
+{SPACES_SCHEMA};
 {";".join(COMMON_TEXT_SCHEMA)};
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
@@ -100,9 +106,9 @@ def _create(path: Path, fingerprint: str, dimension: int) -> None:
         if mode != "wal":  # some network file systems
             raise StoreError(f"{path}: no write-ahead log is possible here, only {mode}")
         connection.executescript(SCHEMA)
-        make_family_tables(connection)
         connection.execute(
-            "INSERT INTO meta VALUES (?, ?, ?, 0)", (fingerprint, dimension, utc_now())
+            "INSERT INTO meta VALUES (?, ?, ?, 0, lower(hex(randomblob(16))))",
+            (fingerprint, dimension, utc_now()),
         )
         connection.commit()
 

@@ -46,6 +46,29 @@ def families_in(store: SQLiteDocumentStore) -> set[frozenset[str]]:
     }
 
 
+def derived(store: SQLiteDocumentStore) -> list[object]:
+    """Return what the followers of a store answer of every document in it."""
+    ids = store.changes_since(0).added.tolist()
+    aligned = store.alignment.read(ids)
+    blocks = {} if aligned is None else aligned.blocks
+    return [
+        *(store.families.of(ids), store.families.pending(), store.families.largest(99)),
+        store.alignment.pending(),
+        *(
+            (vector_id, found.codes.tolist(), found.scales.tolist(), found.hubness.tolist())
+            for vector_id, found in sorted(blocks.items())
+        ),
+    ]
+
+
+def assert_rebuild_is_equal(store: SQLiteDocumentStore) -> None:
+    """Check that every follower answers the same after it was deleted and made again."""
+    followed = derived(store)
+    for follower in store.followers:
+        follower.rebuild()
+    assert derived(store) == followed
+
+
 def expected_families(documents: Mapping[str, Sequence[int]]) -> set[frozenset[str]]:
     """Compare all documents with each other, and join what hangs together."""
     groups = [{name} for name in documents]

@@ -5,9 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from encoder.alignment.space import AlignedBlocks, AlignmentSpace, fit_space, neutral_space
+from encoder.alignment.space import (
+    MIN_DOCUMENTS,
+    AlignedBlocks,
+    AlignmentSpace,
+    fit_space,
+    neutral_space,
+)
 from encoder.arrays import Float32
-from index.alignment.refresh import MIN_DOCUMENTS
 from index.errors import StoreError
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
@@ -73,14 +78,6 @@ def assert_holds_all_stored_blocks(store: SQLiteDocumentStore) -> None:
         assert np.allclose(held[vector_id].hubness, expected.hubness, atol=1e-6)
 
 
-def test_deleted_and_replaced_documents(store: SQLiteDocumentStore, with_blocks: MakeEntry) -> None:
-    first, second = fill(store, with_blocks, 2)
-    store.delete(["d0"])
-    (third,) = store.put([with_blocks("d1", 7)]).added.tolist()
-    assert read(store, [first, second, third]).keys() == {third}
-    assert_holds_all_stored_blocks(store)
-
-
 def test_a_store_without_a_space(open_store: OpenStore, with_blocks: MakeEntry) -> None:
     store = open_store()
     ids = fill(store, with_blocks, 2)
@@ -114,7 +111,7 @@ def test_a_fitted_space_drifts(store: SQLiteDocumentStore, with_blocks: MakeEntr
     assert len(space_of(store).background)
     assert_holds_all_stored_blocks(store)
     spaces = sql(store.path, "SELECT space_id FROM alignment_spaces")
-    assert spaces == sql(store.path, "SELECT DISTINCT space_id FROM alignment_blocks")
+    assert spaces == sql(store.alignment.path, "SELECT DISTINCT space_id FROM aligned_blocks")
     assert len(spaces) == 1
     assert store.alignment.drift() == 0.0
     first = space_of(store)
@@ -164,16 +161,17 @@ def test_writes_during_a_refit_are_kept(store: SQLiteDocumentStore, with_blocks:
 
 
 @pytest.mark.parametrize("damage", ["content = x'00'", "content = 7", "checksum = checksum + 1"])
-def test_a_damaged_row_is_left_out_and_logged(
+def test_a_damaged_row_is_left_out_and_made_again(
     store: SQLiteDocumentStore,
     with_blocks: MakeEntry,
     caplog: pytest.LogCaptureFixture,
     damage: str,
 ) -> None:
     first, second = fill(store, with_blocks, 2)
-    sql(store.path, f"UPDATE alignment_blocks SET {damage} WHERE vector_id = {first}")
+    sql(store.alignment.path, f"UPDATE aligned_blocks SET {damage} WHERE vector_id = {first}")
     assert read(store, [first, second]).keys() == {second}
-    assert "longmatch doctor --repair" in caplog.text
+    assert "aligned blocks of vector id 1 and 0 others are damaged" in caplog.text
+    assert_holds_all_stored_blocks(store)
 
 
 def test_a_damaged_space_is_an_error_that_names_the_way_out(

@@ -28,7 +28,7 @@ from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import DIMENSION, OpenStore
-from tests.kit.paragraphs import entry_of, families_in
+from tests.kit.paragraphs import assert_rebuild_is_equal, entry_of, families_in
 
 LICENCE = (Path(__file__).parents[3] / "LICENSE").read_text()
 NAMES = re.findall(
@@ -139,6 +139,7 @@ def test_how_much_is_common_is_known(pages: dict[str, str], fill: Fill) -> None:
     assert store.common_text.share(ids["gzip"]) == pytest.approx(0.65, abs=0.05)
     assert store.common_text.share(ids["tarfile"]) == 0.0
     assert list(examine_derived(store.path)) == []
+    assert_rebuild_is_equal(store)
     copy = store.path.with_name("copy.sqlite3")
     repair.copy_truth(store.path, copy)
     repair.derive(copy, QUIET)
@@ -205,6 +206,7 @@ def test_a_pass_that_ends_early_is_repeated(
     store.refresh_common_text(QUIET)
     assert not store.common_text.has_drifted()
     assert families_in(store) == set()
+    assert_rebuild_is_equal(store)
     assert by_words(store, pages["gzip"]) == pytest.approx(expected, abs=1e-5)
 
 

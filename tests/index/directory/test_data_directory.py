@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from index.directory.data_directory import DataDirectory, open_data_directory, settle
+from index.directory.data_directory import (
+    FOLLOWER_FILES,
+    DataDirectory,
+    open_data_directory,
+    settle,
+)
 from index.errors import DataDirectoryInUseError, FingerprintMismatchError, StoreError
 from tests.kit.index_fixtures import DIMENSION, FINGERPRINT, Check, MakeEntry
 
@@ -42,7 +47,7 @@ def test_everything_lies_in_one_directory(
     directory.close()
     directory.close()
     found = {path.name for path in directory.path.iterdir()} - {"lock"}
-    assert found == {"store.sqlite3", "snapshots"}
+    assert found == {"store.sqlite3", "snapshots", *FOLLOWER_FILES}
     again = open_directory(tmp_path / "new" / "data")
     assert again.store.find(["a", "b"]).keys() == {"a", "b"}
     assert_equals_store(again.index, again.store)

@@ -26,7 +26,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 PASSING = {
     "documents": {"indexed_at"},
     "checksums": {"summary", "details"},
-    "meta": {"created"},
+    "meta": {"created", "identity"},
     "term_statistics": {"identity"},
 }
 

@@ -172,7 +172,9 @@ def test_a_stored_query_is_aligned_by_its_stored_blocks(data: DataDirectory) -> 
 def test_a_stored_query_without_aligned_blocks_is_projected(data: DataDirectory) -> None:
     query = stored(data, "aligned")
     before = find(data, query)
-    sql(data.store.path, "DELETE FROM alignment_blocks WHERE vector_id = ?", query.vector_id)
+    sql(
+        data.store.alignment.path, "DELETE FROM aligned_blocks WHERE vector_id = ?", query.vector_id
+    )
     assert find(data, query).hits == before.hits
 
 
@@ -184,8 +186,8 @@ def test_a_stored_query_without_blocks_is_not_aligned(data: DataDirectory) -> No
 
 def test_a_damaged_candidate_gets_the_expected_score(data: DataDirectory) -> None:
     vector_id = data.store.find(["half"])["half"].vector_id
-    damage = "UPDATE alignment_blocks SET content = x'00' WHERE vector_id = ?"
-    sql(data.store.path, damage, vector_id)
+    damage = "UPDATE aligned_blocks SET content = x'00' WHERE vector_id = ?"
+    sql(data.store.alignment.path, damage, vector_id)
     found = find(data)
     assert found.alignment == AlignmentReceipt(True, 4, 2)
     assert sorted(names(found.hits)) == sorted(DOCUMENTS)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
+from index.near_duplicates.families import FAMILIES_FILE
 from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
 from service.jobs.store import JobStore, open_tables
 from service.jobs.uploads import UploadFile
@@ -109,8 +110,8 @@ def test_doctor_sets_aside_what_cannot_be_made_again(longmatch: Run, data: Path)
         "UPDATE document_terms SET terms = x'00' WHERE vector_id IN (4, 7)",
         "UPDATE vectors SET vector = x'00' WHERE vector_id = 9",
         "DELETE FROM metadata_values WHERE vector_id = 11",
-        "UPDATE texts SET signature = x'00' WHERE text_id = 4",
     )
+    (data / FAMILIES_FILE).write_bytes(b"damaged")
     answer = longmatch("doctor", data)
     assert answer.status == 1
     assert "2 documents (d3, d5) are damaged in text" in answer.err

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from index.directory.collections import collection_path
-from index.directory.data_directory import ADAPTER_FILE, open_data_directory
+from index.directory.data_directory import (
+    ADAPTER_FILE,
+    FOLLOWER_FILES,
+    open_data_directory,
+)
 from index.store.schema import read_space
 from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
 from tests.kit.command import Run
@@ -96,6 +100,7 @@ def test_reencode_moves_to_another_checkpoint(
     assert (answer.status, "23 documents, now of checkpoint tiny-terms" in answer.err) == (0, True)
     assert {path.name for path in data.iterdir()} == {
         *("store.sqlite3", "snapshots", "lexical", "lock", ".reencoding-lock"),
+        *FOLLOWER_FILES,
     }
     answer = longmatch("match", query(data), "--data", data)
     assert (answer.status, "was made with checkpoint" in answer.err) == (2, True)

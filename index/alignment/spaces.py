@@ -1,0 +1,105 @@
+"""The alignment spaces of a store: the current one, and the next while documents are projected.
+
+They are kept in the store: what a space was fitted to is not there any more, so none could be made
+again that is the same.
+"""
+
+import sqlite3
+from dataclasses import dataclass
+from zlib import crc32
+
+from encoder.alignment.space import (
+    MIN_DOCUMENTS,
+    MIN_SAMPLE,
+    AlignmentSpace,
+    fit_space,
+    read_space,
+    sample_blocks,
+    sample_documents,
+    write_space,
+)
+from index.progress import Progress
+from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, read_block_vectors
+from index.sqlite.connections import vector_id_list
+from index.store.rows import read_sequence
+
+REFIT_DRIFT = 0.5
+SPACES_SCHEMA = """
+CREATE TABLE alignment_spaces (
+    space_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    current INTEGER NOT NULL,
+    documents INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    content BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+)"""
+_SPACE = """
+SELECT space_id, documents, sequence FROM alignment_spaces
+WHERE current = ? ORDER BY space_id DESC LIMIT 1"""
+_CONTENT = """
+SELECT content, checksum FROM alignment_spaces WHERE space_id = ?"""
+_INSERT = """
+INSERT INTO alignment_spaces (current, documents, sequence, content, checksum)
+VALUES (?, ?, ?, ?, ?)"""
+_WITH_BLOCKS = """
+SELECT vector_id FROM block_vectors ORDER BY vector_id"""
+_NUMBER = """
+SELECT count(*) FROM documents"""
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceRow:
+    """A stored space.
+
+    Attributes:
+        space_id: its number.
+        documents: how many documents the store had when it was fitted; 0 if it was not fitted to
+            them.
+        sequence: of the store at that time.
+    """
+
+    space_id: int
+    documents: int
+    sequence: int
+
+
+def find_space(store: sqlite3.Connection, *, current: bool = True) -> SpaceRow | None:
+    """Return the current space, or the one that is to follow it; None if there is none."""
+    row = store.execute(_SPACE, (int(current),)).fetchone()
+    return None if row is None else SpaceRow(*row)
+
+
+def insert_space(store: sqlite3.Connection, space: AlignmentSpace, *, fitted: bool) -> None:
+    """Insert a space: the next one if it was fitted to the documents, else the current one."""
+    (documents,) = store.execute(_NUMBER).fetchone() if fitted else (0,)
+    content = write_space(space)
+    values = (not fitted, documents, read_sequence(store), content, crc32(content))
+    store.execute(_INSERT, values)
+
+
+def load_space(store: sqlite3.Connection, space_id: int) -> AlignmentSpace:
+    """Read a space.
+
+    Raises:
+        ValueError: it is missing or damaged.
+    """
+    row = store.execute(_CONTENT, (space_id,)).fetchone()
+    if row is None or not isinstance(row[0], bytes) or crc32(row[0]) != row[1]:
+        raise ValueError(f"alignment space {space_id} is missing or damaged")
+    return read_space(row[0])
+
+
+def fit_to_documents(store: sqlite3.Connection, progress: Progress) -> AlignmentSpace | None:
+    """Fit a space to documents at equal distances; None of a collection that is too small.
+
+    Raises:
+        ValueError: block vectors are damaged.
+    """
+    ids = [row[0] for row in store.execute(_WITH_BLOCKS)]
+    if len(ids) < MIN_DOCUMENTS:
+        return None
+    progress.started("fitting the alignment to the corpus", None)
+    chosen = vector_id_list(ids[row] for row in sample_documents(len(ids)).tolist())
+    stored = read_block_vectors(store.execute(BLOCKS_BY_VECTOR_ID, (chosen,)).fetchall())
+    sample = sample_blocks([blocks.vectors for _, blocks in sorted(stored.items())])
+    return fit_space(sample) if len(sample) >= MIN_SAMPLE else None

@@ -1,0 +1,385 @@
+"""Derived data that follows the store, each in a file of its own next to it.
+
+A write commits in the store, is applied to the followers, and is then acknowledged. A follower
+notes the sequence of the store that it holds. Its file may be deleted at any moment: opening the
+store for writing applies what is missing, and what is damaged, or follows another store or another
+state of it, is deleted and made again.
+"""
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from index.errors import StorageError, StoreError
+from index.progress import Progress
+from index.sqlite.connections import DatabaseFormat, SQLiteConnections
+from index.store.rows import read_log_start, read_sequence
+
+_DOCUMENTS_A_TRANSACTION = 64
+AT_OPENING = 1_000  # documents that opening works off; more are left to the maintenance
+FILE_ENDINGS = ("", "-wal", "-shm")
+_IDENTITY = """
+SELECT identity FROM meta"""
+_STATE = """
+SELECT source, rule, position FROM state"""
+_CHANGED = """
+SELECT vector_id FROM vectors WHERE sequence > ?1
+UNION SELECT vector_id FROM revisions WHERE sequence > ?1 ORDER BY vector_id"""
+_REMOVED = """
+SELECT vector_id FROM removals WHERE sequence > ? ORDER BY vector_id"""
+_STATE_SCHEMA = """
+CREATE TABLE state (source TEXT NOT NULL, rule TEXT NOT NULL, position INTEGER NOT NULL);
+INSERT INTO state VALUES ('', '', 0);"""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a follower must do to reach `sequence`: remove, then add what has changed.
+
+    Attributes:
+        sequence: of the store, after it.
+        changed: vector ids, ascending, of the present documents that are new, or of which what is
+            derived has changed.
+        removed: vector ids, ascending, of documents that are gone.
+    """
+
+    sequence: int
+    changed: Sequence[int]
+    removed: Sequence[int]
+
+
+class Follower(Protocol):
+    """Derived data that follows the store. Safe to use from many threads."""
+
+    path: Path
+
+    @property
+    def position(self) -> int:
+        """The sequence of the store that it holds."""
+        ...
+
+    @property
+    def behind(self) -> bool:
+        """Whether it lacks something that the store has, because of a failure or a rebuild."""
+        ...
+
+    def apply(self, changes: Changes) -> None:
+        """Apply changes, all of them or none; those of now make searches read one's writes."""
+        ...
+
+    def rebuild(self) -> None:
+        """Delete everything, and derive it from the store again."""
+        ...
+
+    def follow(self, last: Changes | None = None) -> None:
+        """Apply what the store has and the follower lacks; rebuild it where that is impossible."""
+        ...
+
+    def close(self) -> None:
+        """Close its files; every later use raises StoreError."""
+        ...
+
+
+def follow_all(followers: Iterable[Follower], last: Changes | None = None) -> None:
+    """Bring followers to the store. A failure is logged: the next write or search tries again.
+
+    The last changes need not be read again, where they are given.
+    """
+    for follower in followers:
+        try:
+            follower.follow(last)
+        except StoreError as error:
+            _log.warning("what is derived does not follow the store: %s", error)
+
+
+class FollowerFile:
+    """A follower in an SQLite file; a subclass says what is derived.
+
+    Another process reads the file that the writing process follows with. Every call raises
+    StoreError where a file cannot be read or written; one that is damaged is made again before the
+    next.
+
+    Attributes:
+        path: of the file.
+        unfinished: whether so much was to be made again that it is left to the maintenance.
+    """
+
+    def __init__(
+        self,
+        truth: SQLiteConnections,
+        path: Path,
+        kind: DatabaseFormat,
+        *,
+        rule: str = "",
+        at_once: bool = True,
+        read_only: bool,
+    ) -> None:
+        """Follow a store; nothing is opened before the first use.
+
+        Args:
+            truth: connections of the store.
+            path: of the file.
+            kind: format of the file, without the table of its state.
+            rule: what else its content depends on; by another it is made again.
+            at_once: work off what is added when it is applied; else only by `_finish`.
+            read_only: another process follows; this one reads.
+        """
+        self.path = path
+        self.unfinished = False
+        self._truth = truth
+        self._kind = DatabaseFormat(
+            kind.contents,
+            kind.application_id,
+            kind.version,
+            kind.schema + _STATE_SCHEMA,
+            durable=False,
+        )
+        self._rule = rule
+        self._at_once = at_once
+        self._read_only = read_only
+        self._following = threading.RLock()
+        self._file: SQLiteConnections | None = None
+        self._opened_as: tuple[int, int] | None = None
+        self._behind = True  # until it is known to hold what the store holds
+        self._position = 0
+        self._damaged = False
+        self._closed = False
+
+    @property
+    def position(self) -> int:
+        """The sequence of the store that it holds, as far as this process knows."""
+        return self._position
+
+    @property
+    def behind(self) -> bool:
+        """Whether it lacks something that the store has, because of a failure or a rebuild."""
+        return self._behind or self.unfinished
+
+    def follow(self, last: Changes | None = None) -> None:
+        """Apply what the store has and this lacks, and work off what that leaves to do.
+
+        Args:
+            last: the last changes, which need not be read where nothing else is missing.
+        """
+        with self._following:
+            self._connections()
+            try:
+                if last is not None and not self._behind and last.sequence == self._position + 1:
+                    self.apply(last)
+                    return
+                changes = self._missing()
+                rest, self._behind = self._behind, False
+                if changes is None or self._damaged:
+                    self.rebuild()
+                elif changes.sequence != self._position:
+                    self.apply(changes)
+                if rest:
+                    self._work_off_rest()
+            except BaseException:
+                self._behind = True
+                raise
+
+    def apply(self, changes: Changes) -> None:
+        """Apply changes in one transaction, and work off what that leaves to do."""
+        with self._following:
+            with self.writing() as connection:
+                self._remove(connection, changes.removed)
+                pending = self._add(connection, changes.changed)
+                connection.execute("UPDATE state SET position = ?", (changes.sequence,))
+            self._position = changes.sequence
+            if self._at_once:
+                self._work_off(pending)
+
+    def rebuild(self) -> None:
+        """Delete the file, and derive it from the store again; much is left to the maintenance."""
+        with self._following:
+            self._close_file()
+            self._delete()
+            self._damaged = False
+            with self._truth.reading() as store:
+                changes = read_changes(store, 0) or Changes(0, [], [])
+                (identity,) = store.execute(_IDENTITY).fetchone()
+            with self.writing() as connection:
+                self._add(connection, changes.changed)
+                values = (identity, self._rule, changes.sequence)
+                connection.execute("UPDATE state SET source = ?, rule = ?, position = ?", values)
+            self._position, self._behind = changes.sequence, False
+            self._work_off_rest()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection inside a read transaction, after following where that has failed."""
+        connections = self._connections()
+        if self._behind and not self._read_only:
+            try:
+                self.follow()
+            except StorageError as error:  # a full disk does not keep what is there from being read
+                _log.error("what is derived does not follow the store: %s", error)
+            connections = self._connections()
+        with self._noting_damage(), connections.reading() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection that writes inside a transaction: committed, or undone."""
+        with self._following, self._noting_damage(), self._connections().writing() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close the file; every later use raises StoreError."""
+        with self._following:
+            self._closed = True
+            self._close_file()
+
+    def pending(self) -> int:
+        """Count the documents that are still to be worked off."""
+        with self.reading():
+            return len(self._rest(-1))
+
+    def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
+        """Add documents, some of which may be known, and return what is to be worked off."""
+        raise NotImplementedError
+
+    def _remove(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+        """Remove documents, some of which may be unknown."""
+        raise NotImplementedError
+
+    def _rest(self, limit: int, after: int = 0) -> Sequence[int]:
+        """Return the first documents that are still to be worked off; all with the limit -1."""
+        raise NotImplementedError
+
+    def _derive(self, vector_ids: Sequence[int]) -> None:
+        """Derive what follows from documents that were added, and still are to be worked off."""
+        raise NotImplementedError
+
+    def _work_off(self, vector_ids: Sequence[int]) -> None:
+        for start in range(0, len(vector_ids), _DOCUMENTS_A_TRANSACTION):
+            with self._following:  # what is read is not revised before what is derived is written
+                self._derive(vector_ids[start : start + _DOCUMENTS_A_TRANSACTION])
+
+    def _work_off_rest(self) -> None:
+        rest = self._rest(AT_OPENING + 1) if self._at_once else ()
+        self.unfinished = len(rest) > AT_OPENING
+        if not self.unfinished:
+            self._work_off(rest)
+
+    def _finish(self, task: str, progress: Progress, stop: Callable[[], bool]) -> None:
+        """Work off all that is left, unless `stop` returns true; a later call continues."""
+        pending = self.pending()
+        if not pending:
+            return
+        progress.started(task, pending)
+        last = 0
+        while not stop():
+            some = self._rest(_DOCUMENTS_A_TRANSACTION, last)
+            self._work_off(some)
+            progress.advanced(len(some))
+            if len(some) < _DOCUMENTS_A_TRANSACTION:
+                self.unfinished = False
+                return  # documents that are put meanwhile would keep this loop going
+            last = some[-1]
+
+    def _missing(self) -> Changes | None:
+        """Return what has to be applied; None where that is not known."""
+        try:
+            with self._connections().reading() as connection:
+                found = connection.execute(_STATE).fetchone()
+        except StorageError:
+            raise
+        except StoreError as error:
+            _log.warning("%s", error)
+            return None
+        with self._truth.reading() as store:
+            (identity,) = store.execute(_IDENTITY).fetchone()
+            if found is None or found[:2] != (identity, self._rule):
+                return None
+            self._position = found[2]
+            return read_changes(store, found[2])
+
+    def _connections(self) -> SQLiteConnections:
+        """Return the connections of the file that is there now, which may be another one."""
+        file = self._file
+        if file is None or _file_of(self.path) != self._opened_as:
+            with self._following:
+                file = self._open()
+        return file
+
+    def _open(self) -> SQLiteConnections:
+        self._close_file()
+        if self._closed:
+            raise StoreError(f"{self.path}: the store is closed")
+        self._behind = True
+        try:
+            if not self.path.exists():
+                if self._read_only:
+                    raise StoreError(f"{self.path}: is missing")
+                self._delete()  # the log of a file that was deleted
+            self._file = self._opened()
+            if self._read_only and self._missing() is None:
+                raise StoreError(f"{self.path}: follows another state of the store")
+        except StorageError:
+            raise
+        except StoreError as error:
+            self._close_file()
+            if self._read_only:
+                raise StoreError(f"{error}: what opens the store for writing makes it") from error
+            _log.warning("%s; it is made again", error)
+            self._delete()
+            self._file = self._opened()
+        return self._file
+
+    def _opened(self) -> SQLiteConnections:
+        file = SQLiteConnections(self.path, read_only=self._read_only, kind=self._kind)
+        self._opened_as = _file_of(self.path)
+        return file
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _delete(self) -> None:
+        try:
+            for ending in FILE_ENDINGS:
+                self.path.with_name(f"{self.path.name}{ending}").unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot be deleted: {error.strerror}") from error
+
+    @contextmanager
+    def _noting_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except ValueError as error:
+            self._behind = self._damaged = True
+            raise StoreError(f"{self.path}: {error}") from error
+        except StoreError as error:
+            if not isinstance(error, StorageError) and str(error).startswith(f"{self.path}:"):
+                self._behind = self._damaged = True
+            raise
+
+
+def read_changes(store: sqlite3.Connection, position: int) -> Changes | None:
+    """Return the changes of a store after a sequence; None where they are not known.
+
+    From 0 they always are.
+    """
+    sequence = read_sequence(store)
+    if not 0 <= position <= sequence or 0 < position < read_log_start(store):
+        return None
+    changed = [row[0] for row in store.execute(_CHANGED, (position,))]
+    removed = [row[0] for row in store.execute(_REMOVED, (position,))] if position else []
+    return Changes(sequence, changed, removed)
+
+
+def _file_of(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

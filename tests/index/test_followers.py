@@ -1,0 +1,204 @@
+"""The contract of followers: what is derived equals what is stored, whatever was killed or lost."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from encoder.alignment.space import neutral_space
+from index.errors import StoreError
+from index.followers import FILE_ENDINGS, FollowerFile
+from index.store.document_store import SQLiteDocumentStore
+from tests.index.conftest import sql
+from tests.kit.index_fixtures import DIMENSION, FINGERPRINT
+from tests.kit.paragraphs import assert_rebuild_is_equal, derived, entry_of, families_in
+
+FIRST = list(range(10))
+DOCUMENTS = {"first": FIRST, "copy": FIRST, "edited": [*FIRST[:8], 100, 101], "other": [50, 51, 52]}
+FOLLOWERS = ["families", "alignment"]
+REPOSITORY = Path(__file__).parents[2]
+
+Get = Callable[[SQLiteDocumentStore], FollowerFile]
+
+
+def open_at(path: Path, *, read_only: bool = False) -> SQLiteDocumentStore:
+    space = None if read_only else neutral_space(DIMENSION)
+    about = {"fingerprint": FINGERPRINT, "dimension": DIMENSION}
+    return SQLiteDocumentStore(path, **about, read_only=read_only, space=space)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    """A closed store whose documents came and went."""
+    path = tmp_path / "store.sqlite3"
+    with closing(open_at(path)) as store:
+        for name, paragraphs in {**DOCUMENTS, "gone": FIRST}.items():
+            store.put([entry_of(name, paragraphs)])
+        store.put([entry_of("other", [60, 61, 62])])
+        store.delete(["gone"])
+    yield path
+    with closing(open_at(path)) as store:
+        assert {follower.position for follower in store.followers} == {store.sequence}
+        assert_rebuild_is_equal(store)
+
+
+@pytest.fixture(params=FOLLOWERS)
+def follower(request: pytest.FixtureRequest) -> Get:
+    return lambda store: getattr(store, request.param)
+
+
+def file_of(path: Path, follower: Get) -> Path:
+    with closing(open_at(path)) as store:
+        return follower(store).path
+
+
+def delete(path: Path) -> None:
+    for ending in FILE_ENDINGS:
+        path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
+
+
+STATEMENTS = {
+    "behind": "UPDATE state SET position = 3",
+    "later": "UPDATE state SET position = 999",
+    "of another format": "PRAGMA user_version = 99",
+    "table lost": "DROP TABLE state",
+    "row lost": "DELETE FROM state",
+}
+DAMAGES = ["deleted", "empty", "truncated", "no database", "of another collection", *STATEMENTS]
+
+
+def damage_in(path: Path, kind: str, elsewhere: Path) -> None:
+    content = path.read_bytes()
+    match kind:
+        case "deleted":
+            delete(path)
+        case "of another collection":
+            with closing(open_at(elsewhere)) as store:
+                store.put([entry_of(f"n{n}", [n]) for n in range(9)])
+            shutil.copy(elsewhere.with_name(path.name), path)
+        case "empty" | "truncated" | "no database":
+            cut = {"empty": b"", "truncated": content[: len(content) // 2]}
+            path.write_bytes(cut.get(kind, b"x" * 8192))
+        case _:
+            sql(path, STATEMENTS[kind])
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_lost_or_damaged_file_is_made_again(
+    path: Path, follower: Get, kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with closing(open_at(path)) as store:
+        before = derived(store)
+    damage_in(file_of(path, follower), kind, tmp_path_factory.mktemp("other") / "store.sqlite3")
+    with closing(open_at(path)) as store:
+        assert derived(store) == before
+
+
+@pytest.mark.parametrize(
+    "kind", ["deleted", "truncated", "later", "of another collection", "of another format"]
+)
+def test_a_reader_names_what_it_cannot_read(
+    path: Path, follower: Get, kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = file_of(path, follower)
+    damage_in(file, kind, tmp_path_factory.mktemp("other") / "store.sqlite3")
+    with closing(open_at(path, read_only=True)) as store:
+        assert len(store) == len(DOCUMENTS)
+        with pytest.raises(StoreError, match=file.name):
+            derived(store)
+    with closing(open_at(path)), closing(open_at(path, read_only=True)) as store:
+        assert len(derived(store)) > 0
+
+
+def test_readers_see_what_the_writer_has_acknowledged(path: Path, follower: Get) -> None:
+    with closing(open_at(path)) as store, closing(open_at(path, read_only=True)) as reader:
+        assert derived(reader) == derived(store)
+        store.put([entry_of("late", FIRST)])
+        store.delete(["copy"])
+        assert derived(reader) == derived(store)
+        delete(follower(store).path)  # while both have it open
+        store.put([entry_of("later", FIRST)])
+        assert derived(reader) == derived(store)
+        assert families_in(reader) == {frozenset({"first", "edited", "late", "later"})}
+
+
+STEPS = ["apply", "_add", "_work_off"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_failed_step_is_made_up_for(
+    path: Path, follower: Get, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(open_at(path)) as store:
+        with monkeypatch.context() as failing:
+
+            def fail(*_: object) -> None:
+                raise StoreError("the disk is gone")
+
+            failing.setattr(type(follower(store)), step, fail)
+            store.put([entry_of("late", FIRST)])
+            store.delete(["copy"])
+            assert len(store) == len(DOCUMENTS)
+            assert follower(store).behind
+        assert families_in(store) == {frozenset({"first", "edited", "late"})}
+        assert_rebuild_is_equal(store)
+        assert not follower(store).behind
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.index.test_followers import FIRST, entry_of, open_at
+store = open_at(Path(sys.argv[1]))
+name, step, when = sys.argv[2:]
+follower = getattr(store, name)
+done = getattr(follower, step)
+def kill(*given):
+    if when == "after":
+        done(*given)
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(follower, step, kill)
+store.delete(["copy"]) if step == "_remove" else store.put([entry_of("late", FIRST)])
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", ["follow", "apply", "_remove", "_add", "_work_off"])
+def test_a_kill_loses_nothing(path: Path, follower: Get, step: str, when: str) -> None:
+    with closing(open_at(path)) as store:
+        name = next(key for key, value in vars(store).items() if value is follower(store))
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path), name, step, when], cwd=REPOSITORY, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    family = {"first", "edited"} if step == "_remove" else {"first", "copy", "edited", "late"}
+    with closing(open_at(path)) as store:
+        assert families_in(store) == {frozenset(family)}
+        assert follower(store).position == store.sequence
+
+
+def test_a_store_restored_to_an_earlier_state(path: Path, follower: Get, tmp_path: Path) -> None:
+    """As when the store is copied back by hand: nothing that was put later comes back."""
+    copy = tmp_path / "copy.sqlite3"
+    shutil.copy(path, copy)
+    with closing(open_at(path)) as store:
+        before = derived(store)
+        store.put([entry_of("late", FIRST)])
+    delete(path)
+    copy.replace(path)
+    with closing(open_at(path)) as store:
+        assert derived(store) == before
+        assert follower(store).position == store.sequence
+
+
+def test_a_log_that_was_cut_means_a_rebuild(path: Path, follower: Get) -> None:
+    sql(file_of(path, follower), "UPDATE state SET position = 2")
+    sql(path, "INSERT INTO maintenance_state VALUES ('log start', '5')")
+    sql(path, "DELETE FROM removals")
+    with closing(open_at(path)) as store:
+        assert families_in(store) == {frozenset({"first", "copy", "edited"})}
