@@ -12,7 +12,7 @@ import ipaddress
 import math
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ _POLL_SECONDS = 0.02
 class Admission:
     """Counts active requests and rejects those over the limit.
 
-    It bounds everything that is not counted in tokens: bodies held in memory, calls that wait for a
-    thread. Use it from the event loop only.
+    It bounds what is counted neither in tokens nor in bytes, such as calls that wait for a thread.
+    Use it from the event loop only.
     """
 
     def __init__(self, max_requests: int, reason: RejectionReason = "active_requests") -> None:
@@ -91,6 +91,56 @@ class Admission:
         while self.active and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_SECONDS)
         return not self.active
+
+
+BODY_BYTES = 128 * 2**20  # at least; eight bodies of the default limit
+
+
+class BodyMemory:
+    """Counts the bytes of bodies in memory and rejects those over the limit.
+
+    One client may hold half of them. Use it from the event loop only.
+    """
+
+    def __init__(self, max_body_bytes: int) -> None:
+        """Count none yet.
+
+        Args:
+            max_body_bytes: of one body; two have room in any case.
+        """
+        self._max_bytes = max(BODY_BYTES, 2 * max_body_bytes)
+        self._of_clients: Counter[str] = Counter()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that are counted now."""
+        return self._of_clients.total()
+
+    @contextmanager
+    def hold(self, client: str, size: int) -> Iterator[Callable[[int], None]]:
+        """Count a body of so many bytes while the block runs; yields what changes its size.
+
+        Raises:
+            OverloadedError: there is no room, of all or of this client; a change raises it, too.
+        """
+        held = 0
+
+        def resize(size: int) -> None:
+            nonlocal held
+            more = size - held
+            over = self._of_clients[client] + more > self._max_bytes // 2
+            if more > 0 and (over or self.bytes + more > self._max_bytes):
+                raise OverloadedError(_RETRY_SECONDS, "body_bytes")
+            held = size
+            self._of_clients[client] += more
+            if not self._of_clients[client]:
+                del self._of_clients[client]
+
+        try:
+            resize(size)
+            yield resize
+        finally:
+            resize(0)
 
 
 WINDOW_SECONDS = 60

@@ -10,7 +10,7 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -98,6 +98,7 @@ class Charge:
 UPLOAD_SECONDS = 10.0
 _BYTES_PER_SECOND = 64 * 1024
 _STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other requests
+_LINES_BYTES = 2**20  # of an upload at a time, which goes to the disk
 TIMEOUT_HEADER = "X-Request-Timeout-Ms"
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
 _TIMEOUT = re.compile(r"[1-9][0-9]{0,8}")
@@ -130,6 +131,8 @@ class TimedBody:
         receive: Receive,
         reservation: Reservation,
         charge: Charge,
+        hold: Callable[[int], None],
+        announced: int,
         seconds: float,
         max_queue_tokens: int,
     ) -> None:
@@ -139,12 +142,17 @@ class TimedBody:
             receive: of the server.
             reservation: of the request; grows when the body is longer than announced.
             charge: of the request; grows with the body.
+            hold: sets how many bytes of memory are held for the body. One that arrives slowly
+                holds what has arrived, not what was announced: others need the room.
+            announced: bytes of the body; 0 if not known.
             seconds: that the body may take, in addition to one second for each 64 KiB.
             max_queue_tokens: tokens that the queue holds.
         """
         self._receive = receive
         self._reservation = reservation
         self._charge = charge
+        self._hold = hold
+        self._announced = announced
         self._seconds = seconds
         self._max_queue_tokens = max_queue_tokens
         self._waited = 0.0
@@ -165,6 +173,8 @@ class TimedBody:
             self._reservation.resize(tokens)
         if self._complete:
             self._reservation.stall(False)
+        if self._complete or self._waited > _STALL_SECONDS or not self._announced:
+            self._hold(self.received)
         await self._charge.cover(self.received, complete=self._complete)
         return message
 
@@ -186,6 +196,7 @@ class TimedBody:
         """Reserve room for what has arrived, not for what was announced: others need it."""
         self._reservation.stall(True)
         self._reservation.resize(estimate_tokens(self.received, self._max_queue_tokens))
+        self._hold(self.received)
 
 
 class AdmissionMiddleware:
@@ -206,17 +217,27 @@ class AdmissionMiddleware:
         max_tokens = engine.settings.max_queue_tokens
         expected = request_body(scope)
         tokens = _announced_tokens(expected, max_tokens)
-        reservation = engine.scheduler.reserve(
-            tokens or 0, deadline=time.monotonic() + seconds, background=tokens is None
-        )
-        with ExitStack() as place:
-            place.enter_context(reservation)
+        client, lines = client_of(scope), expected.kind is BodyKind.LINES
+        in_memory = _LINES_BYTES if lines else expected.length
+        # Until the response has ended, and not only until it starts as the place: the body stays.
+        with engine.bodies.hold(client, in_memory) as hold, ExitStack() as place:
+            reservation = place.enter_context(
+                engine.scheduler.reserve(
+                    tokens or 0, deadline=time.monotonic() + seconds, background=tokens is None
+                )
+            )
             place.enter_context(engine.admission.admit())
-            charge = scope["state"]["charge"] = Charge(engine.rate_limiter, client_of(scope))
+            charge = scope["state"]["charge"] = Charge(engine.rate_limiter, client)
             await charge.cover(expected.length, complete=True)
             if expected.kind is not BodyKind.NONE:
                 receive = TimedBody(
-                    receive, reservation, charge, self._upload_seconds, max_tokens
+                    receive,
+                    reservation,
+                    charge,
+                    (lambda _: None) if lines else hold,
+                    expected.length,
+                    self._upload_seconds,
+                    max_tokens,
                 ).receive
             async with _deadline(seconds) as timer:
                 with use_reservation(reservation):
