@@ -10,14 +10,17 @@ in parts, and is admitted as if it had spent them at once.
 import asyncio
 import ipaddress
 import math
+import shutil
 import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
+from index.errors import StorageFullError
 from service.errors import OverloadedError, RejectionReason, ShuttingDownError
 from service.redis_client import RedisClient
 
@@ -91,6 +94,20 @@ class Admission:
         while self.active and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_SECONDS)
         return not self.active
+
+
+def check_disk(folder: Path, size: int, reserve: int) -> None:
+    """Check that so many bytes more leave a reserve of the disk, in which a delete can work.
+
+    Raises:
+        StorageFullError: they do not.
+    """
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:  # the write itself will tell
+        return
+    if free - size < reserve:
+        raise StorageFullError(folder.name, f"it has {free} bytes free, and writes leave {reserve}")
 
 
 BODY_BYTES = 128 * 2**20  # at least; eight bodies of the default limit

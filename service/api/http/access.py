@@ -19,8 +19,9 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -130,7 +131,7 @@ class KeyMiddleware:
 class _AuditHandler(logging.handlers.RotatingFileHandler):
     """A file of its owner alone, whose failure is logged in a line, and fails no request."""
 
-    def _open(self) -> TextIO:
+    def _open(self) -> TextIOWrapper:
         return open(self.baseFilename, "a", encoding="ascii", opener=_open_private)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  a name of `logging`
