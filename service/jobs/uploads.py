@@ -307,16 +307,14 @@ def verify_upload(path: Path, digest: bytes) -> bool:
 def remove_others(folder: Path, keep: Iterable[str]) -> None:
     """Create the folder of uploads, or remove from it the files that belong to no job."""
     kept = {f"{job_id}.ndjson" for job_id in keep}
-    try:
+
+    def remove() -> None:
         folder.mkdir(exist_ok=True)
         for path in folder.iterdir():
             if path.name not in kept:
                 path.unlink()
-    except OSError as error:
-        raise (
-            storage_error(folder, error)
-            or StoreError(f"{folder}: cannot be written: {error.strerror}")
-        ) from error
+
+    _or_store_error(folder, remove)
 
 
 def _or_store_error(path: Path, call: Callable[[], T]) -> T:
