@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.models import Example
 from fastapi.responses import StreamingResponse
 
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
@@ -170,9 +171,9 @@ SIMILAR: dict[str, Any] = {
 
 def _bound(least: float, example: float, description: str) -> Any:
     """Describe a parameter from `least` to 1."""
-    examples = {"some": {"value": example}}
+    some = {"some": Example(value=example)}
     return Query(
-        ge=least, le=1, allow_inf_nan=False, description=description, openapi_examples=examples
+        ge=least, le=1, allow_inf_nan=False, description=description, openapi_examples=some
     )
 
 
