@@ -9,6 +9,7 @@ RejectionReason = Literal[
     "queue_seconds",
     "deadline",
     "active_requests",
+    "body_bytes",
     "exports",
     "files",
     "listeners",

@@ -105,7 +105,7 @@ def test_a_server_starts_on_a_full_disk_and_reads(
     serve: Callable[..., Any], disk: SmallDisk, data: Path, tiny_checkpoint: Path, begun: str
 ) -> None:
     if begun != "never served":
-        with serve(data, tiny_checkpoint, threads=1) as server:
+        with serve(data, tiny_checkpoint, threads=1, disk_reserve_bytes=0) as server:
             accepts_writes(server)
             if begun == "served before":
                 assert server.stop() == 0
@@ -143,6 +143,33 @@ def test_a_disk_that_fills_while_a_server_runs(
         accepts_writes(server)
         assert server.stop() == 0
     assert longmatch("doctor", data).status == 0
+
+
+def test_writes_stop_where_deletes_have_room(
+    serve: Callable[..., Any], small_disk: MakeDisk, tiny_checkpoint: Path
+) -> None:
+    disk, reserve = small_disk(24), 6 * 2**20
+    options = {"threads": 1, "disk_reserve_bytes": reserve, "find_families": False}
+    stored: list[str] = []
+    with serve(disk.path / "data", tiny_checkpoint, **options) as server:
+        for number in range(1000):
+            document = {"id": f"{number:03}", "text": f"{number}. {RIVER}"}
+            document["metadata"] = {"filler": "x" * 60_000}
+            status, answer = server.request("POST", "/index", {"documents": [document]})
+            if status != 200:
+                break
+            stored.append(document["id"])
+        assert (status, answer["type"]) == (507, "/problems/storage-full")
+        assert f"writes leave {reserve}" in answer["detail"]
+        assert len(stored) > 20
+        assert server.request("POST", "/match", {"text": RIVER})[0] == 200
+        standing = {"text": RIVER, "min_score": 0}
+        assert server.request("POST", "/standing-queries", standing)[0] == 507
+        for name in stored[::2]:
+            assert server.request("DELETE", f"/documents/{name}")[0] == 204
+        listed = server.request("GET", "/documents?limit=1000")[1]["documents"]
+        assert [document["id"] for document in listed] == stored[1::2]
+        assert server.stop() == 0
 
 
 def test_the_doctor_examines_a_store_on_a_full_disk(
