@@ -16,10 +16,11 @@ import numpy as np
 
 from encoder.alignment.space import COMMON_HUBNESS, AlignedBlocks, choose_blocks
 from encoder.arrays import Bool, Int64, UInt64
+from encoder.terms.segmentation import words_of
 from encoder.terms.title_matcher import TitleMatcher
 from index.common_text.runs import NO_COMMON_TEXT, CommonText, find_common_runs
 from index.lexical.tables import read_statistics, replace_terms
-from index.lexical.terms import count_terms_and_titles, hash_words, words_of
+from index.lexical.terms import count_terms_and_titles, hash_words
 from index.near_duplicates.signatures import sign
 from index.near_duplicates.tables import SignedText, add_texts, forget_texts
 from index.progress import Progress

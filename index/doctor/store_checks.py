@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from encoder.terms.segmentation import words_of
 from index.alignment.tables import (
     ALIGNMENT_TABLES,
     count_pending,
@@ -22,7 +23,7 @@ from index.common_text.runs import CommonText
 from index.doctor.findings import Finding, Remedy, require_damage
 from index.errors import StoreError
 from index.lexical.tables import LEXICAL_TABLES, read_added, read_last_term, read_statistics
-from index.lexical.terms import hash_words, words_of
+from index.lexical.terms import hash_words
 from index.near_duplicates.signatures import band_keys, sign, unpack
 from index.near_duplicates.tables import FAMILY_TABLES, follow_rule
 from index.sqlite.connections import DATABASE_ERRORS, open_reader
