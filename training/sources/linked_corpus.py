@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from encoder.sentences import split_sentences
+from encoder.terms.segmentation import words_of
 from evaluation.judgements import PARTS
 from training.sources.corpus_folder import (
     new_folder,
@@ -206,7 +207,7 @@ def _usable(
     """Yield documents that are long enough, the first of equal texts."""
     seen: set[str] = set()
     for document in documents:
-        if len(document.text.split()) < min_words:
+        if len(words_of(document.text)) < min_words:
             left_out["documents too short"] += 1
         elif document.text in seen:
             left_out["documents repeated"] += 1
@@ -272,7 +273,7 @@ def _count(selection: Selection, texts: Mapping[str, str]) -> dict[str, Any]:
     links = Counter(selection.parts[a] for a, _ in selection.links)
     return {
         "documents": len(selection.documents),
-        "words": sum(len(text.split()) for text in texts.values()),
+        "words": sum(len(words_of(text)) for text in texts.values()),
         "links": len(selection.links),
         "documents of parts": {part: parts[part] for part in PARTS},
         "links of parts": {part: links[part] for part in PARTS},
@@ -291,7 +292,7 @@ def _masked_texts(
         document.id: mask_names(document, linked[document.id], options.mask_titles, unit)
         for document in selection.documents
     }
-    short = [name for name, text in texts.items() if len(text.split()) < options.min_words]
+    short = [name for name, text in texts.items() if len(words_of(text)) < options.min_words]
     rest = without(selection, short, "documents too short without the masked names")
     return rest, {name: texts[name] for name in rest.parts}
 
