@@ -200,11 +200,7 @@ class SQLiteConnections:
             return rows
 
     def data_version(self) -> int:
-        """Return a number that is another one after another process has written.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return a number that is another one after another process has written."""
         with translated_errors(self._path), self._pool_lock:
             if self._closed:
                 raise StoreError(f"{self._path}: the store is closed")
@@ -241,9 +237,6 @@ class SQLiteConnections:
 
         Returns:
             The space afterwards.
-
-        Raises:
-            StoreError: the file cannot be written.
         """
         if pages > 0:
             with self.writing() as connection:

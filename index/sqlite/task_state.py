@@ -29,7 +29,10 @@ INSERT OR REPLACE INTO maintenance_state (task, state) VALUES (?, ?)"""
 
 
 class MaintenanceState:
-    """The maintenance state of an open store. Safe to use from many threads."""
+    """The maintenance state of an open store. Safe to use from many threads.
+
+    Every call raises StoreError where the file cannot be read or written.
+    """
 
     def __init__(self, connections: SQLiteConnections, path: Path) -> None:
         """Use the connections of the store at `path`; `SQLiteDocumentStore.maintenance` is one."""
@@ -37,20 +40,12 @@ class MaintenanceState:
         self._path = path
 
     def read(self, task: str) -> Any:
-        """Return the value of a task as it was written; None where there is none.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the value of a task as it was written; None where there is none."""
         with self._connections.reading() as connection:
             return read_state(connection, task)
 
     def write(self, task: str, value: object) -> None:
-        """Write a value that JSON can represent, durable at return.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
+        """Write a value that JSON can represent, durable at return."""
         with self._connections.writing() as connection:
             write_state(connection, task, value)
 

@@ -69,7 +69,8 @@ class ChangeLog:
 
     Each removal is a row. An index needs the rows after its sequence to catch up; drift is measured
     by the rows of the vectors that the lists were trained for. All others are forgotten, otherwise
-    the log would grow with every change of a document. Safe to use from many threads.
+    the log would grow with every change of a document. Safe to use from many threads. Every call
+    raises StoreError where the file cannot be read or written.
     """
 
     def __init__(self, connections: SQLiteConnections, path: Path) -> None:
@@ -79,11 +80,7 @@ class ChangeLog:
 
     @property
     def start(self) -> int:
-        """The lowest sequence from which an index can still catch up; it always can from 0.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """The lowest sequence from which an index can still catch up; it always can from 0."""
         with self._connections.reading() as connection:
             return sql.read_log_start(connection)
 
@@ -91,9 +88,6 @@ class ChangeLog:
         """Count the present vectors added since a sequence, and those of then that are gone.
 
         Correct from `start` on, and for the last `trained` of `forget`.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
             (added,) = connection.execute(_ADDED_SINCE, (sequence,)).fetchone()
@@ -109,9 +103,6 @@ class ChangeLog:
         Args:
             vector_id: of the last vector that was seen; it may be gone.
             limit: N at most.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         with self._connections.reading() as connection:
             rows = connection.execute(_ADDED_AFTER, (vector_id, limit)).fetchall()
@@ -119,11 +110,7 @@ class ChangeLog:
 
     @property
     def last_vector_id(self) -> int:
-        """The last vector id that was given; 0 in a new store.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """The last vector id that was given; 0 in a new store."""
         with self._connections.reading() as connection:
             return int(connection.execute(_LAST_GIVEN).fetchone()[0])
 
@@ -136,9 +123,6 @@ class ChangeLog:
 
         Returns:
             How many were forgotten.
-
-        Raises:
-            StoreError: the file cannot be written.
         """
         forgotten = 0
         while True:
@@ -154,9 +138,10 @@ class ChangeLog:
 class SQLiteDocumentStore:
     """Documents and vectors of one checkpoint.
 
-    Safe to use from many threads. The sequence counts the changes of the set of vectors, and those
-    of what texts have in common: a put that only changes titles or metadata, and a delete of
-    unknown ids, leave it as it is.
+    Safe to use from many threads. Every call raises StoreError where the file cannot be read or
+    written; what has failed can be called again. The sequence counts the changes of the set of
+    vectors, and those of what texts have in common: a put that only changes titles or metadata, and
+    a delete of unknown ids, leave it as it is.
 
     Attributes:
         lexical: its words, changed in the transactions that change the documents.
@@ -317,7 +302,6 @@ class SQLiteDocumentStore:
 
         Raises:
             DamagedDocumentError: a document is damaged, and not to be skipped.
-            StoreError: the file cannot be read.
         """
         rows: Rows = self._connections.read_rows(sql.SUMMARIES, vector_id_list(vector_ids))
         unsound = unsound_summaries(rows)
@@ -336,7 +320,6 @@ class SQLiteDocumentStore:
 
         Raises:
             DamagedDocumentError: a document is damaged, and not to be skipped.
-            StoreError: the file cannot be read.
         """
         ids = document_id_list(document_ids)
         rows: Rows = self._connections.read_rows(sql.DOCUMENTS_BY_ID, ids)
@@ -345,11 +328,7 @@ class SQLiteDocumentStore:
         return {row[1]: stored_document(self.path, row) for row in rows}
 
     def content_hashes(self, document_ids: Sequence[str]) -> dict[str, bytes]:
-        """Return the content hash of each document that is stored, without reading its text.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the content hash of each document that is stored, without reading its text."""
         rows = self._connections.read_rows(sql.CONTENT_HASHES, document_id_list(document_ids))
         return {document_id: content_hash for document_id, _, content_hash in rows}
 
@@ -360,7 +339,6 @@ class SQLiteDocumentStore:
 
         Raises:
             DamagedDocumentError: a vector is damaged, and not to be skipped.
-            StoreError: the file cannot be read.
         """
         rows: Rows = self._connections.read_rows(sql.VECTORS, vector_id_list(vector_ids))
         unsound = unsound_vectors(rows)
@@ -374,7 +352,6 @@ class SQLiteDocumentStore:
 
         Raises:
             DamagedDocumentError: block vectors are damaged, and not to be skipped.
-            StoreError: the file cannot be read.
         """
         rows: Rows = self._connections.read_rows(sql.CHECKED_BLOCKS, vector_id_list(vector_ids))
         unsound = unsound_blocks(rows)
@@ -428,11 +405,7 @@ class SQLiteDocumentStore:
         return self._connections.reclaim(pages)
 
     def refresh_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
-        """Search all texts again for the titles of documents; end early when `stop` returns true.
-
-        Raises:
-            StoreError: the file cannot be read or written; a later call starts again.
-        """
+        """Search all texts again for the titles of documents; end early when `stop` returns true."""
         try:
             refresh_titles(
                 *(self._connections, self.common_text.read, progress),
@@ -448,9 +421,6 @@ class SQLiteDocumentStore:
 
         Returns:
             Whether there were such documents.
-
-        Raises:
-            StoreError: the file cannot be read or written; a later call starts again.
         """
         try:
             changed = self.common_text.refresh(self.lexical.titles.read, progress, stop, sql.revise)
@@ -461,11 +431,7 @@ class SQLiteDocumentStore:
         return changed
 
     def changes_since_title_refresh(self) -> int:
-        """Count the documents added, removed or changed since the last complete `refresh_titles`.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Count the documents added, removed or changed since the last complete `refresh_titles`."""
         with self._connections.reading() as connection:
             return count_changes_since_refresh(connection)
 
@@ -473,9 +439,6 @@ class SQLiteDocumentStore:
         """Return the vectors of the documents for which a filter now holds, without some documents.
 
         No filter holds for every document; unknown ids are ignored.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         return self._selections.select(where, without)
 

@@ -300,7 +300,7 @@ IDS_KEPT = 2_000_000  # of all selections together, 8 bytes each
 
 
 class Selections:
-    """The selections of an open store. Safe to use from many threads."""
+    """The selections of an open store, for many threads; StoreError where it cannot be read."""
 
     def __init__(self, connections: SQLiteConnections, *, read_only: bool) -> None:
         """Use the connections of a store; keep selections until `changed`.
@@ -323,11 +323,7 @@ class Selections:
             self._kept.clear()
 
     def select(self, where: Filter | None, without: Sequence[str]) -> IdSet:
-        """Return the vectors of the documents for which a filter holds, without some documents.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return the vectors of the documents for which a filter holds, without some documents."""
         if self._read_only:
             self._forget_if_written()
         excluded = document_id_list(without)

@@ -71,7 +71,10 @@ class Page:
 
 
 class DocumentPages:
-    """The documents of an open store in the order of their ids. Safe to use from many threads."""
+    """The documents of an open store in the order of their ids. Safe to use from many threads.
+
+    Every call raises StoreError where the file cannot be read.
+    """
 
     def __init__(
         self,
@@ -87,11 +90,7 @@ class DocumentPages:
         self._damage = damage
 
     def listed(self, after: str, limit: int) -> Page:
-        """Return up to `limit` documents after an id, which need not be stored; reads no text.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
+        """Return up to `limit` documents after an id, which need not be stored; reads no text."""
         with self._connections.reading() as connection:
             rows = connection.execute(_LISTED, (_bytes(after), limit)).fetchall()
         unsound = unsound_summaries(rows)
@@ -116,9 +115,6 @@ class DocumentPages:
         """Return documents after an id until they have so many characters together.
 
         At least one, if there is one: memory is bounded by `characters` and the longest document.
-
-        Raises:
-            StoreError: the file cannot be read.
         """
         documents: list[Document | DamagedDocument] = []
         with self._connections.reading() as connection:

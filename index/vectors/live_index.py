@@ -129,7 +129,6 @@ def _build_candidate(
         stop: called before every chunk; true gives up.
 
     Raises:
-        StoreError: the store cannot be read.
         RetrainingStoppedError: `stop` returned true.
     """
     change = store.changes_since(0)
@@ -188,7 +187,6 @@ def _load_generation(store: SQLiteDocumentStore, root: Path, precision: Precisio
 
     Raises:
         SnapshotError: the snapshot cannot be used.
-        StoreError: the store cannot be read.
     """
     manifest, index = read_current_snapshot(
         root, precision, fingerprint=store.fingerprint, dimension=store.dimension
@@ -259,7 +257,8 @@ class LiveIndex:
 
     Changes may be applied in any order and from any thread: each of them brings the index up to
     the present state of the store, under one lock, so a late change has nothing left to do.
-    Searches do not take that lock.
+    Searches do not take that lock. What reads the store raises StoreError where it cannot be read;
+    a later call makes up for it.
     """
 
     def __init__(
@@ -381,11 +380,7 @@ class LiveIndex:
             return True
 
     def measure_drift(self) -> Drift:
-        """Measure how far the lists have drifted from the vectors they were trained for.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Measure how far the lists have drifted from the vectors they were trained for."""
         live = self._live
         added, removed = self._store.log.count_since(live.training.sequence)
         return measure_drift(
@@ -396,19 +391,11 @@ class LiveIndex:
         )
 
     def unpublished(self) -> int:
-        """Count the vectors that a restart would have to add or remove after loading the snapshot.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Count the vectors that a restart would have to add or remove after loading the snapshot."""
         return sum(self._store.log.count_since(self._live.published))
 
     def apply(self, change: Change) -> None:
-        """Bring the index to `change` or beyond; at return searches find what it added.
-
-        Raises:
-            StoreError: the store cannot be read; a later call makes up for it.
-        """
+        """Bring the index to `change` or beyond; at return searches find what it added."""
         if change.sequence <= self.sequence:
             return
         with self._updates:
@@ -417,11 +404,7 @@ class LiveIndex:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Bring the index to the present state of the store.
-
-        Raises:
-            StoreError: the store cannot be read; a later call makes up for it.
-        """
+        """Bring the index to the present state of the store."""
         if self._read_only and self.sequence < self._store.log.start:
             self.rebuild()  # the writer has forgotten the changes since
             return
@@ -494,11 +477,7 @@ class LiveIndex:
             self._store.log.forget(oldest_sequence(self._root), trained=live.training.sequence)
 
     def _load_or_rebuild(self) -> None:
-        """Load the current snapshot, or build an index where that cannot be used.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Load the current snapshot, or build an index where that cannot be used."""
         try:
             self.load_snapshot()
         except SnapshotError as error:
@@ -518,7 +497,6 @@ class LiveIndex:
 
         Raises:
             SnapshotError: the snapshot cannot be used; this index stays.
-            StoreError: the store cannot be read.
         """
         loaded = _load_generation(self._store, self._root, self._precision)
         with self._updates:
@@ -565,9 +543,6 @@ def open_live_index(
         read_only: publish nothing.
         precision: that vectors are held in; None for that of the current snapshot, or
             `DEFAULT_PRECISION` if there is none.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     precision = precision or current_precision(root) or DEFAULT_PRECISION
     live = LiveIndex(store, root, read_only=read_only, precision=precision)
