@@ -1,21 +1,4 @@
-"""The errors of `index`.
-
-* IndexingError
-  * DocumentError          a document field is missing, empty or over its limit
-  * CorpusError            a corpus path that cannot be read at all
-  * StoreError             the document store is damaged or of another format
-    * FingerprintMismatchError   data made by another checkpoint
-    * DataDirectoryInUseError    another process owns the data directory
-    * StorageError               the disk, or a limit of the system, lets a file not be used
-      * StorageFullError         the disk is full
-    * DamagedDocumentError       one stored document is damaged; the others are not affected
-  * LexicalIndexNotReadyError  the words of the documents cannot be searched yet
-  * SnapshotError          a snapshot file is missing, changed or of another format
-  * RetrainingStoppedError     building an index generation was stopped
-  * ClusterError           the Ray that encodes cannot be used, or an encoder on it fails
-  * BackupError            a backup cannot be written, or is incomplete, changed or of another
-                           checkpoint
-"""
+"""The errors of `index`, all of them an `IndexingError`."""
 
 from encoder.checkpoint import split_fingerprint
 

@@ -18,7 +18,7 @@ from index.lexical.tables import LEXICAL_TABLES, read_added, read_last_term, rea
 from index.sqlite.connections import DATABASE_ERRORS, open_reader
 from index.store.checksums import find_damage
 from index.store.filters import metadata_values
-from index.store.schema import APPLICATION_ID, SCHEMA_VERSION
+from index.store.schema import STORE
 
 # The tables that `index.doctor.repair` makes again; it copies the others.
 DERIVED_TABLES = frozenset({*LEXICAL_TABLES, "alignment_spaces", "metadata_values", "common_marks"})
@@ -36,8 +36,8 @@ def examine_truth(path: Path) -> Iterator[Finding]:
     with closing(open_reader(path)) as connection:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if (application, version) != (APPLICATION_ID, SCHEMA_VERSION):
-            problem = f"is not a store of format {SCHEMA_VERSION} (it says {version})"
+        if (application, version) != (STORE.application_id, STORE.version):
+            problem = f"is not a store of format {STORE.version} (it says {version})"
             yield Finding(path.name, problem, Remedy.RESTORE_BACKUP)
             return
         problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]

@@ -47,6 +47,7 @@ class DatabaseFormat:
         version: of the format.
         schema: statements that make the tables and their first rows.
         durable: a commit is on the disk at return; else a power failure may undo the last ones.
+        shrinks: unused pages can be given back to the file system.
     """
 
     contents: str
@@ -54,6 +55,7 @@ class DatabaseFormat:
     version: int
     schema: str
     durable: bool = True
+    shrinks: bool = False
 
     @property
     def script(self) -> str:
@@ -63,8 +65,10 @@ class DatabaseFormat:
             f"PRAGMA user_version = {self.version};"
         )
 
-    def create_if_missing(self, path: Path) -> None:
-        """Create an empty database if there is no file, whole or not at all.
+    def create_if_missing(
+        self, path: Path, statement: str = "", values: tuple[str | int, ...] = ()
+    ) -> None:
+        """Create an empty database if there is no file, whole or not at all; run a first statement.
 
         Raises:
             StoreError: it cannot be created.
@@ -75,8 +79,13 @@ class DatabaseFormat:
                 return
             create_private(unfinished)
             with closing(sqlite3.connect(unfinished)) as connection:
-                connection.execute("PRAGMA journal_mode = WAL")
+                if self.shrinks:
+                    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only before all else
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                if mode != "wal":  # some network file systems
+                    raise StoreError(f"{path}: no write-ahead log is possible here, only {mode}")
                 connection.executescript(self.script)
+                connection.execute(statement, values)
                 connection.commit()
             replace_durably(unfinished, path)
         except (OSError, sqlite3.Error) as error:
@@ -95,7 +104,7 @@ class DatabaseFormat:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version != self.version:
             raise StoreError(
-                f"{path}: the {self.contents} have format {version}; "
+                f"{path}: has format {version}; "
                 f"this version of Longmatch reads format {self.version}"
             )
 

@@ -6,7 +6,6 @@ depends on it.
 
 import json
 import sqlite3
-from pathlib import Path
 from typing import Any
 
 from index.sqlite.connections import SQLiteConnections
@@ -34,10 +33,9 @@ class MaintenanceState:
     Every call raises StoreError where the file cannot be read or written.
     """
 
-    def __init__(self, connections: SQLiteConnections, path: Path) -> None:
-        """Use the connections of the store at `path`; `SQLiteDocumentStore.maintenance` is one."""
+    def __init__(self, connections: SQLiteConnections) -> None:
+        """Use the connections of a store; `SQLiteDocumentStore.maintenance` is one."""
         self._connections = connections
-        self._path = path
 
     def read(self, task: str) -> Any:
         """Return the value of a task as it was written; None where there is none."""

@@ -73,10 +73,9 @@ class ChangeLog:
     raises StoreError where the file cannot be read or written.
     """
 
-    def __init__(self, connections: SQLiteConnections, path: Path) -> None:
-        """Use the connections of the store at `path`; `SQLiteDocumentStore.log` is one."""
+    def __init__(self, connections: SQLiteConnections) -> None:
+        """Use the connections of a store; `SQLiteDocumentStore.log` is one."""
         self._connections = connections
-        self._path = path
 
     @property
     def start(self) -> int:
@@ -193,10 +192,10 @@ class SQLiteDocumentStore:
         )
         self.followers: Sequence[Follower] = (self.families, self.alignment)
         self.finds_families = find_families
-        self.log = ChangeLog(self._connections, path)
+        self.log = ChangeLog(self._connections)
         self.damage = DamageLog(self._ids_of, path)
         self.pages = DocumentPages(self._connections, path, self.damage, self.families.of)
-        self.maintenance = MaintenanceState(self._connections, path)
+        self.maintenance = MaintenanceState(self._connections)
         self._selections = Selections(self._connections, read_only=read_only)
         try:
             with self._connections.reading() as connection:
@@ -405,7 +404,7 @@ class SQLiteDocumentStore:
         return self._connections.reclaim(pages)
 
     def refresh_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
-        """Search all texts again for the titles of documents; end early when `stop` returns true."""
+        """Search all texts again for the titles of documents; end early if `stop` returns true."""
         try:
             refresh_titles(
                 *(self._connections, self.common_text.read, progress),
@@ -431,7 +430,7 @@ class SQLiteDocumentStore:
         return changed
 
     def changes_since_title_refresh(self) -> int:
-        """Count the documents added, removed or changed since the last complete `refresh_titles`."""
+        """Count the documents put, removed or changed since the last complete `refresh_titles`."""
         with self._connections.reading() as connection:
             return count_changes_since_refresh(connection)
 

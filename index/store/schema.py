@@ -5,7 +5,6 @@ from contextlib import closing
 from pathlib import Path
 
 from encoder.adapter import VectorSpace
-from encoder.atomic_files import replace_durably
 from index.alignment.spaces import SPACES_SCHEMA
 from index.common_text.collection import COMMON_TEXT_SCHEMA
 from index.errors import FingerprintMismatchError, StoreError
@@ -13,7 +12,7 @@ from index.lexical.tables import LEXICAL_SCHEMA
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
 from index.sqlite.connections import (
     DATABASE_ERRORS,
-    create_private,
+    DatabaseFormat,
     open_reader,
     storage_error,
     utc_now,
@@ -22,14 +21,15 @@ from index.sqlite.task_state import MAINTENANCE_SCHEMA
 from index.store.checksums import CHECKSUMS_SCHEMA
 from index.store.filters import METADATA_SCHEMA
 
-SCHEMA_VERSION = 3
-APPLICATION_ID = 0x4C4D5348
-
 # Vector ids are never assigned twice (AUTOINCREMENT), so a removed one stays removed.
 # `text` is the last column: the others are then read without the pages that a long text fills.
 # The change log: `removals`, the sequence of each vector, and `revisions`, of documents of which
 # only what is derived has changed. `identity` is drawn, to know what follows another store.
-SCHEMA = f"""
+STORE = DatabaseFormat(
+    "documents",
+    application_id=0x4C4D5348,
+    version=3,
+    schema=f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
     dimension INTEGER NOT NULL,
@@ -76,9 +76,11 @@ CREATE INDEX revisions_by_sequence ON revisions (sequence);
 {";".join(LEXICAL_SCHEMA)};
 {SPACES_SCHEMA};
 {";".join(COMMON_TEXT_SCHEMA)};
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
-"""
+""",
+    shrinks=True,
+)
+_INSERT_META = """
+INSERT INTO meta VALUES (?, ?, ?, 0, lower(hex(randomblob(16))))"""
 
 
 def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:
@@ -90,33 +92,9 @@ def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:
         StoreError: it cannot be written, or there is the log of a store that is missing.
     """
     log = path.with_name(f"{path.name}-wal")
-    unfinished = path.with_name(f"{path.name}.new")
-    try:
-        if path.exists():
-            return
-        if log.exists():  # SQLite would replay it into the new store
-            raise StoreError(f"{path}: the store is missing, but its log {log.name} is there")
-        create_private(unfinished)
-        _create(unfinished, fingerprint, dimension)
-        replace_durably(unfinished, path)
-    except (OSError, sqlite3.Error) as error:
-        raise (
-            storage_error(path, error) or StoreError(f"{path}: cannot be created: {error}")
-        ) from error
-
-
-def _create(path: Path, fingerprint: str, dimension: int) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only possible in an empty file
-        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":  # some network file systems
-            raise StoreError(f"{path}: no write-ahead log is possible here, only {mode}")
-        connection.executescript(SCHEMA)
-        connection.execute(
-            "INSERT INTO meta VALUES (?, ?, ?, 0, lower(hex(randomblob(16))))",
-            (fingerprint, dimension, utc_now()),
-        )
-        connection.commit()
+    if log.exists() and not path.exists():  # SQLite would replay it into the new store
+        raise StoreError(f"{path}: the store is missing, but its log {log.name} is there")
+    STORE.create_if_missing(path, _INSERT_META, (fingerprint, dimension, utc_now()))
 
 
 def check_is_ours(
@@ -131,7 +109,7 @@ def check_is_ours(
         FingerprintMismatchError: the vectors in it are of another checkpoint.
         StoreError: it is not a store, of another format or of another dimension.
     """
-    check_format(connection, path)
+    STORE.check(connection, path)
     found = connection.execute("SELECT fingerprint, dimension FROM meta").fetchone()
     if found is None:
         raise StoreError(f"{path}: the store does not name the checkpoint that made it")
@@ -139,22 +117,6 @@ def check_is_ours(
         raise FingerprintMismatchError(found[0], fingerprint)
     if found[1] != dimension:
         raise StoreError(f"{path}: the vectors have dimension {found[1]}, not {dimension}")
-
-
-def check_format(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that the file is a store of this format.
-
-    Raises:
-        StoreError: it is not a store, or of another format.
-    """
-    if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
-        raise StoreError(f"{path}: this is a database, but not a Longmatch document store")
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version != SCHEMA_VERSION:
-        raise StoreError(
-            f"{path}: the store has format {version}; "
-            f"this version of Longmatch reads format {SCHEMA_VERSION}"
-        )
 
 
 def read_space(path: Path) -> VectorSpace:
@@ -167,7 +129,7 @@ def read_space(path: Path) -> VectorSpace:
         raise StoreError(f"{path}: there is no document store here")
     try:
         with closing(open_reader(path)) as connection:
-            check_format(connection, path)
+            STORE.check(connection, path)
             fingerprint, dimension = connection.execute(
                 "SELECT fingerprint, dimension FROM meta"
             ).fetchone()

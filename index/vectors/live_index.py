@@ -109,13 +109,8 @@ class _Candidate:
     held_out: HeldOutQueries
 
 
-def never() -> bool:
-    """Do not stop."""
-    return False
-
-
 def _build_candidate(
-    store: SQLiteDocumentStore, precision: Precision, target: float, stop: Stop = never
+    store: SQLiteDocumentStore, precision: Precision, target: float, stop: Stop = lambda: False
 ) -> _Candidate:
     """Train lists for the present vectors of a store, fill them, and measure their recall.
 
@@ -391,7 +386,7 @@ class LiveIndex:
         )
 
     def unpublished(self) -> int:
-        """Count the vectors that a restart would have to add or remove after loading the snapshot."""
+        """Count the vectors that a restart would add or remove after loading the snapshot."""
         return sum(self._store.log.count_since(self._live.published))
 
     def apply(self, change: Change) -> None:
@@ -427,7 +422,7 @@ class LiveIndex:
             finally:
                 self._swap_in(candidate, manifest)
 
-    def retrain(self, target: float, stop: Stop = never) -> RetrainingResult:
+    def retrain(self, target: float, stop: Stop = lambda: False) -> RetrainingResult:
         """Build a new generation, measure it, then publish it and swap it in.
 
         It is rejected when its recall@10 of held-out vectors is below the target and below that

@@ -54,23 +54,16 @@ class SavedIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(SavedIndex):
     """What a generation holds; `sha256` and `size` (bytes) are of its index file."""
 
     format: int
     generation: int
-    backend: str
-    sequence: int
     fingerprint: str
     dimension: int
-    nlist: int
-    vectors: int
     sha256: str
     size: int
     created: str
-    trained_sequence: int
-    trained_vectors: int
-    nprobe: int
 
 
 def publish_snapshot(
@@ -93,22 +86,15 @@ def publish_snapshot(
         unfinished = root / f"{_UNFINISHED}{generation:010}"
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir()
-        saved = save(unfinished / INDEX_FILE)
         manifest = Manifest(
+            **asdict(save(unfinished / INDEX_FILE)),
             format=FORMAT,
             generation=generation,
-            backend=saved.backend,
-            sequence=saved.sequence,
             fingerprint=fingerprint,
             dimension=dimension,
-            nlist=saved.nlist,
-            vectors=saved.vectors,
             sha256=_sha256(unfinished / INDEX_FILE),
             size=(unfinished / INDEX_FILE).stat().st_size,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            trained_sequence=saved.trained_sequence,
-            trained_vectors=saved.trained_vectors,
-            nprobe=saved.nprobe,
         )
         text = json.dumps(asdict(manifest), indent=2) + "\n"
         (unfinished / SNAPSHOT_MANIFEST).write_text(text, encoding="utf-8")

@@ -243,7 +243,7 @@ def test_additions_are_listed_in_parts(store: SQLiteDocumentStore, entry: MakeEn
 
 def test_no_statement_reads_a_whole_table() -> None:
     connection = sqlite3.connect(":memory:")
-    connection.executescript(index.store.schema.SCHEMA)
+    connection.executescript(index.store.schema.STORE.script)
     statements = [
         value
         for value in vars(index.store.rows).values()

@@ -6,7 +6,7 @@ import pytest
 
 from index.errors import DocumentError, FingerprintMismatchError, StoreError
 from index.store.document_store import SQLiteDocumentStore
-from index.store.schema import SCHEMA_VERSION, read_space
+from index.store.schema import STORE, read_space
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import MakeEntry, OpenStore
 
@@ -32,7 +32,7 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(
     assert path.read_bytes() == content
     sql(path.with_suffix(".db"), "CREATE TABLE bookmarks (url TEXT)")
     before = path.with_suffix(".db").read_bytes()
-    with pytest.raises(StoreError, match=r"notes\.db: .*not a Longmatch document store"):
+    with pytest.raises(StoreError, match=r"notes\.db: .*not one of Longmatch's documents"):
         open_store(path.with_suffix(".db"), read_only=read_only)
     assert path.with_suffix(".db").read_bytes() == before
 
@@ -47,11 +47,11 @@ def test_closing_while_a_read_goes_on_lets_it_end(open_store: OpenStore, entry: 
         connection.execute("SELECT 1")
 
 
-@pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1, 5])
+@pytest.mark.parametrize("version", [0, STORE.version + 1, 5])
 def test_another_format_is_refused(open_store: OpenStore, closed_store: Path, version: int) -> None:
     sql(closed_store, f"PRAGMA user_version = {version}")
     before = closed_store.read_bytes()
-    complaint = f"has format {version}; this version of Longmatch reads format {SCHEMA_VERSION}$"
+    complaint = f"has format {version}; this version of Longmatch reads format {STORE.version}$"
     for read_only in (True, False):
         with pytest.raises(StoreError, match=complaint):
             open_store(read_only=read_only)
