@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from index.errors import StorageError, StoreError
 from index.progress import Progress
@@ -54,51 +53,7 @@ class Changes:
     removed: Sequence[int]
 
 
-class Follower(Protocol):
-    """Derived data that follows the store. Safe to use from many threads."""
-
-    path: Path
-
-    @property
-    def position(self) -> int:
-        """The sequence of the store that it holds."""
-        ...
-
-    @property
-    def behind(self) -> bool:
-        """Whether it lacks something that the store has, because of a failure or a rebuild."""
-        ...
-
-    def apply(self, changes: Changes) -> None:
-        """Apply changes, all of them or none; those of now make searches read one's writes."""
-        ...
-
-    def rebuild(self) -> None:
-        """Delete everything, and derive it from the store again."""
-        ...
-
-    def follow(self, last: Changes | None = None) -> None:
-        """Apply what the store has and the follower lacks; rebuild it where that is impossible."""
-        ...
-
-    def close(self) -> None:
-        """Close its files; every later use raises StoreError."""
-        ...
-
-
-def follow_all(followers: Iterable[Follower], last: Changes | None = None) -> None:
-    """Bring followers to the store. A failure is logged: the next write or search tries again.
-
-    The last changes need not be read again, where they are given.
-    """
-    for follower in followers:
-        try:
-            follower.follow(last)
-        except StoreError as error:
-            _log.warning("what is derived does not follow the store: %s", error)
-
-
-class FollowerFile:
+class Follower:
     """A follower in an SQLite file; a subclass says what is derived.
 
     Another process reads the file that the writing process follows with. Every call raises
@@ -362,6 +317,18 @@ class FollowerFile:
             if not isinstance(error, StorageError) and str(error).startswith(f"{self.path}:"):
                 self._behind = self._damaged = True
             raise
+
+
+def follow_all(followers: Iterable[Follower], last: Changes | None = None) -> None:
+    """Bring followers to the store. A failure is logged: the next write or search tries again.
+
+    The last changes need not be read again, where they are given.
+    """
+    for follower in followers:
+        try:
+            follower.follow(last)
+        except StoreError as error:
+            _log.warning("what is derived does not follow the store: %s", error)
 
 
 def read_changes(store: sqlite3.Connection, position: int) -> Changes | None:

@@ -2,6 +2,10 @@
 
 The space is stored first, then every document is projected into it next to the former rows, and
 only then is it used: searches never wait, and a pass that was killed goes on where it was.
+
+documents        which documents have block vectors
+aligned_blocks   their blocks in a space, from which they are aligned; those of common text match
+                 nothing
 """
 
 import logging
@@ -9,6 +13,9 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
+
+import numpy as np
 
 from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
@@ -18,26 +25,58 @@ from index.alignment.spaces import (
     insert_space,
     load_space,
 )
-from index.alignment.tables import (
-    BLOCKS,
-    add_documents,
-    insert_aligned_blocks,
-    project_documents,
-    read_aligned_blocks,
-    remove_documents,
-    without_blocks,
+from index.common_text.collection import (
+    CommonTexts,
+    mark,
+    read_common_blocks,
+    without_common,
 )
-from index.common_text.collection import CommonTexts, mark, without_common
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
 from index.errors import DOCTOR, StoreError
-from index.followers import FollowerFile
+from index.followers import Follower
 from index.progress import Progress, SilentProgress
-from index.sqlite.connections import SQLiteConnections, vector_id_list
+from index.sqlite.block_vectors import read_block_vectors
+from index.sqlite.connections import DatabaseFormat, SQLiteConnections, vector_id_list
 
 BLOCKS_FILE = "blocks.sqlite3"
+BLOCKS = DatabaseFormat(
+    "aligned blocks",
+    application_id=0x4C4D424C,
+    version=1,
+    schema="""
+CREATE TABLE documents (vector_id INTEGER PRIMARY KEY);
+CREATE TABLE aligned_blocks (
+    vector_id INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    space_id INTEGER NOT NULL,
+    content BLOB NOT NULL,
+    checksum INTEGER NOT NULL,
+    UNIQUE (vector_id, space_id)
+);
+""",
+)
 _ROWS_A_TRANSACTION = 512
 _WITH_BLOCKS = """
 SELECT vector_id FROM block_vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_BLOCK_VECTORS = """
+SELECT b.vector_id, b.offsets, b.vectors, m.blocks
+FROM block_vectors b LEFT JOIN common_marks m USING (vector_id)
+WHERE b.vector_id IN (SELECT value FROM json_each(?))"""
+_INSERT_DOCUMENT = """
+INSERT INTO documents (vector_id) VALUES (?)"""
+_REMOVE_DOCUMENTS = """
+DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_INSERT_BLOCKS = """
+INSERT OR REPLACE INTO aligned_blocks (vector_id, space_id, content, checksum)
+SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM documents WHERE vector_id = ?1)"""
+_BLOCKS = """
+SELECT vector_id, content, checksum FROM aligned_blocks
+WHERE vector_id IN (SELECT value FROM json_each(?)) AND space_id = ?"""
+_HELD = """
+SELECT vector_id FROM aligned_blocks
+WHERE vector_id IN (SELECT value FROM json_each(?)) AND space_id = ?"""
+_ALL = """
+SELECT vector_id, content, checksum FROM aligned_blocks"""
+_SCALE = np.dtype("<f4")
 _SPACES = """
 SELECT space_id FROM alignment_spaces"""
 _MAKE_CURRENT = """
@@ -93,10 +132,8 @@ class AlignableDocuments:
         return without_common(self.space.project(vectors), None if marks is None else marks.blocks)
 
 
-class AlignmentIndex(FollowerFile):
+class AlignmentIndex(Follower):
     """The alignment index of an open store. Safe to use from many threads."""
-
-    _remove = staticmethod(remove_documents)
 
     def __init__(
         self, truth: SQLiteConnections, store: Path, common: CommonTexts, *, read_only: bool
@@ -221,8 +258,14 @@ class AlignmentIndex(FollowerFile):
                 return
 
     def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
+        """Add those that have block vectors; known ones are projected again."""
         rows = self._truth.read_rows(_WITH_BLOCKS, vector_id_list(vector_ids))
-        return add_documents(connection, vector_ids, [row[0] for row in rows])
+        self._remove(connection, vector_ids)
+        connection.executemany(_INSERT_DOCUMENT, rows)
+        return [row[0] for row in rows]
+
+    def _remove(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+        connection.execute(_REMOVE_DOCUMENTS, (vector_id_list(vector_ids),))
 
     def _rest(self, limit: int, after: int = 0) -> Sequence[int]:
         spaces = vector_id_list(row[0] for row in self._truth.read_rows(_SPACES))
@@ -230,12 +273,22 @@ class AlignmentIndex(FollowerFile):
             return [row[0] for row in connection.execute(_PENDING, (after, spaces, limit))]
 
     def _derive(self, vector_ids: Sequence[int]) -> None:
-        """Project documents into every space that they are not in yet."""
+        """Project documents into every space that they are not in; damaged ones are left out."""
         with self._truth.reading() as store, self.writing() as connection:
             for (space_id,) in store.execute(_SPACES).fetchall():
-                missing = without_blocks(connection, space_id, vector_ids)
-                projected = project_documents(store, self._load(store, space_id).space, missing)
-                insert_aligned_blocks(connection, space_id, projected)
+                rows = connection.execute(_HELD, (vector_id_list(vector_ids), space_id))
+                missing = set(vector_ids).difference(row[0] for row in rows)
+                space = self._load(store, space_id).space
+                for vector_id, *row in store.execute(_BLOCK_VECTORS, (vector_id_list(missing),)):
+                    try:
+                        content = _project(space, vector_id, *row)
+                    except (TypeError, ValueError) as error:
+                        _log.error(
+                            "document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR
+                        )
+                    else:
+                        values = (vector_id, space_id, content, _checksum(content, vector_id))
+                        connection.execute(_INSERT_BLOCKS, values)
 
     def _current(self, store: sqlite3.Connection) -> SpaceInUse | None:
         row = find_space(store)
@@ -251,3 +304,52 @@ class AlignmentIndex(FollowerFile):
             kept = sorted(self._loaded.items())[-1:]  # two are in use at most
             self._loaded = {**dict(kept), space_id: loaded}
         return loaded
+
+
+def read_aligned_blocks(
+    connection: sqlite3.Connection, space_id: int, dimension: int, vector_ids: Iterable[int]
+) -> tuple[dict[int, AlignedBlocks], tuple[int, ...]]:
+    """Return the blocks of documents in a space by vector id, and the ids of damaged rows."""
+    found, damaged = {}, []
+    for vector_id, content, checksum in connection.execute(
+        _BLOCKS, (vector_id_list(vector_ids), space_id)
+    ):
+        sound = isinstance(content, bytes) and _checksum(content, vector_id) == checksum
+        rows, rest = divmod(len(content), dimension + 2 * _SCALE.itemsize) if sound else (0, 0)
+        if rows and not rest:
+            found[vector_id] = _unpack(content, rows, dimension)
+        else:
+            damaged.append(vector_id)
+    return found, tuple(damaged)
+
+
+def damaged_blocks(connection: sqlite3.Connection) -> list[int]:
+    """Return the vector ids of the rows that differ from their checksums."""
+    return [
+        vector_id
+        for vector_id, content, checksum in connection.execute(_ALL)
+        if not isinstance(content, bytes) or _checksum(content, vector_id) != checksum
+    ]
+
+
+def _checksum(content: bytes, vector_id: int) -> int:
+    return crc32(content, vector_id & 0xFFFFFFFF)
+
+
+def _project(
+    space: AlignmentSpace, vector_id: int, offsets: bytes, vectors: bytes, common: object
+) -> bytes:
+    """Project stored block vectors into a space; ValueError or TypeError if they are damaged."""
+    aligned = space.project(read_block_vectors([(vector_id, offsets, vectors)])[vector_id].vectors)
+    return _pack(without_common(aligned, read_common_blocks(common, len(aligned))))
+
+
+def _pack(blocks: AlignedBlocks) -> bytes:
+    arrays = (blocks.codes, blocks.scales.astype(_SCALE), blocks.hubness.astype(_SCALE))
+    return b"".join(array.tobytes() for array in arrays)
+
+
+def _unpack(content: bytes, rows: int, dimension: int) -> AlignedBlocks:
+    codes = np.frombuffer(content, np.int8, rows * dimension).reshape(rows, dimension)
+    numbers = np.frombuffer(content, _SCALE, offset=rows * dimension)
+    return AlignedBlocks(codes, numbers[:rows], numbers[rows:])

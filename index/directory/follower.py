@@ -5,17 +5,12 @@ frequencies that norms of words are computed by: both are brought to the state o
 process, so that both processes give the same answers.
 """
 
-from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
-from index.directory.data_directory import SNAPSHOTS_DIRECTORY, STORE_FILE, DataDirectory
+from index.directory.data_directory import DataDirectory
 from index.errors import SnapshotError
 from index.lexical.frequencies import Frequencies
-from index.store.document_store import SQLiteDocumentStore
 from index.vectors.lists import Training
-from index.vectors.live_index import open_live_index
-from index.vectors.vector_index import Precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,46 +36,15 @@ class WriterState:
 def writer_state(data: DataDirectory) -> WriterState:
     """Return how far the process is that has a data directory open for writing."""
     index = data.index
-    counted = frequencies_of(data).changes
+    counted = data.store.lexical.frequencies.changes
     return WriterState(index.sequence, index.generation, index.training, index.nprobe, counted)
-
-
-def frequencies_of(data: DataDirectory) -> Frequencies:
-    """Return the frequencies by which norms of words are computed."""
-    return data.store.lexical.frequencies
-
-
-def open_follower(
-    path: Path, *, fingerprint: str, dimension: int, index_precision: Precision | None
-) -> DataDirectory:
-    """Open a data directory for reading that another process has open for writing.
-
-    Args:
-        path: the directory.
-        fingerprint: of the checkpoint whose vectors it holds.
-        dimension: of these vectors.
-        index_precision: as of `open_data_directory`.
-
-    Raises:
-        FingerprintMismatchError: its vectors are of another checkpoint.
-        StoreError: there is no store, or it is damaged.
-    """
-    with ExitStack() as opened:
-        store = SQLiteDocumentStore(
-            path / STORE_FILE, fingerprint=fingerprint, dimension=dimension, read_only=True
-        )
-        opened.callback(store.close)
-        store.lexical.changed()  # reads its published copy
-        root = path / SNAPSHOTS_DIRECTORY
-        index = open_live_index(store, root, read_only=True, precision=index_precision)
-        return DataDirectory(path, store, index, opened.pop_all())
 
 
 def follow_words(data: DataDirectory, state: WriterState, frequencies: Frequencies | None) -> bool:
     """Bring the words to the present state of the store, with norms as the writer has them.
 
     Args:
-        data: that `open_follower` opened.
+        data: opened for reading only.
         state: of the writer.
         frequencies: of the writer, if it gives them.
 

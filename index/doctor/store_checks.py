@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from index.alignment.alignment_index import damaged_blocks
 from index.alignment.spaces import find_space, load_space
-from index.alignment.tables import damaged_blocks
 from index.doctor.findings import Finding, Remedy, require_damage
 from index.errors import StoreError
 from index.lexical.tables import LEXICAL_TABLES, read_added, read_last_term, read_statistics

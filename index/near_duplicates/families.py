@@ -1,30 +1,78 @@
 """Families of the stored documents: copies and versions of one text.
 
-A family has two documents or more. Its number is the least vector id in it.
+A family has two documents or more. Copies have one text, so that they are a family at once, and
+thousands of them cost no more than one. A family is a connected component of the links; its number
+is the least vector id in it, so that it depends on what is stored alone.
+
+texts           every different text that is stored: its content hash, its signature, its family
+document_texts  the text of each document; none of one that was not looked at yet
+text_bands      the bands of the signatures, by which near-duplicates are found
+text_links      pairs of texts that were confirmed to be near-duplicates, in both directions
 """
 
 import json
+import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from encoder.arrays import Int64
+from encoder.arrays import Float32, Int64, UInt32
 from index.common_text.collection import CommonTexts
-from index.followers import FollowerFile
-from index.near_duplicates.signatures import sign, signing_rule
-from index.near_duplicates.tables import (
-    FAMILIES,
-    SignedText,
-    add_documents,
-    add_texts,
-    remove_documents,
+from index.followers import Follower
+from index.near_duplicates.signatures import (
+    band_keys,
+    pack,
+    resemblances,
+    sign,
+    signing_rule,
+    unpack,
 )
 from index.progress import Progress
-from index.sqlite.connections import SQLiteConnections, document_id_list, vector_id_list
+from index.sqlite.block_vectors import BLOCKS_BY_VECTOR_ID, read_block_vectors
+from index.sqlite.connections import (
+    DatabaseFormat,
+    SQLiteConnections,
+    document_id_list,
+    vector_id_list,
+)
 
 FAMILIES_FILE = "families.sqlite3"
+LEAST_SHARE = 0.5  # of the blocks of the longer text must be exceeded
+LEAST_COSINE = 0.75  # between a block and its counterpart
+_LEAST_RESEMBLANCE = 0.2  # copies with a fifth of the words changed have 0.33
+_WITHOUT_BLOCKS = 0.5  # resemblance that suffices without block vectors
+_FROM_BAND = 256
+_COMPARED = 64
+_CONFIRMED = 16
+FAMILIES = DatabaseFormat(
+    "families",
+    application_id=0x4C4D464D,
+    version=1,
+    schema="""
+CREATE TABLE texts (
+    text_id INTEGER PRIMARY KEY,
+    content_hash BLOB NOT NULL UNIQUE,
+    family INTEGER NOT NULL,
+    signature BLOB NOT NULL
+);
+CREATE INDEX texts_by_family ON texts (family);
+CREATE TABLE document_texts (vector_id INTEGER PRIMARY KEY, text_id INTEGER);
+CREATE INDEX document_texts_by_text ON document_texts (text_id);
+CREATE TABLE text_bands (
+    band INTEGER NOT NULL,
+    text_id INTEGER NOT NULL,
+    PRIMARY KEY (band, text_id)
+) WITHOUT ROWID;
+CREATE TABLE text_links (
+    text_id INTEGER NOT NULL,
+    other INTEGER NOT NULL,
+    PRIMARY KEY (text_id, other)
+) WITHOUT ROWID;
+""",
+)
 _OF_DOCUMENTS = """
 SELECT d.vector_id, t.family FROM document_texts d JOIN texts t USING (text_id)
 WHERE d.vector_id IN (SELECT value FROM json_each(?)) AND EXISTS (
@@ -59,6 +107,68 @@ WHERE text_id IS NULL AND vector_id > ? ORDER BY vector_id LIMIT ?"""
 _TEXTS = """
 SELECT vector_id, content_hash, text FROM documents
 WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
+_TEXTS_OF_BAND = """
+SELECT text_id FROM text_bands WHERE band = ? ORDER BY text_id LIMIT ?"""
+_SIGNATURE = """
+SELECT signature FROM texts WHERE text_id = ?"""
+_FIRST_BLOCKS = f"{BLOCKS_BY_VECTOR_ID} ORDER BY vector_id LIMIT 1"
+_DOCUMENTS_OF_TEXT = """
+SELECT vector_id FROM document_texts WHERE text_id = ? ORDER BY vector_id LIMIT 64"""
+_TEXT_OF_CONTENT = """
+SELECT text_id, family FROM texts WHERE content_hash = ?"""
+_INSERT_TEXT = """
+INSERT INTO texts (content_hash, family, signature) VALUES (?, ?, ?)"""
+_INSERT_DOCUMENT = """
+INSERT INTO document_texts (vector_id, text_id) VALUES (?, NULL)"""
+_IS_PENDING = """
+SELECT 1 FROM document_texts WHERE vector_id = ? AND text_id IS NULL"""
+_SET_TEXT = """
+UPDATE document_texts SET text_id = ? WHERE vector_id = ?"""
+_SET_FAMILY = """
+UPDATE texts SET family = ? WHERE text_id IN (SELECT value FROM json_each(?))"""
+_INSERT_BAND = """
+INSERT OR IGNORE INTO text_bands (band, text_id) VALUES (?, ?)"""
+_INSERT_LINK = """
+INSERT OR IGNORE INTO text_links (text_id, other) VALUES (?, ?)"""
+_FAMILY_OF = """
+SELECT family FROM texts WHERE text_id = ?"""
+_JOIN_FAMILY = """
+UPDATE texts SET family = ? WHERE family = ?"""
+_TEXTS_OF_DOCUMENTS = """
+SELECT DISTINCT text_id FROM document_texts
+WHERE text_id IS NOT NULL AND vector_id IN (SELECT value FROM json_each(?))"""
+_WITH_COPIES = """
+SELECT vector_id FROM document_texts WHERE text_id IN (
+    SELECT text_id FROM document_texts WHERE vector_id IN (SELECT value FROM json_each(?))
+)"""
+_REMOVE_DOCUMENTS = """
+DELETE FROM document_texts WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_LEAST = """
+SELECT min(vector_id) FROM document_texts WHERE text_id IN (SELECT value FROM json_each(?))"""
+_GONE_NUMBERS = """
+SELECT DISTINCT family FROM texts WHERE family IN (SELECT value FROM json_each(?))"""
+_WITHOUT_DOCUMENT = """
+SELECT family, signature FROM texts WHERE text_id = ?1
+AND NOT EXISTS (SELECT 1 FROM document_texts WHERE text_id = ?1)"""
+_LINKED = """
+SELECT other FROM text_links WHERE text_id = ?"""
+_REMOVE_LINK = """
+DELETE FROM text_links WHERE text_id = ? AND other = ?"""
+_REMOVE_BAND = """
+DELETE FROM text_bands WHERE band = ? AND text_id = ?"""
+_REMOVE_TEXT = """
+DELETE FROM texts WHERE text_id = ?"""
+_OF_FAMILY = """
+SELECT text_id FROM texts WHERE family = ?"""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedText:
+    """The text of a stored document: its content hash and its signature."""
+
+    vector_id: int
+    content_hash: bytes
+    signature: UInt32
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +197,172 @@ class Family:
     first: str
 
 
-class Families(FollowerFile):
+def _confirmed_links(
+    connection: sqlite3.Connection, store: sqlite3.Connection, text: SignedText
+) -> list[int]:
+    """Return the ids of the texts that are near-duplicates of a text; an empty one has none."""
+    candidates = _candidates(connection, text.signature)
+    if not candidates:
+        return []
+    blocks = _blocks(store, [text.vector_id])
+    found = []
+    for text_id, resemblance in candidates:
+        documents = [row[0] for row in connection.execute(_DOCUMENTS_OF_TEXT, (text_id,))]
+        if _confirms(resemblance, blocks, _blocks(store, documents)):
+            found.append(text_id)
+    return sorted(found)
+
+
+def _confirms(resemblance: float, left: Float32 | None, right: Float32 | None) -> bool:
+    """Compare block vectors [S, H] and [T, H]: how many of the longer text have a counterpart."""
+    if left is None or right is None:
+        return resemblance >= _WITHOUT_BLOCKS
+    longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
+    nearest = (longer @ shorter.T).max(axis=1)
+    return float((nearest >= LEAST_COSINE).mean()) > LEAST_SHARE
+
+
+def _candidates(connection: sqlite3.Connection, signature: UInt32) -> list[tuple[int, float]]:
+    """Return id and estimated resemblance of candidate texts, best first."""
+    shared = Counter[int]()
+    for key in band_keys(signature):
+        shared.update(row[0] for row in connection.execute(_TEXTS_OF_BAND, (key, _FROM_BAND)))
+    first = sorted(shared, key=lambda text_id: (-shared[text_id], text_id))[:_COMPARED]
+    if not first:
+        return []
+    known: list[tuple[int, UInt32]] = []
+    for text_id in first:
+        row = connection.execute(_SIGNATURE, (text_id,)).fetchone()
+        if row is not None:
+            known.append((text_id, unpack(row[0])))
+    if not known:
+        return []
+    estimated = resemblances(signature, [other for _, other in known]).tolist()
+    found = [
+        (text_id, resemblance)
+        for (text_id, _), resemblance in zip(known, estimated, strict=True)
+        if resemblance >= _LEAST_RESEMBLANCE
+    ]
+    return sorted(found, key=lambda candidate: (-candidate[1], candidate[0]))[:_CONFIRMED]
+
+
+def _blocks(store: sqlite3.Connection, vector_ids: Sequence[int]) -> Float32 | None:
+    """Return the block vectors of the first of these documents that has some; None if damaged."""
+    rows = store.execute(_FIRST_BLOCKS, (vector_id_list(vector_ids),)).fetchall()
+    try:
+        found = list(read_block_vectors(rows).values())
+    except (TypeError, ValueError):
+        return None
+    return found[0].vectors if found else None
+
+
+def _add_documents(connection: sqlite3.Connection, vector_ids: Iterable[int]) -> Sequence[int]:
+    """Add documents that are to be looked at; known ones, and all copies of them, again.
+
+    Returns:
+        All that are to be looked at.
+    """
+    vector_ids = set(vector_ids)
+    copies = connection.execute(_WITH_COPIES, (vector_id_list(vector_ids),))
+    again = sorted(vector_ids.union(row[0] for row in copies))
+    _remove_documents(connection, again)
+    connection.executemany(_INSERT_DOCUMENT, [(vector_id,) for vector_id in again])
+    return again
+
+
+def _add_texts(
+    connection: sqlite3.Connection, store: sqlite3.Connection, signed: Iterable[SignedText]
+) -> None:
+    """Add the texts of those documents that are still to be looked at, and link them."""
+    for text in signed:
+        if connection.execute(_IS_PENDING, (text.vector_id,)).fetchone():
+            connection.execute(_SET_TEXT, (_add_text(connection, store, text), text.vector_id))
+
+
+def _add_text(connection: sqlite3.Connection, store: sqlite3.Connection, text: SignedText) -> int:
+    """Add a text, in the families of its near-duplicates or a new one; return its id."""
+    known = connection.execute(_TEXT_OF_CONTENT, (text.content_hash,)).fetchone()
+    if known is not None:
+        text_id, families = int(known[0]), {known[1]}
+    else:
+        links = _confirmed_links(connection, store, text)
+        values = (text.content_hash, text.vector_id, pack(text.signature))
+        text_id = int(connection.execute(_INSERT_TEXT, values).lastrowid or 0)
+        keys = band_keys(text.signature)
+        connection.executemany(_INSERT_BAND, [(key, text_id) for key in keys])
+        connection.executemany(_INSERT_LINK, [(text_id, other) for other in links])
+        connection.executemany(_INSERT_LINK, [(other, text_id) for other in links])
+        families = {connection.execute(_FAMILY_OF, (link,)).fetchone()[0] for link in links}
+    number, *joined = sorted({text.vector_id, *families})
+    connection.executemany(_JOIN_FAMILY, [(number, family) for family in joined])
+    return text_id
+
+
+def _remove_documents(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+    """Remove documents, and the texts that no document has any more; families may split."""
+    id_list = vector_id_list(vector_ids)
+    texts = [row[0] for row in connection.execute(_TEXTS_OF_DOCUMENTS, (id_list,))]
+    connection.execute(_REMOVE_DOCUMENTS, (id_list,))
+    for text_id in texts:
+        found = connection.execute(_WITHOUT_DOCUMENT, (text_id,)).fetchone()
+        if found is not None:
+            _remove_text(connection, text_id, *found)
+    for (family,) in connection.execute(_GONE_NUMBERS, (id_list,)).fetchall():
+        _renumber(connection, {row[0] for row in connection.execute(_OF_FAMILY, (family,))})
+
+
+def _remove_text(
+    connection: sqlite3.Connection, text_id: int, family: int, signature: bytes
+) -> None:
+    links = _linked(connection, text_id)
+    connection.executemany(_REMOVE_LINK, [(text_id, other) for other in links])
+    connection.executemany(_REMOVE_LINK, [(other, text_id) for other in links])
+    keys = band_keys(unpack(signature))
+    connection.executemany(_REMOVE_BAND, [(key, text_id) for key in keys])
+    connection.execute(_REMOVE_TEXT, (text_id,))
+    parts = _parts(connection, links)
+    if len(parts) > 1:
+        rest = {row[0] for row in connection.execute(_OF_FAMILY, (family,))}
+        for part in (*parts[:-1], rest.difference(*parts[:-1])):
+            _renumber(connection, part)
+
+
+def _parts(connection: sqlite3.Connection, texts: Sequence[int]) -> list[set[int]]:
+    """Return the components that linked texts of a removed text fall into.
+
+    The last one may be incomplete: it is searched only until it is known to be one.
+    """
+    parts: list[set[int]] = []
+    left = set(texts)
+    while left:
+        start = min(left)
+        reached, edge = {start}, [start]
+        while edge and not left <= reached:
+            new = [linked for text in edge for linked in _linked(connection, text)]
+            edge = [linked for linked in dict.fromkeys(new) if linked not in reached]
+            reached.update(edge)
+        left -= reached
+        parts.append(reached)
+    return parts
+
+
+def _renumber(connection: sqlite3.Connection, part: set[int]) -> None:
+    """Number the family of these texts; not where none has a document: these are removed next."""
+    texts = json.dumps(list(part))
+    (number,) = connection.execute(_LEAST, (texts,)).fetchone()
+    if number is not None:
+        connection.execute(_SET_FAMILY, (number, texts))
+
+
+def _linked(connection: sqlite3.Connection, text_id: int) -> list[int]:
+    return [row[0] for row in connection.execute(_LINKED, (text_id,))]
+
+
+class Families(Follower):
     """The families of an open store. Safe to use from many threads."""
 
-    _add = staticmethod(add_documents)
-    _remove = staticmethod(remove_documents)
+    _add = staticmethod(_add_documents)
+    _remove = staticmethod(_remove_documents)
 
     def __init__(
         self,
@@ -200,4 +471,4 @@ class Families(FollowerFile):
             if isinstance(text, str)  # else it is damaged
         ]
         with self.writing() as connection, self._truth.reading() as store:
-            add_texts(connection, store, signed)
+            _add_texts(connection, store, signed)

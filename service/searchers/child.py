@@ -8,8 +8,8 @@ import sys
 import traceback
 from dataclasses import dataclass, field, replace
 
-from index.directory.data_directory import DataDirectory
-from index.directory.follower import follow_vectors, follow_words, open_follower
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.directory.follower import follow_vectors, follow_words
 from index.errors import IndexingError
 from index.search.parallel_steps import PARALLEL_STEPS
 from service.errors import ServiceError
@@ -74,8 +74,9 @@ class Searcher:
             self._opened[opening.number].opening = opening
             return None
         try:
-            data = open_follower(
+            data = open_data_directory(
                 opening.path,
+                read_only=True,
                 fingerprint=opening.fingerprint,
                 dimension=opening.dimension,
                 index_precision=opening.precision,

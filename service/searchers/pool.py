@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from index.directory.data_directory import DataDirectory
-from index.directory.follower import frequencies_of, writer_state
+from index.directory.follower import writer_state
 from index.search.calibrator import ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.search.records import EncodedQuery, Examples
@@ -353,7 +353,7 @@ class SearchProcesses:
         message = Search(served.number, writer_state(served.data), task, opening)
         reply = process.call(message)
         if reply is not None and reply.needs_frequencies:
-            frequencies = frequencies_of(served.data)
+            frequencies = served.data.store.lexical.frequencies
             reply = process.call(replace(message, frequencies=frequencies))
         if reply is not None and reply.refusal is None:
             process.note_opened(served)

@@ -12,7 +12,7 @@ import pytest
 
 from encoder.alignment.space import neutral_space
 from index.errors import StoreError
-from index.followers import FILE_ENDINGS, FollowerFile
+from index.followers import FILE_ENDINGS, Follower
 from index.store.document_store import SQLiteDocumentStore
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import DIMENSION, FINGERPRINT
@@ -23,7 +23,7 @@ DOCUMENTS = {"first": FIRST, "copy": FIRST, "edited": [*FIRST[:8], 100, 101], "o
 FOLLOWERS = ["families", "alignment"]
 REPOSITORY = Path(__file__).parents[2]
 
-Get = Callable[[SQLiteDocumentStore], FollowerFile]
+Get = Callable[[SQLiteDocumentStore], Follower]
 
 
 def open_at(path: Path, *, read_only: bool = False) -> SQLiteDocumentStore:

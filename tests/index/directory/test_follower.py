@@ -66,7 +66,7 @@ def check_same(writer: DataDirectory, reader: DataDirectory, number: int = 7) ->
     position = follower.writer_state(writer)
     assert follower.follow_vectors(reader, position)
     if not follower.follow_words(reader, position, None):
-        assert follower.follow_words(reader, position, follower.frequencies_of(writer))
+        assert follower.follow_words(reader, position, writer.store.lexical.frequencies)
     ours, theirs = answer(reader, number), answer(writer, number)
     assert ours.hits == theirs.hits
     assert (ours.generation, ours.sequence) == (theirs.generation, theirs.sequence)
@@ -84,7 +84,7 @@ def writer(tmp_path: Path) -> Iterator[DataDirectory]:
 
 @pytest.fixture
 def reader(writer: DataDirectory) -> Iterator[DataDirectory]:
-    with closing(follower.open_follower(writer.path, **SPACE, index_precision=None)) as data:
+    with closing(open_data_directory(writer.path, **SPACE, read_only=True)) as data:
         yield data
 
 

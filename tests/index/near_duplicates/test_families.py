@@ -204,7 +204,7 @@ def test_many_near_duplicates_are_bounded(
         compared.append(len(others))
         return resemblances(signature, others)
 
-    monkeypatch.setattr("index.near_duplicates.tables.resemblances", counted)
+    monkeypatch.setattr("index.near_duplicates.families.resemblances", counted)
     forms = [entry_of(f"form{n:03}", [*FIRST[:6], 1_000 + n]) for n in range(300)]
     for start in range(0, len(forms), 50):
         store.put(forms[start : start + 50])
