@@ -181,18 +181,6 @@ def read_qrels(path: Path) -> Qrels:
     return qrels
 
 
-def read_ids(path: Path) -> list[str]:
-    """Read ids, one per line, plain or gzip, in order; empty lines and repetitions are skipped.
-
-    Raises:
-        CorpusError: there is no file, or no id in it; or a line cannot be read.
-    """
-    ids = list(dict.fromkeys(line.text.strip() for line in _lines(path)))
-    if not ids:
-        raise CorpusError(f"{path}: holds no id")
-    return ids
-
-
 def _lines(path: Path) -> Iterator[Line]:
     if not path.exists():
         raise CorpusError(f"{path}: there is no such file")

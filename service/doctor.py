@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from index.directory.data_directory import locked
-from index.doctor.findings import Finding, Remedy, require_damage
+from index.doctor.examine import Finding, Remedy, require_damage
 from index.errors import StoreError
 from index.sqlite.connections import DATABASE_ERRORS, SQLiteConnections, open_reader
 from service.feedback.store import FEEDBACK_FILE, open_feedback

@@ -4,14 +4,24 @@ It only reads, so a server may be running. What cannot be trusted after some dam
 rows of a broken database, vectors of a store of another checkpoint.
 """
 
-from collections.abc import Iterator
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from encoder.adapter import Adapter, VectorSpace, vector_space
 from encoder.checkpoint import Checkpoint, read_verified
 from encoder.errors import EncoderError
 from index.adapt import read_corpus_adapter
+from index.alignment.alignment_index import damaged_blocks
+from index.alignment.spaces import find_space, load_space
 from index.directory.data_directory import (
     ADAPTER_FILE,
     CALIBRATION_FILE,
@@ -21,22 +31,70 @@ from index.directory.data_directory import (
     STORE_FILE,
     with_share_of,
 )
-from index.doctor.findings import Finding, Remedy, require_damage
-from index.doctor.store_checks import (
-    examine_derived,
-    examine_truth,
-    follower_problem,
-    problem_of,
-)
 from index.errors import FingerprintMismatchError, SnapshotError, StoreError
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.lexical.segment_files import load_snapshot
+from index.lexical.tables import LEXICAL_TABLES, read_added, read_last_term, read_statistics
 from index.search.corpus_calibration import read_corpus_calibration
 from index.search.fusion import read_corpus_fusion
-from index.sqlite.connections import DATABASE_ERRORS
+from index.sqlite.connections import DATABASE_ERRORS, open_reader, storage_error
+from index.store.checksums import find_damage
 from index.store.document_store import SQLiteDocumentStore
+from index.store.filters import metadata_values
+from index.store.schema import STORE
 from index.vectors.snapshot import current_precision, read_current_snapshot
 from index.vectors.vector_index import DEFAULT_PRECISION
+
+# The tables that `index.doctor.repair` makes again; it copies the others.
+DERIVED_TABLES = frozenset({*LEXICAL_TABLES, "alignment_spaces", "metadata_values", "common_marks"})
+_PROBLEMS_SHOWN = 5
+
+
+class Remedy(Enum):
+    """What helps against a finding, in the words of the command line."""
+
+    REBUILD = "delete and rebuild all that follows from the documents"
+    ENCODE = "encode again"
+    REMOVE_DAMAGED = "remove them, and keep what can be read of them in damaged.jsonl"
+    MOVE_AWAY = "move it into a folder whose name ends in .damaged, and begin a new one"
+    END_JOB = "end the job as failed, send the upload again"
+    DELETE = "delete it"
+    RESTORE_BACKUP = "restore a backup"
+    REINSTALL = "install it again"
+
+    @property
+    def repairable(self) -> bool:
+        """Whether `repair` can do it: it needs nothing but the data directory and checkpoint."""
+        return self not in (Remedy.RESTORE_BACKUP, Remedy.REINSTALL)
+
+
+def require_damage(path: Path, error: Exception) -> None:
+    """Check that an error is about damage, before it becomes a finding.
+
+    Raises:
+        StorageError: the disk failed, is full, or does not let the file be used: nothing is known
+            of what is on it.
+    """
+    failure = storage_error(path, error)
+    if failure is not None:
+        raise failure from error
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong.
+
+    Attributes:
+        what: the file, or the part of the store.
+        problem: what is wrong with it, in words.
+        remedy: what helps.
+        vector_ids: of the documents to encode again, or to remove.
+    """
+
+    what: str
+    problem: str
+    remedy: Remedy
+    vector_ids: tuple[int, ...] = ()
 
 
 def examine(data: Path, checkpoint: Checkpoint) -> tuple[Finding, ...]:
@@ -159,3 +217,151 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
     except StoreError as error:
         require_damage(path, error)
         yield Finding(STORE_FILE, str(error), Remedy.RESTORE_BACKUP)
+
+
+def examine_truth(path: Path) -> Iterator[Finding]:
+    """Let SQLite check the file, and compare every row that nothing else gives with its checksum.
+
+    Damage of the file is repaired by copying these rows where all of them can be read.
+
+    Raises:
+        sqlite3.Error: it cannot be read at all.
+    """
+    with closing(open_reader(path)) as connection:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if (application, version) != (STORE.application_id, STORE.version):
+            problem = f"is not a store of format {STORE.version} (it says {version})"
+            yield Finding(path.name, problem, Remedy.RESTORE_BACKUP)
+            return
+        problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+        shown = f"the database is damaged: {'; '.join(problems[:_PROBLEMS_SHOWN])}"
+        try:
+            orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
+            connection.execute("BEGIN")  # one state for all that is compared
+            damage = find_damage(connection)
+        except DATABASE_ERRORS as error:
+            require_damage(path, error)
+            yield Finding(path.name, shown, Remedy.RESTORE_BACKUP)
+            return
+    if problems != ["ok"]:
+        yield Finding(path.name, shown, Remedy.REBUILD)
+    if orphans:
+        tables = sorted({str(row[0]) for row in orphans})
+        remedy = Remedy.REBUILD if DERIVED_TABLES.issuperset(tables) else Remedy.RESTORE_BACKUP
+        problem = f"{len(orphans)} rows of {', '.join(tables)} belong to no document"
+        yield Finding(path.name, problem, remedy)
+    if damage.documents:
+        problem = (
+            f"{_counted(list(damage.documents.values()))} damaged in text, title, metadata or "
+            "receipt: restore a backup, index them again, or"
+        )
+        yield Finding(path.name, problem, Remedy.REMOVE_DAMAGED, tuple(damage.documents))
+    if damage.encodings:
+        problem = f"{_counted(list(damage.encodings.values()))} damaged in vectors or checksums"
+        yield Finding(path.name, problem, Remedy.ENCODE, tuple(damage.encodings))
+
+
+def _counted(damaged: Sequence[str]) -> str:
+    shown = ", ".join(damaged[:_PROBLEMS_SHOWN]) + ", …" * (len(damaged) > _PROBLEMS_SHOWN)
+    many = len(damaged) > 1
+    return f"{len(damaged)} document{'s' * many} ({shown}) {'are' if many else 'is'}"
+
+
+def examine_derived(path: Path) -> Iterator[Finding]:
+    """Check the tables that follow from the truth.
+
+    Raises:
+        StorageError: the file cannot be read for another reason than damage.
+    """
+    for what, first_problem in _DERIVED.items():
+        problem = problem_of(path, first_problem)
+        if problem:
+            yield Finding(what, problem, Remedy.REBUILD)
+
+
+def problem_of(path: Path, first_problem: Callable[[sqlite3.Connection], str | None]) -> str | None:
+    """Return what a check says of a store, in one state of it; None if nothing is wrong.
+
+    Raises:
+        StorageError: the file cannot be read for another reason than damage.
+    """
+    try:
+        with closing(open_reader(path)) as connection:
+            connection.execute("BEGIN")
+            return first_problem(connection)
+    except (*DATABASE_ERRORS, StoreError, AttributeError, TypeError, ValueError) as error:
+        require_damage(path, error)
+        return str(error)
+
+
+_VALUES = """
+SELECT field, kind, value, vector_id FROM metadata_values"""
+_METADATA = """
+SELECT vector_id, metadata FROM documents"""
+
+
+def metadata_problem(connection: sqlite3.Connection) -> str | None:
+    """Compare the table that filters read with the metadata of every document.
+
+    Its rows are ordered by value, so those of a document are complete only at the end. Not the
+    rows are kept, but the sum of their hashes for each document.
+    """
+    sums = Counter[int]()
+    for *row, vector_id in connection.execute(_VALUES):
+        sums[vector_id] += _hash(row)
+    for vector_id, metadata in connection.execute(_METADATA):
+        sums[vector_id] -= sum(map(_hash, metadata_values(json.loads(metadata))))
+    wrong = sorted(vector_id for vector_id, rest in sums.items() if rest)
+    if not wrong:
+        return None
+    return f"the values of {len(wrong)} documents do not match, vector id {wrong[0]} first"
+
+
+def _hash(row: Sequence[Any]) -> int:
+    return hash(repr(tuple(row)))  # of the text: Python gives -1 and -2 the same hash
+
+
+_TERMS_A_READ = 10_000_000
+
+
+def words_problem(connection: sqlite3.Connection) -> str | None:
+    """Compare the words of every document with their checksum, and count them again."""
+    documents, last = 0, read_last_term(connection)
+    counted = np.zeros(last + 1, dtype=np.int64)
+    for added in read_added(connection, -1, last, _TERMS_A_READ):
+        if added.damaged:
+            return f"the words of vector id {added.damaged[0]} are damaged"
+        documents += len(added.documents.vector_ids)
+        counted += np.bincount(added.documents.term_ids, minlength=last + 1)
+    (stored,) = connection.execute("SELECT count(*) FROM documents").fetchone()
+    if {documents, read_statistics(connection).documents} != {stored}:
+        return f"it has the words of {documents} documents instead of {stored}"
+    for term_id, number in connection.execute("SELECT term_id, documents FROM terms"):
+        counted[term_id] -= number
+    return "the document frequencies do not match the words" if counted.any() else None
+
+
+def space_problem(connection: sqlite3.Connection) -> str | None:
+    """Read the alignment space; a store that was never given one has nothing to check."""
+    row = find_space(connection)
+    if row is not None:
+        load_space(connection, row.space_id)
+    return None
+
+
+def follower_problem(connection: sqlite3.Connection) -> str | None:
+    """Let SQLite check the file of a follower, and compare aligned blocks with their checksums."""
+    (problem,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if problem != "ok":
+        return str(problem)
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
+    damaged = damaged_blocks(connection) if "aligned_blocks" in tables else ()
+    return f"{len(damaged)} rows, vector id {damaged[0]} first" if damaged else None
+
+
+_DERIVED: dict[str, Callable[[sqlite3.Connection], str | None]] = {
+    "lexical index": words_problem,
+    "metadata values": metadata_problem,
+    "alignment": space_problem,
+}

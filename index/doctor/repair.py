@@ -30,9 +30,7 @@ from index.directory.data_directory import (
     open_data_directory,
     swap_in,
 )
-from index.doctor.examine import share_if_readable
-from index.doctor.findings import Finding, Remedy
-from index.doctor.store_checks import DERIVED_TABLES
+from index.doctor.examine import DERIVED_TABLES, Finding, Remedy, share_if_readable
 from index.errors import StoreError
 from index.followers import FILE_ENDINGS
 from index.lexical.tables import insert_terms

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from index.directory.backup import BackupManifest, restore_backup, write_backup
-from index.doctor.examine import examine
-from index.doctor.findings import Finding
+from index.doctor.examine import Finding, examine
 from index.doctor.repair import repair as repair_data
 from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
 from service.cli.corpus_checks import check_data_directory

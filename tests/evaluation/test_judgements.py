@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.judgements import find_pairs, read_ids, read_pairs, read_qrels, read_splits
+from evaluation.judgements import find_pairs, read_pairs, read_qrels, read_splits
 from index.errors import CorpusError
 
 
@@ -54,20 +54,11 @@ def test_a_file_without_a_judgement_is_refused(tmp_path: Path, content: str) -> 
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
-    for read in (read_qrels, read_ids, read_splits, read_pairs):
+    for read in (read_qrels, read_splits, read_pairs):
         with pytest.raises(CorpusError, match="there is no such file"):
             read(tmp_path / "missing.tsv")
         with pytest.raises(CorpusError, match="cannot be read"):
             read(tmp_path)
-
-
-def test_ids_in_order_each_once(tmp_path: Path) -> None:
-    path = write(tmp_path / "ids.txt", "\ufeffb 1\r\n\n a \nb 1\n漢字")
-    assert read_ids(path) == ["b 1", "a", "漢字"]
-    with pytest.raises(CorpusError, match="holds no id"):
-        read_ids(write(path, " \n"))
-    with pytest.raises(CorpusError, match=r"ids\.txt:2: is not UTF-8 at byte 0"):
-        read_ids(write(path, b"a\n\xff\n"))
 
 
 def line(source: object, target: object, label: object) -> str:

@@ -18,7 +18,7 @@ from encoder.blocks import Receipt
 from index.common_text.runs import NO_COMMON_TEXT, CommonText, find_common_runs
 from index.corpus.demo import write_stdlib_corpus
 from index.doctor import repair
-from index.doctor.store_checks import examine_derived
+from index.doctor.examine import examine_derived
 from index.document import Document
 from index.lexical.tables import read_document_terms
 from index.lexical.terms import hash_words

@@ -9,8 +9,7 @@ import pytest
 
 from encoder.alignment.space import neutral_space
 from index.doctor import repair
-from index.doctor.findings import Remedy
-from index.doctor.store_checks import examine_derived, follower_problem, problem_of
+from index.doctor.examine import Remedy, examine_derived, follower_problem, problem_of
 from index.lexical.tables import LEXICAL_TABLES
 from index.lexical.terms import count_terms
 from index.progress import SilentProgress

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import evaluation.quality
+import evaluation.quality_gate
 from benchmarks.models.plan import ENCODER_RECIPES
 from encoder.checkpoint import QUALITY, load_checkpoint
 from encoder.checkpoint import TERMS as TERMS_FILE
@@ -477,7 +477,7 @@ def test_graphs_that_lose_too_much_are_refused(
     run = ("lab", "train", recipe(HALVES), "--corpus", corpus, "-o", tmp_path / "t")
     monkeypatch.setattr("service.cli.lab.sample_stdlib", lambda: sample_stdlib(14))
     with monkeypatch.context() as patched:
-        patched.setattr(evaluation.quality, "MINIMUM_NEIGHBOURS", 1.01)
+        patched.setattr(evaluation.quality_gate, "MINIMUM_NEIGHBOURS", 1.01)
         refused = longmatch(*run, "--precision", "fp16")
     assert refused.status == 2
     said = refused.err
