@@ -131,11 +131,6 @@ def read_key(directory: Path) -> ArchiveKey:
         raise ArchiveError(f"{directory / KEY}: not understood: {error}") from error
 
 
-def write_key(directory: Path, key: ArchiveKey) -> None:
-    """Write the key of an archive."""
-    replace_json(directory / KEY, {"format": FORMAT, **asdict(key)})
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object."""
     try:
@@ -276,7 +271,7 @@ class BlockArchiveWriter:
             raise ArchiveError(f"{self._directory}: {KEY} is missing: this archive is damaged")
         # The key comes last: with it the directory is an archive, even without a document.
         replace_json(self._directory / _PROGRESS, asdict(_Counts()))
-        write_key(self._directory, self._key)
+        replace_json(self._directory / KEY, {"format": FORMAT, **asdict(self._key)})
 
     def _check(self, document: SentenceBlocks, vectors: Float32) -> None:
         expected = (len(document.blocks), self._key.block_dimension)

@@ -7,11 +7,6 @@ import numpy as np
 from encoder.arrays import Bool, Int64
 
 
-def no_ids() -> Int64:
-    """Return an empty array of vector ids."""
-    return np.zeros(0, dtype=np.int64)
-
-
 @dataclass(frozen=True, slots=True)
 class IdSet:
     """Vector ids, listed as members or as non-members.
@@ -26,7 +21,7 @@ class IdSet:
     """
 
     end: int
-    ids: Int64 = field(default_factory=no_ids)
+    ids: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     inverted: bool = False
 
     def contains(self, ids: Int64) -> Bool:

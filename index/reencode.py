@@ -130,7 +130,7 @@ def reencode_documents(
         if adapt or (data / ADAPTER_FILE).exists():
             _adapt(old, content, checkpoint, progress)
         elif (content / ADAPTER_FILE).exists():
-            _delete(content)  # left by a job that adapted
+            discard(content)  # left by a job that adapted
         encoder = _open_encoder(content, checkpoint, precision)
         tokenizer = open_document_tokenizer(checkpoint)
         made = Reencoded(data, content, space, tokenizer, encoder, progress)
@@ -163,15 +163,6 @@ def put_in_place(made: Reencoded) -> int:
             "checkpoint"
         ) from error
     return documents
-
-
-def discard(made: Reencoded) -> None:
-    """Delete the new content, all of it or nothing that a later job would resume from.
-
-    Raises:
-        OSError: it cannot be deleted.
-    """
-    _delete(made.content)
 
 
 def require_another(data: Path, checkpoint: Checkpoint, *, adapt: bool = False) -> VectorSpace:
@@ -218,7 +209,7 @@ def _adapt(
     if (content / ADAPTER_FILE).exists() and _fits(content, checkpoint):
         corpus.unlink(missing_ok=True)  # left by a kill
         return
-    _delete(content)
+    discard(content)
     content.mkdir()
     with corpus.open("w", encoding="utf-8") as file:
         for batch in _batches(old):
@@ -234,7 +225,7 @@ def _open_encoder(content: Path, checkpoint: Checkpoint, precision: str | None) 
     encoder.warm_up()
     store = content / STORE_FILE
     if store.exists() and read_space(store).fingerprint != encoder.fingerprint:
-        _delete(content)  # left by a job for a third checkpoint
+        discard(content)  # left by a job for a third checkpoint
         if adapter is not None:
             content.mkdir()
             write_corpus_adapter(content, adapter)
@@ -286,8 +277,12 @@ def _ids(store: SQLiteDocumentStore) -> set[str]:
     return {summary.id for summary in store.get(store.changes_since(0).added.tolist()).values()}
 
 
-def _delete(content: Path) -> None:
-    """Delete new content, so that a kill leaves all of it or nothing."""
+def discard(content: Path) -> None:
+    """Delete new content: a kill leaves all of it, or nothing that a later job would resume from.
+
+    Raises:
+        OSError: it cannot be deleted.
+    """
     discarded = content.with_name(_DISCARDED)
     if discarded.exists():  # left by a kill
         shutil.rmtree(discarded)

@@ -1,9 +1,10 @@
 """Corpora: a folder of files, a file, JSON Lines or a BEIR folder, one document at a time."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -85,7 +86,8 @@ def _find(corpus: Corpus) -> _Reader:
         if path.is_dir():
             names_in(path)  # raises here, not later, where the folder cannot be read
             beir = _beir_corpus(path, follow_links=follow_links)
-            return _JsonLines(beir) if beir else _Folder(path, follow_links)
+            files = partial(_files_in, path, follow_links=follow_links)
+            return _JsonLines(beir) if beir else _Files(files)
         _require_readable_file(path)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
@@ -100,7 +102,7 @@ def _find_remote(corpus: RemotePath) -> _Reader:
     named = dict(files)
     beir = next((named[name] for name in BEIR_CORPUS_NAMES if name in named), None)
     documents = [(name, file) for name, file in files if name.lower().endswith(FILE_SUFFIXES)]
-    return _JsonLines(beir) if beir else _RemoteFiles(documents)
+    return _JsonLines(beir) if beir else _Files(lambda: documents)
 
 
 def _find_file(path: Path | RemoteFile) -> _Reader:
@@ -110,7 +112,7 @@ def _find_file(path: Path | RemoteFile) -> _Reader:
         require_extra("parquet", "Parquet", "pyarrow")
         return _Parquet(path)
     _require_known_kind(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES, PARQUET_SUFFIX))
-    return _RemoteFiles([(path.name, path)]) if isinstance(path, RemoteFile) else _File(path)
+    return _Files(lambda: [(path.name, path)])
 
 
 def read_document(path: Path) -> Document:
@@ -157,47 +159,27 @@ def _require_known_kind(path: Path | RemoteFile, suffixes: Sequence[str]) -> Non
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    path: Path
+class _Files:
+    """Files, each a document; `named` lists them with their ids, and what cannot be listed."""
 
-    def read(self) -> Iterator[Document | SkippedInput]:
-        return _read_files(self.path.parent, [self.path.name])
-
-    def count(self) -> int:
-        return 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    path: Path
-    follow_links: bool
-
-    def read(self) -> Iterator[Document | SkippedInput]:
-        return _read_files(self.path, self._names())
-
-    def count(self) -> int:
-        return sum(1 for _ in self._names())
-
-    def _names(self) -> Iterator[str | SkippedInput]:
-        return files_below(self.path, FILE_SUFFIXES, follow_links=self.follow_links)
-
-
-@dataclass(frozen=True, slots=True)
-class _RemoteFiles:
-    files: Sequence[tuple[str, RemoteFile]]
+    named: Callable[[], Iterable[tuple[str, Path | RemoteFile] | SkippedInput]]
 
     def read(self) -> Iterator[Document | SkippedInput]:
         with FileReader() as reader:
-            for name, file in self.files:
+            for found in self.named():
+                if isinstance(found, SkippedInput):
+                    yield found
+                    continue
+                name, file = found
                 try:
-                    with file.copied() as path:
+                    with _on_disk(file) as path:
                         item: Document | SkippedInput = _read_file(reader, path, name)
                 except (CorpusError, DocumentError) as error:
                     item = SkippedInput(printable(name), str(error))
                 yield item
 
     def count(self) -> int:
-        return len(self.files)
+        return sum(1 for _ in self.named())
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,21 +226,6 @@ class _Query:
 
     def count(self) -> int:
         return count_query(self.corpus)
-
-
-def _read_files(
-    folder: Path, names: Iterable[str | SkippedInput]
-) -> Iterator[Document | SkippedInput]:
-    with FileReader() as reader:
-        for name in names:
-            if isinstance(name, SkippedInput):
-                yield name
-                continue
-            try:
-                item: Document | SkippedInput = _read_file(reader, folder / name, name)
-            except (CorpusError, DocumentError) as error:
-                item = SkippedInput(printable(name), str(error))
-            yield item
 
 
 def _read_file(reader: FileReader, path: Path, document_id: str) -> Document:
@@ -355,6 +322,13 @@ def files_below(
                 yield name
         except OSError as error:
             yield SkippedInput(printable(name), f"cannot be read: {error.strerror}")
+
+
+def _files_in(
+    root: Path, *, follow_links: bool
+) -> Iterator[tuple[str, Path | RemoteFile] | SkippedInput]:
+    for name in files_below(root, FILE_SUFFIXES, follow_links=follow_links):
+        yield name if isinstance(name, SkippedInput) else (name, root / name)
 
 
 def leads_out(path: Path, real_root: Path) -> bool:

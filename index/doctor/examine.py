@@ -42,7 +42,8 @@ from index.store.checksums import find_damage
 from index.store.document_store import SQLiteDocumentStore
 from index.store.filters import metadata_values
 from index.store.schema import STORE
-from index.vectors.snapshot import current_precision, read_current_snapshot
+from index.vectors.live_index import read_snapshot
+from index.vectors.snapshot import current_precision
 from index.vectors.vector_index import DEFAULT_PRECISION
 
 # The tables that `index.doctor.repair` makes again; it copies the others.
@@ -135,8 +136,9 @@ def _examine_copies(data: Path, store: SQLiteDocumentStore) -> Iterator[Finding]
         file = data / name
         if file.exists() and (problem := problem_of(file, follower_problem)):
             yield Finding(name, problem, Remedy.DELETE)
+    precision = current_precision(data / SNAPSHOTS_DIRECTORY) or DEFAULT_PRECISION
     for folder, read in (
-        (data / SNAPSHOTS_DIRECTORY, lambda folder: read_snapshot(folder, store)),
+        (data / SNAPSHOTS_DIRECTORY, lambda folder: read_snapshot(store, folder, precision)),
         (data / LEXICAL_DIRECTORY, load_snapshot),
     ):
         try:
@@ -145,25 +147,6 @@ def _examine_copies(data: Path, store: SQLiteDocumentStore) -> Iterator[Finding]
         except SnapshotError as error:
             require_damage(folder, error)
             yield Finding(folder.name, str(error), Remedy.DELETE)
-
-
-def read_snapshot(root: Path, store: SQLiteDocumentStore) -> None:
-    """Read the current generation of the index of a store.
-
-    Raises:
-        SnapshotError: it is damaged, or of another store or time.
-    """
-    precision = current_precision(root) or DEFAULT_PRECISION
-    manifest, _ = read_current_snapshot(
-        root, precision, fingerprint=store.fingerprint, dimension=store.dimension
-    )
-    if manifest.sequence > store.sequence:
-        raise SnapshotError(
-            f"the index holds change {manifest.sequence} of the store, which ends at "
-            f"{store.sequence}: the store has lost changes or is another one"
-        )
-    if manifest.sequence < store.log.start:
-        raise SnapshotError("the index is older than the changes that the store remembers")
 
 
 def examine_checkpoint(checkpoint: Checkpoint) -> Iterator[Finding]:

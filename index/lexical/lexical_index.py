@@ -33,7 +33,7 @@ from index.lexical.scoring import (
 )
 from index.lexical.segmented_index import SegmentedIndex
 from index.lexical.snapshot import LexicalSnapshot
-from index.lexical.tables import InsertedTerms, JoinedTerms, read_statistics
+from index.lexical.tables import InsertedTerms, read_statistics
 from index.lexical.terms import count_terms_and_titles, level_of
 from index.lexical.title_refresh import KnownTitles
 from index.progress import Progress
@@ -244,7 +244,12 @@ class LexicalIndex(SegmentedIndex):
             np.array(vector_ids, dtype=np.int64)
         )
         found = [vector_ids[position] for position in positions.tolist()]
-        return named_terms(self._names, query, found, documents, limit)
+        shared = dict(zip(found, shared_terms(query, documents, limit), strict=True))
+        words = self._names.of(term_id for weights in shared.values() for term_id, _ in weights)
+        return {
+            vector_id: tuple(TermWeight(words[n], weight) for n, weight in weights if n in words)
+            for vector_id, weights in shared.items()
+        }
 
     def _snapshot_of(self, query: LexicalQuery) -> LexicalSnapshot:
         """Return the snapshot that the step before this one used, once; else the present one.
@@ -253,22 +258,6 @@ class LexicalIndex(SegmentedIndex):
         """
         snapshot: LexicalSnapshot | None = query.memory.pop(_SNAPSHOT, None)
         return self.snapshot() if snapshot is None else snapshot
-
-
-def named_terms(
-    names: TermNames,
-    query: LexicalQuery,
-    vector_ids: Sequence[int],
-    documents: JoinedTerms,
-    limit: int,
-) -> dict[int, tuple[TermWeight, ...]]:
-    """Return the terms that add most to the score of each of these documents, by vector id."""
-    shared = dict(zip(vector_ids, shared_terms(query, documents, limit), strict=True))
-    words = names.of(term_id for weights in shared.values() for term_id, _ in weights)
-    return {
-        vector_id: tuple(TermWeight(words[n], weight) for n, weight in weights if n in words)
-        for vector_id, weights in shared.items()
-    }
 
 
 def _weigh(

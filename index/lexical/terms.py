@@ -12,7 +12,7 @@ from encoder.arrays import UInt64
 from encoder.terms.function_words import function_words
 from encoder.terms.general_words import PAIR, UNLISTED, word_levels
 from encoder.terms.segmentation import words_of
-from encoder.terms.title_matcher import TitleMatcher, match_titles
+from encoder.terms.title_matcher import NO_TITLES, TitleMatcher, match_titles
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
 
 NAMED_TITLE_COUNT = 25
@@ -44,7 +44,10 @@ def with_titles(known: TitleMatcher, titles: Iterable[str]) -> TitleMatcher:
 
 
 def count_terms_and_titles(
-    text: str, titles: TitleMatcher, title: str = "", common: CommonText = NO_COMMON_TEXT
+    text: str,
+    titles: TitleMatcher = NO_TITLES,
+    title: str = "",
+    common: CommonText = NO_COMMON_TEXT,
 ) -> Counter[str]:
     """Count the words of a text, the pairs of them, and the titles that it names.
 
@@ -120,11 +123,6 @@ def hash_words(words: Sequence[str]) -> UInt64:
 @lru_cache(maxsize=1 << 16)
 def _hash_word(word: str) -> int:
     return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
-
-
-def count_terms(text: str, common: CommonText = NO_COMMON_TEXT) -> Counter[str]:
-    """Count the words of a text, and the pairs of neighbouring words."""
-    return _count(_distinctive_words(text, common))
 
 
 def is_pair(term: str) -> bool:

@@ -27,7 +27,7 @@ from index.search.parallel_steps import PARALLEL_STEPS
 from index.search.rankers import ExamplesRanker, QueryRanker, Ranker
 from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions
 from index.store.document_store import SQLiteDocumentStore
-from index.store.filters import Filter, matches
+from index.store.filters import matches
 from index.store.records import DocumentSummary
 from index.vectors.vector_index import NO_VECTOR
 
@@ -208,7 +208,7 @@ def _read(run: _Search, ranking: Ranking, damaged: frozenset[int]) -> dict[int, 
             kept |= {
                 row: document
                 for row, document in found
-                if document is not None and _passes(where, document)
+                if document is not None and (where is None or matches(where, document.metadata))
             }
     return {row: kept[row] for row in list(kept)[:top_k]}
 
@@ -239,10 +239,6 @@ def _scored_exactly(
         {row: by_id[vector_id] for row, vector_id in ranked if vector_id not in lost},
         lost,
     )
-
-
-def _passes(where: Filter | None, document: DocumentSummary) -> bool:
-    return where is None or matches(where, document.metadata)
 
 
 def _hits(run: _Search, ranking: Ranking, documents: dict[int, DocumentSummary]) -> tuple[Hit, ...]:

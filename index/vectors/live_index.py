@@ -177,19 +177,34 @@ def _follow(index: FaissIndex, change: Change) -> bool:
     return True
 
 
+def read_snapshot(
+    store: SQLiteDocumentStore, root: Path, precision: Precision
+) -> tuple[Manifest, FaissIndex]:
+    """Read the current snapshot in `root`, to which the changes of the store can be added.
+
+    Raises:
+        SnapshotError: it is damaged, or of another store or time.
+    """
+    manifest, index = read_current_snapshot(
+        root, precision, fingerprint=store.fingerprint, dimension=store.dimension
+    )
+    if manifest.sequence > store.sequence:
+        raise SnapshotError(
+            f"{root}: the index holds change {manifest.sequence} of the store, which ends at "
+            f"{store.sequence}: the store has lost changes or is another one"
+        )
+    if manifest.sequence < store.log.start:
+        raise SnapshotError(f"{root}: is older than the changes that the store remembers")
+    return manifest, index
+
+
 def _load_generation(store: SQLiteDocumentStore, root: Path, precision: Precision) -> Generation:
     """Load the current snapshot in `root` and replay the changes of the store since.
 
     Raises:
         SnapshotError: the snapshot cannot be used.
     """
-    manifest, index = read_current_snapshot(
-        root, precision, fingerprint=store.fingerprint, dimension=store.dimension
-    )
-    if manifest.sequence > store.sequence:
-        raise SnapshotError(f"{root}: the snapshot is ahead of the document store")
-    if manifest.sequence < store.log.start:
-        raise SnapshotError(f"{root}: the store has forgotten the changes since then")
+    manifest, index = read_snapshot(store, root, precision)
     sequence = _catch_up(index, store, manifest.sequence)
     # The store is read twice, so another process may have changed it in between.
     count = len(store)

@@ -316,7 +316,7 @@ def _is_to_be_adopted(made: Reencoded, report: dict[str, Any], *, dry_run: bool)
     report["adopted"] = report["refused"] is None and not dry_run
     print_report(report)
     if report["refused"] is not None:
-        discard(made)
+        discard(made.content)
         console.print(
             printable(f"{made.data}: not moved, nothing has changed: {report['refused']}")
         )

@@ -11,7 +11,7 @@ from encoder.alignment.space import neutral_space
 from index.doctor import repair
 from index.doctor.examine import Remedy, examine_derived, follower_problem, problem_of
 from index.lexical.tables import LEXICAL_TABLES
-from index.lexical.terms import count_terms
+from index.lexical.terms import count_terms_and_titles
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
 from tests.index.conftest import sql
@@ -88,7 +88,7 @@ def test_words_and_values_are_made_again(indexed: Path, lost: tuple[str, ...]) -
     run_sql(indexed, "DELETE FROM documents WHERE id = 'd77'")  # its words stay behind
     copy = remade(indexed)
     left = (text_of(n) for n in range(INDEXED) if n not in (1, 77))
-    expected = Counter(term for text in left for term in count_terms(text))
+    expected = Counter(term for text in left for term in count_terms_and_titles(text))
     assert expected["common"] == INDEXED - 2
     assert expected["common odd"] == INDEXED // 2 - 2
     assert dict(sql(copy, "SELECT term, documents FROM terms")) == expected

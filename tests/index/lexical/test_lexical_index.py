@@ -19,7 +19,7 @@ from index.document import Document
 from index.id_set import IdSet
 from index.lexical.lexical_index import TermNames
 from index.lexical.scoring import LexicalQuery
-from index.lexical.terms import count_terms, count_terms_and_titles, is_pair, known_titles
+from index.lexical.terms import count_terms_and_titles, is_pair, known_titles
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 from tests.index.conftest import sql
@@ -76,9 +76,9 @@ def assert_says_what_the_texts_say(path: Path) -> None:
 
 def exact_cosine(texts: dict[str, str], query: str, document: str) -> float:
     """The formula of the module, term by term."""
-    counts = {name: count_terms(text) for name, text in texts.items()}
+    counts = {name: count_terms_and_titles(text) for name, text in texts.items()}
     frequency = Counter(term for count in counts.values() for term in count)
-    wanted, held = count_terms(query), counts[document]
+    wanted, held = count_terms_and_titles(query), counts[document]
 
     def weigh(some: Counter[str], term: str) -> float:
         level = word_levels().get(term)
@@ -105,7 +105,7 @@ def test_the_score_is_the_cosine_of_the_formula(filled: SQLiteDocumentStore) -> 
 def test_numbers_case_and_diacritics(filled: SQLiteDocumentStore) -> None:
     assert list(find(filled, "4711")) == ["tax"]
     assert list(find(filled, "GLÁCIER")) == ["rivers"]
-    assert count_terms("Straße ÉCOLE ecole ﬁsh x_y don't") == Counter(
+    assert count_terms_and_titles("Straße ÉCOLE ecole ﬁsh x_y don't") == Counter(
         {
             **{"straße": 1, "ecole": 2, "fish": 1, "x": 1, "y": 1, "don": 1},
             **{"straße ecole": 1, "ecole ecole": 1, "ecole fish": 1, "fish x": 1, "x y": 1},
@@ -115,7 +115,7 @@ def test_numbers_case_and_diacritics(filled: SQLiteDocumentStore) -> None:
 
 
 def test_pairs_with_a_function_word_are_no_terms() -> None:
-    counted = count_terms("The ant colony of the forest. Ant colony!")
+    counted = count_terms_and_titles("The ant colony of the forest. Ant colony!")
     assert {term: n for term, n in counted.items() if is_pair(term)} == {
         "ant colony": 2,
         "forest ant": 1,

@@ -23,7 +23,6 @@ from index.lexical.terms import (
     MAX_TITLE_WORDS,
     NAMED_TITLE_COUNT,
     OWN_TITLE_COUNT,
-    count_terms,
     count_terms_and_titles,
     known_titles,
     level_of,
@@ -260,7 +259,7 @@ TERMS = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=8)
 def test_cosines_are_those_of_dense_vectors(texts: list[list[str]], cut: int) -> None:
     names = "abcde"
     terms = [*names, *(f"{name} {other}" for name in names for other in names)]
-    counted = [count_terms(" ".join(text)) for text in texts]
+    counted = [count_terms_and_titles(" ".join(text)) for text in texts]
     counts = np.array([[counts[term] for term in terms] for counts in counted], dtype=np.float64)
     having = (counts > 0).sum(axis=0)
     levels = np.array([level_of(term) for term in terms], dtype=np.uint8)

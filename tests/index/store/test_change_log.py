@@ -11,11 +11,10 @@ import pytest
 
 import index.store.document_store
 from index.directory.data_directory import open_data_directory
-from index.doctor.examine import read_snapshot
 from index.errors import SnapshotError, StoreError
 from index.sqlite.task_state import LOG_START, read_count
 from index.store.document_store import SQLiteDocumentStore
-from index.vectors.live_index import open_live_index
+from index.vectors.live_index import open_live_index, read_snapshot
 from index.vectors.snapshot import oldest_sequence
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import Check, Fill, MakeEntry, MakeVectors
@@ -88,7 +87,7 @@ def test_a_snapshot_older_than_the_log_is_not_used(
         store.changes_since(1)
     assert store.changes_since(0).added.size == 1
     with pytest.raises(SnapshotError, match="older than the changes"):
-        read_snapshot(root, store)
+        read_snapshot(store, root, "int8")
     opened = open_live_index(store, root)
     assert opened.generation == live.generation + 1
     assert_equals_store(opened, store)
