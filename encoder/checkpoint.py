@@ -12,7 +12,7 @@ parity.json           how far each graph is from the model on the golden batch
 section_reader.onnx   of a model with sections: reads a section and the next one, in fp32
 terms.npz             the term table, if there is a term channel, see encoder/terms/term_table.py
 sketch.npz            weights of hashed terms, if it has them, see encoder/terms/term_channel.py
-quality.json          optional: how int8 and fp16 compare with fp32, see evaluation/quality.py
+quality.json          optional: how int8 and fp16 compare with fp32, see evaluation/quality_gate.py
 <precision>/          block_encoder.onnx and document_encoder.onnx
 weights.safetensors   the weights in half precision, for training and export; serving does not
                       need them

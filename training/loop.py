@@ -25,7 +25,6 @@ from training.run_files import (
     LOSS,
     STATE,
     VALIDATION,
-    RunFingerprint,
     RunState,
     append_to_curve,
     load_best,
@@ -368,5 +367,5 @@ def _finite(step: int, what: str, value: Tensor) -> float:
     return number
 
 
-def _fingerprint(plan: TrainingPlan[Any]) -> RunFingerprint:
-    return RunFingerprint(recipe_fingerprint(plan.recipe), plan.data_fingerprint)
+def _fingerprint(plan: TrainingPlan[Any]) -> dict[str, str]:
+    return {"recipe": recipe_fingerprint(plan.recipe), "data": plan.data_fingerprint}

@@ -44,7 +44,7 @@ from training.data.sampling import DocumentSlice
 from training.distillation import smaller_config, weights_of_layers
 from training.errors import TrainingRecipeError
 from training.export.create import load_model
-from training.models.architecture import EncoderConfig, EncoderModel, ReadsTerms, TermChannelSizes
+from training.models.architecture import EncoderConfig, EncoderModel, ReadsTerms
 from training.models.registry import ENCODERS
 from training.recipe import TermRecipe, TrainingRecipe
 
@@ -174,13 +174,7 @@ def _with_channel(
     with_term_channel = ENCODERS[start.architecture].with_term_channel
     if with_term_channel is None:
         raise TrainingRecipeError(f"[terms]: a {start.architecture} has no term channel")
-    sizes = TermChannelSizes(
-        features=features,
-        dimension=terms.dimension,
-        buckets=terms.buckets,
-        hashed_dimension=terms.hashed_dimension,
-    )
-    return with_term_channel(config, sizes)
+    return with_term_channel(config, terms, features)
 
 
 def _same(channel: TermChannel, other: TermChannel) -> bool:

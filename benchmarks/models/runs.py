@@ -39,7 +39,7 @@ from training.export.export import export_checkpoint
 from training.jobs.output import Trained
 from training.jobs.train_encoder import read_tokens, run_training, sources_of
 from training.models.architecture import EncoderModel
-from training.progress import SilentTrainingProgress
+from training.progress import TrainingProgress
 from training.recipe import TrainingRecipe, parse_training_recipe
 from training.trained_checkpoint import write_trained
 
@@ -74,7 +74,7 @@ class JobLines(SilentProgress):
         self._console.print(step if total is None else f"{step}: {total} {unit}")
 
 
-class RunLines(SilentTrainingProgress):
+class RunLines(TrainingProgress):
     """Prints from time to time how far a run is, and measures its steps without validations.
 
     Attributes:

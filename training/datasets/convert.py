@@ -73,9 +73,6 @@ def convert_dataset(name: str, source: Path, output: Path, progress: Progress) -
 
     Returns:
         Counts of documents, pairs, judgements and queries, and of what was left out.
-
-    Raises:
-        CorpusError: a file is missing, or a line is not of its format; names it.
     """
     read = DATASETS[name].read(source, progress)
     with new_folder(output) as folder:

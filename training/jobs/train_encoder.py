@@ -60,11 +60,6 @@ def prepare_data(
 
     No block vectors are computed where none would be read: if a step reads all blocks as tokens.
     The texts are then cut into blocks of token ids, and nothing else.
-
-    Raises:
-        CorpusError: as `keep_blocks` and `read_training_data`; or the output exists already.
-        ArchiveError: the work directory is damaged, or another encoder made it.
-        TrainingRecipeError: the recipe is invalid.
     """
     if job.output.exists():
         raise CorpusError(f"{job.output}: is there already: name a directory to be made")

@@ -6,19 +6,37 @@ line in `training/models/registry.py` makes it known.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
+import torch
 from torch import Tensor, nn
 
 from training.models.layers import TokenEncoder
 
+if TYPE_CHECKING:
+    from training.recipe import TermRecipe
+
 TrainingInput = Literal["term_features", "sections"]
 
 
+class OnDevice:
+    """A dataclass of tensors and of such dataclasses, each of which may be None."""
+
+    __slots__ = ()
+
+    def to(self, device: torch.device) -> Self:
+        """Return it on a device."""
+        itself: Any = self
+        values = {field.name: getattr(self, field.name) for field in fields(itself)}
+        moved = {name: value.to(device) for name, value in values.items() if value is not None}
+        found: Self = replace(itself, **moved)
+        return found
+
+
 @dataclass(frozen=True, slots=True)
-class Sections:
+class Sections(OnDevice):
     """Where the rows of a batch of sections belong.
 
     Attributes:
@@ -187,16 +205,6 @@ class ReadsTerms(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TermChannelSizes:
-    """Sizes of a term channel; see `training.models.smith.SmithConfig`."""
-
-    features: int
-    dimension: int
-    buckets: int
-    hashed_dimension: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderArchitecture:
     """How encoders of an architecture are made.
 
@@ -208,8 +216,8 @@ class EncoderArchitecture:
         begin_as_mean: sets the document level so that its output is the normalised mean of the
             block vectors; raises ValueError where the configuration does not allow it. None where
             no configuration does.
-        with_term_channel: gives a configuration a term channel of these sizes; None where the
-            architecture has none.
+        with_term_channel: gives a configuration the term channel of a recipe, with so many
+            features of the term table; None where the architecture has none.
     """
 
     name: str
@@ -217,4 +225,4 @@ class EncoderArchitecture:
     model: Callable[[Any], EncoderModel]
     load_bert: Callable[[Any, Path], None]
     begin_as_mean: Callable[[Any], None] | None = None
-    with_term_channel: Callable[[Any, TermChannelSizes], EncoderConfig] | None = None
+    with_term_channel: Callable[[Any, "TermRecipe", int], EncoderConfig] | None = None
