@@ -26,7 +26,7 @@ from training.data.rerank_pairs import (
     rerank_fingerprint,
 )
 from training.errors import TrainingRecipeError
-from training.jobs.output import RUN, TrainingReport, make_report, output_of
+from training.jobs.output import RUN, TrainingReport, make_report, output_of, write_report
 from training.models.match_ignition import MatchIgnition
 from training.objectives import ModelTask, Objective
 from training.recipe import RerankRecipe
@@ -221,8 +221,9 @@ def _write(job: RerankJob, model: MatchIgnition, report: TrainingReport) -> Rera
     from training.export.create import write_trained_reranker
     from training.export.export_reranker import export_reranker
 
-    with output_of(job, report) as output:
-        checkpoint = write_trained_reranker(model, job.start, output.directory, job.start.name)
+    with output_of(job) as directory:
+        checkpoint = write_trained_reranker(model, job.start, directory, job.start.name)
         if job.precisions:
             export_reranker(checkpoint, job.precisions)
+        write_report(job, report, directory)
     return load_reranker_checkpoint(job.output)

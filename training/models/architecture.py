@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -61,8 +61,8 @@ class EncoderConfig:
         dimension: width of the document vector.
         dropout: share of activations dropped in training.
         layer_norm_epsilon: of layer normalisation, BERT's.
-        predicts_blocks: whether the document level has `block_states`, which masked blocks are
-            predicted from.
+        predicts_blocks: whether the document level has states that masked blocks are predicted
+            from.
     """
 
     vocabulary_size: int = 30_522
@@ -168,40 +168,6 @@ class RecurrentModel(EncoderModel):
     @abstractmethod
     def forward(self, input_ids: Tensor, attention_mask: Tensor, also: None = None) -> Tensor:
         """Return the document vectors [D, dimension], of unit norm."""
-
-
-class PredictsBlocks(Protocol):
-    """The document level of a configuration with `predicts_blocks`."""
-
-    def block_states(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
-        """Return the contextual block representations: [D, S, H], [D, S] -> [D, S, H]."""
-        ...
-
-
-class ReadsTokens(Protocol):
-    """The sentence level of an encoder that reads each block by itself."""
-
-    def token_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the contextual token representations: [N, T], [N, T] -> [N, T, H]."""
-        ...
-
-    def pool(self, states: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the block vectors of token states: [N, T, H], [N, T] -> [N, H] of unit norm."""
-        ...
-
-
-class ReadsTerms(Protocol):
-    """The document level of a configuration with a `term_width`.
-
-    Attributes:
-        term_projection: term features -> the term part of the document vector.
-        balance: [] logarithm of the factor of the block part.
-        sketch_balance: [] that of the hashed terms, where there are any.
-    """
-
-    term_projection: nn.Linear
-    balance: Tensor
-    sketch_balance: Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

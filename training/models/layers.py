@@ -115,6 +115,13 @@ def initialise_as_bert(module: nn.Module) -> None:
         nn.init.zeros_(module.bias)
 
 
+def project_first(projection: nn.Linear) -> None:
+    """Make a projection return the first of its inputs as they are."""
+    with torch.no_grad():
+        projection.weight.copy_(torch.eye(projection.out_features, projection.in_features))
+        projection.bias.zero_()
+
+
 Pooling = Literal["cls", "mean"]
 
 

@@ -26,6 +26,7 @@ from training.models.layers import (
     check_pooling,
     initialise_as_bert,
     masked_mean,
+    project_first,
     transformer,
 )
 from training.models.weights import load_bert_into
@@ -216,13 +217,9 @@ def begin_as_mean(encoder: DocumentEncoder) -> None:
         raise ValueError(f"combine={config.combine!r} cannot begin as the mean of the blocks")
     if config.block_part != config.hidden_size:
         raise ValueError("beginning as the mean takes hidden_size dimensions for the blocks")
-    with torch.no_grad():
-        encoder.projection.weight.zero_()
-        encoder.projection.bias.zero_()
-        mean = torch.eye(config.block_part, config.hidden_size)
-        encoder.projection.weight[:, : config.hidden_size] = mean
-        if config.combine == "attention":
-            encoder.attention_vector.weight.zero_()  # equal logits: the mean
+    project_first(encoder.projection)
+    if config.combine == "attention":
+        nn.init.zeros_(encoder.attention_vector.weight)  # equal logits: the mean
 
 
 def with_term_channel(config: SmithConfig, terms: TermRecipe, features: int) -> SmithConfig:

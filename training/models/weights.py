@@ -141,11 +141,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def load_weights(make: Callable[[], M], directory: Path) -> M:
-    """Make a model with the weights of a directory, in single precision and evaluation mode.
-
-    Raises:
-        CheckpointError: the weights are missing, changed or do not fit the configuration.
-    """
+    """Make a model with the weights of a directory, in single precision and evaluation mode."""
     data = read_weights(directory)
     try:
         model = make()
