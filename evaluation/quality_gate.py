@@ -1,4 +1,4 @@
-"""The quality gate of exports: what int8 and fp16 may lose against fp32, on sampled documents."""
+"""The quality gate of exports: how much of fp32's rankings int8 and fp16 keep, on a sample."""
 
 import json
 import random
@@ -24,11 +24,11 @@ from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
 
-MINIMUM_NEIGHBOURS = 0.98  # share of the 10 nearest neighbours of fp32 that must stay
-MAXIMUM_NDCG_LOSS = 0.005  # of nDCG@10, relative to fp32
 NEIGHBOURS = 10
 DOCUMENTS = 300  # a minute of fp32 for each 600 thousand tokens on two cores
 _DOCUMENTS_PER_CALL = 16
+MINIMUM_NEIGHBOURS = 0.98  # share of the 10 nearest neighbours of fp32 that must stay
+MAXIMUM_NDCG_LOSS = 0.005  # of nDCG@10, relative to fp32
 _TIE = 1e-6  # cosines closer than this are equal
 
 
@@ -64,6 +64,40 @@ class Quality:
         if self.ndcg is None or self.ndcg_fp32 is None:
             return None
         return 1 - self.ndcg / self.ndcg_fp32 if self.ndcg_fp32 else 0.0
+
+
+def check_quality(quality: Quality, precision: str) -> None:
+    """Check that a precision loses no more than the gate allows."""
+    where = f"{precision}/{BLOCK_GRAPH} and {DOCUMENT_GRAPH} on {quality.documents} documents"
+    where = f"{where} of {quality.corpus}"
+    # "not >=" also refuses NaN
+    if not quality.neighbours >= MINIMUM_NEIGHBOURS:
+        raise QualityError(
+            f"{where}: {quality.neighbours:.2%} of the 10 nearest neighbours of fp32 are kept, "
+            f"under {MINIMUM_NEIGHBOURS:.0%}"
+        )
+    loss = quality.ndcg_loss
+    if loss is not None and not loss <= MAXIMUM_NDCG_LOSS:
+        raise QualityError(
+            f"{where}: nDCG@10 is {quality.ndcg:.4f} and that of fp32 {quality.ndcg_fp32:.4f}, "
+            f"a loss of {loss:.2%}, over {MAXIMUM_NDCG_LOSS:.1%}"
+        )
+
+
+def write_quality(directory: Path, qualities: Mapping[str, Quality]) -> None:
+    """Write the figures of some precisions into `quality.json`; those of others stay."""
+    limits = {"neighbours": MINIMUM_NEIGHBOURS, "ndcg_loss": MAXIMUM_NDCG_LOSS}
+    figures = {
+        precision: {**asdict(quality), "ndcg_loss": quality.ndcg_loss, "limits": limits}
+        for precision, quality in qualities.items()
+    }
+    add_to_report(directory / QUALITY, figures)
+
+
+def add_to_report(path: Path, figures: dict[str, Any]) -> None:
+    """Write the figures of some precisions into a JSON report; those of others stay."""
+    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(report | figures, indent=2) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,37 +253,3 @@ def _choose_queries(
             queries.append(query)
             chosen |= needed
     return queries, chosen
-
-
-def check_quality(quality: Quality, precision: str) -> None:
-    """Check that a precision loses no more than the gate allows."""
-    where = f"{precision}/{BLOCK_GRAPH} and {DOCUMENT_GRAPH} on {quality.documents} documents"
-    where = f"{where} of {quality.corpus}"
-    # "not >=" also refuses NaN
-    if not quality.neighbours >= MINIMUM_NEIGHBOURS:
-        raise QualityError(
-            f"{where}: {quality.neighbours:.2%} of the 10 nearest neighbours of fp32 are kept, "
-            f"under {MINIMUM_NEIGHBOURS:.0%}"
-        )
-    loss = quality.ndcg_loss
-    if loss is not None and not loss <= MAXIMUM_NDCG_LOSS:
-        raise QualityError(
-            f"{where}: nDCG@10 is {quality.ndcg:.4f} and that of fp32 {quality.ndcg_fp32:.4f}, "
-            f"a loss of {loss:.2%}, over {MAXIMUM_NDCG_LOSS:.1%}"
-        )
-
-
-def write_quality(directory: Path, qualities: Mapping[str, Quality]) -> None:
-    """Write the figures of some precisions into `quality.json`; those of others stay."""
-    limits = {"neighbours": MINIMUM_NEIGHBOURS, "ndcg_loss": MAXIMUM_NDCG_LOSS}
-    figures = {
-        precision: {**asdict(quality), "ndcg_loss": quality.ndcg_loss, "limits": limits}
-        for precision, quality in qualities.items()
-    }
-    add_to_report(directory / QUALITY, figures)
-
-
-def add_to_report(path: Path, figures: dict[str, Any]) -> None:
-    """Write the figures of some precisions into a JSON report; those of others stay."""
-    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    path.write_text(json.dumps(report | figures, indent=2) + "\n", encoding="utf-8")

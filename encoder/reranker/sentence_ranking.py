@@ -6,6 +6,7 @@ the other. Edges are TextRank's similarity (equation 1), ranks those of PageRank
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -29,13 +30,11 @@ class SentenceGraphText:
         text: the whole text.
         spans: (start, end) characters of each of its S sentences.
         words: the different words of each sentence, function words left out.
-        sentences_left_out: how many are not ranked.
     """
 
     text: str
     spans: tuple[tuple[int, int], ...]
     words: tuple[tuple[str, ...], ...]
-    sentences_left_out: int = 0
 
     def sentence(self, number: int) -> str:
         """Return one sentence."""
@@ -46,12 +45,11 @@ class SentenceGraphText:
 def split_for_ranking(text: str, *, language: str = "en", most: int = 500) -> SentenceGraphText:
     """Split a text into sentences, of which the first `most` are ranked, and words."""
     readable, _ = blank_payload(text)
-    spans = tuple(split_sentences(readable, language))
-    kept = spans[:most]
+    kept = tuple(islice(split_sentences(readable, language), most))
     words = [dict.fromkeys(words_of(readable[start:end])) for start, end in kept]
     left_out = function_words(set().union(*words))
     content = (tuple(word for word in some if word not in left_out) for some in words)
-    return SentenceGraphText(text, kept, tuple(content), len(spans) - len(kept))
+    return SentenceGraphText(text, kept, tuple(content))
 
 
 def rank_sentences(first: SentenceGraphText, second: SentenceGraphText) -> tuple[Float32, Float32]:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.kit.command import Run
 from tests.kit.small_disk import SmallDisk
+from tests.kit.waiting import wait_until
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MakeDisk = Callable[[int], SmallDisk]
@@ -169,6 +170,27 @@ def test_writes_stop_where_deletes_have_room(
             assert server.request("DELETE", f"/documents/{name}")[0] == 204
         listed = server.request("GET", "/documents?limit=1000")[1]["documents"]
         assert [document["id"] for document in listed] == stored[1::2]
+        assert server.stop() == 0
+
+
+def test_a_job_pauses_where_deletes_have_room(
+    serve: Callable[..., Any], small_disk: MakeDisk, tiny_checkpoint: Path
+) -> None:
+    filler = {"filler": "x" * 60_000}
+    lines = [
+        json.dumps({"id": f"{number:03}", "text": f"{number}. {RIVER}", "metadata": filler})
+        for number in range(130)
+    ]
+    options = {"threads": 1, "disk_reserve_bytes": 6 * 2**20, "find_families": False}
+    with serve(small_disk(24).path / "data", tiny_checkpoint, **options) as server:
+        status, job = send_lines(server, "\n".join(lines).encode())
+        assert status == 202
+        path = f"/jobs/{job['id']}"
+        wait_until(lambda: "writes leave" in str(server.request("GET", path)[1]["detail"]))
+        assert server.request("DELETE", "/documents/000")[0] == 204
+        assert server.request("POST", f"{path}/cancel")[0] == 200
+        stored = server.request("GET", "/documents?limit=1000")[1]["documents"]
+        assert len(stored) == server.request("GET", path)[1]["indexed"] - 1 < 129
         assert server.stop() == 0
 
 

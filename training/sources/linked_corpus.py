@@ -5,7 +5,6 @@ between two parts is left out. The names of linked documents are removed from te
 training cannot learn to look for them.
 """
 
-import heapq
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -66,14 +65,11 @@ class CorpusOptions:
     """How a corpus is made of a source.
 
     Attributes:
-        documents: how many to keep, at most: those with the most links among each other. All that
-            have a link when None.
         min_words: shorter documents are left out.
         mask_titles: the share of a document's links whose names are removed from its text.
         held_out: the share of documents for validation, and as many for testing.
     """
 
-    documents: int | None = None
     min_words: int = 300
     mask_titles: float = 0.5
     held_out: float = 0.05
@@ -119,16 +115,8 @@ def select(documents: Sequence[LinkedDocument], options: CorpusOptions) -> Selec
             links.add((min(source, target), max(source, target)))
         else:
             left_out["links across splits"] += 1
-    kept = _most_linked(parts, links, options)
-    unlinked = len(known.keys() - {end for link in links for end in link})
-    left_out["documents without a link"] = unlinked
-    left_out["documents with few links"] = len(known) - len(kept) - unlinked
-    return Selection(
-        tuple(document for name, document in known.items() if name in kept),
-        {name: parts[name] for name in known if name in kept},
-        frozenset(link for link in links if kept.issuperset(link)),
-        left_out,
-    )
+    every = Selection(tuple(known.values()), parts, frozenset(links), left_out)
+    return without(every, (), "")
 
 
 def without(selection: Selection, removed: Iterable[str], reason: str) -> Selection:
@@ -137,7 +125,8 @@ def without(selection: Selection, removed: Iterable[str], reason: str) -> Select
     links = frozenset(link for link in selection.links if gone.isdisjoint(link))
     linked = {end for link in links for end in link}
     left_out = Counter(selection.left_out)
-    left_out[reason] += len(gone)
+    if gone:
+        left_out[reason] += len(gone)
     left_out["documents without a link"] += len(selection.parts.keys() - linked - gone)
     return Selection(
         tuple(document for document in selection.documents if document.id in linked),
@@ -228,43 +217,6 @@ def _links(known: Mapping[str, LinkedDocument], left_out: Counter[str]) -> list[
     left_out["targets named too often"] = sum(count > MAX_NAMED for count in named.values())
     left_out["links to these targets"] = len(found) - len(kept)
     return kept
-
-
-def _most_linked(
-    parts: Mapping[str, str], links: Iterable[Link], options: CorpusOptions
-) -> set[str]:
-    """Return documents with links, of each part its share of the number to keep."""
-    near: dict[str, set[str]] = {}
-    for a, b in links:
-        near.setdefault(a, set()).add(b)
-        near.setdefault(b, set()).add(a)
-    if options.documents is None:
-        return set(near)
-    held_out = round(options.documents * options.held_out)
-    room = dict.fromkeys(PARTS, held_out) | {"train": options.documents - 2 * held_out}
-    kept: set[str] = set()
-    for part, most in room.items():
-        kept |= _peel({name: near[name] for name in near if parts[name] == part}, most)
-    return kept
-
-
-def _peel(near: Mapping[str, set[str]], most: int) -> set[str]:
-    """Remove the document with the fewest links among those that remain, until `most` remain.
-
-    Documents without a link are removed in any case.
-    """
-    counts = {name: len(others) for name, others in near.items()}
-    queue = [(count, name) for name, count in counts.items()]
-    heapq.heapify(queue)
-    while queue and (len(counts) > most or queue[0][0] == 0):
-        count, name = heapq.heappop(queue)
-        if counts.get(name) != count:
-            continue  # an entry from before it lost a link
-        del counts[name]
-        for other in near[name] & counts.keys():
-            counts[other] -= 1
-            heapq.heappush(queue, (counts[other], other))
-    return set(counts)
 
 
 def _count(selection: Selection, texts: Mapping[str, str]) -> dict[str, Any]:

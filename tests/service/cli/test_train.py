@@ -33,7 +33,7 @@ from training.data.files import EncoderJob, find_corpus_files
 from training.export.create import create_checkpoint, read_recipe
 from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
 from training.models.colde import ColdeConfig
-from training.progress import SilentTrainingProgress
+from training.progress import TrainingProgress
 from training.recipe import RECIPES, read_training_recipe
 
 FIELDS: dict[str, object] = {
@@ -423,7 +423,7 @@ def test_colde_is_trained_with_the_ablations_of_its_paper(
     encoder = OnnxEncoder(load_checkpoint(tiny_colde), precision="fp32", threads=1)
     data = prepare_data(job, encoder, SilentProgress())
     sources = prepare_sources(job, data, SilentProgress())
-    trained = run_training(job, data, sources, SilentTrainingProgress())
+    trained = run_training(job, data, sources, TrainingProgress())
     assert trained.report.steps == 2
     (curve,) = (tmp_path / "work").rglob("curve.jsonl")
     kind = objective.split('"')[1]
