@@ -11,7 +11,7 @@ from encoder.blocks import Receipt
 from index.directory.data_directory import DataDirectory
 from index.document import Document
 from index.near_duplicates.families import Member
-from index.store.listing import DamagedDocument, Page
+from index.store.listing import DamagedDocument
 from index.store.records import Change, EncodedDocument, StoredDocument
 from service.encode import RequestText, encode_texts
 from service.engine import Collection, Engine
@@ -207,11 +207,6 @@ def _sum_stages(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:
 
 
 CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one document has more
-
-
-async def list_documents(collection: Collection, after: str, limit: int) -> Page:
-    """Return up to `limit` documents after an id, in the order of ids, without their texts."""
-    return await run_in(collection.engine.readers, collection.data.store.pages.listed, after, limit)
 
 
 async def family_of(collection: Collection, document_id: str) -> int | None:

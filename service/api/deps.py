@@ -18,61 +18,42 @@ from service.threads import run_in
 
 async def get_open_engine(request: Request) -> Engine:
     """Return the engine of the application."""
-    return _open_engine(request)
-
-
-OpenEngineDep = Annotated[Engine, Depends(get_open_engine)]
-
-
-async def get_engine(request: Request) -> Engine:
-    """Return the engine if it is ready."""
-    return _ready_engine(request)
-
-
-EngineDep = Annotated[Engine, Depends(get_engine)]
-
-
-async def get_open_collection(request: Request) -> Collection:
-    """Return the collection of a request, for what can be answered while it is not well."""
-    return _open_collection(request, _open_engine(request))
-
-
-OpenCollectionDep = Annotated[Collection, Depends(get_open_collection)]
-
-
-async def get_collection(request: Request) -> Collection:
-    """Return the collection of a request, if it and the engine are ready.
-
-    Raises:
-        NotReadyError: the service is not ready.
-    """
-    return _open_collection(request, _ready_engine(request))
-
-
-CollectionDep = Annotated[Collection, Depends(get_collection)]
-
-
-async def admit(request: Request) -> None:
-    """Require a ready engine; `service.api.http.admission` admitted the request already."""
-    _ready_engine(request)
-
-
-Admitted = Depends(admit)
-
-
-def _open_engine(request: Request) -> Engine:
     engine: Engine | None = request.app.state.engine
     if engine is None:
         raise NotReadyError
     return engine
 
 
-def _ready_engine(request: Request) -> Engine:
-    engine = _open_engine(request)
+OpenEngineDep = Annotated[Engine, Depends(get_open_engine)]
+
+
+async def get_engine(request: Request) -> Engine:
+    """Return the engine if it is ready; `service.api.http.admission` admitted the request."""
+    engine = await get_open_engine(request)
     reason = unready_because(engine)
     if reason is not None:
         raise NotReadyError(reason)
     return engine
+
+
+Admitted = Depends(get_engine)
+EngineDep = Annotated[Engine, Admitted]
+
+
+async def get_open_collection(request: Request) -> Collection:
+    """Return the collection of a request, for what can be answered while it is not well."""
+    return _open_collection(request, await get_open_engine(request))
+
+
+OpenCollectionDep = Annotated[Collection, Depends(get_open_collection)]
+
+
+async def get_collection(request: Request) -> Collection:
+    """Return the collection of a request, if it and the engine are ready."""
+    return _open_collection(request, await get_engine(request))
+
+
+CollectionDep = Annotated[Collection, Depends(get_collection)]
 
 
 def _open_collection(request: Request, engine: Engine) -> Collection:

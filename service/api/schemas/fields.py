@@ -113,6 +113,13 @@ DocumentId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS), _
 Title = Annotated[str, Field(max_length=MAX_TITLE_CHARACTERS), _WHOLE]
 Cosine = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Strict = Annotated[
+    bool,
+    Field(
+        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
+        "whole, rather than read its beginning."
+    ),
+]
 Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_shallow), AfterValidator(_sendable)]
 
 
