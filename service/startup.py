@@ -16,7 +16,7 @@ from service.engine import Engine, installed_version
 from service.errors import SettingsError
 from service.files import SentFiles
 from service.limits import Admission, LocalRateLimiter, RateLimiter, RedisRateLimiter
-from service.metrics import Metrics, create_metrics
+from service.metrics import Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
 from service.settings import Settings
@@ -52,7 +52,7 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     allow_gpu(settings.index_gpu)
     warm = opening.finish()
     encoder = warm.encoder
-    metrics = create_metrics()
+    metrics = Metrics()
     with ExitStack() as opened:
         redis = _open_redis(settings, metrics, opened)
         scheduler, cache = _open_scheduler(settings, encoder, warm.golden, redis, metrics, opened)

@@ -26,7 +26,6 @@ from service.api.schemas.common import (
     DocumentResponse,
     ReceiptBody,
     document_response,
-    receipt_body,
 )
 from service.api.schemas.fields import DEFAULT_PAGE, Cursor, PageSize, nullable, write_cursor
 from service.documents import (
@@ -39,7 +38,7 @@ from service.documents import (
 from service.threads import run_in
 
 
-class ListedBody(BaseModel):
+class ListedBody(BaseModel, from_attributes=True):
     """A stored document, without its text."""
 
     id: str
@@ -84,17 +83,7 @@ class FamilyResponse(BaseModel):
 def documents_response(page: Page) -> DocumentsResponse:
     """Shape a page; one that is not full is the last."""
     return DocumentsResponse(
-        documents=[
-            ListedBody(
-                id=document.id,
-                title=document.title,
-                metadata=dict(document.metadata),
-                receipt=receipt_body(document.receipt),
-                indexed_at=document.indexed_at,
-                family=document.family,
-            )
-            for document in page.documents
-        ],
+        documents=[ListedBody.model_validate(document) for document in page.documents],
         damaged=list(page.damaged),
         next_cursor=write_cursor(page.last) if page.full and page.last is not None else None,
     )

@@ -167,6 +167,14 @@ SIMILAR: dict[str, Any] = {
 }
 
 
+def _bound(least: int, description: str, example: float) -> Any:
+    """Describe a bound from `least` to 1."""
+    examples: Any = {"some": {"value": example}}
+    return Query(
+        ge=least, le=1, allow_inf_nan=False, description=description, openapi_examples=examples
+    )
+
+
 @similar_router.get(
     "/{id:path}/similar",
     summary="Find the documents that are nearest to a stored one",
@@ -185,14 +193,7 @@ async def get_similar(
         ),
     ] = None,
     min_score: Annotated[
-        float,
-        Query(
-            ge=-1,
-            le=1,
-            allow_inf_nan=False,
-            description="Give no document whose score is under this.",
-            openapi_examples={"some": {"value": 0.5}},
-        ),
+        float, _bound(-1, "Give no document whose score is under this.", 0.5)
     ] = -1.0,
 ) -> Response:
     """Return the documents nearest to a stored one; nothing is encoded.
@@ -241,45 +242,28 @@ LINE = (
 async def get_pairs(
     collection: CollectionDep,
     min_score: Annotated[
-        float | None,
-        Query(
-            ge=-1,
-            le=1,
-            allow_inf_nan=False,
-            description="Give no pair whose score is under this.",
-            openapi_examples={"some": {"value": 0.5}},
-        ),
+        float | None, _bound(-1, "Give no pair whose score is under this.", 0.5)
     ] = None,
     min_vector_score: Annotated[
         float | None,
-        Query(
-            ge=-1,
-            le=1,
-            allow_inf_nan=False,
-            description="Give no pair whose document vectors have a cosine under this; by default "
-            "what about 1 of 1,000 random pairs reach.",
-            openapi_examples={"some": {"value": 0.5}},
+        _bound(
+            -1,
+            "Give no pair whose document vectors have a cosine under this; by default what about "
+            "1 of 1,000 random pairs reach.",
+            0.5,
         ),
     ] = None,
     min_probability: Annotated[
         float | None,
-        Query(
-            ge=0,
-            le=1,
-            allow_inf_nan=False,
-            description="Give no pair under this probability; refused where pairs have none.",
-            openapi_examples={"some": {"value": 0.9}},
-        ),
+        _bound(0, "Give no pair under this probability; refused where pairs have none.", 0.9),
     ] = None,
     max_false_positive_rate: Annotated[
         float | None,
-        Query(
-            ge=0,
-            le=1,
-            allow_inf_nan=False,
-            description="Give no pair whose score a larger share of random pairs of the corpus "
-            "reaches; refused where that was not measured.",
-            openapi_examples={"some": {"value": 0.001}},
+        _bound(
+            0,
+            "Give no pair whose score a larger share of random pairs of the corpus reaches; "
+            "refused where that was not measured.",
+            0.001,
         ),
     ] = None,
     collapse: Annotated[
