@@ -220,21 +220,13 @@ class Reply:
     notes: tuple[Note, ...] = ()
 
 
-def _term(term_weight: TermWeight) -> tuple[type, tuple[Any, ...]]:
-    return TermWeight, (term_weight.term, term_weight.weight)
-
-
-def _hit(hit: Hit) -> tuple[type, tuple[Any, ...]]:
-    return Hit, _HIT_FIELDS(hit)
-
-
 # A hundred of these are in an answer, and what dataclasses do by default takes the server as long
 # as the rest of a request.
 _HIT_FIELDS = attrgetter(*(field.name for field in fields(Hit)))
 _REDUCERS: dict[type, Callable[[Any], Any]] = {
     **copyreg.dispatch_table,
-    TermWeight: _term,
-    Hit: _hit,
+    TermWeight: lambda weight: (TermWeight, (weight.term, weight.weight)),
+    Hit: lambda hit: (Hit, _HIT_FIELDS(hit)),
 }
 
 

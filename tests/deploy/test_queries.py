@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +30,9 @@ WORDS = {"and", "or", "unless", "by", "without", "on", "ignoring", "group_left",
 
 def exposed() -> dict[str, set[str]]:
     """Labels of every series, by its name."""
-    metrics = Metrics()
     series = {name: labels | TARGET_LABELS for name, labels in FOREIGN.items()}
-    for field in fields(metrics):
-        metric: MetricWrapperBase | CollectorRegistry = getattr(metrics, field.name)
+    metric: MetricWrapperBase | CollectorRegistry
+    for metric in vars(Metrics()).values():
         if isinstance(metric, CollectorRegistry):
             continue
         [family] = metric.describe()
