@@ -61,12 +61,7 @@ class Admission:
 
     @contextmanager
     def admit(self) -> Iterator[None]:
-        """Count one request as active while the block runs.
-
-        Raises:
-            OverloadedError: the limit is reached.
-            ShuttingDownError: `close` or `drain` was called.
-        """
+        """Count one request as active while the block runs; OverloadedError if too many are."""
         if self._closing:
             raise ShuttingDownError
         if self.active >= self.max_requests:

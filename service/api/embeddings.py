@@ -85,11 +85,7 @@ class EmbeddingsRequest(BodyModel):
         return 1 if isinstance(self.input, str) else len(self.input)
 
     def to_texts(self) -> list[RequestText]:
-        """Return the texts, each with the JSON pointer to it.
-
-        Raises:
-            InvalidInputError: a text is not characters.
-        """
+        """Return the texts, each with the JSON pointer to it, or raise InvalidInputError."""
         if isinstance(self.input, str):
             texts = [RequestText("#/input", self.input)]
         else:

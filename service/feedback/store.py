@@ -197,11 +197,7 @@ class FeedbackStore:
             after = found[-1].id
 
     def remove(self, feedback_id: str) -> None:
-        """Remove a verdict, durably.
-
-        Raises:
-            FeedbackNotFoundError: there is none of this id.
-        """
+        """Remove a verdict, durably, or raise FeedbackNotFoundError."""
         with self._connections.writing() as connection:
             row = connection.execute(
                 "DELETE FROM verdicts WHERE id = ? RETURNING query", (feedback_id,)

@@ -76,11 +76,7 @@ class IdempotencyStore:
 
     @contextmanager
     def in_progress(self, key: str | None) -> Iterator[None]:
-        """Reject other requests with this key while the block runs.
-
-        Raises:
-            KeyInUseError: another request with this key is being processed.
-        """
+        """Reject other requests with this key, by KeyInUseError, while the block runs."""
         if key is None:
             yield
             return
@@ -97,8 +93,7 @@ class IdempotencyStore:
     def find(self, key: str | None, request: bytes) -> StoredResponse | None:
         """Return the response that was given to this request, if it is stored.
 
-        Raises:
-            KeyReusedError: the key was used for another request.
+        KeyReusedError if the key was used for another request.
         """
         if key is None:
             return None

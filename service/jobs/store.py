@@ -279,11 +279,7 @@ class JobStore:
             return _end(connection, job.id, state, detail)
 
     def cancel(self, job_id: str) -> Job:
-        """Cancel a job; what it has stored stays.
-
-        Raises:
-            JobEndedError: it has ended already.
-        """
+        """Cancel a job; what it has stored stays. Raise JobEndedError if it has ended already."""
         with self._connections.writing() as connection:
             if not _end(connection, job_id, "cancelled", None):
                 raise JobEndedError(job_id, _find(connection, job_id).state)

@@ -469,11 +469,7 @@ class QueryStore:
             return _find(connection, query_id)
 
     def remove(self, query_id: str) -> None:
-        """Remove a query and its events.
-
-        Raises:
-            StandingQueryNotFoundError: there is none of this id.
-        """
+        """Remove a query and its events, or raise StandingQueryNotFoundError."""
         with self._connections.writing() as connection:
             done = connection.execute("DELETE FROM queries WHERE id = ?", (query_id,))
             if not done.rowcount:
@@ -648,11 +644,7 @@ class EventStore:
         return row is not None and bool(row[0])
 
     def resume(self, query_id: str) -> None:
-        """Let the webhook of a query be tried again at once.
-
-        Raises:
-            StandingQueryNotFoundError: there is none of this id.
-        """
+        """Let a webhook be tried again at once, or raise StandingQueryNotFoundError."""
         with self._connections.writing() as connection:
             connection.execute(_RESUME, (query_id,))
             found = connection.execute("SELECT 1 FROM queries WHERE id = ?", (query_id,))

@@ -72,14 +72,11 @@ class Charge:
         return rate_limit_headers(self._status) if self._status else {}
 
     async def cover(self, size: int, *, complete: bool = False) -> None:
-        """Spend what a body of so many bytes costs and what has not been spent.
+        """Spend what a body costs and what has not been spent, or raise RateLimitedError.
 
         Args:
             size: of the body so far, in bytes.
             complete: there is no more of it: spend the last tokens, however few.
-
-        Raises:
-            RateLimitedError: the client has too few tokens.
         """
         tokens = tokens_of(size)
         more = tokens - self._spent
@@ -232,11 +229,7 @@ def is_open(path: str) -> bool:
 
 
 def _timeout_seconds(headers: Headers) -> float:
-    """Return how long the client waits; infinity if it does not say.
-
-    Raises:
-        InvalidInputError: the header is invalid.
-    """
+    """Return how long the client waits; infinity if it does not say."""
     given = headers.get(TIMEOUT_HEADER)
     if given is None:
         return math.inf
@@ -259,11 +252,7 @@ def _announced_tokens(body: RequestBody, max_queue_tokens: int) -> int | None:
 
 @asynccontextmanager
 async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
-    """Cancel the block after this many seconds.
-
-    Raises:
-        DeadlinePassedError: the time is over.
-    """
+    """Cancel the block after this many seconds, and raise DeadlinePassedError."""
     timer = asyncio.timeout(None if math.isinf(seconds) else seconds)
     try:
         async with timer:

@@ -60,11 +60,7 @@ class IndexRequest(BodyModel):
     )
 
     def to_documents(self) -> list[Document]:
-        """Return the documents.
-
-        Raises:
-            InvalidInputError: fields are invalid; names all of them.
-        """
+        """Return the documents, or raise InvalidInputError, which names all invalid fields."""
         documents: list[Document] = []
         errors: list[FieldError] = []
         for number, body in enumerate(self.documents):
