@@ -175,11 +175,6 @@ def check_model(engine: Engine, name: str, pointer: str | None = None) -> None:
 def check_size(collection: Collection, texts: int, dimensions: int | None) -> None:
     """Refuse what is too much, or cannot be given, before anything is made of the texts.
 
-    Args:
-        collection: whose vectors are requested.
-        texts: how many.
-        dimensions: that the vectors must have; None for what they have.
-
     Raises:
         InvalidInputError: more texts than `MAX_INPUTS`, or other dimensions than those
             of the vectors.

@@ -33,12 +33,7 @@ class Admission:
     """
 
     def __init__(self, max_requests: int, reason: RejectionReason = "active_requests") -> None:
-        """Count none yet.
-
-        Args:
-            max_requests: that may be active at a time.
-            reason: why others are rejected, for the metrics.
-        """
+        """Count none yet."""
         self.max_requests = max_requests
         self._reason: RejectionReason = reason
         self.active = 0

@@ -41,10 +41,6 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     """Load and verify the checkpoint, start the workers, warm up and open the data.
 
     Jobs that an earlier process left unfinished continue.
-
-    Args:
-        settings: of the service.
-        opening: the encoder of these settings, if it is being opened.
     """
     opening = opening or begin_opening(settings)
     checkpoint = opening.checkpoint

@@ -58,13 +58,7 @@ def serve(
 
 
 def begin(host: str, port: int, given: Mapping[str, Any]) -> None:
-    """Serve until SIGTERM or SIGINT; see `service.process.serve_http`.
-
-    Args:
-        host: address to listen on.
-        port: to listen on; 0 chooses a free one.
-        given: settings that the caller sets; the others come from the environment.
-    """
+    """Serve until SIGTERM or SIGINT; what is not `given` comes from the environment."""
     settings = Settings(**given)
     pause_garbage_collection()
     set_switch_interval()

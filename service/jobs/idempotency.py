@@ -23,13 +23,7 @@ _ALL = 2**31
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A response as it is sent.
-
-    Attributes:
-        status: the HTTP status.
-        body: JSON.
-        location: the Location header, if there is one.
-    """
+    """A response as it is sent: its status, JSON, and the Location header if there is one."""
 
     status: int
     body: bytes

@@ -101,17 +101,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The outcome of one batch of an upload.
-
-    Attributes:
-        position: bytes of the upload that have been processed after it.
-        line: lines that have been processed after it.
-        indexed: documents stored by this step.
-        unchanged: as in `Job`, of this step.
-        truncated: as in `Job`, of this step.
-        failed: lines of this step that are not valid documents.
-        errors: the first of them.
-    """
+    """The outcome of one batch of an upload: where it ended, and what it adds to the `Job`."""
 
     position: int
     line: int

@@ -335,10 +335,7 @@ def current_reservation(
 ) -> Iterator[Reservation]:
     """Yield the reservation of the current request, or a new one outside of any request.
 
-    Args:
-        scheduler: where to reserve.
-        tokens: of a new reservation, estimated.
-        background: no client waits for the work; always a new reservation.
+    It is always a new one for background work, for which no client waits.
     """
     current = None if background else _CURRENT.get()
     # What a request started may continue after it, when its reservation has ended.

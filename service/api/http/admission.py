@@ -55,12 +55,7 @@ class Charge:
     """
 
     def __init__(self, limiter: RateLimiter | None, client: str) -> None:
-        """Spend nothing yet.
-
-        Args:
-            limiter: of the service; without one, nothing is charged.
-            client: the name of the client, by `client_name`.
-        """
+        """Spend nothing yet; nothing is charged without a limiter."""
         self._limiter = limiter
         self._client = client
         self._spent = 0

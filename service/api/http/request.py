@@ -138,13 +138,7 @@ class BodyRuleMiddleware:
     """Refuses a request whose route or body does not exist or is not accepted, by its head."""
 
     def __init__(self, app: ASGIApp, max_body_bytes: int, max_upload_bytes: int) -> None:
-        """Wrap an application.
-
-        Args:
-            app: to wrap.
-            max_body_bytes: of a JSON body, or a file.
-            max_upload_bytes: of an NDJSON body.
-        """
+        """Wrap an application."""
         self._app = app
         self._limits = {
             BodyKind.JSON: max_body_bytes,
