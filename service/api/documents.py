@@ -22,12 +22,15 @@ from service.api.http.problems import (
 )
 from service.api.http.request import JSON, NDJSON, choose_media_type
 from service.api.openapi import Router, json_example, problem_responses, receipt_example
-from service.api.schemas.common import (
-    DocumentResponse,
-    ReceiptBody,
-    document_response,
+from service.api.schemas.common import ReceiptBody, receipt_body
+from service.api.schemas.fields import (
+    DEFAULT_PAGE,
+    Cursor,
+    PageSize,
+    nullable,
+    optional,
+    write_cursor,
 )
-from service.api.schemas.fields import DEFAULT_PAGE, Cursor, PageSize, nullable, write_cursor
 from service.documents import (
     delete_document,
     export_documents,
@@ -49,6 +52,13 @@ class ListedBody(BaseModel, from_attributes=True):
     family: int | None = nullable(
         "Number of its family of copies and versions; null where it is in none."
     )
+
+
+class DocumentResponse(ListedBody):
+    """A stored document."""
+
+    family: int | None = optional("Number of its family of copies and versions, if it has one.")
+    text: str | None = optional("Only with `?text=true`.")
 
 
 class DocumentsResponse(BaseModel):
@@ -205,7 +215,16 @@ async def get_document(
 ) -> DocumentResponse:
     """Return title, metadata, receipt, family and, on request, the text of a document."""
     stored = await find_document(collection, document_id)
-    return document_response(stored, await family_of(collection, document_id), with_text=text)
+    document = stored.document
+    return DocumentResponse(
+        id=document.id,
+        title=document.title,
+        metadata=dict(document.metadata),
+        receipt=receipt_body(stored.receipt),
+        indexed_at=stored.indexed_at,
+        family=await family_of(collection, document_id),
+        text=document.text if text else None,
+    )
 
 
 @router.delete(

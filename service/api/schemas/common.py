@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Self
 
-from pydantic import BaseModel, Field, JsonValue, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from encoder.blocks import Receipt
 from index.document import MAX_METADATA_BYTES, MAX_METADATA_LEVELS, Document
 from index.errors import DocumentError
-from index.store.records import StoredDocument
 from service.api.schemas.fields import (
     BodyModel,
     Characters,
@@ -143,18 +142,6 @@ class IndexResponse(Answer):
     documents: list[IndexedBody]
 
 
-class DocumentResponse(BaseModel):
-    """A stored document."""
-
-    id: str
-    title: str
-    metadata: dict[str, JsonValue]
-    receipt: ReceiptBody
-    indexed_at: str = Field(description="When its text was stored, ISO 8601 in UTC.")
-    family: int | None = optional("Number of its family of copies and versions, if it has one.")
-    text: str | None = optional("Only with `?text=true`.")
-
-
 def index_response(indexed: IndexedDocuments, checkpoint: str) -> IndexResponse:
     """Return the response of POST /index."""
     return IndexResponse(
@@ -163,22 +150,6 @@ def index_response(indexed: IndexedDocuments, checkpoint: str) -> IndexResponse:
         timings=milliseconds(indexed.seconds),
         checkpoint=checkpoint,
         generation=indexed.generation,
-    )
-
-
-def document_response(
-    stored: StoredDocument, family: int | None, *, with_text: bool
-) -> DocumentResponse:
-    """Return the response of GET /documents/{id}."""
-    document = stored.document
-    return DocumentResponse(
-        id=document.id,
-        title=document.title,
-        metadata=dict(document.metadata),
-        receipt=receipt_body(stored.receipt),
-        indexed_at=stored.indexed_at,
-        family=family,
-        text=document.text if with_text else None,
     )
 
 
