@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from service.errors import OverloadedError, RejectionReason, ShuttingDownError
 from service.redis_client import RedisClient
@@ -147,19 +147,6 @@ return {'1', string.format('%.6f', full - now)}
 """
 
 
-class RateLimiter(Protocol):
-    """Counts the tokens of each client."""
-
-    def spend(self, client: str, tokens: int, spent: int = 0) -> RateLimitStatus:
-        """Spend tokens of a client, or none if it has too few; may block briefly.
-
-        Args:
-            client: by `client_name`.
-            tokens: to spend.
-            spent: tokens that the same request has spent before.
-        """
-
-
 class LocalRateLimiter:
     """Counts in this process; thread-safe."""
 
@@ -170,7 +157,10 @@ class LocalRateLimiter:
         self._lock = threading.Lock()
 
     def spend(self, client: str, tokens: int, spent: int = 0) -> RateLimitStatus:
-        """See `RateLimiter`."""
+        """Spend tokens of a client, by `client_name`, or none if it has too few.
+
+        `spent` are the tokens that the same request has spent before.
+        """
         token = WINDOW_SECONDS / self._limit
         with self._lock:
             now = self._clock()
@@ -193,7 +183,7 @@ class RedisRateLimiter:
         self._local = LocalRateLimiter(tokens_per_minute)
 
     def spend(self, client: str, tokens: int, spent: int = 0) -> RateLimitStatus:
-        """See `RateLimiter`."""
+        """See `LocalRateLimiter`; may block briefly."""
         token = WINDOW_SECONDS / self._limit
         arguments = (token, tokens, self._limit, spent, WINDOW_SECONDS + _MAX_TOKENS * token)
 
@@ -204,6 +194,9 @@ class RedisRateLimiter:
         if result is None:
             return self._local.spend(client, tokens, spent)
         return rate_limit_status(self._limit, spent + tokens, result[0] == b"1", float(result[1]))
+
+
+RateLimiter = LocalRateLimiter | RedisRateLimiter
 
 
 def client_name(address: str) -> str:
