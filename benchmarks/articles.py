@@ -18,7 +18,7 @@ from benchmarks.common import SEED
 from encoder.alignment.space import fit_space, sample_blocks
 from encoder.arrays import Float32, Float64, Int64
 from encoder.blocks import Receipt
-from encoder.terms.segmentation import STOP_WORDS
+from encoder.terms.function_words import ENGLISH
 from index.directory.data_directory import open_data_directory
 from index.document import Document
 from index.progress import SilentProgress
@@ -79,9 +79,9 @@ class ArticleModel:
         )
 
     def _words(self, chance: np.random.Generator, topic: int, size: int) -> Int64:
-        words = len(STOP_WORDS) + _zipf(chance, len(self.words) - len(STOP_WORDS), size)
+        words = len(ENGLISH) + _zipf(chance, len(self.words) - len(ENGLISH), size)
         kind = chance.random(size)
-        words = np.where(kind < STOP_SHARE, _zipf(chance, len(STOP_WORDS), size), words)
+        words = np.where(kind < STOP_SHARE, _zipf(chance, len(ENGLISH), size), words)
         of_topic = (kind >= STOP_SHARE) & (kind < STOP_SHARE + TOPIC_SHARE)
         words[of_topic] = self.topics[topic, _zipf(chance, TOPIC_WORDS, int(of_topic.sum()))]
         follows = np.flatnonzero(kind[1:] >= 1.0 - SUCCESSOR_SHARE) + 1
@@ -101,8 +101,8 @@ class ArticleModel:
 def article_model(seed: int, block_dimension: int, dimension: int) -> ArticleModel:
     """Draw a model of articles with block vectors [., block_dimension] and vectors [dimension]."""
     chance = np.random.default_rng(seed)
-    words = np.array([*sorted(STOP_WORDS), *_invented_words()])
-    first = len(STOP_WORDS)
+    words = np.array([*sorted(ENGLISH), *_invented_words()])
+    first = len(ENGLISH)
     return ArticleModel(
         seed=seed,
         words=words,
@@ -134,7 +134,7 @@ def _invented_words() -> list[str]:
     syllables = [consonant + vowel for consonant in _CONSONANTS for vowel in _VOWELS]
     words = syllables + [syllable + other for syllable in syllables for other in syllables]
     words += [word + end for word in words[len(syllables) :] for end in syllables[:6]]
-    return [word for word in words if word not in STOP_WORDS][:VOCABULARY]
+    return [word for word in words if word not in ENGLISH][:VOCABULARY]
 
 
 def put_articles(store: SQLiteDocumentStore, model: ArticleModel, size: int) -> None:

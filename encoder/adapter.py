@@ -172,11 +172,7 @@ def format_adapter(adapter: Adapter) -> bytes:
 
 
 def parse_adapter(data: bytes, where: str) -> Adapter:
-    """Parse the content of an adapter file.
-
-    Raises:
-        AdapterError: it is damaged, of another format, or not an adapter; `where` names it.
-    """
+    """Parse the content of an adapter file, which `where` names in an AdapterError."""
     content, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
         raise AdapterError(f"{where}: is damaged, or not an adapter: restore it, or index again")

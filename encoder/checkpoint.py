@@ -12,7 +12,7 @@ parity.json           how far each graph is from the model on the golden batch
 section_reader.onnx   of a model with sections: reads a section and the next one, in fp32
 terms.npz             the term table, if there is a term channel, see encoder/terms/term_table.py
 sketch.npz            weights of hashed terms, if it has them, see encoder/terms/term_channel.py
-quality.json          optional: how int8 and fp16 compare with fp32, see evaluation/quality.py
+quality.json          optional: how int8 and fp16 compare with fp32, see evaluation/quality_gate.py
 <precision>/          block_encoder.onnx and document_encoder.onnx
 weights.safetensors   the weights in half precision, for training and export; serving does not
                       need them
@@ -155,8 +155,7 @@ def is_shipped(directory: Path) -> bool:
 def load_checkpoint(directory: Path) -> Checkpoint:
     """Open a checkpoint directory and verify its configuration and tokenizer.
 
-    Raises:
-        CheckpointError: a file is missing, changed or invalid; the message names it.
+    Here and below, a CheckpointError names the file that is missing, changed or invalid.
     """
     manifest = read_manifest(directory)
     config = read_config(directory, manifest)
@@ -224,11 +223,7 @@ def read_config(directory: Path, manifest: Manifest) -> dict[str, Any]:
 
 
 def read_verified(directory: Path, files: Mapping[str, str], name: str) -> bytes:
-    """Read one file of a checkpoint.
-
-    Raises:
-        CheckpointError: it is not in the manifest, missing, or not what the manifest says.
-    """
+    """Read one file of a checkpoint, which is what the manifest says."""
     if name not in files:
         raise CheckpointError(f"{directory / name} is not part of this checkpoint")
     path = locate_file(directory, name)
@@ -239,11 +234,7 @@ def read_verified(directory: Path, files: Mapping[str, str], name: str) -> bytes
 
 
 def locate_file(directory: Path, name: str) -> Path:
-    """Return the path of a file of a checkpoint, also of one that it shares with another.
-
-    Raises:
-        CheckpointError: the other checkpoint is missing, or does not have the file.
-    """
+    """Return the path of a file of a checkpoint, also of one that it shares with another."""
     path = directory / name
     folder = None if path.exists() else read_manifest(directory).shared.get(name)
     if folder is None:
@@ -258,11 +249,7 @@ def locate_file(directory: Path, name: str) -> Path:
 
 
 def read_weights(directory: Path) -> bytes:
-    """Read the weights of a checkpoint, of an encoder or a reranker.
-
-    Raises:
-        CheckpointError: they are missing, or not those that the graphs were made from.
-    """
+    """Read the weights of a checkpoint, of an encoder or a reranker."""
     if not (directory / WEIGHTS).exists():
         raise CheckpointError(
             f"{directory} has no {WEIGHTS}: it can only be served, not trained or exported. Those "

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from encoder.checkpoint import Checkpoint, SegmentMemory
+from encoder.checkpoint import Checkpoint
 from encoder.errors import CheckpointError
 
 # The step graph: its inputs by name -> block vectors [1, H], memory, and mask of the memory.
@@ -32,12 +32,10 @@ class DocumentReading:
             checkpoint: of a recurrent encoder.
             step: runs its step graph.
             blocks: token ids of each segment of the document, without special tokens.
-
-        Raises:
-            CheckpointError: the encoder is not recurrent.
-            ValueError: a segment is longer than the checkpoint reads.
         """
-        memory = _memory_of(checkpoint)
+        memory = checkpoint.segment_memory
+        if memory is None:
+            raise CheckpointError(f"checkpoint {checkpoint.name} reads each block by itself")
         longest = max(map(len, blocks), default=0) + 2
         if longest > checkpoint.block_length:
             raise ValueError(
@@ -83,10 +81,3 @@ class DocumentReading:
         while not self.done:
             self.advance()
         return self.vectors
-
-
-def _memory_of(checkpoint: Checkpoint) -> SegmentMemory:
-    memory = checkpoint.segment_memory
-    if memory is None:
-        raise CheckpointError(f"checkpoint {checkpoint.name} reads each block by itself")
-    return memory

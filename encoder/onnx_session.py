@@ -60,12 +60,7 @@ def open_graphs(
     *,
     batch_tokens: int | None = None,
 ) -> OpenedGraphs:
-    """Open both graphs with the first provider that works; arguments as of `OnnxEncoder`.
-
-    Raises:
-        CheckpointError: a graph is missing or changed, or not of the requested precision.
-        ProviderError: none of the requested providers can be used.
-    """
+    """Open both graphs with the first provider that works; arguments as of `OnnxEncoder`."""
     for name in missing_providers(providers):
         _LOG.warning("execution provider %s is not installed", name)
     for provider in usable_providers(providers):

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from tokenizers import Encoding, Tokenizer
 
@@ -12,6 +13,9 @@ from encoder.checkpoint import TOKENIZER, Checkpoint, read_verified
 from encoder.errors import CheckpointError, EmptyTextError, TruncatedTextError
 from encoder.payload import blank_payload
 from encoder.sentences import replace_lone_surrogates, split_sentences
+
+if TYPE_CHECKING:
+    from encoder.reranker.checkpoint import RerankerCheckpoint
 
 _SENTENCES_A_CALL = 512  # bounds the memory that a book takes
 
@@ -34,9 +38,6 @@ class BlockTokenizer:
         self._select = select
         self._capacity = block_capacity(checkpoint.block_length)
         self._tokenizer = open_tokenizer(checkpoint)
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
 
     def __call__(self, text: str, *, strict: bool = False) -> SentenceBlocks:
         """Split, tokenise and fill.
@@ -127,11 +128,15 @@ class _Sentences:
         return start + place[0], start + place[1]
 
 
-def open_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
-    """Load the tokenizer of a checkpoint."""
+def open_tokenizer(checkpoint: "Checkpoint | RerankerCheckpoint") -> Tokenizer:
+    """Load the tokenizer of a checkpoint, for texts of any length without special tokens."""
     data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
     try:
-        return Tokenizer.from_buffer(data)
+        tokenizer: Tokenizer = Tokenizer.from_buffer(data)
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
+        return tokenizer
     except Exception as error:  # the library raises bare Exception
         raise CheckpointError(f"{checkpoint.directory / TOKENIZER}: {error}") from error
 

@@ -15,6 +15,7 @@ replaced whole: a writer killed at any moment loses its last batch and nothing e
 """
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -318,10 +319,7 @@ def _layout(key: ArchiveKey, counts: _Counts) -> _Layout:
 
 
 def _bytes(kind: str, shape: tuple[int, ...]) -> int:
-    size = np.dtype(kind).itemsize
-    for number in shape:
-        size *= number
-    return size
+    return math.prod((np.dtype(kind).itemsize, *shape))
 
 
 def _require_size(path: Path, kind: str, shape: tuple[int, ...]) -> None:

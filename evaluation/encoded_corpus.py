@@ -114,10 +114,11 @@ def keep_tokens(
 ) -> EncodedCorpus:
     """Open the sentence blocks of a corpus in a directory, after reading what is missing.
 
-    Block vectors are neither computed nor stored, and the checkpoint needs no graph.
+    Block vectors are zeros that take no memory, and the checkpoint needs no graph.
     """
     key = archive_key(checkpoint, max_blocks=_kept_blocks(directory), tokens_only=True)
-    return _encode_into(corpus, directory, _Source(checkpoint, None, key), progress)
+    kept = _encode_into(corpus, directory, _Source(checkpoint, None, key), progress)
+    return replace(kept, archive=kept.archive.without_vectors(checkpoint.block_dimension))
 
 
 def _kept_blocks(directory: Path) -> int | None:

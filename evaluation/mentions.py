@@ -14,6 +14,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from encoder.terms.segmentation import word_spans, words_of
 from encoder.terms.title_matcher import TitleMatcher
 from evaluation.judgements import Qrels
 from index.build import report_skipped
@@ -27,8 +28,6 @@ from index.lexical.terms import (
     named_titles,
     title_term,
     title_words,
-    word_spans,
-    words_of,
 )
 from index.progress import Progress
 

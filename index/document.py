@@ -20,7 +20,7 @@ MAX_METADATA_LEVELS = 64
 # `json.dumps` would make another each time.
 _encode = json.JSONEncoder(sort_keys=True, allow_nan=False, ensure_ascii=False).encode
 _CONTAINERS = (Mapping, list, tuple)
-_CONTROL_OR_SURROGATE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+_CONTROL_OR_SURROGATE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from service.errors import EncodingFailedError, InvalidInputError
 from service.jobs.idempotency import StoredResponse, request_digest
 from service.jobs.store import Job, LineError, Step, Upload
 from service.jobs.uploads import Batch, BatchLimits, UploadFile, read_batch
+from service.limits import check_disk
 from service.threads import run_in
 
 BATCH_DOCUMENTS = 64
@@ -109,15 +110,17 @@ def run_job(collection: Collection, job: Job) -> None:
     if not collection.jobs.verify(job):
         collection.jobs.end(job, "failed", "the upload is missing or damaged: send it again")
         return
+    settings = collection.engine.settings
     limits = BatchLimits(
         documents=BATCH_DOCUMENTS,
-        line_bytes=collection.engine.settings.max_body_bytes,
-        text_characters=collection.engine.settings.max_text_characters,
+        line_bytes=settings.max_body_bytes,
+        text_characters=settings.max_text_characters,
     )
     position, line = job.position, job.line
     indexed, failed = job.indexed, job.failed
     with path.open("rb") as upload, asyncio.Runner() as runner:
         while batch := read_batch(upload, position, line, limits):
+            check_disk(path.parent, batch.position - position, settings.disk_reserve_bytes)
             step = runner.run(_index_batch(collection, batch))
             continues = collection.jobs.store.advance(job, step)
             collection.metrics.job_documents.labels("indexed").inc(step.indexed)

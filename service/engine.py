@@ -26,7 +26,7 @@ from service.errors import CollectionNotFoundError, NotReadyError
 from service.feedback.store import FeedbackStore
 from service.files import SentFiles
 from service.jobs.runner import Jobs
-from service.limits import Admission, RateLimiter
+from service.limits import Admission, BodyMemory, RateLimiter
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.metrics import CollectionMetrics, Metrics
 from service.redis_client import RedisClient
@@ -53,6 +53,7 @@ class Engine:
         scheduler: the encoder threads and their queue.
         reranking: the reranker with its threads, if one is set.
         admission: the limit on active requests.
+        bodies: the limit on bytes of bodies in memory.
         redis: shared with other servers, if one is set.
         rate_limiter: counts the tokens of each client, if a rate is set.
         encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
@@ -75,6 +76,7 @@ class Engine:
     scheduler: EncodeScheduler
     reranking: RerankPool | None
     admission: Admission
+    bodies: BodyMemory
     redis: RedisClient | None
     rate_limiter: RateLimiter | None
     encode_cache: EncodeCache | None

@@ -11,6 +11,7 @@ RejectionReason = Literal[
     "queue_seconds",
     "deadline",
     "active_requests",
+    "body_bytes",
     "exports",
     "files",
     "listeners",

@@ -10,14 +10,17 @@ in parts, and is admitted as if it had spent them at once.
 import asyncio
 import ipaddress
 import math
+import shutil
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from index.errors import StorageFullError
 from service.errors import OverloadedError, RejectionReason, ShuttingDownError
 from service.redis_client import RedisClient
 
@@ -28,8 +31,8 @@ _POLL_SECONDS = 0.02
 class Admission:
     """Counts active requests and rejects those over the limit.
 
-    It bounds everything that is not counted in tokens: bodies held in memory, calls that wait for a
-    thread. Use it from the event loop only.
+    It bounds what is counted neither in tokens nor in bytes, such as calls that wait for a thread.
+    Use it from the event loop only.
     """
 
     def __init__(self, max_requests: int, reason: RejectionReason = "active_requests") -> None:
@@ -81,6 +84,70 @@ class Admission:
         while self.active and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_SECONDS)
         return not self.active
+
+
+def check_disk(folder: Path, size: int, reserve: int) -> None:
+    """Check that so many bytes more leave a reserve of the disk, in which a delete can work.
+
+    Raises:
+        StorageFullError: they do not.
+    """
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:  # the write itself will tell
+        return
+    if free - size < reserve:
+        raise StorageFullError(folder.name, f"it has {free} bytes free, and writes leave {reserve}")
+
+
+BODY_BYTES = 128 * 2**20  # at least; eight bodies of the default limit
+
+
+class BodyMemory:
+    """Counts the bytes of bodies in memory and rejects those over the limit.
+
+    One client may hold half of them. Use it from the event loop only.
+    """
+
+    def __init__(self, max_body_bytes: int) -> None:
+        """Count none yet.
+
+        Args:
+            max_body_bytes: of one body; two have room in any case.
+        """
+        self._max_bytes = max(BODY_BYTES, 2 * max_body_bytes)
+        self._of_clients: Counter[str] = Counter()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that are counted now."""
+        return self._of_clients.total()
+
+    @contextmanager
+    def hold(self, client: str, size: int) -> Iterator[Callable[[int], None]]:
+        """Count a body of so many bytes while the block runs; yields what changes its size.
+
+        Raises:
+            OverloadedError: there is no room, of all or of this client; a change raises it, too.
+        """
+        held = 0
+
+        def resize(size: int) -> None:
+            nonlocal held
+            more = size - held
+            over = self._of_clients[client] + more > self._max_bytes // 2
+            if more > 0 and (over or self.bytes + more > self._max_bytes):
+                raise OverloadedError(_RETRY_SECONDS, "body_bytes")
+            held = size
+            self._of_clients[client] += more
+            if not self._of_clients[client]:
+                del self._of_clients[client]
+
+        try:
+            resize(size)
+            yield resize
+        finally:
+            resize(0)
 
 
 WINDOW_SECONDS = 60

@@ -183,8 +183,8 @@ class Settings(BaseSettings):
     disk_reserve_bytes: int = Field(
         default=256 * 1024**2,
         ge=0,
-        description="Free bytes of the disk that uploads leave for the store; an upload that would "
-        "take them is rejected with 507.",
+        description="Free bytes of the disk that writes leave, so that a delete can make room; a "
+        "write that would take them is rejected with 507.",
     )
     rate_limit_tokens_per_minute: int | None = Field(
         default=None,

@@ -15,7 +15,13 @@ from service.collections import (
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
 from service.files import SentFiles
-from service.limits import Admission, LocalRateLimiter, RateLimiter, RedisRateLimiter
+from service.limits import (
+    Admission,
+    BodyMemory,
+    LocalRateLimiter,
+    RateLimiter,
+    RedisRateLimiter,
+)
 from service.metrics import Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
@@ -60,6 +66,7 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
             scheduler=scheduler,
             reranking=open_rerank_pool(settings, metrics),
             admission=Admission(settings.max_active_requests),
+            bodies=BodyMemory(settings.max_body_bytes),
             redis=redis,
             rate_limiter=_create_rate_limiter(settings.rate_limit_tokens_per_minute, redis),
             encode_cache=cache,

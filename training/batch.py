@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from training.models.architecture import EncoderModel, RecurrentModel, Sections
+from training.models.architecture import EncoderModel, OnDevice, RecurrentModel, Sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class DocumentArrays:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockTexts:
+class BlockTexts(OnDevice):
     """Sentence blocks of a batch that are read from their tokens.
 
     Attributes:
@@ -49,18 +50,9 @@ class BlockTexts:
     input_ids: Tensor
     attention_mask: Tensor
 
-    def to(self, device: torch.device) -> "BlockTexts":
-        """Return it on a device."""
-        return BlockTexts(
-            self.documents.to(device),
-            self.places.to(device),
-            self.input_ids.to(device),
-            self.attention_mask.to(device),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class DocumentBatch:
+class DocumentBatch(OnDevice):
     """Documents as the document level reads them.
 
     Attributes:
@@ -80,16 +72,6 @@ class DocumentBatch:
     def __len__(self) -> int:
         """Return the number of documents."""
         return len(self.block_mask)
-
-    def to(self, device: torch.device) -> "DocumentBatch":
-        """Return it on a device."""
-        return DocumentBatch(
-            self.block_vectors.to(device),
-            self.block_mask.to(device),
-            None if self.term_features is None else self.term_features.to(device),
-            None if self.texts is None else self.texts.to(device),
-            None if self.sections is None else _sections_to(self.sections, device),
-        )
 
 
 def collate(documents: Sequence[DocumentArrays], padding_token: int = 0) -> DocumentBatch:
@@ -225,10 +207,6 @@ def _collate_sections(documents: Sequence[DocumentArrays]) -> Sections | None:
     return Sections(torch.tensor(numbers), torch.tensor(successors))
 
 
-def _sections_to(sections: Sections, device: torch.device) -> Sections:
-    return Sections(sections.numbers.to(device), sections.successors.to(device))
-
-
 def _part_of_sections(sections: Sections | None, part: slice) -> Sections | None:
     if sections is None:
         return None
@@ -257,20 +235,15 @@ def _collate_terms(documents: Sequence[DocumentArrays]) -> Tensor | None:
 
 
 def _collate_texts(documents: Sequence[DocumentArrays], padding_token: int) -> BlockTexts | None:
-    tokens = [block for document in documents for block in document.tokens]
+    tokens = [torch.from_numpy(block) for document in documents for block in document.tokens]
     if not tokens:
         return None
     rows = [row for row, document in enumerate(documents) for _ in document.places]
     places = [place for document in documents for place in document.places]
-    length = max(len(block) for block in tokens)
-    input_ids = np.full((len(tokens), length), padding_token, np.int64)
-    mask = np.zeros((len(tokens), length), np.int64)
-    for index, block in enumerate(tokens):
-        input_ids[index, : len(block)] = block
-        mask[index, : len(block)] = 1
-    return BlockTexts(
-        torch.tensor(rows),
-        torch.tensor(places),
-        torch.from_numpy(input_ids),
-        torch.from_numpy(mask),
-    )
+    return BlockTexts(torch.tensor(rows), torch.tensor(places), *pad_tokens(tokens, padding_token))
+
+
+def pad_tokens(blocks: Sequence[Tensor], padding_token: int) -> tuple[Tensor, Tensor]:
+    """Return N blocks of token ids, special tokens included, and their mask: both [N, T]."""
+    mask = pad_sequence([torch.ones_like(block) for block in blocks], batch_first=True)
+    return pad_sequence(list(blocks), batch_first=True, padding_value=padding_token), mask

@@ -1,10 +1,4 @@
-"""Errors of `training`.
-
-* TrainingError
-  * TrainingRecipeError   a recipe file is missing, or a field of it unknown, missing or wrong
-  * ResumeError           the directory holds the state of another run, or an unreadable one
-  * NotFiniteError        a loss, a gradient or a validation figure is not finite
-"""
+"""Errors of `training`."""
 
 from encoder.errors import EncoderError
 
@@ -14,15 +8,15 @@ class TrainingError(EncoderError):
 
 
 class TrainingRecipeError(TrainingError):
-    """A recipe file cannot be followed."""
+    """A recipe file is missing, or a field of it unknown, missing or wrong."""
 
 
 class ResumeError(TrainingError):
-    """The state in a directory belongs to another run."""
+    """The directory holds the state of another run, or an unreadable one."""
 
 
 class NotFiniteError(TrainingError):
-    """A number that must be finite is not."""
+    """A loss, a gradient or a validation figure is not finite."""
 
     def __init__(self, step: int, what: str, value: float) -> None:
         super().__init__(

@@ -25,7 +25,6 @@ from training.run_files import (
     LOSS,
     STATE,
     VALIDATION,
-    RunFingerprint,
     RunState,
     append_to_curve,
     load_best,
@@ -158,12 +157,9 @@ def _encode_again(
 ) -> Tensor:
     """Encode with the random numbers of the first time, and leave the generator as it was."""
     device = chunk.block_mask.device
-    if device.type == "cuda":
-        with torch.random.fork_rng([device]):
-            torch.cuda.set_rng_state(state, device)
-            return encode(chunk)
-    with torch.random.fork_rng([]):
-        torch.set_rng_state(state)
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng([device] if on_gpu else []):
+        torch.cuda.set_rng_state(state, device) if on_gpu else torch.set_rng_state(state)
         return encode(chunk)
 
 
@@ -222,12 +218,6 @@ def train(model: M, plan: TrainingPlan[M], directory: Path, progress: TrainingPr
     Args:
         model: on the device to train on; has the best weights afterwards.
         directory: of the state, best weights and curve of the run; created if missing.
-
-    Raises:
-        TrainingRecipeError: the recipe does not fit the model.
-        ResumeError: the directory holds the state of another run.
-        NotFiniteError: a loss, a gradient or a validation figure is infinite or no number.
-        OSError: a file could not be written.
     """
     recipe = plan.recipe
     if isinstance(model, EncoderModel) and recipe.max_blocks > model.config.max_blocks:
@@ -368,5 +358,5 @@ def _finite(step: int, what: str, value: Tensor) -> float:
     return number
 
 
-def _fingerprint(plan: TrainingPlan[Any]) -> RunFingerprint:
-    return RunFingerprint(recipe_fingerprint(plan.recipe), plan.data_fingerprint)
+def _fingerprint(plan: TrainingPlan[Any]) -> dict[str, str]:
+    return {"recipe": recipe_fingerprint(plan.recipe), "data": plan.data_fingerprint}

@@ -14,13 +14,9 @@ from training.batch import (
     put_computed,
     texts_of,
 )
-from training.models.architecture import (
-    EncoderConfig,
-    EncoderModel,
-    PredictsBlocks,
-    ReadsTokens,
-    RecurrentModel,
-)
+from training.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
+from training.models.layers import BlockEncoder
+from training.models.smith import DocumentEncoder
 
 
 class WordHead(nn.Module):
@@ -51,22 +47,25 @@ class BlockHead(nn.Module):
         return torch.where(masked[:, :, None], self.masked_block.to(vectors.dtype), vectors)
 
 
-def word_loss(model: EncoderModel, head: WordHead, texts: BlockTexts, words: Tensor) -> Tensor:
+def word_loss(
+    model: EncoderModel,
+    head: WordHead,
+    texts: BlockTexts,
+    words: Tensor,
+    states: Tensor | None = None,
+) -> Tensor:
     """Masked word prediction over text.
 
     Args:
         texts: sentence blocks with hidden words, [N, T]; of a recurrent model, all blocks of each
             document.
         words: [N, T] the token ids to predict, -1 where there is nothing to predict.
+        states: [N, T, H] of the tokens, where they are known.
 
     Returns:
         [] loss, the mean over the masked words; 0 where none is masked.
     """
-    return _predict_words(model, head, _token_states(model, texts), words)
-
-
-def _predict_words(model: EncoderModel, head: WordHead, states: Tensor, words: Tensor) -> Tensor:
-    """Predict words [N, T], -1 where there is none, from the states [N, T, H] of their tokens."""
+    states = _token_states(model, texts) if states is None else states
     chosen = words >= 0
     if not chosen.any():
         return states.sum() * 0.0
@@ -80,32 +79,31 @@ def _token_states(model: EncoderModel, texts: BlockTexts) -> Tensor:
         ids, mask = as_documents(texts)  # [D, S, T]
         states = torch.stack(model.segment_states(ids, mask), dim=1)  # [D, S, T, H]
         return states[texts.documents, texts.places]
-    level = cast(ReadsTokens, model.block_encoder)
+    level = cast(BlockEncoder, model.block_encoder)
     return level.token_states(texts.input_ids, texts.attention_mask)
 
 
 def block_loss(
-    model: EncoderModel, head: BlockHead, batch: DocumentBatch, masked: Tensor
+    model: EncoderModel,
+    head: BlockHead,
+    batch: DocumentBatch,
+    masked: Tensor,
+    vectors: Tensor | None = None,
 ) -> Tensor:
     """Masked sentence block prediction, over cached block vectors or over text.
 
     Args:
         model: whose document level is trained, and its sentence level where the batch has text.
         masked: [D, S] bool, the blocks to predict.
+        vectors: [D, S, H] of the blocks, where they are known.
 
     Returns:
         [] loss, the mean over the masked blocks; 0 where none is masked.
     """
-    return _predict_blocks(model, head, batch, block_vectors(model, batch), masked)
-
-
-def _predict_blocks(
-    model: EncoderModel, head: BlockHead, batch: DocumentBatch, vectors: Tensor, masked: Tensor
-) -> Tensor:
-    """Predict the masked [D, S] of the block vectors [D, S, H] of a batch."""
-    if not model.config.predicts_blocks:
+    level = model.document_encoder
+    if not isinstance(level, DocumentEncoder):
         raise TypeError("this architecture cannot predict masked sentence blocks")
-    level = cast(PredictsBlocks, model.document_encoder)
+    vectors = block_vectors(model, batch) if vectors is None else vectors
     states = level.block_states(head(vectors, masked), batch.block_mask)
     if not masked.any():
         return states.sum() * 0.0
@@ -136,12 +134,12 @@ def joint_losses(
         [] both losses, "words" and "blocks", each a mean; the paper trains their sum.
     """
     texts = texts_of(batch)
-    level = cast(ReadsTokens, model.block_encoder)
+    level = cast(BlockEncoder, model.block_encoder)
     states = level.token_states(texts.input_ids, texts.attention_mask)  # [N, T, H]
     vectors = put_computed(batch, level.pool(states, texts.attention_mask))  # [D, S, H]
     return {
-        "words": _predict_words(model, head.words, states, words),
-        "blocks": _predict_blocks(model, head.blocks, batch, vectors, masked),
+        "words": word_loss(model, head.words, texts, words, states),
+        "blocks": block_loss(model, head.blocks, batch, masked, vectors),
     }
 
 

@@ -272,7 +272,7 @@ def masked_words_task(
     """Hide words in sentence blocks and predict them."""
     hidden, places = mask_words(texts.input_ids, vocabulary, share, generator)
     words = torch.where(places, texts.input_ids, -1)
-    masked = BlockTexts(texts.documents, texts.places, hidden, texts.attention_mask)
+    masked = replace(texts, input_ids=hidden)
 
     def losses(model: EncoderModel) -> dict[str, Tensor]:
         device = head.bias.device

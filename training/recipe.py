@@ -43,7 +43,7 @@ class ObjectiveRecipe(RecipeTable):
     @model_validator(mode="before")
     @classmethod
     def _name_by_kind(cls, table: Any) -> Any:
-        return {"name": table.get("kind"), **table} if isinstance(table, dict) else table
+        return {"name": table.get("kind", ""), **table} if isinstance(table, dict) else table
 
     @property
     def parameters(self) -> Mapping[str, Any]:

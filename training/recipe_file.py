@@ -23,12 +23,7 @@ T = TypeVar("T", bound=RecipeTable)
 
 
 def read_recipe_file(path: Path, kind: type[T], error_class: type[EncoderError]) -> T:
-    """Read a recipe file.
-
-    Raises:
-        EncoderError: of `error_class`: the file is missing or no TOML, or a field is unknown,
-            missing or wrong. The message names the file, the field and what it must be.
-    """
+    """Read a recipe file; errors are of `error_class`, and name file, field and what it must be."""
     try:
         return parse_recipe(tomllib.loads(path.read_text(encoding="utf-8")), kind, error_class)
     except (OSError, ValueError, error_class) as error:

@@ -7,6 +7,7 @@ at the last segment, in the retrospective phase. Masked words are predicted at e
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoder.checkpoint import Checkpoint
-from training.batch import BlockTexts, as_documents
+from training.batch import BlockTexts, as_documents, pad_tokens
 from training.losses import WordHead, masked_word_prediction
 from training.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
 from training.objectives import ModelTask, Vocabulary, mask_words
@@ -82,6 +83,7 @@ def reorder(
         The segments, and [D] classes of the permutations.
     """
     capacity = checkpoint.block_length - 2
+    first, last = (torch.tensor([t]) for t in (checkpoint.start_token, checkpoint.end_token))
     segments: list[Tensor] = []
     documents: list[int] = []
     places: list[int] = []
@@ -92,14 +94,13 @@ def reorder(
         tokens = torch.cat([row[1 : length - 1] for row, length in rows])
         permuted, order = permute_chunks(tokens, chunks, generator)
         cut = torch.split(permuted, capacity)
-        segments += cut
+        segments += [torch.cat([first, part, last]) for part in cut]
         documents += [document] * len(cut)
         places += range(len(cut))
         classes.append(class_of(order))
-    return (
-        BlockTexts(torch.tensor(documents), torch.tensor(places), *_pad(segments, checkpoint)),
-        torch.tensor(classes),
-    )
+    padded = pad_tokens(segments, checkpoint.padding_token)
+    texts = BlockTexts(torch.tensor(documents), torch.tensor(places), *padded)
+    return texts, torch.tensor(classes)
 
 
 def reorder_losses(
@@ -153,7 +154,7 @@ def reorder_task(
     permuted, classes = reorder(texts, chunks, checkpoint, generator)
     hidden, places = mask_words(permuted.input_ids, vocabulary, share, generator)
     words = torch.where(places, permuted.input_ids, -1)
-    masked = BlockTexts(permuted.documents, permuted.places, hidden, permuted.attention_mask)
+    masked = replace(permuted, input_ids=hidden)
 
     def losses(model: EncoderModel) -> dict[str, Tensor]:
         if not isinstance(model, RecurrentModel):
@@ -162,16 +163,3 @@ def reorder_task(
         return reorder_losses(model, head, masked.to(device), words.to(device), classes.to(device))
 
     return ModelTask(losses)
-
-
-def _pad(segments: Sequence[Tensor], checkpoint: Checkpoint) -> tuple[Tensor, Tensor]:
-    """Return token ids with special tokens, and their mask: [N, T]."""
-    length = max(map(len, segments)) + 2
-    ids = torch.full((len(segments), length), checkpoint.padding_token)
-    mask = torch.zeros_like(ids)
-    for row, segment in enumerate(segments):
-        end = len(segment) + 1
-        ids[row, 0], ids[row, end] = checkpoint.start_token, checkpoint.end_token
-        ids[row, 1:end] = segment
-        mask[row, : end + 1] = 1
-    return ids, mask

@@ -77,35 +77,23 @@ def recipe_fingerprint(recipe: TrainingRecipe) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class RunFingerprint:
-    """What identifies a run.
-
-    Attributes:
-        recipe: of the recipe.
-        data: of the data and of the checkpoint that training starts from.
-    """
-
-    recipe: str
-    data: str
-
-
 def save_state(
     directory: Path,
     trained: Mapping[str, nn.Parameter],
     optimiser: torch.optim.Optimizer,
     state: RunState,
-    fingerprint: RunFingerprint,
+    fingerprint: Mapping[str, str],
 ) -> None:
     """Write what a resumed run needs, atomically.
 
-    It holds no state of a random generator: every step seeds its own.
+    It holds no state of a random generator: every step seeds its own. The fingerprint is that of
+    the "recipe", and of the "data" with the checkpoint that training starts from.
     """
     tensors = {f"weight.{name}": parameter.detach() for name, parameter in trained.items()}
     for name, parameter in trained.items():
         for key, value in optimiser.state.get(parameter, {}).items():
             tensors[f"{key}.{name}"] = value
-    header = {"progress": asdict(state), "fingerprint": asdict(fingerprint)}
+    header = {"progress": asdict(state), "fingerprint": dict(fingerprint)}
     _write(directory / STATE, tensors, header)
 
 
@@ -113,27 +101,23 @@ def load_state(
     directory: Path,
     trained: Mapping[str, nn.Parameter],
     optimiser: torch.optim.Optimizer,
-    fingerprint: RunFingerprint,
+    fingerprint: Mapping[str, str],
 ) -> RunState:
-    """Set weights and optimiser to what `save_state` wrote.
-
-    Raises:
-        ResumeError: the file is unreadable, or of another recipe, other data or another model.
-    """
+    """Set weights and optimiser to what `save_state` wrote."""
     path = directory / STATE
     tensors, header = _read(path)
     try:
-        found = RunFingerprint(**header["fingerprint"])
+        found = header["fingerprint"]
+        different = [part for part in ("recipe", "data") if found[part] != fingerprint[part]]
         state = RunState(**header["progress"])
     except (KeyError, TypeError) as error:
         raise ResumeError(f"{path} is not the state of a run: {error!r}") from error
-    for part in ("recipe", "data"):
-        if getattr(found, part) != getattr(fingerprint, part):
-            what = "recipe" if part == "recipe" else "data, or the checkpoint it starts from,"
-            raise ResumeError(
-                f"{path} is of another run: its {what} differs. Train into another directory, or"
-                " delete this one to start again"
-            )
+    if different:
+        what = "recipe" if "recipe" in different else "data, or the checkpoint it starts from,"
+        raise ResumeError(
+            f"{path} is of another run: its {what} differs. Train into another directory, or"
+            " delete this one to start again"
+        )
     _set_weights(path, trained, tensors, "weight.")
     for name, parameter in trained.items():
         keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}.{name}" in tensors]

@@ -6,7 +6,7 @@ then trained (`term_projection`), and finally folded into one table of few dimen
 (`fold_projection`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -20,10 +20,10 @@ from encoder.atomic_files import replace_durably
 from encoder.checkpoint import HASHED_TERMS, Checkpoint
 from encoder.errors import EncoderError
 from encoder.terms.term_channel import (
+    NO_HASHED_TERMS,
     HashedTerms,
     TermChannel,
     hashed_vocabulary,
-    no_hashed_terms,
     open_term_channel,
     read_hashed_terms,
     write_hashed_terms,
@@ -31,7 +31,6 @@ from encoder.terms.term_channel import (
 from encoder.terms.term_table import (
     Terms,
     TermTable,
-    TermVocabulary,
     count_words,
     quantise_term_table,
     read_term_table,
@@ -44,8 +43,10 @@ from training.data.sampling import DocumentSlice
 from training.distillation import smaller_config, weights_of_layers
 from training.errors import TrainingRecipeError
 from training.export.create import load_model
-from training.models.architecture import EncoderConfig, EncoderModel, ReadsTerms, TermChannelSizes
+from training.models.architecture import EncoderConfig, EncoderModel
+from training.models.layers import project_first
 from training.models.registry import ENCODERS
+from training.models.smith import DocumentEncoder
 from training.recipe import TermRecipe, TrainingRecipe
 
 
@@ -100,15 +101,12 @@ def read_or_fit_channel(
     vocabulary = read_term_vocabulary(open_tokenizer(start), recipe.terms.buckets)
     if not kept.exists():
         corpora = [
-            _count(vocabulary, archive, some)
+            [vocabulary.count(archive.blocks(int(row))) for row in some]
             for archive, some in zip(archives, rows, strict=True)
             if len(some)
         ]
         table = fit_term_table(corpora, vocabulary.rows, recipe.terms, recipe.seed)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_name(kept.name + ".partial")
-        write_term_table(partial, table)
-        replace_durably(partial, kept)
+        _keep(kept, lambda path: write_term_table(path, table))
     hashed = _read_or_fit_hashed_terms(start, recipe, archives, rows, kept.with_name(HASHED_TERMS))
     return TermChannel(vocabulary, read_term_table(kept.read_bytes(), str(kept)), hashed)
 
@@ -121,7 +119,7 @@ def _read_or_fit_hashed_terms(
     kept: Path,
 ) -> HashedTerms:
     if not recipe.terms.hashed_dimension:
-        return no_hashed_terms()
+        return NO_HASHED_TERMS
     vocabulary = hashed_vocabulary(start)
     if not kept.exists():
         corpora = [
@@ -130,12 +128,18 @@ def _read_or_fit_hashed_terms(
             if len(some)
         ]
         weights = term_weights(corpora, vocabulary.rows)
-        partial = kept.with_name(kept.name + ".partial")
-        write_hashed_terms(partial, HashedTerms(vocabulary, weights, recipe.terms.hashed_dimension))
-        replace_durably(partial, kept)
+        hashed = HashedTerms(vocabulary, weights, recipe.terms.hashed_dimension)
+        _keep(kept, lambda path: write_hashed_terms(path, hashed))
     return read_hashed_terms(
         kept.read_bytes(), str(kept), vocabulary, recipe.terms.hashed_dimension
     )
+
+
+def _keep(path: Path, write: Callable[[Path], None]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    write(partial)
+    replace_durably(partial, path)
 
 
 def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) -> EncoderModel:
@@ -164,7 +168,7 @@ def open_model(start: Checkpoint, recipe: TrainingRecipe, channel: TermChannel) 
     }
     grown.load_state_dict(kept, strict=not new)
     if new:
-        begin_as_terms(cast(ReadsTerms, grown.document_encoder), terms)
+        begin_as_terms(cast(DocumentEncoder, grown.document_encoder), terms)
     return grown.eval()
 
 
@@ -174,24 +178,12 @@ def _with_channel(
     with_term_channel = ENCODERS[start.architecture].with_term_channel
     if with_term_channel is None:
         raise TrainingRecipeError(f"[terms]: a {start.architecture} has no term channel")
-    sizes = TermChannelSizes(
-        features=features,
-        dimension=terms.dimension,
-        buckets=terms.buckets,
-        hashed_dimension=terms.hashed_dimension,
-    )
-    return with_term_channel(config, sizes)
+    return with_term_channel(config, terms, features)
 
 
 def _same(channel: TermChannel, other: TermChannel) -> bool:
-    return (channel.width, channel.vocabulary.rows) == (
-        other.width,
-        other.vocabulary.rows,
-    ) and bool(np.array_equal(channel.table.vectors, other.table.vectors))
-
-
-def _count(vocabulary: TermVocabulary, archive: BlockArchive, rows: Int64) -> list[Terms]:
-    return [vocabulary.count(archive.blocks(int(row))) for row in rows]
+    sizes, others = ((each.width, each.vocabulary.rows) for each in (channel, other))
+    return sizes == others and np.array_equal(channel.table.vectors, other.table.vectors)
 
 
 _SMALLEST = 1e-6  # share of the largest singular value squared, under which there is only rounding
@@ -223,17 +215,16 @@ def fit_term_table(
     return quantise_term_table(weights, span)
 
 
-def begin_as_terms(encoder: ReadsTerms, recipe: TermRecipe) -> None:
+def begin_as_terms(encoder: DocumentEncoder, recipe: TermRecipe) -> None:
     """Set the term channel, of `recipe.dimension`, so that it keeps the strongest of the span."""
+    project_first(encoder.term_projection)
     with torch.no_grad():
-        encoder.term_projection.weight.copy_(torch.eye(recipe.dimension, recipe.span))
-        encoder.term_projection.bias.zero_()
         encoder.balance.fill_(float(np.log(recipe.balance)))
         if recipe.hashed_dimension:
             encoder.sketch_balance.fill_(float(np.log(recipe.hashed_balance)))
 
 
-def fold_projection(encoder: ReadsTerms, table: TermTable) -> TermTable:
+def fold_projection(encoder: DocumentEncoder, table: TermTable) -> TermTable:
     """Move the trained projection into the table, and leave the identity in its place.
 
     Features are linear in the table, so this changes nothing but their width, which becomes

@@ -6,8 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-from tokenizers import Tokenizer
-
 from encoder.checkpoint import (
     CONFIG,
     HASHED_TERMS,
@@ -22,7 +20,9 @@ from encoder.checkpoint import (
 from encoder.errors import CheckpointError
 from encoder.terms.term_channel import TermChannel, write_hashed_terms
 from encoder.terms.term_table import write_term_table
-from training.models.architecture import EncoderModel, ReadsTerms
+from encoder.tokenizer import open_tokenizer
+from training.models.architecture import EncoderModel
+from training.models.smith import DocumentEncoder
 from training.models.weights import save_weights
 from training.objectives import Vocabulary
 from training.term_channel import fold_projection
@@ -46,7 +46,7 @@ def write_trained(
     config = json.loads(read_verified(start.directory, start.files, CONFIG))
     shutil.copyfile(start.directory / TOKENIZER, directory / TOKENIZER)
     if channel.table.width:
-        table = fold_projection(cast(ReadsTerms, model.document_encoder), channel.table)
+        table = fold_projection(cast(DocumentEncoder, model.document_encoder), channel.table)
         write_term_table(directory / TERMS, table)
         config |= {"dimension": model.config.dimension}
         config["model"] |= {
@@ -67,10 +67,7 @@ def write_trained(
 
 def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     """Read the token ids that masking needs."""
-    tokenizer = Tokenizer.from_buffer(
-        read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
-    )
-    mask = tokenizer.token_to_id("[MASK]")
+    mask = open_tokenizer(checkpoint).token_to_id("[MASK]")
     if mask is None:
         raise CheckpointError(f"{checkpoint.directory / TOKENIZER} has no [MASK]")
     special = (checkpoint.start_token, checkpoint.end_token, checkpoint.padding_token, mask)

@@ -27,7 +27,7 @@ from encoder.atomic_files import replace_durably, write_atomically
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.block_archive import ArchiveKey, archive_key
-from evaluation.encoded_corpus import EncodedCorpus, keep_blocks
+from evaluation.encoded_corpus import EncodedCorpus, keep_blocks, keep_tokens
 from index.progress import SilentProgress
 from training.collate import Reader, encode_slices
 from training.data.corpus import TrainingCorpus, read_training_data
@@ -37,9 +37,9 @@ from training.errors import NotFiniteError, TrainingError
 from training.export.create import Recipe, create_checkpoint, load_model
 from training.export.export import export_checkpoint
 from training.jobs.output import Trained
-from training.jobs.train_encoder import read_tokens, run_training, sources_of
+from training.jobs.train_encoder import run_training, sources_of
 from training.models.architecture import EncoderModel
-from training.progress import SilentTrainingProgress
+from training.progress import TrainingProgress
 from training.recipe import TrainingRecipe, parse_training_recipe
 from training.trained_checkpoint import write_trained
 
@@ -74,7 +74,7 @@ class JobLines(SilentProgress):
         self._console.print(step if total is None else f"{step}: {total} {unit}")
 
 
-class RunLines(SilentTrainingProgress):
+class RunLines(TrainingProgress):
     """Prints from time to time how far a run is, and measures its steps without validations.
 
     Attributes:
@@ -145,7 +145,7 @@ class DataReader:
         directory = self._experiment.blocks / fingerprint(asdict(key))[:16]
         corpus = self._experiment.files.corpus
         if key.tokens_only:
-            return read_tokens(corpus, directory, start, self._progress)
+            return keep_tokens(corpus, directory, start, self._progress)
         encoder = OnnxEncoder(start, precision=PRECISION, threads=torch.get_num_threads())
         return keep_blocks(corpus, directory, encoder, self._progress)
 
@@ -323,7 +323,7 @@ def _read_texts(
         # The first one is what training reads, too.
         path = hashlib.sha256(str(files.corpus.resolve()).encode()).hexdigest()[:8]
         directory = experiment.blocks / (f"{key}-{path}" if number else key)
-        read.append((files, read_tokens(files.corpus, directory, start, progress)))
+        read.append((files, keep_tokens(files.corpus, directory, start, progress)))
     data = read_training_data(read, experiment.plan.seeds[0], allow_shared=experiment.allow_shared)
     unused = [experiment.work / "neighbours"] * len(data)  # pretraining has no neighbours
     return data, sources_of(recipe, start, data, unused, progress)

@@ -8,7 +8,7 @@ the same steps run on buffers in its own memory.
 
 import queue
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,20 +60,13 @@ class BoundGraph:
         for _ in range(LANES):
             self._lanes.put(_Lane(session.io_binding()))
 
-    def run(
-        self,
-        inputs: Inputs,
-        into: Float32,
-        rows: Sequence[int],
-        watch: Callable[[str], object] = lambda step: None,
-    ) -> None:
+    def run(self, inputs: Inputs, into: Float32, rows: Sequence[int]) -> None:
         """Compute one call, on a lane that is free; further threads wait for one.
 
         Args:
             inputs: by name, of the same number of rows each.
             into: [N, width], where the output is written to.
             rows: of `into`, for the first rows of the output; those that follow are padding.
-            watch: called after each step, with its name: "upload", "compute", "download".
         """
         with self._lane() as lane:
             buffers = self._buffers(lane, inputs)
@@ -83,13 +76,10 @@ class BoundGraph:
                 lane.binding.bind_ortvalue_input(name, buffers.inputs[name])
             lane.binding.bind_ortvalue_output(self._output, buffers.output)
             lane.binding.synchronize_inputs()
-            watch("upload")
             self._session.run_with_iobinding(lane.binding)
             lane.binding.synchronize_outputs()
-            watch("compute")
             # The only copy to the host; on a CPU `numpy` is the buffer, which the next call fills.
             into[rows] = buffers.output.numpy()[: len(rows)]
-            watch("download")
 
     @contextmanager
     def _lane(self) -> Iterator[_Lane]:

@@ -5,7 +5,7 @@ Blocks are therefore sorted by length, padded to a multiple of `LENGTH_STEP` tok
 padded to a power of two of rows, of which the last ones are empty.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -40,12 +40,7 @@ class BlockPacking:
         if not self.batch_tokens:
             yield from ([row] for row in range(len(blocks)))
             return
-        order = sorted(range(len(blocks)), key=lambda row: -len(blocks[row]))
-        start = 0
-        while start < len(order):
-            stop = start + self.most_rows(len(blocks[order[start]]))
-            yield order[start:stop]
-            start = stop
+        yield from _calls(list(map(len, blocks)), self.most_rows)
 
     def most_rows(self, tokens: int) -> int:
         """Return how many blocks of so many tokens one call has: a power of two."""
@@ -80,18 +75,24 @@ class BlockPacking:
 
 
 def document_calls(sizes: Sequence[int], most_blocks: int, budget: int) -> Iterator[list[int]]:
-    """Yield the rows of the documents of each call of the document level, largest first.
+    """Return the rows of the documents of each call of the document level, largest first.
 
     Args:
         sizes: how many block vectors each document has.
         most_blocks: that the document level reads of one.
         budget: blocks of one call, padding included.
     """
+    return _calls(
+        sizes, lambda size: power_of_two_up_to(budget // padded_blocks(size, most_blocks))
+    )
+
+
+def _calls(sizes: Sequence[int], most_rows: Callable[[int], int]) -> Iterator[list[int]]:
+    """Yield rows, largest first, as many in a call as the largest of it allows."""
     order = sorted(range(len(sizes)), key=lambda row: -sizes[row])
     start = 0
     while start < len(order):
-        blocks = padded_blocks(sizes[order[start]], most_blocks)
-        stop = start + power_of_two_up_to(budget // blocks)
+        stop = start + most_rows(sizes[order[start]])
         yield order[start:stop]
         start = stop
 

@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from encoder.arrays import Float32, Int64
-from encoder.checkpoint import TOKENIZER, read_verified
-from encoder.errors import CheckpointError
 from encoder.payload import blank_payload
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.sentence_ranking import (
@@ -18,6 +15,7 @@ from encoder.reranker.sentence_ranking import (
     split_for_ranking,
 )
 from encoder.sentences import replace_lone_surrogates
+from encoder.tokenizer import open_tokenizer
 
 FIRST, SEPARATOR, WORD, PADDING = 2, 1, 0, -1  # kinds of positions of a pair
 SPECIAL_TOKENS = 3
@@ -46,14 +44,7 @@ class PairTokenizer:
 
     def __init__(self, checkpoint: RerankerCheckpoint) -> None:
         """Load the tokenizer."""
-        data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
-        try:
-            self._tokenizer = Tokenizer.from_buffer(data)
-        except Exception as error:  # the library raises bare Exception
-            raise CheckpointError(f"{checkpoint.directory / TOKENIZER}: {error}") from error
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
+        self._tokenizer = open_tokenizer(checkpoint)
         self._shape = checkpoint.pair
         self._start, self._end = checkpoint.start_token, checkpoint.end_token
 

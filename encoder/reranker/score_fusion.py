@@ -88,11 +88,7 @@ def write_score_fusion(checkpoint: RerankerCheckpoint, rule: ScoreFusion) -> Non
 
 
 def read_score_fusion(checkpoint: RerankerCheckpoint) -> ScoreFusion:
-    """Read the rule of a reranker; an unfitted one where it has none.
-
-    Raises:
-        CheckpointError: it is damaged, of another format, or was fitted for other weights.
-    """
+    """Read the rule of a reranker; an unfitted one where it has none."""
     if RULE not in checkpoint.files:
         return ScoreFusion()
     path = checkpoint.directory / RULE

@@ -6,24 +6,20 @@ the other. Edges are TextRank's similarity (equation 1), ranks those of PageRank
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.payload import blank_payload
 from encoder.sentences import split_sentences
-from encoder.terms.segmentation import (
-    CHINESE_STOP_WORDS,
-    STOP_WORDS,
-    split_words,
-    without_diacritics,
-)
+from encoder.terms.function_words import function_words
+from encoder.terms.segmentation import words_of
 
 DAMPING = 0.85  # d of the paper
 _ITERATIONS = 50
 _TOLERANCE = 1e-5  # of all ranks together, which sum to 1
 _FREQUENT = 24  # sentences; words of more are counted by a matrix product, of fewer pair by pair
-_LEFT_OUT = STOP_WORDS | CHINESE_STOP_WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +29,12 @@ class SentenceGraphText:
     Attributes:
         text: the whole text.
         spans: (start, end) characters of each of its S sentences.
-        words: the different words of each sentence, stop words left out.
-        sentences_left_out: how many are not ranked.
+        words: the different words of each sentence, function words left out.
     """
 
     text: str
     spans: tuple[tuple[int, int], ...]
     words: tuple[tuple[str, ...], ...]
-    sentences_left_out: int = 0
 
     def sentence(self, number: int) -> str:
         """Return one sentence."""
@@ -50,10 +44,12 @@ class SentenceGraphText:
 
 def split_for_ranking(text: str, *, language: str = "en", most: int = 500) -> SentenceGraphText:
     """Split a text into sentences, of which the first `most` are ranked, and words."""
-    spans = tuple(split_sentences(blank_payload(text)[0], language))
-    kept = spans[:most]
-    words = tuple(_words(text[start:end]) for start, end in kept)
-    return SentenceGraphText(text, kept, words, len(spans) - len(kept))
+    readable, _ = blank_payload(text)
+    kept = tuple(islice(split_sentences(readable, language), most))
+    words = [dict.fromkeys(words_of(readable[start:end])) for start, end in kept]
+    left_out = function_words(set().union(*words))
+    content = (tuple(word for word in some if word not in left_out) for some in words)
+    return SentenceGraphText(text, kept, tuple(content))
 
 
 def rank_sentences(first: SentenceGraphText, second: SentenceGraphText) -> tuple[Float32, Float32]:
@@ -71,9 +67,9 @@ def best_sentences(ranks: Float32, number: int) -> list[int]:
 def similarities(sentences: Sequence[Sequence[str]]) -> Float32:
     """Return TextRank's similarity of sentences (equation 1), Float32[S, S], diagonal 0.
 
-    Sim(i, j) = |words of both| / (log |i| + log |j|), where |i| counts words without stop words.
-    Two sentences of a single word have no similarity: the formula would divide by zero. Sentences
-    are given as their different words.
+    Sim(i, j) = |words of both| / (log |i| + log |j|), where |i| counts content words. Two
+    sentences of a single word have no similarity: the formula would divide by zero. Sentences are
+    given as their different words.
     """
     sizes = np.array([len(words) for words in sentences], dtype=np.float32)
     logarithms = np.log(np.maximum(sizes, 1.0))
@@ -103,11 +99,6 @@ def page_rank(weights: Float32) -> Float32:
             break
     normed: Float32 = ranks / ranks.sum()
     return normed
-
-
-def _words(sentence: str) -> tuple[str, ...]:
-    words = split_words(without_diacritics(sentence.lower()))
-    return tuple(dict.fromkeys(word for word in words if word not in _LEFT_OUT))
 
 
 def _common_words(sentences: Sequence[Sequence[str]]) -> Float32:

@@ -10,14 +10,17 @@ one other language that it seems to be in.
 from collections.abc import Collection
 from functools import cache
 from math import log
+from pathlib import Path
 from typing import NamedTuple
 
 from encoder.terms.general_words import share_of, word_levels
-from encoder.terms.segmentation import CHINESE_STOP_WORDS, STOP_WORDS, without_diacritics
+from encoder.terms.segmentation import without_diacritics
 
 _USUAL_SHARE = 0.3  # of the texts of a language that use one of its function words
 _EVIDENCE = 5.0  # so that no single word decides
-_OWN_LISTS = {"english": STOP_WORDS, "chinese": CHINESE_STOP_WORDS}
+
+ENGLISH = frozenset(Path(__file__).with_name("stop_words.txt").read_text("utf-8").split())
+_CHINESE = frozenset(Path(__file__).with_name("stop_words_zh.txt").read_text("utf-8").split())
 
 
 class _Lists(NamedTuple):
@@ -37,18 +40,18 @@ class _Lists(NamedTuple):
 def function_words(words: Collection[str]) -> frozenset[str]:
     """Return the function words of the languages of a text, given its different words.
 
-    The words are as `index.lexical.terms.words_of` returns them. Another language than English is
+    The words are as `words_of` returns them. Another language than English is
     found where its function words are more evidence than those of English that it does not have.
     """
     lists, english = _lists(), 0
     found: dict[str, float] = {}
     for word in words:
         if (entry := lists.evidence.get(word)) is not None:
-            english += word in STOP_WORDS
+            english += word in ENGLISH
             for language in entry[0]:
                 found[language] = found.get(language, 0.0) + entry[1]
     best = max(found, key=found.__getitem__, default="")
-    return lists.with_english[best] if found.get(best, 0.0) - english > _EVIDENCE else STOP_WORDS
+    return lists.with_english[best] if found.get(best, 0.0) - english > _EVIDENCE else ENGLISH
 
 
 @cache
@@ -57,16 +60,16 @@ def _lists() -> _Lists:
     from stop_words import AVAILABLE_LANGUAGES, get_stop_words
 
     lists = {language: _read(get_stop_words(language)) for language in AVAILABLE_LANGUAGES}
-    lists |= _OWN_LISTS
+    lists |= {"english": ENGLISH, "chinese": _CHINESE}
     levels, evidence = word_levels(), dict[str, tuple[list[str], float]]()
     for language, words in lists.items():
         for word in words:
             share = share_of(levels.get(word, 1))
-            speaks = 1.0 if word in STOP_WORDS else log(_USUAL_SHARE / share)
+            speaks = 1.0 if word in ENGLISH else log(_USUAL_SHARE / share)
             languages, _ = evidence.setdefault(word, ([], speaks))
             if language != "english":
                 languages.append(language)
-    return _Lists(evidence, {name: words | STOP_WORDS for name, words in lists.items()})
+    return _Lists(evidence, {name: words | ENGLISH for name, words in lists.items()})
 
 
 def _read(entries: Collection[str]) -> frozenset[str]:

@@ -9,8 +9,9 @@ their consonant, as in Hindi.
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
-from pathlib import Path
+from functools import cache, lru_cache
+
+from encoder.payload import blank_payload
 
 _WORD = re.compile(r"[^\W_]+")  # letters and digits of any script
 
@@ -49,8 +50,6 @@ INVISIBLE = "\u00ad\u200b\u2060\ufeff"
 def without_diacritics(lowered: str) -> str:
     """Return a text in lower case without diacritics and invisible characters.
 
-    For `split_words` and `find_words`.
-
     Thai, Lao, Khmer and Burmese stay as they are: their marks of tone are no less than letters,
     and dictionaries have them.
     """
@@ -73,15 +72,60 @@ def _strip(text: str) -> str:
     )
 
 
-def split_words(plain: str) -> list[str]:
-    """Return the words of a text in their order, as they are written; see `without_diacritics`."""
+MAX_WORD_CHARACTERS = 64  # nothing longer is a word: encoded data, a path, a broken file
+
+_ASCII_OR_NOT = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]+")
+_plain = lru_cache(maxsize=1 << 14)(without_diacritics)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in their order, in lower case and without diacritics.
+
+    Numbers are words, since they are what vectors lose. Words are not stemmed: on validation
+    stemming found less.
+    """
+    plain = without_diacritics(blank_payload(text)[0].lower())
     if plain.isascii() or not _SPECIAL.search(plain):
-        return _WORD.findall(plain)
-    return [plain[begin:end] for begin, end in find_words(plain)]
+        words = _WORD.findall(plain)
+    else:
+        words = [plain[begin:end] for begin, end in _find_words(plain)]
+    return [word for word in words if len(word) <= MAX_WORD_CHARACTERS]
 
 
-def find_words(plain: str) -> Iterator[tuple[int, int]]:
-    """Yield the (begin, end) characters of each word, as `split_words` returns them."""
+def word_spans(text: str) -> list[tuple[str, int, int]]:
+    """Return the words as `words_of` does, each with its place in the text.
+
+    Returns:
+        For each word: it, its first character, and the character after its last.
+    """
+    # All but "İ" are of one character in lower case; as a whole: a sigma depends on what follows.
+    lowered = blank_payload(text)[0].replace("İ", "i").lower()
+    if lowered.isascii():
+        found = ((word[0], *word.span()) for word in _WORD.finditer(lowered))
+        return [span for span in found if len(span[0]) <= MAX_WORD_CHARACTERS]
+    letters: list[str] = []
+    places: list[int] = []  # of each letter in the text
+    for part in _ASCII_OR_NOT.finditer(lowered):
+        if part[0].isascii():
+            letters.append(part[0])
+            places += range(*part.span())
+            continue
+        for place, character in enumerate(part[0], part.start()):
+            plain = _plain(character)
+            letters.append(plain)
+            places += [place] * len(plain)
+    places.append(len(text))
+    plain = "".join(letters)
+    return [
+        # A diacritic behind the last letter belongs to the word.
+        (plain[begin:end], places[begin], max(places[end - 1] + 1, places[end]))
+        for begin, end in _find_words(plain)
+        if end - begin <= MAX_WORD_CHARACTERS
+    ]
+
+
+def _find_words(plain: str) -> Iterator[tuple[int, int]]:
+    """Yield the (begin, end) characters of each word."""
     special = not plain.isascii() and _SPECIAL.search(plain) is not None
     for word in (_WORD_WITH_SIGNS if special else _WORD).finditer(plain):
         if special and _UNSPACED.search(word[0]):
@@ -98,7 +142,7 @@ def separate_words(text: str) -> str:
     if text.isascii() or not _UNSPACED.search(text):
         return text
     pieces, done = [], 0
-    for begin, end in find_words(text):
+    for begin, end in _find_words(text):
         pieces += [text[done:begin], text[begin:end]]
         done = end
     return " ".join([*pieces, text[done:]])
@@ -136,11 +180,3 @@ def _chinese() -> Callable[[str], list[str]]:
 
     segment: Callable[[str], list[str]] = rjieba.cut
     return segment
-
-
-def _read(name: str) -> frozenset[str]:
-    return frozenset(Path(__file__).with_name(name).read_text("utf-8").split())
-
-
-STOP_WORDS = _read("stop_words.txt")
-CHINESE_STOP_WORDS = _read("stop_words_zh.txt")  # particles and the like, in both scripts

@@ -86,6 +86,12 @@ class HashedTerms:
         return np.where(odd, -self.weights, self.weights).astype(np.float32)
 
 
+_NOTHING: Float32 = np.empty(0, dtype=np.float32)
+_NO_TERMS = TermVocabulary(np.empty(0, dtype=np.bool_), 0)
+_NO_TABLE = TermTable(_NOTHING, np.empty((0, 0), dtype=np.int8), _NOTHING)
+NO_HASHED_TERMS = HashedTerms(_NO_TERMS, _NOTHING, 0)
+
+
 def write_hashed_terms(path: Path, terms: HashedTerms) -> None:
     """Write the weights of hashed terms, in half precision, as an .npz file."""
     with path.open("wb") as file:
@@ -151,7 +157,7 @@ def open_term_channel(checkpoint: Checkpoint) -> TermChannel:
     width = int(checkpoint.model.get("term_features", 0))
     hashed = open_hashed_terms(checkpoint)
     if width == 0:
-        return TermChannel(_no_terms(), _empty_table(), hashed)
+        return TermChannel(_NO_TERMS, _NO_TABLE, hashed)
     buckets = int(checkpoint.model.get("term_buckets", 0))
     vocabulary = read_term_vocabulary(open_tokenizer(checkpoint), buckets)
     where = str(checkpoint.directory / TERMS)
@@ -169,25 +175,11 @@ def hashed_vocabulary(checkpoint: Checkpoint) -> TermVocabulary:
     return read_term_vocabulary(open_tokenizer(checkpoint), BUCKETS)
 
 
-def no_hashed_terms() -> HashedTerms:
-    """Return the hashed terms of a model that has none."""
-    return HashedTerms(_no_terms(), np.empty(0, dtype=np.float32), 0)
-
-
 def open_hashed_terms(checkpoint: Checkpoint) -> HashedTerms:
     """Read the hashed terms of a checkpoint; of dimension 0 where it has none."""
     dimension = int(checkpoint.model.get("sketch_dimension", 0))
     if dimension == 0:
-        return no_hashed_terms()
+        return NO_HASHED_TERMS
     data = read_verified(checkpoint.directory, checkpoint.files, HASHED_TERMS)
     where = str(checkpoint.directory / HASHED_TERMS)
     return read_hashed_terms(data, where, hashed_vocabulary(checkpoint), dimension)
-
-
-def _no_terms() -> TermVocabulary:
-    return TermVocabulary(np.empty(0, dtype=np.bool_), 0)
-
-
-def _empty_table() -> TermTable:
-    none = np.empty(0, dtype=np.float32)
-    return TermTable(none, np.empty((0, 0), dtype=np.int8), none)

@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 
 from encoder.terms.general_words import UNLISTED, WORDS, level_of_share
+from encoder.terms.segmentation import words_of
 from index.corpus.reader import read_corpus
 from index.document import Document
-from index.lexical.terms import words_of
 
 
 def main(

@@ -16,10 +16,11 @@ import numpy as np
 
 from encoder.alignment.space import COMMON_HUBNESS, AlignedBlocks, choose_blocks
 from encoder.arrays import Bool, Int64, UInt64
+from encoder.terms.segmentation import words_of
 from encoder.terms.title_matcher import TitleMatcher
 from index.common_text.runs import NO_COMMON_TEXT, CommonText, find_common_runs
 from index.lexical.tables import read_statistics, replace_terms
-from index.lexical.terms import count_terms_and_titles, hash_words, words_of
+from index.lexical.terms import count_terms_and_titles, hash_words
 from index.progress import Progress
 from index.sqlite.block_vectors import read_offsets
 from index.sqlite.connections import SQLiteConnections, vector_id_list

@@ -48,7 +48,7 @@ from index.directory.data_directory import (
     sync_tree,
 )
 from index.errors import BackupError, StoreError
-from index.sqlite.connections import open_reader, translated_errors
+from index.sqlite.connections import create_private, open_reader, translated_errors
 from index.store.checksums import find_damage
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
@@ -149,7 +149,7 @@ def _copy_fitted(data: Path, target: Path) -> None:
             with suppress(FileNotFoundError):  # an optional file
                 shutil.copyfile(data / name, target / name)
         if copied != before[STORE_FILE]:
-            (target / STORE_FILE).unlink(missing_ok=True)
+            create_private(target / STORE_FILE)
             copy_database(data / STORE_FILE, target / STORE_FILE)
             copied = before[STORE_FILE]
         if _versions(data) == before:

@@ -1,7 +1,6 @@
 """The terms of a text as the lexical index counts them: words, pairs of words, and titles."""
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -10,10 +9,9 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 
 from encoder.arrays import UInt64
-from encoder.payload import blank_payload
 from encoder.terms.function_words import function_words
 from encoder.terms.general_words import PAIR, UNLISTED, word_levels
-from encoder.terms.segmentation import find_words, split_words, without_diacritics
+from encoder.terms.segmentation import words_of
 from encoder.terms.title_matcher import TitleMatcher, match_titles
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
 
@@ -122,50 +120,6 @@ def hash_words(words: Sequence[str]) -> UInt64:
 @lru_cache(maxsize=1 << 16)
 def _hash_word(word: str) -> int:
     return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
-
-
-MAX_TERM_CHARACTERS = 64  # nothing longer is a word: encoded data, a path, a broken file
-
-_ASCII_OR_ONE = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]")
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of a text in their order, in lower case and without diacritics.
-
-    Scripts without spaces are segmented (`encoder.terms.segmentation`).
-    Numbers are words, since they are what vectors lose. Words are not stemmed: on validation
-    stemming found less.
-    """
-    plain = without_diacritics(blank_payload(text)[0].lower())
-    return [word for word in split_words(plain) if len(word) <= MAX_TERM_CHARACTERS]
-
-
-def word_spans(text: str) -> list[tuple[str, int, int]]:
-    """Return the words as `words_of` does, each with its place in the text.
-
-    Returns:
-        For each word: it, its first character, and the character after its last.
-    """
-    text, _ = blank_payload(text)
-    lowered = text.lower()  # as a whole: the form of a sigma depends on what follows
-    letters: list[str] = []
-    places: list[int] = []  # of each letter in the text
-    done = 0  # characters of the lowered text
-    for part in _ASCII_OR_ONE.finditer(text):
-        begin, end = part.span()
-        size = len(part[0].lower())  # two for "İ"
-        plain = without_diacritics(lowered[done : done + size])
-        letters.append(plain)
-        places += range(begin, end) if part[0].isascii() else [begin] * len(plain)
-        done += size
-    places.append(len(text))
-    plain = "".join(letters)
-    return [
-        # A diacritic behind the last letter belongs to the word.
-        (plain[begin:end], places[begin], max(places[end - 1] + 1, places[end]))
-        for begin, end in find_words(plain)
-        if end - begin <= MAX_TERM_CHARACTERS
-    ]
 
 
 def count_terms(text: str, common: CommonText = NO_COMMON_TEXT) -> Counter[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from encoder.alignment.space import quantise
-from encoder.arrays import Float32, Int8, Int64
+from encoder.arrays import Float32, Int64
 from encoder.blocks import SentenceBlocks
 
 BLOCKS_SCHEMA = """
@@ -50,7 +50,8 @@ def block_vectors_of(blocks: SentenceBlocks, vectors: Float32) -> BlockVectors:
 
 def as_stored(vectors: Float32) -> Float32:
     """Return block vectors [S, H] as the store will give them; those that it gave do not change."""
-    return _unit_vectors(quantise(vectors)[0])
+    codes, scales = quantise(vectors)
+    return codes * scales[:, None]
 
 
 def insert_block_vectors(
@@ -86,10 +87,4 @@ def _read_row(vector_id: int, offsets: bytes, vectors: bytes) -> tuple[int, Bloc
     codes = np.frombuffer(vectors, dtype=np.int8).reshape(len(places), -1)
     if not codes.size or not bool(np.all(np.abs(codes).max(axis=1) == _LARGEST_CODE)):
         raise ValueError(f"the block vectors of vector id {vector_id} have another scale")
-    return vector_id, BlockVectors(places, _unit_vectors(codes))
-
-
-def _unit_vectors(codes: Int8) -> Float32:
-    rows = codes.astype(np.float32)
-    unit: Float32 = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return unit
+    return vector_id, BlockVectors(places, as_stored(codes.astype(np.float32)))

@@ -15,7 +15,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import methodcaller
@@ -46,7 +46,6 @@ class DatabaseFormat:
         application_id: of SQLite's header.
         version: of the format.
         schema: statements that make the tables and their first rows.
-        private: readable by the owner of the file alone: secrets are in it.
         durable: a commit is on the disk at return; else a power failure may undo the last ones.
     """
 
@@ -54,7 +53,6 @@ class DatabaseFormat:
     application_id: int
     version: int
     schema: str
-    private: bool = False
     durable: bool = True
 
     @property
@@ -74,12 +72,8 @@ class DatabaseFormat:
         unfinished = path.with_name(f"{path.name}.new")
         try:
             if path.exists():
-                if self.private and path.stat().st_mode & _OF_OTHERS:  # restored, or copied by hand
-                    path.chmod(_PRIVATE)
                 return
-            unfinished.unlink(missing_ok=True)
-            if self.private:
-                os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE))
+            create_private(unfinished)
             with closing(sqlite3.connect(unfinished)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.executescript(self.script)
@@ -104,6 +98,18 @@ class DatabaseFormat:
                 f"{path}: the {self.contents} have format {version}; "
                 f"this version of Longmatch reads format {self.version}"
             )
+
+
+def create_private(path: Path) -> None:
+    """Create an empty file that its owner alone may read and write, in place of any other.
+
+    SQLite gives the mode of a database to the files that it makes for it.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    path.unlink(missing_ok=True)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE))
 
 
 class _Unshared(sqlite3.Connection):
@@ -269,6 +275,9 @@ class SQLiteConnections:
         """
         if self._kind is not None:
             self._kind.create_if_missing(self._path)
+        with suppress(OSError):  # of another owner; what cannot be opened is told below
+            if self._path.stat().st_mode & _OF_OTHERS:  # restored, or copied by hand
+                self._path.chmod(_PRIVATE)
         with translated_errors(self._path):
             connection = _open(self._path, "rw")
             try:

@@ -11,7 +11,13 @@ from index.common_text.collection import COMMON_TEXT_SCHEMA
 from index.errors import FingerprintMismatchError, StoreError
 from index.lexical.tables import LEXICAL_SCHEMA
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
-from index.sqlite.connections import DATABASE_ERRORS, open_reader, storage_error, utc_now
+from index.sqlite.connections import (
+    DATABASE_ERRORS,
+    create_private,
+    open_reader,
+    storage_error,
+    utc_now,
+)
 from index.sqlite.task_state import MAINTENANCE_SCHEMA
 from index.store.checksums import CHECKSUMS_SCHEMA
 from index.store.filters import METADATA_SCHEMA
@@ -90,7 +96,7 @@ def create_if_missing(path: Path, fingerprint: str, dimension: int) -> None:
             return
         if log.exists():  # SQLite would replay it into the new store
             raise StoreError(f"{path}: the store is missing, but its log {log.name} is there")
-        unfinished.unlink(missing_ok=True)
+        create_private(unfinished)
         _create(unfinished, fingerprint, dimension)
         replace_durably(unfinished, path)
     except (OSError, sqlite3.Error) as error:

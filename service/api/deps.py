@@ -17,7 +17,11 @@ from service.threads import run_in
 
 
 async def get_open_engine(request: Request) -> Engine:
-    """Return the engine of the application."""
+    """Return the engine of the application.
+
+    Raises:
+        NotReadyError: it is still being opened.
+    """
     engine: Engine | None = request.app.state.engine
     if engine is None:
         raise NotReadyError
@@ -28,7 +32,11 @@ OpenEngineDep = Annotated[Engine, Depends(get_open_engine)]
 
 
 async def get_engine(request: Request) -> Engine:
-    """Return the engine if it is ready; `service.api.http.admission` admitted the request."""
+    """Return the engine if it is ready.
+
+    Raises:
+        NotReadyError: it is not.
+    """
     engine = await get_open_engine(request)
     reason = unready_because(engine)
     if reason is not None:
@@ -36,13 +44,15 @@ async def get_engine(request: Request) -> Engine:
     return engine
 
 
-Admitted = Depends(get_engine)
-EngineDep = Annotated[Engine, Admitted]
+EngineDep = Annotated[Engine, Depends(get_engine)]
+Admitted = Depends(get_engine)  # `service.api.http.admission` admitted the request already
 
 
 async def get_open_collection(request: Request) -> Collection:
     """Return the collection of a request, for what can be answered while it is not well."""
-    return _open_collection(request, await get_open_engine(request))
+    engine = await get_open_engine(request)
+    used: Collection | None = getattr(request.state, "used", None)  # stays open for the request
+    return engine.collections.find(request.state.collection) if used is None else used
 
 
 OpenCollectionDep = Annotated[Collection, Depends(get_open_collection)]
@@ -50,15 +60,11 @@ OpenCollectionDep = Annotated[Collection, Depends(get_open_collection)]
 
 async def get_collection(request: Request) -> Collection:
     """Return the collection of a request, if it and the engine are ready."""
-    return _open_collection(request, await get_engine(request))
+    await get_engine(request)
+    return await get_open_collection(request)
 
 
 CollectionDep = Annotated[Collection, Depends(get_collection)]
-
-
-def _open_collection(request: Request, engine: Engine) -> Collection:
-    used: Collection | None = getattr(request.state, "used", None)  # stays open for the request
-    return engine.collections.find(request.state.collection) if used is None else used
 
 
 REPLAYED = "Idempotency-Replayed"

@@ -1,6 +1,5 @@
 """GET /documents, GET and DELETE /documents/{id}, GET /documents/{id}/family."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Header, Path, Query
@@ -10,7 +9,6 @@ from pydantic import BaseModel, Field, JsonValue
 from starlette.routing import Match
 from starlette.types import Scope
 
-from index.near_duplicates.families import Member
 from index.store.listing import BEFORE_ALL, Page
 from service.api.deps import Admitted, CollectionDep
 from service.api.http.problems import (
@@ -96,17 +94,6 @@ def documents_response(page: Page) -> DocumentsResponse:
         documents=[ListedBody.model_validate(document) for document in page.documents],
         damaged=list(page.damaged),
         next_cursor=write_cursor(page.last) if page.full and page.last is not None else None,
-    )
-
-
-def family_response(number: int | None, members: Sequence[Member], limit: int) -> FamilyResponse:
-    """Return the response of GET /documents/{id}/family."""
-    return FamilyResponse(
-        family=number,
-        documents=[
-            MemberBody(id=member.id, title=member.title, is_copy=member.copy) for member in members
-        ],
-        next_cursor=write_cursor(members[-1].id) if len(members) == limit else None,
     )
 
 
@@ -251,4 +238,10 @@ async def get_family(
 ) -> FamilyResponse:
     """Return the documents whose texts are copies or versions of the text of this one."""
     number, members = await find_family(collection, document_id, cursor, limit)
-    return family_response(number, members, limit)
+    return FamilyResponse(
+        family=number,
+        documents=[
+            MemberBody(id=member.id, title=member.title, is_copy=member.copy) for member in members
+        ],
+        next_cursor=write_cursor(members[-1].id) if len(members) == limit else None,
+    )

@@ -1,6 +1,5 @@
 """POST and GET /feedback, DELETE /feedback/{id}."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Body, Header, Path, Request
@@ -88,14 +87,6 @@ def feedback_body(verdict: Verdict) -> FeedbackBody:
         grade=verdict.grade,
         created=verdict.created,
         changed=verdict.changed,
-    )
-
-
-def feedback_page(verdicts: Sequence[Verdict], limit: int) -> FeedbackPage:
-    """Shape a page; one that is not full is the last."""
-    return FeedbackPage(
-        feedback=[feedback_body(verdict) for verdict in verdicts],
-        next_cursor=write_cursor(verdicts[-1].id) if len(verdicts) == limit else None,
     )
 
 
@@ -190,7 +181,10 @@ async def get_feedback(
         lines = await export_feedback(collection, cursor)
         return StreamingResponse(lines, media_type=NDJSON)
     verdicts = await run_in(collection.engine.readers, collection.feedback.listed, cursor, limit)
-    return feedback_page(verdicts, limit)
+    return FeedbackPage(
+        feedback=[feedback_body(verdict) for verdict in verdicts],
+        next_cursor=write_cursor(verdicts[-1].id) if len(verdicts) == limit else None,
+    )
 
 
 @router.delete(

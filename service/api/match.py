@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.models import Example
 from fastapi.responses import StreamingResponse
 
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
@@ -167,11 +168,11 @@ SIMILAR: dict[str, Any] = {
 }
 
 
-def _bound(least: int, description: str, example: float) -> Any:
-    """Describe a bound from `least` to 1."""
-    examples: Any = {"some": {"value": example}}
+def _bound(least: float, example: float, description: str) -> Any:
+    """Describe a parameter from `least` to 1."""
+    some = {"some": Example(value=example)}
     return Query(
-        ge=least, le=1, allow_inf_nan=False, description=description, openapi_examples=examples
+        ge=least, le=1, allow_inf_nan=False, description=description, openapi_examples=some
     )
 
 
@@ -193,7 +194,7 @@ async def get_similar(
         ),
     ] = None,
     min_score: Annotated[
-        float, _bound(-1, "Give no document whose score is under this.", 0.5)
+        float, _bound(-1, 0.5, "Give no document whose score is under this.")
     ] = -1.0,
 ) -> Response:
     """Return the documents nearest to a stored one; nothing is encoded.
@@ -242,28 +243,28 @@ LINE = (
 async def get_pairs(
     collection: CollectionDep,
     min_score: Annotated[
-        float | None, _bound(-1, "Give no pair whose score is under this.", 0.5)
+        float | None, _bound(-1, 0.5, "Give no pair whose score is under this.")
     ] = None,
     min_vector_score: Annotated[
         float | None,
         _bound(
             -1,
-            "Give no pair whose document vectors have a cosine under this; by default what about "
-            "1 of 1,000 random pairs reach.",
             0.5,
+            "Give no pair whose document vectors have a cosine under this; by default "
+            "what about 1 of 1,000 random pairs reach.",
         ),
     ] = None,
     min_probability: Annotated[
         float | None,
-        _bound(0, "Give no pair under this probability; refused where pairs have none.", 0.9),
+        _bound(0, 0.9, "Give no pair under this probability; refused where pairs have none."),
     ] = None,
     max_false_positive_rate: Annotated[
         float | None,
         _bound(
             0,
-            "Give no pair whose score a larger share of random pairs of the corpus reaches; "
-            "refused where that was not measured.",
             0.001,
+            "Give no pair whose score a larger share of random pairs of the corpus "
+            "reaches; refused where that was not measured.",
         ),
     ] = None,
     collapse: Annotated[

@@ -81,15 +81,9 @@ from service.standing.targets import (
 from service.standing.webhooks import SECRET_FORM, check_secret, make_secret
 from service.threads import run_in
 
-
-def _checked_secret(secret: str) -> str:
-    check_secret(secret)
-    return secret
-
-
 Secret = Annotated[
     WholeText,
-    AfterValidator(_checked_secret),
+    AfterValidator(check_secret),
     Field(json_schema_extra={"pattern": SECRET_FORM}),
 ]
 
@@ -477,7 +471,7 @@ async def post_standing_query(
 
     async def work() -> StoredResponse:
         webhook = None if request.webhook is None else request.webhook.to_webhook()
-        await _check_webhook(collection, webhook.url if webhook else None)
+        await _check_webhook(collection, request.webhook)
         bounds = bounds_or_default(collection.calibrator, request.mode, request.bounds)
         made = await create_standing_query(
             collection, request.to_interest(bounds), request.text, webhook, strict=request.strict
@@ -492,13 +486,15 @@ async def post_standing_query(
     return await respond_once(collection, name, await http.body(), work)
 
 
-async def _check_webhook(collection: Collection, url: str | None) -> None:
+async def _check_webhook(
+    collection: Collection, webhook: WebhookRequest | WebhookChange | None
+) -> None:
     """Refuse an address that a webhook may not reach, before anything is encoded or stored."""
-    if url is None:
+    if webhook is None or webhook.url is None:
         return
     try:
         allowed = AllowedTargets(collection.engine.settings.webhook_hosts)
-        await allowed.check(parse_target(url))
+        await allowed.check(parse_target(webhook.url))
     except (TargetRefusedError, ValueError) as error:
         raise InvalidInputError([FieldError("#/webhook/url", str(error))]) from error
 
@@ -551,7 +547,7 @@ async def change_query(
     Documents that were not compared yet are compared inside the new bounds; events that were sent
     stay. What a query looks for is not changed: make another one.
     """
-    await _check_webhook(collection, request.webhook.url if request.webhook else None)
+    await _check_webhook(collection, request.webhook)
     known: str | None = None
 
     def change(before: StandingQuery) -> StandingQuery:

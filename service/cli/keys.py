@@ -50,11 +50,7 @@ def create_key(
     except ValueError as error:
         raise OptionError("NAME", str(error)) from error
     data.mkdir(parents=True, exist_ok=True)
-
-    def add(known: dict[str, ApiKey]) -> None:
-        known[key.id] = key
-
-    change_keys(data / KEY_FILE, add)
+    change_keys(data / KEY_FILE, lambda known: known.update({key.id: key}))
     typer.echo(token)
     console.print("Keep it now: only its hash is stored.")
     if collection is not None and not collection_path(data, collection).exists():

@@ -12,10 +12,10 @@ from encoder.checkpoint import PRECISIONS, Checkpoint
 from encoder.errors import QualityError
 from encoder.reranker.checkpoint import RERANKER_PRECISIONS, RerankerCheckpoint
 from evaluation.judgements import read_pairs, read_qrels, read_splits
-from evaluation.quality import Quality
 from evaluation.quality_gate import (
     DOCUMENTS,
     GateSample,
+    Quality,
     measure_quality,
     sample_corpus,
     sample_stdlib,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -15,9 +15,7 @@ from rich.text import Text
 
 from index.document import SkippedInput
 from index.progress import Progress
-
-if TYPE_CHECKING:
-    from training.progress import TrainingProgress
+from training.progress import TrainingProgress
 
 SKIPPED_SHOWN = 20
 SECONDS_BETWEEN_LINES = 15.0
@@ -39,7 +37,7 @@ def show_progress(console: Console, report: Path | None = None) -> Iterator[Prog
 
 
 @contextmanager
-def show_training(console: Console) -> "Iterator[TrainingProgress]":
+def show_training(console: Console) -> Iterator[TrainingProgress]:
     """Show the progress of a training run on a console."""
     with _open_meter(console) as meter:
         yield StepProgress(meter, console)
@@ -113,7 +111,7 @@ class JobProgress:
         self._meter.update(self._count, f"{rate:,.0f} {unit}/s")
 
 
-class StepProgress:
+class StepProgress(TrainingProgress):
     """Shows the steps of a training run with their loss, and a line for each validation."""
 
     def __init__(self, meter: Meter, console: Console) -> None:

@@ -5,7 +5,6 @@ of the disk to the store.
 """
 
 import hashlib
-import shutil
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 from encoder.atomic_files import replace_durably
 from index.corpus.json_lines import parse_document
 from index.document import Document
-from index.errors import CorpusError, DocumentError, StorageFullError, StoreError
+from index.errors import CorpusError, DocumentError, StoreError
 from index.sqlite.connections import storage_error
 from service.errors import (
     BodyTooLargeError,
@@ -31,6 +30,7 @@ from service.errors import (
     OverloadedError,
 )
 from service.jobs.store import MAX_LISTED_ERRORS, Job, LineError, Upload
+from service.limits import check_disk
 
 T = TypeVar("T")
 
@@ -307,16 +307,14 @@ def verify_upload(path: Path, digest: bytes) -> bool:
 def remove_others(folder: Path, keep: Iterable[str]) -> None:
     """Create the folder of uploads, or remove from it the files that belong to no job."""
     kept = {f"{job_id}.ndjson" for job_id in keep}
-    try:
+
+    def remove() -> None:
         folder.mkdir(exist_ok=True)
         for path in folder.iterdir():
             if path.name not in kept:
                 path.unlink()
-    except OSError as error:
-        raise (
-            storage_error(folder, error)
-            or StoreError(f"{folder}: cannot be written: {error.strerror}")
-        ) from error
+
+    _or_store_error(folder, remove)
 
 
 def _or_store_error(path: Path, call: Callable[[], T]) -> T:
@@ -418,10 +416,4 @@ class UploadRoom:
             taken = self._waiting_bytes + sum(place.bytes for place in self._places)
         if taken + size > self._max_waiting_bytes:
             raise OverloadedError(_RETRY_SECONDS, "upload_bytes")
-        try:
-            free = shutil.disk_usage(self._folder.parent).free
-        except OSError:  # the write itself will tell
-            return
-        if free - size < self._reserve:
-            reason = f"it has {free} bytes free, and uploads leave {self._reserve}"
-            raise StorageFullError(self._folder.name, reason)
+        check_disk(self._folder.parent, size, self._reserve)

@@ -231,7 +231,7 @@ CREATE TABLE events (
 );
 CREATE INDEX events_by_query ON events (query);
 INSERT INTO meta VALUES ('')"""
-_STANDING = DatabaseFormat("standing queries", 0x4C4D5351, 3, _SCHEMA, private=True)
+_STANDING = DatabaseFormat("standing queries", 0x4C4D5351, 3, _SCHEMA)
 
 QUERY_COLUMNS = (
     "number, id, interest, created, scanned, detail, fingerprint, receipt, url, secret, "

@@ -47,14 +47,15 @@ def make_secret() -> str:
     return WHSEC + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
-def check_secret(secret: str) -> None:
-    """Check a secret that a client chose.
+def check_secret(secret: str) -> str:
+    """Return a secret that a client chose.
 
     Raises:
         ValueError: it is not `whsec_` and the Base64 of 24 to 64 bytes.
     """
     if not re.fullmatch(SECRET_FORM, secret):
         raise ValueError(f"must be {WHSEC} and the Base64 of 24 to 64 bytes")
+    return secret
 
 
 def signed_headers(secret: str, message_id: str, body: bytes, now: float) -> dict[str, str]:

@@ -47,6 +47,14 @@ def resident_mib(server: Any) -> float:
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
+def read_answer(client: socket.socket) -> bytes:
+    """Receive the head of a response, also where the server then cuts the connection."""
+    try:
+        return client.recv(65_536)
+    except ConnectionError:
+        return b""
+
+
 def send_all(client: socket.socket, size: int) -> None:
     """Send bytes until they are sent or the server closes the connection."""
     part = b"x" * (MIB // 4)
@@ -132,6 +140,38 @@ def test_bodies_that_nothing_reads_take_no_memory_and_no_time(
         for client in clients:
             client.close()
         assert server.request("GET", "/livez")[0] == 200
+
+
+def test_bodies_that_are_announced_take_bounded_memory(
+    serve: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    size, part = 16 * MIB, b"x " * (MIB // 8)
+    text = head("POST", "/text", "Content-Type: text/plain", f"Content-Length: {size}", CLOSE)
+    with serve(tmp_path / "data", tiny_checkpoint) as server:
+        before = resident_mib(server)
+        clients = [connect(server) for _ in range(200)]
+        for client in clients:
+            client.sendall(text)
+        sending, most = clients[:60], 0.0
+        for _ in range(size // len(part)):  # of all of them at a time
+            for client in list(sending):
+                try:
+                    client.sendall(part)
+                except ConnectionError:
+                    sending.remove(client)
+            most = max(most, resident_mib(server))
+        assert server.request("GET", "/readyz")[1]["status"] == "ready"
+        answers = [read_answer(client) for client in clients[:60]]
+        assert {answer[9:12] for answer in answers} == {b"422", b"503"}
+        refused = [answer.lower() for answer in answers if answer[9:12] == b"503"]
+        assert all(b"retry-after: 1" in answer for answer in refused)
+        assert most - before < 200
+        for client in clients:
+            client.close()
+        with connect(server) as client:  # all places were given back
+            client.sendall(text)
+            send_all(client, size)
+            assert read_answer(client)[9:12] == b"422"
 
 
 @pytest.mark.slow

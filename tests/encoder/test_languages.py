@@ -9,8 +9,8 @@ import pytest
 
 from encoder.reranker.sentence_ranking import split_for_ranking
 from encoder.sentences import split_sentences
+from encoder.terms.segmentation import words_of
 from evaluation.systems import lexical_system
-from index.lexical.terms import words_of
 
 DOCS = Path(__file__).parents[2] / "docs/reranking.md"
 

@@ -11,8 +11,8 @@ from encoder.checkpoint import load_checkpoint
 from encoder.comparison.words import locate_words
 from encoder.errors import EmptyTextError
 from encoder.payload import blank_payload
+from encoder.terms.segmentation import word_spans, words_of
 from encoder.tokenizer import BlockTokenizer
-from index.lexical.terms import word_spans, words_of
 
 RANDOM = random.Random(1)
 BYTES = RANDOM.randbytes(3_000)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoder.terms.segmentation import words_of
 from evaluation import mentions
 from evaluation.judgements import Qrels
 from index.document import Document, SkippedInput
@@ -147,7 +148,7 @@ def test_a_masked_text_names_no_title_and_only_loses_words(
     text, known = " ".join(words), terms.known_titles(" ".join(title) for title in titles)
     mask = mentions.TitleMask(known, {})
     found, masks = mask(Document("d", text))
-    assert list(terms.named_titles(terms.words_of(found), known)) == []
+    assert list(terms.named_titles(words_of(found), known)) == []
     assert (masks == 0) == (found == text)
     left = iter(text)
     assert all(

@@ -13,6 +13,7 @@ import pytest
 
 from tests.kit.command import Run
 from tests.kit.small_disk import SmallDisk
+from tests.kit.waiting import wait_until
 
 RIVER = "Rivers carry water and stones to the sea. They flood in spring. " * 5
 MakeDisk = Callable[[int], SmallDisk]
@@ -105,7 +106,7 @@ def test_a_server_starts_on_a_full_disk_and_reads(
     serve: Callable[..., Any], disk: SmallDisk, data: Path, tiny_checkpoint: Path, begun: str
 ) -> None:
     if begun != "never served":
-        with serve(data, tiny_checkpoint, threads=1) as server:
+        with serve(data, tiny_checkpoint, threads=1, disk_reserve_bytes=0) as server:
             accepts_writes(server)
             if begun == "served before":
                 assert server.stop() == 0
@@ -143,6 +144,54 @@ def test_a_disk_that_fills_while_a_server_runs(
         accepts_writes(server)
         assert server.stop() == 0
     assert longmatch("doctor", data).status == 0
+
+
+def test_writes_stop_where_deletes_have_room(
+    serve: Callable[..., Any], small_disk: MakeDisk, tiny_checkpoint: Path
+) -> None:
+    disk, reserve = small_disk(24), 6 * 2**20
+    options = {"threads": 1, "disk_reserve_bytes": reserve, "find_families": False}
+    stored: list[str] = []
+    with serve(disk.path / "data", tiny_checkpoint, **options) as server:
+        for number in range(1000):
+            document = {"id": f"{number:03}", "text": f"{number}. {RIVER}"}
+            document["metadata"] = {"filler": "x" * 60_000}
+            status, answer = server.request("POST", "/index", {"documents": [document]})
+            if status != 200:
+                break
+            stored.append(document["id"])
+        assert (status, answer["type"]) == (507, "/problems/storage-full")
+        assert f"writes leave {reserve}" in answer["detail"]
+        assert len(stored) > 20
+        assert server.request("POST", "/match", {"text": RIVER})[0] == 200
+        standing = {"text": RIVER, "min_score": 0}
+        assert server.request("POST", "/standing-queries", standing)[0] == 507
+        for name in stored[::2]:
+            assert server.request("DELETE", f"/documents/{name}")[0] == 204
+        listed = server.request("GET", "/documents?limit=1000")[1]["documents"]
+        assert [document["id"] for document in listed] == stored[1::2]
+        assert server.stop() == 0
+
+
+def test_a_job_pauses_where_deletes_have_room(
+    serve: Callable[..., Any], small_disk: MakeDisk, tiny_checkpoint: Path
+) -> None:
+    filler = {"filler": "x" * 60_000}
+    lines = [
+        json.dumps({"id": f"{number:03}", "text": f"{number}. {RIVER}", "metadata": filler})
+        for number in range(130)
+    ]
+    options = {"threads": 1, "disk_reserve_bytes": 6 * 2**20, "find_families": False}
+    with serve(small_disk(24).path / "data", tiny_checkpoint, **options) as server:
+        status, job = send_lines(server, "\n".join(lines).encode())
+        assert status == 202
+        path = f"/jobs/{job['id']}"
+        wait_until(lambda: "writes leave" in str(server.request("GET", path)[1]["detail"]))
+        assert server.request("DELETE", "/documents/000")[0] == 204
+        assert server.request("POST", f"{path}/cancel")[0] == 200
+        stored = server.request("GET", "/documents?limit=1000")[1]["documents"]
+        assert len(stored) == server.request("GET", path)[1]["indexed"] - 1 < 129
+        assert server.stop() == 0
 
 
 def test_the_doctor_examines_a_store_on_a_full_disk(

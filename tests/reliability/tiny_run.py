@@ -17,7 +17,7 @@ from training.batch import DocumentArrays, collate, encode
 from training.loop import TrainingPlan, Validated, train
 from training.losses import BlockHead
 from training.models.smith import Smith, SmithConfig
-from training.progress import SilentTrainingProgress
+from training.progress import TrainingProgress
 from training.recipe import parse_training_recipe
 from training.run_files import RunState
 
@@ -29,7 +29,7 @@ RECIPE = {
 }  # fmt: skip
 
 
-class Killer(SilentTrainingProgress):
+class Killer(TrainingProgress):
     """Kills the process after a step."""
 
     def __init__(self, step: int) -> None:

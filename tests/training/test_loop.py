@@ -36,7 +36,7 @@ from training.objectives import (
     step_generator,
     supervised_contrastive_task,
 )
-from training.progress import SilentTrainingProgress
+from training.progress import TrainingProgress
 from training.recipe import OptimiserRecipe, SentenceLevelRecipe, parse_training_recipe
 from training.run_files import BEST, CURVE, STATE, RunState, read_curve
 
@@ -75,7 +75,7 @@ class Bench:
         )
 
     def train(self, plan: TrainingPlan) -> RunState:
-        return train(self.model, plan, self.directory, SilentTrainingProgress())
+        return train(self.model, plan, self.directory, TrainingProgress())
 
     def losses(self) -> list[float]:
         records = read_curve(self.directory / CURVE)

@@ -114,21 +114,17 @@ def read_training_data(
         allow_shared: whether training may see documents of held-out pairs, and held-out texts;
             they are counted.
         classes: whether to read the classes of documents, too.
-
-    Raises:
-        CorpusError: a file that cannot be read or does not fit its corpus; data leakage; or too
-            few documents.
     """
     if not corpora:
         raise CorpusError("there is no corpus to train with")
     read = [_read_files(files, encoded, seed, allow_shared) for files, encoded in corpora]
     known: dict[str, int] = {}
-    for (_, encoded), content in zip(corpora, read, strict=True):
-        pairs = zip(encoded.hashes, content.pairs.parts.tolist(), strict=True)
+    for (_, encoded), (labelled, _) in zip(corpora, read, strict=True):
+        pairs = zip(encoded.hashes, labelled.parts.tolist(), strict=True)
         known |= {h: part for h, part in pairs if part != LEFT_OUT}
     parts = []
-    for (files, encoded), content in zip(corpora, read, strict=True):
-        some = content.pairs.parts
+    for (files, encoded), (labelled, _) in zip(corpora, read, strict=True):
+        some = labelled.parts
         if files.splits is None:  # splits leave documents out on purpose
             some = choose_parts(some, encoded.hashes, known, seed)
         parts.append(some)
@@ -139,8 +135,8 @@ def read_training_data(
         if part == TRAIN
     }
     data = tuple(
-        _training_corpus(files, encoded, content, some, trained)
-        for (files, encoded), content, some in zip(corpora, read, parts, strict=True)
+        _training_corpus(files, encoded, *of_files, some, trained)
+        for (files, encoded), of_files, some in zip(corpora, read, parts, strict=True)
     )
     if not allow_shared:
         check_equal_texts(
@@ -193,34 +189,33 @@ def describe(found: Found) -> str:
     return "; ".join(said)
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """The content of the files of one corpus."""
-
-    pairs: LabelledPairs
-    qrels: Qrels
-
-
-def _read_files(files: CorpusFiles, encoded: EncodedCorpus, seed: int, allow_shared: bool) -> _Read:
+def _read_files(
+    files: CorpusFiles, encoded: EncodedCorpus, seed: int, allow_shared: bool
+) -> tuple[LabelledPairs, Qrels]:
     if len(encoded.ids) < 2:
         raise CorpusError(f"{files.corpus}: holds one document: training needs others beside it")
     qrels = read_qrels(files.qrels) if files.qrels else {}
-    return _Read(read_labelled_pairs(files, encoded.ids, seed, allow_shared=allow_shared), qrels)
+    return read_labelled_pairs(files, encoded.ids, seed, allow_shared=allow_shared), qrels
 
 
 def _training_corpus(
-    files: CorpusFiles, encoded: EncodedCorpus, read: _Read, parts: Int64, trained: set[str]
+    files: CorpusFiles,
+    encoded: EncodedCorpus,
+    labelled: LabelledPairs,
+    qrels: Qrels,
+    parts: Int64,
+    trained: set[str],
 ) -> TrainingCorpus:
-    pairs, pairs_unused = place_pairs(read.pairs, encoded.ids, parts)
+    pairs, pairs_unused = place_pairs(labelled, encoded.ids, parts)
     held_out = held_out_edges(pairs)
-    edges, judgements, links_unused = _place_links(files, read.qrels, encoded, parts, held_out)
+    edges, judgements, links_unused = _place_links(files, qrels, encoded, parts, held_out)
     order = np.lexsort((edges[:, 1], edges[:, 0]))
     ends = np.cumsum(np.bincount(edges[:, 0], minlength=len(parts)))
     names = [*PARTS, "left out"]
     found = Found(
         corpus=str(files.corpus),
         documents={name: int((parts % len(names) == n).sum()) for n, name in enumerate(names)},
-        chosen=not read.pairs.given,
+        chosen=not labelled.given,
         links=len(edges) // 2,
         links_unused=links_unused,
         queries=len(judgements),
@@ -230,7 +225,7 @@ def _training_corpus(
             if len(rows.labels)
         },
         pairs_unused=pairs_unused,
-        splits_unknown=read.pairs.splits_unknown,
+        splits_unknown=labelled.splits_unknown,
         texts_seen=count_seen(encoded.hashes, parts, pairs, trained),
     )
     _require_both_labels(files, pairs[TRAIN])

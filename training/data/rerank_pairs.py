@@ -40,6 +40,7 @@ from training.data.pair_files import (
     read_labelled_pairs,
 )
 from training.data.sampling import PROBABLE_MATCH, find_neighbours
+from training.recipe import RerankRecipe
 
 _FIELDS = ("tokens", "ends", "firsts", "labels", "groups", "scores")
 
@@ -257,23 +258,6 @@ Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class PairKinds:
-    """Which pairs that do not match are sampled.
-
-    Attributes:
-        candidates: number of lexical neighbours of each document with a match, at most those that
-            `find_neighbours` returns. Validation reranks as many.
-        random: share of random pairs, of documents sampled as often as they occur in links, so
-            that no text by itself predicts a match.
-        given: whether the labelled pairs of the training part, all of them, are the only ones.
-    """
-
-    candidates: int
-    random: float = 0.5
-    given: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class RowPair:
     """Two rows of a corpus; the others as of `LabelledPair`."""
 
@@ -284,7 +268,7 @@ class RowPair:
     score: float = 0.0
 
 
-def training_pairs(corpus: RerankCorpus, kinds: PairKinds, directory: Path) -> list[RowPair]:
+def training_pairs(corpus: RerankCorpus, recipe: RerankRecipe, directory: Path) -> list[RowPair]:
     """Sample the pairs of the training part; neighbours are kept in a directory.
 
     Links and pairs of label 1 match. Pairs of label 0 do not, nor do lexical neighbours and random
@@ -292,7 +276,7 @@ def training_pairs(corpus: RerankCorpus, kinds: PairKinds, directory: Path) -> l
     """
     rows = np.flatnonzero(corpus.parts == TRAIN)
     labelled = _by_label(corpus.pairs[TRAIN])
-    if kinds.given:
+    if recipe.pairs == "given":
         if not all(labelled.values()):
             raise CorpusError(f"{corpus.files.corpus}: {ONE_LABEL}")
         return [
@@ -303,8 +287,8 @@ def training_pairs(corpus: RerankCorpus, kinds: PairKinds, directory: Path) -> l
     if not linked:
         raise CorpusError(f"{corpus.files.corpus}: no link or match is within the training part")
     different = labelled[False] - linked
-    near = _near(corpus, rows, linked, kinds, directory) - linked - different - held_out
-    return _sample(linked, different, near, held_out, kinds.random)
+    near = _near(corpus, rows, linked, recipe.candidates, directory) - linked - different - held_out
+    return _sample(linked, different, near, held_out, recipe.random)
 
 
 def _by_label(pairs: PairRows) -> dict[bool, set[Edge]]:
@@ -315,7 +299,7 @@ def _by_label(pairs: PairRows) -> dict[bool, set[Edge]]:
 
 
 def _near(
-    corpus: RerankCorpus, rows: Int64, linked: set[Edge], kinds: PairKinds, directory: Path
+    corpus: RerankCorpus, rows: Int64, linked: set[Edge], candidates: int, directory: Path
 ) -> set[Edge]:
     """Pair the documents that have a match with their lexical neighbours in the training part."""
     found = find_neighbours(directory, [corpus.texts[row] for row in rows])
@@ -326,7 +310,7 @@ def _near(
         _edge(row, int(rows[other]))
         for place, row in enumerate(rows.tolist())
         if row in asking
-        for other in near[place][: kinds.candidates].tolist()
+        for other in near[place][:candidates].tolist()
         if other != NO_VECTOR
     }
 
@@ -458,7 +442,7 @@ class RerankData:
 def prepare_rerank_data(
     corpora: Sequence[RerankCorpus],
     checkpoint: RerankerCheckpoint,
-    kinds: PairKinds,
+    recipe: RerankRecipe,
     work: Path,
     progress: Progress,
 ) -> RerankData:
@@ -473,11 +457,11 @@ def prepare_rerank_data(
     figure = choose_figure(corpora)
     tables: list[tuple[LabelledPairDataset, LabelledPairDataset]] = []
     for number, corpus in enumerate(corpora):
-        key = _key(corpus, checkpoint, kinds, figure)
+        key = _key(corpus, checkpoint, f"{figure} {recipe!r}")
         paths = [work / f"{key}-{part}.npz" for part in ("train", "valid")]
         if not all(path.exists() for path in paths):
-            pairs = training_pairs(corpus, kinds, work / f"{key}-neighbours")
-            judged = validation_pairs(corpus, figure, kinds.candidates)
+            pairs = training_pairs(corpus, recipe, work / f"{key}-neighbours")
+            judged = validation_pairs(corpus, figure, recipe.candidates)
             for path, some in zip(paths, (pairs, judged), strict=True):
                 write_pair_table(path, _tokenise(some, corpus, reader, progress))
         train, valid = (read_pair_table(path) for path in paths)
@@ -488,7 +472,7 @@ def prepare_rerank_data(
     training, validation = (join_tables(some) for some in zip(*tables, strict=True))
     if not validation.labels.any():
         raise CorpusError(
-            f"no link of a validation query is among its first {kinds.candidates} lexical "
+            f"no link of a validation query is among its first {recipe.candidates} lexical "
             "candidates: there is nothing to validate on"
         )
     return RerankData(training, validation, figure)
@@ -497,7 +481,7 @@ def prepare_rerank_data(
 def rerank_fingerprint(corpora: Sequence[RerankCorpus], checkpoint: RerankerCheckpoint) -> str:
     """Return the fingerprint of the data and the checkpoint of a run."""
     figure = choose_figure(corpora)
-    keys = [_key(corpus, checkpoint, PairKinds(0), figure) for corpus in corpora]
+    keys = [_key(corpus, checkpoint, figure) for corpus in corpora]
     return hashlib.sha256(" ".join([checkpoint.fingerprint, *keys]).encode()).hexdigest()
 
 
@@ -522,13 +506,11 @@ def _tokenise(
     return make_pair_table(made())
 
 
-def _key(
-    corpus: RerankCorpus, checkpoint: RerankerCheckpoint, kinds: PairKinds, figure: str
-) -> str:
+def _key(corpus: RerankCorpus, checkpoint: RerankerCheckpoint, made_for: str) -> str:
     """Return a digest of everything that the tables of a corpus depend on."""
     digest = hashlib.sha256()
     tokenizer = checkpoint.files["tokenizer.json"]
-    digest.update(f"{_FORMAT} {checkpoint.pair} {tokenizer} {kinds} {figure}".encode())
+    digest.update(f"{_FORMAT} {checkpoint.pair} {tokenizer} {made_for}".encode())
     digest.update(hashlib.sha256("\0".join(corpus.readings).encode()).digest())
     digest.update(" ".join([*corpus.ids, *corpus.hashes]).encode())
     digest.update(corpus.parts.tobytes())

@@ -29,7 +29,6 @@ from index.errors import CorpusError
 from index.progress import Progress
 from training.data.corpus import TrainingCorpus
 from training.data.pair_files import TRAIN
-from training.recipe import DISTIL_BLOCKS
 
 if TYPE_CHECKING:
     from training.recipe import ObjectiveRecipe
@@ -406,6 +405,10 @@ def choose_source(
     return sources[int(random.choice(len(sources), p=shares / shares.sum()))]
 
 
+def _place(source: TrainingSource, sources: Sequence[TrainingSource]) -> int:
+    return next(place for place, other in enumerate(sources) if other is source)
+
+
 def _neighbourhoods(source: TrainingSource, size: int, random: np.random.Generator) -> list[int]:
     """Sample documents, each followed by some of its lexical neighbours, until there are `size`."""
     chosen: dict[int, None] = {}
@@ -513,9 +516,7 @@ def sample_labels(
     known = [sum(len(of(row)) > 0 for row in s.rows) for s, of in zip(sources, linked, strict=True)]
     counts = known if any(known) else [len(source.rows) for source in sources]
     source = choose_source(sources, counts, "documents", random)
-    of_source = next(
-        of for candidate, of in zip(sources, linked, strict=True) if candidate is source
-    )
+    of_source = linked[_place(source, sources)]
     groups = _groups(source, of_source, random, alone=not any(known))
     return _labelled(source, enumerate(groups), size, parts, random)
 
@@ -556,10 +557,7 @@ def sample_classes(
     """
     counts = [sum(map(len, group)) for group in members]
     source = choose_source(sources, counts, "classes", random)
-    of_source = next(
-        of for candidate, of in zip(sources, members, strict=True) if candidate is source
-    )
-    groups = _class_groups(of_source, per_class, random)
+    groups = _class_groups(members[_place(source, sources)], per_class, random)
     return _labelled(source, groups, size, parts, random, fewest=2)
 
 
@@ -686,13 +684,8 @@ def sampler_of(
         "sections": lambda random: sample_sections(sources, size, parts, random),
         "halves": lambda random: sample_halves(sources, size, hard, random),
         "distil": lambda random: sample_neighbours(sources, size, random),
-        "wp": lambda random: sample_documents(sources, size, random),
-        DISTIL_BLOCKS: lambda random: sample_documents(sources, size, random),
-        "reorder": lambda random: sample_documents(sources, size, random),
-        "sp": lambda random: sample_documents(sources, size, random),
-        "wp+sp": lambda random: sample_documents(sources, size, random),
     }
-    return samplers[objective.kind]
+    return samplers.get(objective.kind, lambda random: sample_documents(sources, size, random))
 
 
 def _texts(corpus: TrainingCorpus, rows: Sequence[int]) -> list[str]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
 from training.datasets.beir import check_beir, read_beir
@@ -19,6 +18,7 @@ from training.datasets.trec import find_collection, read_collection
 from training.datasets.wikipedia import check_articles, read_similar_articles
 from training.sources.corpus_folder import (
     new_folder,
+    record_of,
     write_counts,
     write_judgements,
     write_pairs,
@@ -73,9 +73,6 @@ def convert_dataset(name: str, source: Path, output: Path, progress: Progress) -
 
     Returns:
         Counts of documents, pairs, judgements and queries, and of what was left out.
-
-    Raises:
-        CorpusError: a file is missing, or a line is not of its format; names it.
     """
     read = DATASETS[name].read(source, progress)
     with new_folder(output) as folder:
@@ -87,7 +84,7 @@ def convert_dataset(name: str, source: Path, output: Path, progress: Progress) -
             if pairs:
                 write_pairs(folder / f"pairs.{part}.jsonl", pairs)
         if read.queries:
-            write_records(folder / "queries.jsonl.gz", map(_record, read.queries))
+            write_records(folder / "queries.jsonl.gz", map(record_of, read.queries))
         if read.parts:
             write_splits(folder, read.parts)
         judgements = list(read.judgements)
@@ -103,12 +100,7 @@ def _records(read: DataSet, written: set[str]) -> Iterator[dict[str, Any]]:
         if document.id in written:
             raise CorpusError(f"the document {document.id!r} occurs twice")
         written.add(document.id)
-        yield _record(document)
-
-
-def _record(document: Document) -> dict[str, Any]:
-    fields: dict[str, Any] = {"id": document.id, "title": document.title, "text": document.text}
-    return fields | ({"metadata": dict(document.metadata)} if document.metadata else {})
+        yield record_of(document)
 
 
 def _count(name: str, read: DataSet, documents: int, judgements: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from evaluation.judgements import PARTS
 from index.document import Document
 from index.errors import CorpusError, DocumentError
 from training.datasets.lines import one_file_a_part, read_columns, read_label
-from training.sources.corpus_folder import unit_hash
+from training.sources.corpus_folder import part_by_hash, unit_hash
 
 # Shares of the training, validation and test parts.
 Shares = tuple[float, float, float]
@@ -91,11 +91,9 @@ def divide(pairs: Iterable[LabelledIds], shares: Shares) -> dict[str, list[Label
     divided: dict[str, list[LabelledIds]] = {part: [] for part in PARTS}
     kept = list(pairs)
     for label in (True, False):
-        some = [pair for pair in kept if pair.label == label]
-        order = sorted(some, key=lambda pair: unit_hash(f"pair {ends(pair)}"))
-        first, second = round(shares[0] * len(order)), round(sum(shares[:2]) * len(order))
-        for part, begin, end in zip(PARTS, (0, first, second), (first, second, None), strict=True):
-            divided[part] += order[begin:end]
+        pair_of = {str(ends(pair)): pair for pair in kept if pair.label == label}
+        for key, part in part_by_hash(pair_of, "pair", shares).items():
+            divided[part].append(pair_of[key])
     return divided
 
 

@@ -17,7 +17,7 @@ from index.errors import CorpusError
 from index.progress import Progress
 from training.datasets.dataset import DataSet, LabelledIds, Shares, make_document
 from training.datasets.lines import files_below, read_text, require_files, require_folder
-from training.sources.corpus_folder import unit_hash
+from training.sources.corpus_folder import part_by_hash, unit_hash
 
 SHARES: Shares = (0.75, 0.125, 0.125)  # those of table 1 of Match-Ignition
 _OFFSETS = ("this_offset", "this_length", "source_offset", "source_length")
@@ -108,7 +108,7 @@ def _read_cases(path: Path, texts: Mapping[str, Path]) -> Iterator[Case]:
 
 
 def _make_pairs(cases: Sequence[Case], texts: Mapping[str, Path], progress: Progress) -> DataSet:
-    part_of = _choose_parts(sorted({case.suspicious for case in cases}))
+    part_of = part_by_hash({case.suspicious for case in cases}, "suspicious", SHARES)
     taken: dict[str, list[tuple[int, int]]] = defaultdict(list)
     of_source: dict[str, list[int]] = defaultdict(list)
     for number, case in enumerate(cases):
@@ -186,13 +186,3 @@ def _free_place(text: str, case: Case, taken: Sequence[tuple[int, int]]) -> int 
         if free and text[start : start + length].strip():
             return start
     return None
-
-
-def _choose_parts(names: Sequence[str]) -> dict[str, str]:
-    order = sorted(names, key=lambda name: unit_hash(f"suspicious {name}"))
-    first, second = (round(sum(SHARES[:count]) * len(order)) for count in (1, 2))
-    train, valid, test = PARTS
-    return {
-        name: train if place < first else valid if place < second else test
-        for place, name in enumerate(order)
-    }

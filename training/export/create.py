@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from tokenizers import Tokenizer, pre_tokenizers
+from torch import nn
 
 from encoder.blocks import LongSentence
 from encoder.checkpoint import (
@@ -126,12 +127,18 @@ def create_checkpoint(recipe: Recipe, bert: str, directory: Path, *, seed: int =
     folder = find_bert(bert)
     tokenizer = tokenizer_of(folder)
     model = _new_model(recipe, folder, tokenizer.get_vocab_size(), seed)
+    _write(directory, tokenizer, model, _config_of(recipe, model.config, tokenizer))
+    return load_checkpoint(directory)
+
+
+def _write(
+    directory: Path, tokenizer: Tokenizer, model: nn.Module, config: Mapping[str, Any]
+) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(directory / TOKENIZER))
     save_weights(model, directory)
-    write_config(directory, _config_of(recipe, model.config, tokenizer))
+    write_config(directory, config)
     write_manifest(directory)
-    return load_checkpoint(directory)
 
 
 def load_model(checkpoint: Checkpoint) -> EncoderModel:
@@ -215,9 +222,7 @@ def create_reranker(
         seed: of the weights of the head, which begin at random.
     """
     folder = find_bert(bert)
-    directory.mkdir(parents=True, exist_ok=True)
     tokenizer = tokenizer_of(folder)
-    tokenizer.save(str(directory / TOKENIZER))
     sizes = sizes_of_bert(read_bert_config(folder))
     torch.manual_seed(seed)
     try:
@@ -227,9 +232,8 @@ def create_reranker(
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"recipe {recipe.name}: {error}") from error
     load_bert_into_pairs(model.cross_encoder, folder)
-    save_weights(model, directory)
-    write_config(directory, _reranker_config_of(recipe, shape, model.config, tokenizer))
-    write_manifest(directory)
+    config = _reranker_config_of(recipe, shape, model.config, tokenizer)
+    _write(directory, tokenizer, model, config)
     return load_reranker_checkpoint(directory)
 
 

@@ -37,7 +37,7 @@ from encoder.golden import GOLDEN_TEXTS, GoldenBatch, Parity, check_parity, writ
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
-from evaluation.quality import Quality, add_to_report, check_quality, write_quality
+from evaluation.quality_gate import Quality, add_to_report, check_quality, write_quality
 from training.export.create import load_model
 from training.export.graphs import (
     check_sections,

@@ -26,7 +26,7 @@ from encoder.reranker.onnx_reranker import (
     write_golden_pairs,
 )
 from encoder.reranker.pair_tokenizer import PairTokens
-from evaluation.quality import add_to_report
+from evaluation.quality_gate import add_to_report
 from training.export.create import load_reranker_model
 from training.export.export import check_precisions, staged_graphs
 from training.export.graphs import export_graph

@@ -20,6 +20,7 @@ from encoder.checkpoint import Checkpoint
 from encoder.document_reading import DocumentReading
 from encoder.golden import MAXIMUM_DIFFERENCE, GoldenBatch, check_difference
 from encoder.onnx_session import open_section_graph
+from training.batch import pad_tokens
 from training.export.quantise import Array, Sample
 from training.models.architecture import EncoderModel, RecurrentModel
 
@@ -152,14 +153,10 @@ def encode_document_blocks(
     checkpoint: Checkpoint, model: RecurrentModel, blocks: Blocks
 ) -> torch.Tensor:
     """Encode the blocks of one document with the model itself: [S, H]."""
-    length = max(map(len, blocks)) + 2
-    ids = torch.full((1, len(blocks), length), checkpoint.padding_token)
-    mask = torch.zeros_like(ids)
-    for place, block in enumerate(blocks):
-        tokens = [checkpoint.start_token, *block, checkpoint.end_token]
-        ids[0, place, : len(tokens)] = torch.tensor(tokens)
-        mask[0, place, : len(tokens)] = 1
-    return model.segment_vectors(ids, mask)[0]
+    first, last = checkpoint.start_token, checkpoint.end_token
+    tokens = [torch.tensor([first, *block, last]) for block in blocks]
+    ids, mask = pad_tokens(tokens, checkpoint.padding_token)
+    return model.segment_vectors(ids[None], mask[None])[0]
 
 
 def step_samples(checkpoint: Checkpoint, model: RecurrentModel, blocks: Blocks) -> list[Sample]:

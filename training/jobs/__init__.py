@@ -1,1 +1,1 @@
-"""The jobs behind `longmatch lab train` and `longmatch lab train`."""
+"""The jobs behind `longmatch lab train`, of encoders and of rerankers."""

@@ -72,19 +72,6 @@ class Trained:
     report: TrainingReport
 
 
-@dataclass(slots=True)
-class Output:
-    """An output while it is written.
-
-    Attributes:
-        directory: of the checkpoint.
-        report: to be written beside it.
-    """
-
-    directory: Path
-    report: TrainingReport
-
-
 def make_report(
     job: TrainingJob[Start],
     recipe: "TrainingRecipe",
@@ -138,35 +125,35 @@ def write_output(
     from training.trained_checkpoint import write_trained
 
     name = f"{job.start.name}-{trained.report.recipe}"
-    with output_of(job, trained.report) as output:
+    with output_of(job) as directory:
         model = trained.model.cpu()
-        checkpoint = write_trained(model, trained.channel, job.start, output.directory, name)
+        checkpoint = write_trained(model, trained.channel, job.start, directory, name)
         export_checkpoint(checkpoint, job.precisions, gate)
-        search = fit(load_checkpoint(output.directory))
-        output.report = replace(output.report, search=search)
-    return output.report
+        report = replace(trained.report, search=fit(load_checkpoint(directory)))
+        write_report(job, report, directory)
+    return report
 
 
 @contextmanager
-def output_of(job: TrainingJob[Start], report: TrainingReport) -> Iterator[Output]:
-    """Yield the directory of a checkpoint; with its curves and report it becomes the output.
-
-    If an error is raised, there is no output.
-    """
-    from training.run_files import CURVE
-
+def output_of(job: TrainingJob[Start]) -> Iterator[Path]:
+    """Give a directory to write a checkpoint into; without an error, it is the output."""
     partial = job.output.with_name(job.output.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    output = Output(partial, report)
-    yield output
-    curves = partial / TRAINING
+    yield partial
+    partial.rename(job.output)
+
+
+def write_report(job: TrainingJob[Start], report: TrainingReport, directory: Path) -> None:
+    """Write curve, recipe and report into a checkpoint."""
+    from training.run_files import CURVE
+
+    curves = directory / TRAINING
     curves.mkdir()
     shutil.copyfile(job.work / RUN / CURVE, curves / CURVE)
     shutil.copyfile(job.recipe, curves / "recipe.toml")
     _write_learned(job, curves)
-    content = json.dumps(asdict(output.report), indent=2, ensure_ascii=False) + "\n"
+    content = json.dumps(asdict(report), indent=2, ensure_ascii=False) + "\n"
     (curves / REPORT).write_text(content, encoding="utf-8")
-    partial.rename(job.output)
 
 
 def _write_learned(job: TrainingJob[Start], curves: Path) -> None:

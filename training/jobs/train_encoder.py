@@ -15,7 +15,7 @@ import numpy as np
 from encoder.checkpoint import TERMS, Checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import TermChannel
-from evaluation.encoded_corpus import EncodedCorpus, keep_blocks, keep_tokens
+from evaluation.encoded_corpus import keep_blocks, keep_tokens
 from index.errors import CorpusError
 from index.progress import Progress
 from training.data.corpus import TrainingCorpus, data_fingerprint, read_training_data
@@ -60,11 +60,6 @@ def prepare_data(
 
     No block vectors are computed where none would be read: if a step reads all blocks as tokens.
     The texts are then cut into blocks of token ids, and nothing else.
-
-    Raises:
-        CorpusError: as `keep_blocks` and `read_training_data`; or the output exists already.
-        ArchiveError: the work directory is damaged, or another encoder made it.
-        TrainingRecipeError: the recipe is invalid.
     """
     if job.output.exists():
         raise CorpusError(f"{job.output}: is there already: name a directory to be made")
@@ -73,7 +68,7 @@ def prepare_data(
     for files in job.files:
         directory = _directory_of(job, files)
         if reads_tokens_only(recipe):
-            kept = read_tokens(files.corpus, directory / "tokens", job.start, progress)
+            kept = keep_tokens(files.corpus, directory / "tokens", job.start, progress)
         else:
             kept = keep_blocks(files.corpus, directory / "blocks", encoder, progress)
         encoded.append((files, kept))
@@ -83,21 +78,6 @@ def prepare_data(
         allow_shared=job.allow_shared,
         classes=recipe.learns_from_classes,
     )
-
-
-def read_tokens(
-    corpus: Path, directory: Path, start: Checkpoint, progress: Progress
-) -> EncodedCorpus:
-    """Cut the documents of a corpus into blocks of token ids, for a run that reads no vectors.
-
-    Args:
-        corpus: of any format of `index.corpus.reader`.
-
-    Returns:
-        The corpus, with block vectors of zeros that take no memory.
-    """
-    kept = keep_tokens(corpus, directory, start, progress)
-    return replace(kept, archive=kept.archive.without_vectors(start.block_dimension))
 
 
 def prepare_sources(

@@ -18,7 +18,6 @@ from training.data.files import RerankJob, TimeLimit, read_recipe
 from training.data.rerank_pairs import (
     QUERIES,
     LabelledPairDataset,
-    PairKinds,
     RerankCorpus,
     RerankData,
     check_rerank_files,
@@ -27,13 +26,12 @@ from training.data.rerank_pairs import (
     rerank_fingerprint,
 )
 from training.errors import TrainingRecipeError
-from training.jobs.output import RUN, TrainingReport, make_report, output_of
+from training.jobs.output import RUN, TrainingReport, make_report, output_of, write_report
 from training.models.match_ignition import MatchIgnition
 from training.objectives import ModelTask, Objective
 from training.recipe import RerankRecipe
 
 if TYPE_CHECKING:
-    from training.models.match_ignition import MatchIgnition
     from training.progress import TrainingProgress
 
 _PAIRS_A_PASS = 32
@@ -135,18 +133,10 @@ _GROUPS = 100_000  # of validation pairs, of a corpus
 def train_reranker(
     job: RerankJob, progress: Progress, training_progress: "TrainingProgress"
 ) -> RerankerCheckpoint:
-    """Train a reranker, or resume training, and write it with its graphs.
-
-    Raises:
-        CorpusError: the data lacks what a reranker learns from, or an extra is not installed.
-        TrainingRecipeError: the recipe is not for a reranker, or graphs of one are to be written
-            that drops words at random.
-        ParityError: a graph does not compute what the model computes.
-    """
+    """Train a reranker, or resume training, and write it with its graphs."""
     from training.collate import training_device
     from training.export.create import load_reranker_model
     from training.loop import TrainingPlan, Validated, train
-    from training.recipe import RerankRecipe
 
     recipe = read_recipe(job)
     if job.precisions and job.start.model["importance"] == "random":
@@ -155,13 +145,11 @@ def train_reranker(
             "computes what the model computes, so that it cannot be served"
         )
     objective = cast(RerankRecipe, recipe.objectives[0])  # `read_recipe` rejects any other
-    given = objective.pairs == "given"
-    check_rerank_files(job.files, given=given)
+    check_rerank_files(job.files, given=objective.pairs == "given")
     corpora = [
         read_rerank_corpus(files, recipe.seed, allow_shared=job.allow_shared) for files in job.files
     ]
-    kinds = PairKinds(objective.candidates, objective.random, given)
-    data = prepare_rerank_data(corpora, job.start, kinds, job.work, progress)
+    data = prepare_rerank_data(corpora, job.start, objective, job.work, progress)
     model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())
     out_of_time = TimeLimit(job.seconds)
     plan = TrainingPlan(
@@ -228,13 +216,14 @@ def _facts(corpora: Sequence[RerankCorpus], table: LabelledPairDataset) -> list[
     ]
 
 
-def _write(job: RerankJob, model: "MatchIgnition", report: TrainingReport) -> RerankerCheckpoint:
+def _write(job: RerankJob, model: MatchIgnition, report: TrainingReport) -> RerankerCheckpoint:
     """Write the reranker, its graphs, its curve and the report, atomically."""
     from training.export.create import write_trained_reranker
     from training.export.export_reranker import export_reranker
 
-    with output_of(job, report) as output:
-        checkpoint = write_trained_reranker(model, job.start, output.directory, job.start.name)
+    with output_of(job) as directory:
+        checkpoint = write_trained_reranker(model, job.start, directory, job.start.name)
         if job.precisions:
             export_reranker(checkpoint, job.precisions)
+        write_report(job, report, directory)
     return load_reranker_checkpoint(job.output)

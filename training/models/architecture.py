@@ -6,19 +6,37 @@ line in `training/models/registry.py` makes it known.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+import torch
 from torch import Tensor, nn
 
 from training.models.layers import TokenEncoder
 
+if TYPE_CHECKING:
+    from training.recipe import TermRecipe
+
 TrainingInput = Literal["term_features", "sections"]
 
 
+class OnDevice:
+    """A dataclass of tensors and of such dataclasses, each of which may be None."""
+
+    __slots__ = ()
+
+    def to(self, device: torch.device) -> Self:
+        """Return it on a device."""
+        itself: Any = self
+        values = {field.name: getattr(self, field.name) for field in fields(itself)}
+        moved = {name: value.to(device) for name, value in values.items() if value is not None}
+        found: Self = replace(itself, **moved)
+        return found
+
+
 @dataclass(frozen=True, slots=True)
-class Sections:
+class Sections(OnDevice):
     """Where the rows of a batch of sections belong.
 
     Attributes:
@@ -43,8 +61,8 @@ class EncoderConfig:
         dimension: width of the document vector.
         dropout: share of activations dropped in training.
         layer_norm_epsilon: of layer normalisation, BERT's.
-        predicts_blocks: whether the document level has `block_states`, which masked blocks are
-            predicted from.
+        predicts_blocks: whether the document level has states that masked blocks are predicted
+            from.
     """
 
     vocabulary_size: int = 30_522
@@ -152,50 +170,6 @@ class RecurrentModel(EncoderModel):
         """Return the document vectors [D, dimension], of unit norm."""
 
 
-class PredictsBlocks(Protocol):
-    """The document level of a configuration with `predicts_blocks`."""
-
-    def block_states(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
-        """Return the contextual block representations: [D, S, H], [D, S] -> [D, S, H]."""
-        ...
-
-
-class ReadsTokens(Protocol):
-    """The sentence level of an encoder that reads each block by itself."""
-
-    def token_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the contextual token representations: [N, T], [N, T] -> [N, T, H]."""
-        ...
-
-    def pool(self, states: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the block vectors of token states: [N, T, H], [N, T] -> [N, H] of unit norm."""
-        ...
-
-
-class ReadsTerms(Protocol):
-    """The document level of a configuration with a `term_width`.
-
-    Attributes:
-        term_projection: term features -> the term part of the document vector.
-        balance: [] logarithm of the factor of the block part.
-        sketch_balance: [] that of the hashed terms, where there are any.
-    """
-
-    term_projection: nn.Linear
-    balance: Tensor
-    sketch_balance: Tensor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TermChannelSizes:
-    """Sizes of a term channel; see `training.models.smith.SmithConfig`."""
-
-    features: int
-    dimension: int
-    buckets: int
-    hashed_dimension: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderArchitecture:
     """How encoders of an architecture are made.
@@ -208,8 +182,8 @@ class EncoderArchitecture:
         begin_as_mean: sets the document level so that its output is the normalised mean of the
             block vectors; raises ValueError where the configuration does not allow it. None where
             no configuration does.
-        with_term_channel: gives a configuration a term channel of these sizes; None where the
-            architecture has none.
+        with_term_channel: gives a configuration the term channel of a recipe, with so many
+            features of the term table; None where the architecture has none.
     """
 
     name: str
@@ -217,4 +191,4 @@ class EncoderArchitecture:
     model: Callable[[Any], EncoderModel]
     load_bert: Callable[[Any, Path], None]
     begin_as_mean: Callable[[Any], None] | None = None
-    with_term_channel: Callable[[Any, TermChannelSizes], EncoderConfig] | None = None
+    with_term_channel: Callable[[Any, "TermRecipe", int], EncoderConfig] | None = None

@@ -171,17 +171,10 @@ class DocumentLevel(nn.Module):
         return result
 
 
-class Han(Baseline):
-    """One tower of the Siamese pair."""
-
-    def __init__(self, config: HanConfig) -> None:
-        super().__init__(config, WordLevel(config), DocumentLevel(config))
-
-
 HAN = EncoderArchitecture(
     name="han",
     config=HanConfig,
-    model=Han,
+    model=lambda config: Baseline(config, WordLevel(config), DocumentLevel(config)),
     load_bert=_load_bert,
 )
 
@@ -231,17 +224,10 @@ class FullyConnected(nn.Module):
         return F.normalize(torch.tanh(self.projection(self.dropout(second))), dim=-1)
 
 
-class Dssm(Baseline):
-    """One tower of the Siamese pair."""
-
-    def __init__(self, config: DssmConfig) -> None:
-        super().__init__(config, BagOfWords(config), FullyConnected(config))
-
-
 DSSM = EncoderArchitecture(
     name="dssm",
     config=DssmConfig,
-    model=Dssm,
+    model=lambda config: Baseline(config, BagOfWords(config), FullyConnected(config)),
     load_bert=_load_bert,
 )
 
@@ -289,16 +275,9 @@ class Maximum(nn.Module):
         return F.normalize(self.projection(self.dropout(highest)), dim=-1)
 
 
-class ArcI(Baseline):
-    """One tower of the Siamese pair."""
-
-    def __init__(self, config: BaselineConfig) -> None:
-        super().__init__(config, Convolutions(config), Maximum(config))
-
-
 ARC_I = EncoderArchitecture(
     name="arc-i",
     config=BaselineConfig,
-    model=ArcI,
+    model=lambda config: Baseline(config, Convolutions(config), Maximum(config)),
     load_bert=_load_bert,
 )

@@ -44,6 +44,7 @@ from training.models.layers import (
     check_pooling,
     initialise_as_bert,
     masked_mean,
+    project_first,
 )
 from training.models.weights import load_bert_into
 
@@ -282,10 +283,7 @@ def begin_as_mean(encoder: SectionEncoder) -> None:
         raise ValueError(f"aggregate={config.aggregate!r} cannot begin as the mean of the chunks")
     if config.dimension != config.hidden_size:
         raise ValueError("beginning as the mean takes hidden_size dimensions")
-    with torch.no_grad():
-        encoder.projection.weight.zero_()
-        encoder.projection.bias.zero_()
-        encoder.projection.weight[:, : config.hidden_size] = torch.eye(config.hidden_size)
+    project_first(encoder.projection)
 
 
 ARCHITECTURE = EncoderArchitecture(

@@ -28,12 +28,13 @@ from training.models.architecture import (
 from training.models.layers import (
     Pooling,
     TokenEncoder,
+    TransformerLayer,
     attention_bias,
     check_pooling,
     initialise_as_bert,
     masked_mean,
 )
-from training.models.weights import BertWeights
+from training.models.weights import FEED_FORWARD, BertWeights
 
 Recurrence = Literal["same_layer", "layer_below", "none"]
 
@@ -41,10 +42,7 @@ _BERT_LAYERS = {
     "attention.query": ("attention.self.query",),
     "attention.key_value": ("attention.self.key", "attention.self.value"),
     "attention.output": ("attention.output.dense",),
-    "attention_norm": ("attention.output.LayerNorm",),
-    "intermediate": ("intermediate.dense",),
-    "output": ("output.dense",),
-    "output_norm": ("output.LayerNorm",),
+    **FEED_FORWARD,
 }
 
 
@@ -110,31 +108,21 @@ class Memory(NamedTuple):
     mask: Tensor
 
 
-class RecurrentLayer(nn.Module):
-    """One post-norm Transformer layer that attends to a memory, too."""
+class RecurrentLayer(TransformerLayer):
+    """One Transformer layer that attends to a memory, too."""
 
     def __init__(self, config: ErnieDocConfig) -> None:
-        super().__init__()
-        self.attention = RelativeAttention(
+        super().__init__(
+            RelativeAttention(config),
             config.hidden_size,
-            config.attention_heads,
+            config.intermediate_size,
             config.dropout,
-            tokens=config.block_length,
-            memory=config.memory_length,
+            config.layer_norm_epsilon,
         )
-        self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
-        self.intermediate = nn.Linear(config.hidden_size, config.intermediate_size)
-        self.output = nn.Linear(config.intermediate_size, config.hidden_size)
-        self.output_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_epsilon)
-        self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, states: Tensor, memory: Tensor, bias: Tensor) -> Tensor:
+    def forward(self, states: Tensor, memory: Tensor, bias: Tensor) -> Tensor:  # type: ignore[override]
         """Transform states; as `RelativeAttention.forward`."""
-        attended = self.dropout(self.attention(states, memory, bias))
-        states = self.attention_norm(states + attended)
-        transformed = self.dropout(self.output(F.gelu(self.intermediate(states))))
-        result: Tensor = self.output_norm(states + transformed)
-        return result
+        return self.feed_forward(states + self.dropout(self.attention(states, memory, bias)))
 
 
 class SegmentEncoder(TokenEncoder):
@@ -342,21 +330,21 @@ class RelativeAttention(nn.Module):
     the query is added, which all heads share.
     """
 
-    def __init__(
-        self, hidden_size: int, heads: int, dropout: float, *, tokens: int, memory: int
-    ) -> None:
-        """Make it for segments of at most so many tokens, and a memory of so many states."""
+    def __init__(self, config: ErnieDocConfig) -> None:
         super().__init__()
+        hidden_size, heads = config.hidden_size, config.attention_heads
         if hidden_size % heads:
             raise ValueError(f"hidden_size {hidden_size} is no multiple of {heads} heads")
         self.heads = heads
-        self.longest = tokens
-        self.memory_length = memory
-        self.dropout = dropout
+        self.longest = config.block_length
+        self.memory_length = config.memory_length
+        self.dropout = config.dropout
         self.query = nn.Linear(hidden_size, hidden_size)
         self.key_value = nn.Linear(hidden_size, 2 * hidden_size)
         self.output = nn.Linear(hidden_size, hidden_size)
-        self.distance_embedding = nn.Embedding(memory + 2 * tokens - 1, hidden_size // heads)
+        self.distance_embedding = nn.Embedding(
+            self.memory_length + 2 * self.longest - 1, hidden_size // heads
+        )
 
     def forward(self, states: Tensor, memory: Tensor, bias: Tensor) -> Tensor:
         """Attend: states [D, T, H], memory [D, m, H], bias [D, 1, 1, m + T] -> [D, T, H]."""

@@ -1,10 +1,14 @@
 """The Transformer layer and the reductions that more than one architecture uses."""
 
-from typing import Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from training.models.colde import ColdeConfig
+    from training.models.smith import SmithConfig
 
 MASK_VALUE = -1e4  # low enough that softmax gives 0, and still finite in fp16
 
@@ -38,13 +42,18 @@ class SelfAttention(nn.Module):
 
 
 class TransformerLayer(nn.Module):
-    """One post-norm Transformer layer, as in BERT."""
+    """One post-norm Transformer layer, as in BERT, around an attention."""
 
     def __init__(
-        self, hidden_size: int, heads: int, intermediate_size: int, dropout: float, epsilon: float
+        self,
+        attention: nn.Module,
+        hidden_size: int,
+        intermediate_size: int,
+        dropout: float,
+        epsilon: float,
     ) -> None:
         super().__init__()
-        self.attention = SelfAttention(hidden_size, heads, dropout)
+        self.attention = attention
         self.attention_norm = nn.LayerNorm(hidden_size, eps=epsilon)
         self.intermediate = nn.Linear(hidden_size, intermediate_size)
         self.output = nn.Linear(intermediate_size, hidden_size)
@@ -57,7 +66,11 @@ class TransformerLayer(nn.Module):
         With averages of states, `groups` [N, G, T], into [N, G, H].
         """
         attended = self.dropout(self.attention(states, bias, groups))
-        states = self.attention_norm((states if groups is None else groups @ states) + attended)
+        return self.feed_forward((states if groups is None else groups @ states) + attended)
+
+    def feed_forward(self, attended: Tensor) -> Tensor:
+        """Normalise and transform each state of [N, T, H] by itself."""
+        states = self.attention_norm(attended)
         transformed = self.dropout(self.output(F.gelu(self.intermediate(states))))
         result: Tensor = self.output_norm(states + transformed)
         return result
@@ -72,11 +85,6 @@ def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
     """Average states [N, T, H] over the places where mask [N, T] is 1 -> [N, H]."""
     weights = mask[:, :, None].to(states.dtype)  # [N, T, 1]
     return (states * weights).sum(1) / weights.sum(1).clamp(min=1.0)
-
-
-def masked_sum(states: Tensor, mask: Tensor) -> Tensor:
-    """Sum states [N, T, H] over the places where mask [N, T] is 1 -> [N, H]."""
-    return (states * mask[:, :, None].to(states.dtype)).sum(1)
 
 
 def group_tokens(mask: Tensor, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -107,34 +115,14 @@ def initialise_as_bert(module: nn.Module) -> None:
         nn.init.zeros_(module.bias)
 
 
+def project_first(projection: nn.Linear) -> None:
+    """Make a projection return the first of its inputs as they are."""
+    with torch.no_grad():
+        projection.weight.copy_(torch.eye(projection.out_features, projection.in_features))
+        projection.bias.zero_()
+
+
 Pooling = Literal["cls", "mean"]
-
-
-class BlockEncoderConfig(Protocol):
-    """What a configuration says of its sentence level; `SmithConfig` says what each field is."""
-
-    @property
-    def vocabulary_size(self) -> int: ...  # noqa: D102
-    @property
-    def block_length(self) -> int: ...  # noqa: D102
-    @property
-    def hidden_size(self) -> int: ...  # noqa: D102
-    @property
-    def intermediate_size(self) -> int: ...  # noqa: D102
-    @property
-    def attention_heads(self) -> int: ...  # noqa: D102
-    @property
-    def sentence_layers(self) -> int: ...  # noqa: D102
-    @property
-    def pooled_layers(self) -> int: ...  # noqa: D102
-    @property
-    def pooled_tokens(self) -> int: ...  # noqa: D102
-    @property
-    def pooling(self) -> Pooling: ...  # noqa: D102
-    @property
-    def dropout(self) -> float: ...  # noqa: D102
-    @property
-    def layer_norm_epsilon(self) -> float: ...  # noqa: D102
 
 
 def check_pooling(pooling: str) -> None:
@@ -143,7 +131,7 @@ def check_pooling(pooling: str) -> None:
         raise ValueError(f"pooling must be 'cls' or 'mean', not {pooling!r}")
 
 
-def check_pooled_layers(config: BlockEncoderConfig) -> None:
+def check_pooled_layers(config: "SmithConfig | ColdeConfig") -> None:
     """Check how many layers of a sentence level read groups of tokens, and how large these are."""
     if not 0 <= config.pooled_layers <= config.sentence_layers:
         raise ValueError(
@@ -178,7 +166,7 @@ class TokenEncoder(nn.Module):
 class BlockEncoder(TokenEncoder):
     """The sentence level: tokens of a sentence block -> its block vector (section 4.1.2)."""
 
-    def __init__(self, config: BlockEncoderConfig) -> None:
+    def __init__(self, config: "SmithConfig | ColdeConfig") -> None:
         super().__init__()
         self.config = config
         self.token_embedding = nn.Embedding(config.vocabulary_size, config.hidden_size)
@@ -233,12 +221,12 @@ class BlockEncoder(TokenEncoder):
         return groups, counts
 
 
-def transformer(config: BlockEncoderConfig, layers: int) -> nn.ModuleList:
+def transformer(config: "SmithConfig | ColdeConfig", layers: int) -> nn.ModuleList:
     """Make Transformer layers of the sizes of a configuration."""
     return nn.ModuleList(
         TransformerLayer(
+            SelfAttention(config.hidden_size, config.attention_heads, config.dropout),
             config.hidden_size,
-            config.attention_heads,
             config.intermediate_size,
             config.dropout,
             config.layer_norm_epsilon,

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from training.models.architecture import TrainableModel
 from training.models.layers import TokenEncoder, attention_bias, initialise_as_bert
-from training.models.weights import BertWeights
+from training.models.weights import FEED_FORWARD, BertWeights
 
 Importance = Literal["pagerank", "attention", "norm", "random"]
 
@@ -29,10 +29,7 @@ _BERT_LAYER_NAMES = {
     "query": ("attention.self.query",),
     "key_value": ("attention.self.key", "attention.self.value"),
     "attention_output": ("attention.output.dense",),
-    "attention_norm": ("attention.output.LayerNorm",),
-    "intermediate": ("intermediate.dense",),
-    "output": ("output.dense",),
-    "output_norm": ("output.LayerNorm",),
+    **FEED_FORWARD,
 }
 
 

@@ -15,7 +15,6 @@ from training.models.architecture import (
     EncoderArchitecture,
     EncoderConfig,
     EncoderModel,
-    TermChannelSizes,
     TrainingInput,
 )
 from training.models.layers import (
@@ -27,10 +26,11 @@ from training.models.layers import (
     check_pooling,
     initialise_as_bert,
     masked_mean,
-    masked_sum,
+    project_first,
     transformer,
 )
 from training.models.weights import load_bert_into
+from training.recipe import TermRecipe
 
 Combine = Literal["normal", "sum_concat", "mean_concat", "attention"]
 
@@ -182,7 +182,7 @@ class DocumentEncoder(nn.Module):
 
     def _combine_blocks(self, block_vectors: Tensor, block_mask: Tensor) -> Tensor:
         if self.config.combine == "sum_concat":
-            return masked_sum(block_vectors, block_mask)
+            return (block_vectors * block_mask[:, :, None].to(block_vectors.dtype)).sum(1)
         if self.config.combine == "mean_concat":
             return masked_mean(block_vectors, block_mask)
         logits = self.attention_vector(self.attention_projection(block_vectors))  # [D, S, 1]
@@ -217,24 +217,20 @@ def begin_as_mean(encoder: DocumentEncoder) -> None:
         raise ValueError(f"combine={config.combine!r} cannot begin as the mean of the blocks")
     if config.block_part != config.hidden_size:
         raise ValueError("beginning as the mean takes hidden_size dimensions for the blocks")
-    with torch.no_grad():
-        encoder.projection.weight.zero_()
-        encoder.projection.bias.zero_()
-        mean = torch.eye(config.block_part, config.hidden_size)
-        encoder.projection.weight[:, : config.hidden_size] = mean
-        if config.combine == "attention":
-            encoder.attention_vector.weight.zero_()  # equal logits: the mean
+    project_first(encoder.projection)
+    if config.combine == "attention":
+        nn.init.zeros_(encoder.attention_vector.weight)  # equal logits: the mean
 
 
-def with_term_channel(config: SmithConfig, sizes: TermChannelSizes) -> SmithConfig:
-    """Return a configuration with a term channel of these sizes and the same block part."""
+def with_term_channel(config: SmithConfig, terms: TermRecipe, features: int) -> SmithConfig:
+    """Return a configuration with the term channel of a recipe and the same block part."""
     return replace(
         config,
-        dimension=config.block_part + sizes.dimension + sizes.hashed_dimension,
-        term_features=sizes.features,
-        term_dimension=sizes.dimension,
-        term_buckets=sizes.buckets,
-        sketch_dimension=sizes.hashed_dimension,
+        dimension=config.block_part + terms.dimension + terms.hashed_dimension,
+        term_features=features,
+        term_dimension=terms.dimension,
+        term_buckets=terms.buckets,
+        sketch_dimension=terms.hashed_dimension,
     )
 
 

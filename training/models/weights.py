@@ -14,6 +14,13 @@ from encoder.checkpoint import WEIGHTS, read_weights
 from encoder.errors import CheckpointError
 from training.models.layers import BlockEncoder
 
+# What follows the attention of a layer: our names, and those of BERT.
+FEED_FORWARD = {
+    "attention_norm": ("attention.output.LayerNorm",),
+    "intermediate": ("intermediate.dense",),
+    "output": ("output.dense",),
+    "output_norm": ("output.LayerNorm",),
+}
 _LAYER_NAMES = {
     "attention.query_key_value": (
         "attention.self.query",
@@ -21,10 +28,7 @@ _LAYER_NAMES = {
         "attention.self.value",
     ),
     "attention.output": ("attention.output.dense",),
-    "attention_norm": ("attention.output.LayerNorm",),
-    "intermediate": ("intermediate.dense",),
-    "output": ("output.dense",),
-    "output_norm": ("output.LayerNorm",),
+    **FEED_FORWARD,
 }
 
 
@@ -137,11 +141,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def load_weights(make: Callable[[], M], directory: Path) -> M:
-    """Make a model with the weights of a directory, in single precision and evaluation mode.
-
-    Raises:
-        CheckpointError: the weights are missing, changed or do not fit the configuration.
-    """
+    """Make a model with the weights of a directory, in single precision and evaluation mode."""
     data = read_weights(directory)
     try:
         model = make()

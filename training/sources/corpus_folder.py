@@ -5,16 +5,27 @@ import hashlib
 import io
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from evaluation.judgements import PARTS
+from index.document import Document
 
 
 def unit_hash(key: str) -> float:
     """Return a number in [0, 1) that depends on the key alone."""
     digest = hashlib.blake2b(key.encode(errors="replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
+
+
+def part_by_hash(keys: Iterable[str], of: str, shares: Sequence[float]) -> dict[str, str]:
+    """Return the part of each key: train, valid and test have these shares, in hash order."""
+    order = sorted(keys, key=lambda key: unit_hash(f"{of} {key}"))
+    ends = [round(sum(shares[:count]) * len(order)) for count in (1, 2)]
+    return {key: PARTS[bisect_right(ends, place)] for place, key in enumerate(order)}
 
 
 @contextmanager
@@ -42,6 +53,12 @@ def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     ):
         for record in records:
             stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def record_of(document: Document) -> dict[str, Any]:
+    """Return a document as a record."""
+    record: dict[str, Any] = {"id": document.id, "title": document.title, "text": document.text}
+    return record | ({"metadata": dict(document.metadata)} if document.metadata else {})
 
 
 def write_splits(folder: Path, parts: Mapping[str, str]) -> None:

@@ -4,7 +4,8 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from index.errors import CorpusError
 from index.store.document_store import SQLiteDocumentStore
 from training.sources.corpus_folder import (
     new_folder,
+    record_of,
     write_counts,
     write_judgements,
     write_learned,
@@ -153,13 +155,10 @@ def _records(
     for query in judged:
         if query.document_id is None:
             yield {"id": _id_of(query), "title": query.title, "text": query.text}
-    for document in _stored(
-        store, sorted(set(divided.texts) - {_id_of(query) for query in judged})
-    ):
-        yield _record(document)
-    stored_queries = sorted(query.document_id for query in judged if query.document_id is not None)
-    for document in _stored(store, stored_queries):
-        yield _record(document)
+    answers = sorted(set(divided.texts) - {_id_of(query) for query in judged})
+    queries = sorted(query.document_id for query in judged if query.document_id is not None)
+    for document in chain(_stored(store, answers), _stored(store, queries)):
+        yield record_of(replace(document, metadata={}))
     held_out = divided.held_out
     families = set(
         store.families.of_ids([name for name, part in parts.items() if part != TRAIN]).values()
@@ -170,7 +169,7 @@ def _records(
         seen = document.content_hash in held_out or family_of.get(document.id) in families
         if not seen:
             parts[document.id] = TRAIN
-            yield _record(document)
+            yield record_of(replace(document, metadata={}))
 
 
 def _others(store: SQLiteDocumentStore, named: frozenset[str]) -> list[str]:
@@ -190,10 +189,6 @@ def _stored(store: SQLiteDocumentStore, names: Sequence[str]) -> Iterator[Docume
     for start in range(0, len(names), _BATCH):
         found = store.find(names[start : start + _BATCH], skip_damaged=True)
         yield from (record.document for record in found.values())
-
-
-def _record(document: Document) -> dict[str, Any]:
-    return {"id": document.id, "title": document.title, "text": document.text}
 
 
 def _counts(

@@ -5,7 +5,6 @@ between two parts is left out. The names of linked documents are removed from te
 training cannot learn to look for them.
 """
 
-import heapq
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from encoder.sentences import split_sentences
+from encoder.terms.segmentation import words_of
 from evaluation.judgements import PARTS
 from training.sources.corpus_folder import (
     new_folder,
@@ -65,14 +65,11 @@ class CorpusOptions:
     """How a corpus is made of a source.
 
     Attributes:
-        documents: how many to keep, at most: those with the most links among each other. All that
-            have a link when None.
         min_words: shorter documents are left out.
         mask_titles: the share of a document's links whose names are removed from its text.
         held_out: the share of documents for validation, and as many for testing.
     """
 
-    documents: int | None = None
     min_words: int = 300
     mask_titles: float = 0.5
     held_out: float = 0.05
@@ -118,16 +115,8 @@ def select(documents: Sequence[LinkedDocument], options: CorpusOptions) -> Selec
             links.add((min(source, target), max(source, target)))
         else:
             left_out["links across splits"] += 1
-    kept = _most_linked(parts, links, options)
-    unlinked = len(known.keys() - {end for link in links for end in link})
-    left_out["documents without a link"] = unlinked
-    left_out["documents with few links"] = len(known) - len(kept) - unlinked
-    return Selection(
-        tuple(document for name, document in known.items() if name in kept),
-        {name: parts[name] for name in known if name in kept},
-        frozenset(link for link in links if kept.issuperset(link)),
-        left_out,
-    )
+    every = Selection(tuple(known.values()), parts, frozenset(links), left_out)
+    return without(every, (), "")
 
 
 def without(selection: Selection, removed: Iterable[str], reason: str) -> Selection:
@@ -136,7 +125,8 @@ def without(selection: Selection, removed: Iterable[str], reason: str) -> Select
     links = frozenset(link for link in selection.links if gone.isdisjoint(link))
     linked = {end for link in links for end in link}
     left_out = Counter(selection.left_out)
-    left_out[reason] += len(gone)
+    if gone:
+        left_out[reason] += len(gone)
     left_out["documents without a link"] += len(selection.parts.keys() - linked - gone)
     return Selection(
         tuple(document for document in selection.documents if document.id in linked),
@@ -206,7 +196,7 @@ def _usable(
     """Yield documents that are long enough, the first of equal texts."""
     seen: set[str] = set()
     for document in documents:
-        if len(document.text.split()) < min_words:
+        if len(words_of(document.text)) < min_words:
             left_out["documents too short"] += 1
         elif document.text in seen:
             left_out["documents repeated"] += 1
@@ -229,50 +219,13 @@ def _links(known: Mapping[str, LinkedDocument], left_out: Counter[str]) -> list[
     return kept
 
 
-def _most_linked(
-    parts: Mapping[str, str], links: Iterable[Link], options: CorpusOptions
-) -> set[str]:
-    """Return documents with links, of each part its share of the number to keep."""
-    near: dict[str, set[str]] = {}
-    for a, b in links:
-        near.setdefault(a, set()).add(b)
-        near.setdefault(b, set()).add(a)
-    if options.documents is None:
-        return set(near)
-    held_out = round(options.documents * options.held_out)
-    room = dict.fromkeys(PARTS, held_out) | {"train": options.documents - 2 * held_out}
-    kept: set[str] = set()
-    for part, most in room.items():
-        kept |= _peel({name: near[name] for name in near if parts[name] == part}, most)
-    return kept
-
-
-def _peel(near: Mapping[str, set[str]], most: int) -> set[str]:
-    """Remove the document with the fewest links among those that remain, until `most` remain.
-
-    Documents without a link are removed in any case.
-    """
-    counts = {name: len(others) for name, others in near.items()}
-    queue = [(count, name) for name, count in counts.items()]
-    heapq.heapify(queue)
-    while queue and (len(counts) > most or queue[0][0] == 0):
-        count, name = heapq.heappop(queue)
-        if counts.get(name) != count:
-            continue  # an entry from before it lost a link
-        del counts[name]
-        for other in near[name] & counts.keys():
-            counts[other] -= 1
-            heapq.heappush(queue, (counts[other], other))
-    return set(counts)
-
-
 def _count(selection: Selection, texts: Mapping[str, str]) -> dict[str, Any]:
     """Count documents, words and links of a corpus, by part, and what is missing."""
     parts = Counter(selection.parts.values())
     links = Counter(selection.parts[a] for a, _ in selection.links)
     return {
         "documents": len(selection.documents),
-        "words": sum(len(text.split()) for text in texts.values()),
+        "words": sum(len(words_of(text)) for text in texts.values()),
         "links": len(selection.links),
         "documents of parts": {part: parts[part] for part in PARTS},
         "links of parts": {part: links[part] for part in PARTS},
@@ -291,7 +244,7 @@ def _masked_texts(
         document.id: mask_names(document, linked[document.id], options.mask_titles, unit)
         for document in selection.documents
     }
-    short = [name for name, text in texts.items() if len(text.split()) < options.min_words]
+    short = [name for name, text in texts.items() if len(words_of(text)) < options.min_words]
     rest = without(selection, short, "documents too short without the masked names")
     return rest, {name: texts[name] for name in rest.parts}
 

@@ -41,9 +41,6 @@ def make_corpus(
 
     Returns:
         Counts of documents, words and links, and of what was left out.
-
-    Raises:
-        CorpusError: a source cannot be read, or has no links.
     """
     check_sources(kind, sources)
     if kind == "titles":

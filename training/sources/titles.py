@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from encoder.terms.segmentation import words_of
 from encoder.terms.title_matcher import TitleMatcher, match_titles
 from index.document import Document
-from index.lexical.terms import hash_words, title_words, words_of
+from index.lexical.terms import hash_words, title_words
 from index.progress import Progress
 from training.sources.linked_corpus import LinkedDocument, Mention, without_overlaps
 

@@ -14,9 +14,12 @@ import ipaddress
 import json
 import logging
 import logging.handlers
+import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -126,12 +129,19 @@ class KeyMiddleware:
 
 
 class _AuditHandler(logging.handlers.RotatingFileHandler):
-    """A file whose failure is logged in a line, and fails no request."""
+    """A file of its owner alone, whose failure is logged in a line, and fails no request."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding="ascii", opener=_open_private)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  a name of `logging`
         """Log that an entry was not written, and why."""
         error = sys.exc_info()[1]
         _LOG.error("%s: an entry was not written: %s", self.baseFilename, error)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 class AuditLog:
@@ -140,12 +150,7 @@ class AuditLog:
     def __init__(self, path: Path) -> None:
         """Write to a file, which is started again at a size; some former ones are kept."""
         self._handler = _AuditHandler(
-            path,
-            maxBytes=_AUDIT_BYTES,
-            backupCount=_AUDIT_FILES,
-            encoding="utf-8",
-            delay=True,
-            errors="backslashreplace",
+            path, maxBytes=_AUDIT_BYTES, backupCount=_AUDIT_FILES, delay=True
         )
 
     def following(self, scope: Scope, send: Send) -> Send:
@@ -159,10 +164,11 @@ class AuditLog:
         return send_logged
 
     def _write(self, entry: dict[str, Any]) -> None:
-        line = json.dumps(entry, ensure_ascii=False)
+        line = json.dumps(entry)  # ASCII alone: nothing in a path or an id steers a terminal
         # `handle` locks, and reports a full disk without failing the request.
         self._handler.handle(logging.makeLogRecord({"msg": line, "levelno": logging.INFO}))
-        self._handler.close()  # until the next change
+        with suppress(OSError):  # to close writes what was not written, as far as there is room
+            self._handler.close()  # until the next change
 
 
 def _entry(scope: Scope, status: int) -> dict[str, Any]:

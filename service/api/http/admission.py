@@ -10,14 +10,14 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.http.access import client_of
-from service.api.http.request import BodyKind, RequestBody, first_segment, request_body, split_path
+from service.api.http.access import client_of, needed_scope
+from service.api.http.request import BodyKind, first_segment, request_body, split_path
 from service.engine import Engine
 from service.errors import (
     DeadlinePassedError,
@@ -26,20 +26,12 @@ from service.errors import (
     RateLimitedError,
     UploadTooSlowError,
 )
-from service.limits import WINDOW_SECONDS, RateLimiter, RateLimitStatus
+from service.limits import WINDOW_SECONDS, RateLimiter, RateLimitStatus, check_disk
 from service.workers.queue import Reservation
 from service.workers.scheduler import use_reservation
 
 BYTES_PER_TOKEN = 4  # of English in JSON; the actual tokens are counted when the body is read
 _SLICE_TOKENS = 4096  # a growing body is charged in slices: each may be a call of Redis
-
-
-def rate_limit_headers(status: RateLimitStatus) -> dict[str, str]:
-    """Return the headers that tell a client how many tokens it has left, and for how long."""
-    return {
-        "RateLimit-Policy": f'"tokens";q={status.limit};w={WINDOW_SECONDS}',
-        "RateLimit": f'"tokens";r={status.remaining};t={status.reset_seconds}',
-    }
 
 
 def tokens_of(size: int) -> int:
@@ -63,8 +55,14 @@ class Charge:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The rate limit headers of the response; none without a rate limit."""
-        return rate_limit_headers(self._status) if self._status else {}
+        """The headers that tell a client how many tokens it has left, and for how long, if any."""
+        if self._status is None:
+            return {}
+        status = self._status
+        return {
+            "RateLimit-Policy": f'"tokens";q={status.limit};w={WINDOW_SECONDS}',
+            "RateLimit": f'"tokens";r={status.remaining};t={status.reset_seconds}',
+        }
 
     async def cover(self, size: int, *, complete: bool = False) -> None:
         """Spend what a body costs and what has not been spent, or raise RateLimitedError.
@@ -90,6 +88,7 @@ class Charge:
 UPLOAD_SECONDS = 10.0
 _BYTES_PER_SECOND = 64 * 1024
 _STALL_SECONDS = 1.0  # a body that pauses for longer does not delay other requests
+_LINES_BYTES = 2**20  # of an upload at a time, which goes to the disk
 TIMEOUT_HEADER = "X-Request-Timeout-Ms"
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
 _TIMEOUT = re.compile(r"[1-9][0-9]{0,8}")
@@ -122,6 +121,8 @@ class TimedBody:
         receive: Receive,
         reservation: Reservation,
         charge: Charge,
+        hold: Callable[[int], None],
+        announced: int,
         seconds: float,
         max_queue_tokens: int,
     ) -> None:
@@ -131,12 +132,17 @@ class TimedBody:
             receive: of the server.
             reservation: of the request; grows when the body is longer than announced.
             charge: of the request; grows with the body.
+            hold: sets how many bytes of memory are held for the body. One that arrives slowly
+                holds what has arrived, not what was announced: others need the room.
+            announced: bytes of the body; 0 if not known.
             seconds: that the body may take, in addition to one second for each 64 KiB.
             max_queue_tokens: tokens that the queue holds.
         """
         self._receive = receive
         self._reservation = reservation
         self._charge = charge
+        self._hold = hold
+        self._announced = announced
         self._seconds = seconds
         self._max_queue_tokens = max_queue_tokens
         self._waited = 0.0
@@ -157,6 +163,8 @@ class TimedBody:
             self._reservation.resize(tokens)
         if self._complete:
             self._reservation.stall(False)
+        if self._complete or self._waited > _STALL_SECONDS or not self._announced:
+            self._hold(self.received)
         await self._charge.cover(self.received, complete=self._complete)
         return message
 
@@ -178,6 +186,7 @@ class TimedBody:
         """Reserve room for what has arrived, not for what was announced: others need it."""
         self._reservation.stall(True)
         self._reservation.resize(estimate_tokens(self.received, self._max_queue_tokens))
+        self._hold(self.received)
 
 
 class AdmissionMiddleware:
@@ -195,20 +204,36 @@ class AdmissionMiddleware:
             return
         headers = Headers(scope=scope)
         seconds = _timeout_seconds(headers)
-        max_tokens = engine.settings.max_queue_tokens
+        settings = engine.settings
+        max_tokens = settings.max_queue_tokens
         expected = request_body(scope)
-        tokens = _announced_tokens(expected, max_tokens)
-        reservation = engine.scheduler.reserve(
-            tokens or 0, deadline=time.monotonic() + seconds, background=tokens is None
-        )
-        with ExitStack() as place:
-            place.enter_context(reservation)
+        # NDJSON is indexed in the background, and files are not encoded.
+        encodes = expected.kind is BodyKind.JSON
+        tokens = estimate_tokens(expected.length, max_tokens) if encodes else 0
+        needed = needed_scope(scope["method"], scope["path"], settings)
+        if encodes and needed == "write":
+            check_disk(settings.data, expected.length, settings.disk_reserve_bytes)
+        client, lines = client_of(scope), expected.kind is BodyKind.LINES
+        in_memory = _LINES_BYTES if lines else expected.length
+        # Until the response has ended, and not only until it starts as the place: the body stays.
+        with engine.bodies.hold(client, in_memory) as hold, ExitStack() as place:
+            reservation = place.enter_context(
+                engine.scheduler.reserve(
+                    tokens, deadline=time.monotonic() + seconds, background=not encodes
+                )
+            )
             place.enter_context(engine.admission.admit())
-            charge = scope["state"]["charge"] = Charge(engine.rate_limiter, client_of(scope))
+            charge = scope["state"]["charge"] = Charge(engine.rate_limiter, client)
             await charge.cover(expected.length, complete=True)
             if expected.kind is not BodyKind.NONE:
                 receive = TimedBody(
-                    receive, reservation, charge, self._upload_seconds, max_tokens
+                    receive,
+                    reservation,
+                    charge,
+                    (lambda _: None) if lines else hold,
+                    expected.length,
+                    self._upload_seconds,
+                    max_tokens,
                 ).receive
             async with _deadline(seconds) as timer:
                 with use_reservation(reservation):
@@ -232,17 +257,6 @@ def _timeout_seconds(headers: Headers) -> float:
         detail = f"must be milliseconds, from 1 to {MAX_TIMEOUT_MS}"
         raise InvalidInputError([FieldError("", detail, MAX_TIMEOUT_MS, parameter=TIMEOUT_HEADER)])
     return int(given) / 1000
-
-
-def _announced_tokens(body: RequestBody, max_queue_tokens: int) -> int | None:
-    """Return the estimated tokens of the announced body; None if nothing is encoded for it.
-
-    NDJSON is indexed in the background, and files are not encoded. The actual number of tokens is
-    known, and has to fit, when the texts are read.
-    """
-    if body.kind is not BodyKind.JSON:
-        return None
-    return estimate_tokens(body.length, max_queue_tokens)
 
 
 @asynccontextmanager

@@ -33,7 +33,7 @@ class DocumentBody(BodyModel):
     id: DocumentId = Field(
         description="Your own id, without control characters; a document with the same id is "
         "replaced.",
-        json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f]+$"},
+        json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f-\x9f]+$"},
     )
     text: Characters = Field(
         description="The whole text; at most `max_text_characters` (see /version)."

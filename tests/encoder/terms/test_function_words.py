@@ -3,7 +3,7 @@
 import pytest
 
 from encoder.terms.function_words import function_words
-from index.lexical.terms import words_of
+from encoder.terms.segmentation import words_of
 
 
 @pytest.mark.parametrize(

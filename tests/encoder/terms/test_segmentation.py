@@ -5,8 +5,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoder.terms.segmentation import find_words, separate_words, split_words
-from index.lexical.terms import words_of
+from encoder.terms.segmentation import separate_words, without_diacritics, word_spans, words_of
 
 RUN_OF_LETTERS = re.compile(r"[^\W_]+")  # what a word was before scripts were segmented
 SCRIPTS = st.sampled_from("a Zé1_.中国人々〇すカー한เज्ी。\U00020000")
@@ -14,14 +13,15 @@ SCRIPTS = st.sampled_from("a Zé1_.中国人々〇すカー한เज्ी。\U0
 
 @given(st.text(st.characters(max_codepoint=0x08FF)))
 def test_scripts_with_spaces_are_cut_at_what_is_no_letter(text: str) -> None:
-    assert split_words(text) == RUN_OF_LETTERS.findall(text)
+    assert words_of(text) == RUN_OF_LETTERS.findall(without_diacritics(text.lower()))
 
 
 @given(st.text(SCRIPTS))
 @settings(deadline=None)  # the dictionary is loaded once
 def test_words_are_whole_and_in_order(text: str) -> None:
-    places = list(find_words(text))
-    assert [text[begin:end] for begin, end in places] == split_words(text)
+    found = word_spans(text)
+    assert [word for word, _, _ in found] == words_of(text)
+    places = [(begin, end) for _, begin, end in found]
     ends = [0, *(end for _, end in places)]
     assert all(end <= begin < after for end, (begin, after) in zip(ends, places, strict=False))
     left = "".join(item for place, item in enumerate(text) if not covered(place, places))

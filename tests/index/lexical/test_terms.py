@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoder.terms.segmentation import word_spans, words_of
 from encoder.terms.title_matcher import TitleMatcher
 from evaluation.systems import lexical_system
 from index.lexical.scoring import (
@@ -27,8 +28,6 @@ from index.lexical.terms import (
     known_titles,
     level_of,
     with_titles,
-    word_spans,
-    words_of,
 )
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore

@@ -232,18 +232,22 @@ def test_a_bomb_is_refused_and_nothing_of_it_stays(make_client: Callable[..., An
     assert uploads(client) == []
 
 
-def test_uploads_leave_the_reserve_of_the_disk_to_the_store(
+def test_writes_leave_the_reserve_of_the_disk_to_a_delete(
     make_client: Callable[..., Any],
 ) -> None:
     client = make_client(disk_reserve_bytes=2**60)
     body = lines_of({"id": "a", "text": "Ants dig."})
     response = client.post("/index", content=body, headers=LINES)
     content = problem(response, 507, "storage-full")
-    assert "uploads leave 1152921504606846976" in content["detail"]
+    assert "writes leave 1152921504606846976" in content["detail"]
     assert response.headers["retry-after"] == "60"
     assert uploads(client) == []
-    documents = {"documents": [{"id": "a", "text": "Ants dig."}]}
-    assert client.post("/index", json=documents).status_code == 200
+    stored = {"documents": [{"id": "a", "text": "Ants dig."}]}
+    query = {"text": "Ants dig.", "min_score": 0}
+    for path, write in (("/index", stored), ("/standing-queries", query), ("/feedback", {})):
+        problem(client.post(path, json=write), 507, "storage-full")
+    assert client.post("/match", json={"text": "Ants dig."}).status_code == 200
+    assert client.delete("/documents/a").status_code == 404
 
 
 def test_a_job_is_cancelled_once_and_its_batch_counted(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import evaluation.quality
+import evaluation.quality_gate
 from benchmarks.models.plan import ENCODER_RECIPES
 from encoder.checkpoint import QUALITY, load_checkpoint
 from encoder.checkpoint import TERMS as TERMS_FILE
@@ -33,7 +33,7 @@ from training.data.files import EncoderJob, find_corpus_files
 from training.export.create import create_checkpoint, read_recipe
 from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
 from training.models.colde import ColdeConfig
-from training.progress import SilentTrainingProgress
+from training.progress import TrainingProgress
 from training.recipe import RECIPES, read_training_recipe
 
 FIELDS: dict[str, object] = {
@@ -423,7 +423,7 @@ def test_colde_is_trained_with_the_ablations_of_its_paper(
     encoder = OnnxEncoder(load_checkpoint(tiny_colde), precision="fp32", threads=1)
     data = prepare_data(job, encoder, SilentProgress())
     sources = prepare_sources(job, data, SilentProgress())
-    trained = run_training(job, data, sources, SilentTrainingProgress())
+    trained = run_training(job, data, sources, TrainingProgress())
     assert trained.report.steps == 2
     (curve,) = (tmp_path / "work").rglob("curve.jsonl")
     kind = objective.split('"')[1]
@@ -477,7 +477,7 @@ def test_graphs_that_lose_too_much_are_refused(
     run = ("lab", "train", recipe(HALVES), "--corpus", corpus, "-o", tmp_path / "t")
     monkeypatch.setattr("service.cli.lab.sample_stdlib", lambda: sample_stdlib(14))
     with monkeypatch.context() as patched:
-        patched.setattr(evaluation.quality, "MINIMUM_NEIGHBOURS", 1.01)
+        patched.setattr(evaluation.quality_gate, "MINIMUM_NEIGHBOURS", 1.01)
         refused = longmatch(*run, "--precision", "fp16")
     assert refused.status == 2
     said = refused.err

@@ -1,6 +1,5 @@
 """PATCH /standing-queries/{id}: bounds, webhook and pause, and what waits for them."""
 
-import stat
 from collections.abc import Callable
 from typing import Any
 
@@ -139,10 +138,3 @@ def test_what_is_wrong_is_named_and_changes_nothing(
     assert refused.json()["errors"][0]["pointer"] == pointer
     assert client.get(path).json() == made
     assert client.request("PATCH", f"{path}x", json={"paused": True}).status_code == 404
-
-
-def test_only_the_owner_may_read_the_file_with_the_secrets(client: Any) -> None:
-    make(client, text=TEXT, min_score=0, webhook={"url": "https://hooks.example.com"})
-    files = list(client.app.state.engine.settings.data.glob("standing.sqlite3*"))
-    assert len(files) > 1
-    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}

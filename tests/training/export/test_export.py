@@ -19,7 +19,7 @@ from encoder.golden import MINIMUM_COSINE, read_golden_batch
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
-from evaluation.quality import Quality, check_quality, write_quality
+from evaluation.quality_gate import Quality, check_quality, write_quality
 from training.export.create import Recipe, create_checkpoint, load_model, read_recipe
 from training.export.export import compute_golden_batch, export_checkpoint
 from training.export.graphs import check_sections, export_section_reader

@@ -13,7 +13,7 @@ from training.data import rerank_pairs
 from training.data.files import find_corpus_files
 from training.data.pair_files import TRAIN
 from training.export.create import read_reranker_recipe
-from training.recipe import RECIPES, read_training_recipe
+from training.recipe import RECIPES, RerankRecipe, read_training_recipe
 
 SIZES = Path("encoder/recipes/match-ignition-paper.toml")
 
@@ -39,9 +39,7 @@ def test_the_sizes_are_those_of_the_paper() -> None:
 
 def test_given_pairs_are_the_only_ones(corpus: Path, tmp_path: Path) -> None:
     read = rerank_pairs.read_rerank_corpus(find_corpus_files(corpus), allow_shared=True)
-    pairs = rerank_pairs.training_pairs(
-        read, rerank_pairs.PairKinds(30, 0.5, given=True), tmp_path / "unused"
-    )
+    pairs = rerank_pairs.training_pairs(read, RerankRecipe(pairs="given"), tmp_path / "unused")
     rows = read.pairs[TRAIN]
     known = {
         (min(a, b), max(a, b)): float(label)

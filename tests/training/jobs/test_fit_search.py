@@ -12,7 +12,7 @@ import pytest
 from encoder.alignment.space import fit_space, open_space, sample_blocks
 from encoder.checkpoint import ALIGNMENT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from evaluation.encoded_corpus import encode_corpus
+from evaluation.encoded_corpus import encode_corpus, keep_tokens
 from index.progress import SilentProgress
 from index.search.fusion import DEFAULT_RULE, read_fusion
 from tests.kit.corpora import TOPIC_WORDS, write_linked_corpus
@@ -27,7 +27,6 @@ from training.jobs.fit_search import (
     fit_trained_space,
     select_documents,
 )
-from training.jobs.train_encoder import read_tokens
 
 GROUPS = 90  # of two documents each, which are linked
 
@@ -122,7 +121,7 @@ def fit_from_tokens(start: Path, folder: Path, recipe: str) -> SearchFit | None:
     corpus = write_groups(folder / "corpus", MIN_QUERIES, repeated=20)
     (folder / "recipe.toml").write_text(RECIPE + recipe)
     files = find_corpus_files(corpus)
-    tokens = read_tokens(files.corpus, folder / "tokens", checkpoint, SilentProgress())
+    tokens = keep_tokens(files.corpus, folder / "tokens", checkpoint, SilentProgress())
     data = read_training_data([(files, tokens)])
     paths = {"recipe": folder / "recipe.toml", "output": folder / "out", "work": folder / "work"}
     job = EncoderJob(start=checkpoint, files=[files], precisions=["fp32"], **paths)
@@ -148,7 +147,7 @@ def test_documents_are_encoded_again_as_an_index_encodes_them(
     encoder = OnnxEncoder(load_checkpoint(tiny_ernie_doc), threads=1)
     corpus = write_linked_corpus(tmp_path / "corpus") / "corpus.jsonl"
     stored = encode_corpus(corpus, tmp_path / "blocks", encoder, SilentProgress())
-    tokens = read_tokens(corpus, tmp_path / "tokens", encoder.checkpoint, SilentProgress())
+    tokens = keep_tokens(corpus, tmp_path / "tokens", encoder.checkpoint, SilentProgress())
     places = [7, 3]
     again = encode_again(select_documents(tokens, places), encoder, SilentProgress())
     assert again.ids == tuple(stored.ids[place] for place in places)

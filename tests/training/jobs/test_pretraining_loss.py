@@ -9,6 +9,7 @@ import torch
 
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
+from evaluation.encoded_corpus import keep_tokens
 from index.errors import CorpusError
 from index.progress import SilentProgress
 from tests.kit.command import Run
@@ -20,7 +21,6 @@ from training.data.files import CorpusFiles
 from training.data.pair_files import VALID
 from training.data.sampling import DocumentsBatch
 from training.export.create import load_model
-from training.jobs.train_encoder import read_tokens
 from training.jobs.validation import LOSS, held_out_batches, held_out_loss
 from training.losses import JointHead
 from training.models.architecture import EncoderModel
@@ -60,7 +60,7 @@ def corpus(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> T
 
 def read(checkpoint: Path, path: Path, splits: Path | None = None) -> TrainingCorpus:
     start = load_checkpoint(checkpoint)
-    encoded = read_tokens(path, path.parent / "tokens", start, SilentProgress())
+    encoded = keep_tokens(path, path.parent / "tokens", start, SilentProgress())
     (data,) = read_training_data([(CorpusFiles(path, splits=splits), encoded)])
     return data
 

@@ -18,7 +18,6 @@ from training.data.pair_files import TRAIN, VALID
 from training.data.rerank_pairs import (
     LABELLED,
     QUERIES,
-    PairKinds,
     RerankCorpus,
     RowPair,
     check_rerank_files,
@@ -29,14 +28,15 @@ from training.data.rerank_pairs import (
 )
 from training.data.sampling import PROBABLE_MATCH, find_neighbours
 from training.jobs.train_reranker import measure, train_reranker
-from training.progress import SilentTrainingProgress
+from training.progress import TrainingProgress
+from training.recipe import RerankRecipe
 
 TOPICS = {
     "river": "The river carries silt past the quay and floods its banks in spring.",
     "music": "The violin plays a slow concert while a drum answers the choir.",
     "bread": "A baker kneads dough, waits for the yeast and bakes bread in the oven.",
 }
-KINDS = PairKinds(candidates=5)
+KINDS = RerankRecipe(candidates=5)
 RECIPE = """
 name = "small"
 steps = 4
@@ -111,8 +111,8 @@ def test_links_are_matches_and_a_share_of_others_is_random(
     corpus: CorpusFiles, tmp_path: Path
 ) -> None:
     read = read_rerank_corpus(corpus)
-    shares = (0.0, 0.5, 0.99)
-    sampled = [training_pairs(read, PairKinds(2, share), tmp_path / "n") for share in shares]
+    recipes = [RerankRecipe(candidates=2, random=share) for share in (0.0, 0.5, 0.99)]
+    sampled = [training_pairs(read, recipe, tmp_path / "n") for recipe in recipes]
     for pairs in sampled:
         edges = [(pair.first, pair.second) for pair in pairs]
         assert len(set(edges)) == len(edges)
@@ -160,10 +160,10 @@ def test_a_recipe_of_another_model_is_refused(
     job = job_of(corpus, start, tmp_path, "wrong")
     job.recipe.write_text(RECIPE.replace('kind = "rerank"\ncandidates = 5', 'kind = "halves"'))
     with pytest.raises(EncoderError, match="blocks"):
-        train_reranker(job, SilentProgress(), SilentTrainingProgress())
+        train_reranker(job, SilentProgress(), TrainingProgress())
     job.recipe.write_text(f'{RECIPE}\n[[objective]]\nkind = "halves"\n')
     with pytest.raises(EncoderError, match="another model"):
-        train_reranker(job, SilentProgress(), SilentTrainingProgress())
+        train_reranker(job, SilentProgress(), TrainingProgress())
 
 
 def test_the_figure_of_validation_is_of_the_reranker_alone(
@@ -223,7 +223,7 @@ def test_labelled_pairs_alone_give_matches_and_others(paired: CorpusFiles, tmp_p
     read = read_rerank_corpus(paired)
     assert paired.qrels is None
     assert (np.bincount(read.parts) == [24, 10, 6]).all()
-    pairs = training_pairs(read, PairKinds(6, 0.5), tmp_path / "n")
+    pairs = training_pairs(read, RerankRecipe(candidates=6), tmp_path / "n")
     others = ends(pairs, 0.0)
     assert ends(pairs, 1.0) == edges_of(read, TRAIN, True)
     different = edges_of(read, TRAIN, False)
@@ -252,7 +252,7 @@ def test_probable_matches_are_no_negatives_of_pairs(paired: CorpusFiles, tmp_pat
     found = find_neighbours(tmp_path / "n", [read.texts[row] for row in range(24)])
     assert found.nearest[0][0] == 9
     assert found.similarities[0][0] > PROBABLE_MATCH
-    kinds = PairKinds(6, 0.0)
+    kinds = RerankRecipe(candidates=6, random=0.0)
     others = ends(training_pairs(read, kinds, tmp_path / "n"), 0.0)
     assert (0, 9) not in others
     assert (0, 23) not in others  # nor is the last document put in its place
@@ -275,7 +275,7 @@ def test_held_out_pairs_of_shared_documents_are_not_trained_on(
     links = {f"p{a}": {f"p{b}": 1} for a, b in held_out}
     for random, qrels in ((0.0, {}), (0.9, {}), (0.5, links)):
         changed = replace(read, qrels=qrels)
-        pairs = training_pairs(changed, PairKinds(30, random), tmp_path / "n")
+        pairs = training_pairs(changed, RerankRecipe(candidates=30, random=random), tmp_path / "n")
         edges = ends(pairs, 0.0) | ends(pairs, 1.0)
         assert len(edges) == len(pairs)
         assert not edges & held_out
@@ -293,7 +293,7 @@ def test_a_reranker_is_trained_on_labelled_pairs_alone(
     assert measure(data, -labels) == 0.0
     assert measure(data, 0 * labels) == 0.5
     job = job_of(paired, start, tmp_path, "t")
-    made = train_reranker(job, SilentProgress(), SilentTrainingProgress())
+    made = train_reranker(job, SilentProgress(), TrainingProgress())
     open_reranker(made.directory).warm_up()
     report = json.loads((made.directory / "training" / "report.json").read_text())
     assert report["figure"] == LABELLED

@@ -1,4 +1,4 @@
-"""Corpora with links: splits, popular targets, the most linked documents, masked names."""
+"""Corpora with links: splits, popular targets, masked names."""
 
 from dataclasses import replace
 
@@ -73,28 +73,6 @@ def test_parts_depend_on_the_texts_alone() -> None:
     renamed = [replace(each, id=f"x{each.id}", title="t") for each in reversed(documents)]
     assert choose_parts(renamed, 0.1) == {f"x{name}": part for name, part in parts.items()}
     assert set(parts.values()) == {"train", "valid", "test"}
-
-
-def test_the_documents_with_the_most_common_links_are_kept() -> None:
-    clique = ["k1", "k2", "k3", "k4"]
-    star = [
-        document("s", *(f"leaf{n}" for n in range(6))),
-        *(document(f"leaf{n}") for n in range(6)),
-    ]
-    found = select(
-        [*star, *(document(name, *clique) for name in clique)], replace(ALL, documents=4)
-    )
-    assert {kept.id for kept in found.documents} == set(clique)
-    assert len(found.links) == 6
-    assert found.left_out["documents with few links"] == 7
-
-
-def test_each_part_keeps_its_share() -> None:
-    names = [f"d{number}" for number in range(400)]
-    documents = [document(name, *names[n : n + 50]) for n, name in enumerate(names)]
-    found = select(documents, CorpusOptions(documents=100, min_words=1, held_out=0.1))
-    counts = {part: list(found.parts.values()).count(part) for part in ("train", "valid", "test")}
-    assert counts == {"train": 80, "valid": 10, "test": 10}
 
 
 def test_removing_documents_removes_those_that_then_have_no_link() -> None:

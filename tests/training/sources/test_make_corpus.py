@@ -70,7 +70,7 @@ def test_titles_become_links(longmatch: Run, articles: list[Path], tmp_path: Pat
 
 
 def test_the_same_command_writes_the_same_bytes(articles: list[Path], tmp_path: Path) -> None:
-    options = CorpusOptions(min_words=20, held_out=0.1, documents=30)
+    options = CorpusOptions(min_words=20, held_out=0.1)
     for name in ("one", "two"):
         make_corpus("titles", articles, tmp_path / name, options, SilentProgress())
     for name in ("corpus.jsonl.gz", "qrels.tsv", "splits.tsv", "counts.json"):

@@ -1,6 +1,7 @@
 """Who may do what: API keys, their scopes, and the log of changes."""
 
 import json
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,39 @@ def test_changes_are_logged_without_texts(client: Any, keys: Path) -> None:
     assert (third["method"], third["path"], third["status"]) == ("DELETE", "/documents/ants", 204)
     assert "food" not in "".join(lines)
     assert token.split("_", 2)[2] not in "".join(lines)
+
+
+def test_a_full_disk_of_the_log_fails_no_change(
+    client: Any, keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    token, log = token_of(keys, "write", "read"), keys.parent / AUDIT_FILE
+    log.unlink(missing_ok=True)
+    log.symlink_to("/dev/full")
+    assert ask(client, "POST", "/index", {"documents": [DOCUMENT]}, token).status_code == 200
+    assert f"{AUDIT_FILE}: an entry was not written: [Errno 28]" in caplog.text
+    assert ask(client, "GET", "/documents/ants", token=token).status_code == 200
+    log.unlink()
+    assert ask(client, "DELETE", "/documents/ants", token=token).status_code == 204
+    assert [json.loads(line)["method"] for line in log.read_text().splitlines()] == ["DELETE"]
+
+
+def test_only_the_owner_may_read_log_databases_and_keys(client: Any, keys: Path) -> None:
+    token = token_of(keys, "write")
+    assert ask(client, "POST", "/index", {"documents": [DOCUMENT]}, token).status_code == 200
+    files = [keys, keys.parent / AUDIT_FILE, *keys.parent.glob("*.sqlite3*")]
+    assert {"store.sqlite3", "jobs.sqlite3-wal"} < {file.name for file in files}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_no_control_character_is_in_an_id_or_the_log(client: Any, keys: Path) -> None:
+    token = token_of(keys, "write")
+    refused = ask(client, "POST", "/index", {"documents": [DOCUMENT | {"id": "a\x9bb"}]}, token)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "#/documents/0/id"
+    assert ask(client, "DELETE", "/documents/a%C2%9B2Jb", token=token).status_code == 404
+    line = (keys.parent / AUDIT_FILE).read_text().splitlines()[-1]
+    assert line.isprintable()
+    assert json.loads(line)["path"] == "/documents/a\x9b2Jb"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "search.example"])

@@ -13,6 +13,7 @@ import pytest
 from service.api.app import create_app
 from service.api.http.admission import OPEN_PATHS, is_open
 from service.engine import Engine
+from service.errors import OverloadedError
 from service.metrics import Metrics
 from service.workers.scheduler import EncodeScheduler
 from tests.kit.problems import problem
@@ -98,6 +99,44 @@ def test_a_body_that_stalls_is_rejected_and_delays_no_other(client: Any, engine:
     assert 10 <= time.monotonic() - started < 60
     assert ahead == [0, 10 // 4 + 1]  # room for what came, not for what was announced
     assert engine.scheduler.queued_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/text", "text/plain"), ("/match", "application/json"), ("/index", "application/x-ndjson")],
+)
+def test_without_room_for_its_bytes_no_body_is_read(
+    client: Any, engine: Engine, path: str, kind: str
+) -> None:
+    headers = {"content-type": kind, "content-length": str(2**24)}
+    with engine.bodies.hold("another", 2**26), engine.bodies.hold("a third", 2**26 - 2**19):
+        response = client.post(path, content=never(), headers=headers)
+        problem(response, 503, "overloaded")
+        assert int(response.headers["retry-after"]) >= 1
+    assert counted(engine, "longmatch_admission_rejected_total", reason="body_bytes") == 1
+    with engine.bodies.hold("another", 2**26):  # as much as it may hold
+        with pytest.raises(OverloadedError), engine.bodies.hold("another", 1):
+            pytest.fail("there is room")
+        answer = client.post("/text", content=b"Bees.", headers={"content-type": "text/plain"})
+        assert answer.status_code == 200
+    assert engine.bodies.bytes == 0
+
+
+def test_a_slow_body_holds_the_bytes_that_have_arrived(client: Any, engine: Engine) -> None:
+    held: list[int] = []
+
+    async def stops() -> AsyncIterator[bytes]:
+        held.append(engine.bodies.bytes)
+        yield b"Bees "
+        await wait_in_loop(lambda: engine.bodies.bytes == 5)
+        yield b"hum. "
+        await wait_in_loop(lambda: engine.bodies.bytes == 10)
+        yield b"x" * 990
+
+    headers = {"content-type": "text/plain", "content-length": "1000"}
+    assert client.post("/text", content=stops(), headers=headers).status_code == 200
+    assert held == [1000]
+    assert engine.bodies.bytes == 0
 
 
 def test_a_deadline_passed_in_the_queue_computes_nothing(
