@@ -47,14 +47,9 @@ from service.standing.runner import open_standing
 
 
 def open_collection(engine: Engine, name: str, path: Path) -> Collection:
-    """Open a data directory and start the threads of its collection.
+    """Open a data directory, or make it, and start the threads of its collection.
 
     Jobs that an earlier process left unfinished continue.
-
-    Args:
-        engine: whose encoder and settings are used.
-        name: of the collection.
-        path: of its data directory, which is created if it is missing.
     """
     settings = engine.settings
     checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share)

@@ -101,21 +101,16 @@ async def index_documents(
 
 
 async def delete_document(collection: Collection, document_id: str) -> None:
-    """Delete one document and the feedback on it; at return that is durable, no match finds it.
+    """Delete one document and the feedback on it; at return no match finds it.
 
-    Raises:
-        DocumentNotFoundError: it is not stored.
+    DocumentNotFoundError if it is not stored. The deletion is durable.
     """
     if not await run_in(collection.writer, _delete, collection, document_id):
         raise DocumentNotFoundError(document_id)
 
 
 async def find_document(collection: Collection, document_id: str) -> StoredDocument:
-    """Return one stored document.
-
-    Raises:
-        DocumentNotFoundError: it is not stored.
-    """
+    """Return one stored document, or raise DocumentNotFoundError."""
     found = await run_in(collection.engine.readers, collection.data.store.find, [document_id])
     if document_id not in found:
         raise DocumentNotFoundError(document_id)
@@ -222,8 +217,7 @@ async def find_family(
 ) -> tuple[int | None, Sequence[Member]]:
     """Return the family of a document: its number and up to `limit` documents after an id.
 
-    Raises:
-        DocumentNotFoundError: the document is not stored.
+    DocumentNotFoundError if the document is not stored.
     """
     store = collection.data.store
     number, members = await run_in(

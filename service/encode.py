@@ -163,15 +163,9 @@ MAX_INPUTS = 2048  # texts of one request, as in OpenAI's API
 
 
 def check_model(engine: Engine, name: str, pointer: str | None = None) -> None:
-    """Require that a name is that of the served checkpoint, or its alias.
+    """Require the name of the served checkpoint or its alias, or raise ModelNotFoundError.
 
-    Args:
-        engine: with the checkpoint.
-        name: from the request.
-        pointer: JSON pointer to it, if it is in a body.
-
-    Raises:
-        ModelNotFoundError: it is neither.
+    The pointer is the JSON pointer to the name, if it is in a body.
     """
     served = engine.checkpoint.name
     if name not in (served, ALIAS):
@@ -180,11 +174,6 @@ def check_model(engine: Engine, name: str, pointer: str | None = None) -> None:
 
 def check_size(collection: Collection, texts: int, dimensions: int | None) -> None:
     """Refuse what is too much, or cannot be given, before anything is made of the texts.
-
-    Args:
-        collection: whose vectors are requested.
-        texts: how many.
-        dimensions: that the vectors must have; None for what they have.
 
     Raises:
         InvalidInputError: more texts than `MAX_INPUTS`, or other dimensions than those

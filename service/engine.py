@@ -190,12 +190,7 @@ class Collections:
         }
 
     def find(self, name: str) -> Collection:
-        """Return an open collection.
-
-        Raises:
-            CollectionNotFoundError: there is none of this name.
-            NotReadyError: it could not be opened.
-        """
+        """Return an open collection, or raise CollectionNotFoundError or NotReadyError."""
         with self._changed:
             member = self._members.get(name)
         if member is None:
@@ -228,11 +223,7 @@ class Collections:
                 self._changed.notify_all()
 
     def withdraw(self, name: str, seconds: float) -> Collection | UnopenedCollection:
-        """Take a collection out, so that nothing more uses it, and wait for those that do.
-
-        Raises:
-            CollectionNotFoundError: there is none of this name.
-        """
+        """Take a collection out, or raise CollectionNotFoundError; wait for those that use it."""
         with self._changed:
             member = self._members.pop(name, None)
             if member is None:

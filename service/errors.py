@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from index.errors import StoreError
+
 RejectionReason = Literal[
     "queue_tokens",
     "queue_seconds",
@@ -309,3 +311,9 @@ class ShuttingDownError(UnavailableError):
 
     def __init__(self) -> None:
         super().__init__("the service is shutting down")
+
+
+def describe(error: Exception) -> str:
+    """Return what went wrong, without text that may come from a document."""
+    known = isinstance(error, StoreError | UnavailableError)
+    return str(error) if known else type(error).__name__

@@ -152,9 +152,7 @@ def read_keys(path: Path) -> dict[str, ApiKey] | None:
 def change_keys(path: Path, change: Callable[[dict[str, ApiKey]], None]) -> None:
     """Change the keys of a file, which is made if it is missing. Other processes wait.
 
-    Args:
-        path: of the file.
-        change: changes the keys by id in place; what it raises leaves the file as it is.
+    `change` changes the keys by id in place; what it raises leaves the file as it is.
 
     Raises:
         KeyFileError: it cannot be read or written, or has too many keys.

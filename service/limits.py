@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from index.errors import StorageFullError
 from service.errors import OverloadedError, RejectionReason, ShuttingDownError
@@ -36,12 +36,7 @@ class Admission:
     """
 
     def __init__(self, max_requests: int, reason: RejectionReason = "active_requests") -> None:
-        """Count none yet.
-
-        Args:
-            max_requests: that may be active at a time.
-            reason: why others are rejected, for the metrics.
-        """
+        """Count none yet."""
         self.max_requests = max_requests
         self._reason: RejectionReason = reason
         self.active = 0
@@ -64,12 +59,7 @@ class Admission:
 
     @contextmanager
     def admit(self) -> Iterator[None]:
-        """Count one request as active while the block runs.
-
-        Raises:
-            OverloadedError: the limit is reached.
-            ShuttingDownError: `close` or `drain` was called.
-        """
+        """Count one request as active while the block runs; OverloadedError if too many are."""
         if self._closing:
             raise ShuttingDownError
         if self.active >= self.max_requests:
@@ -224,19 +214,6 @@ return {'1', string.format('%.6f', full - now)}
 """
 
 
-class RateLimiter(Protocol):
-    """Counts the tokens of each client."""
-
-    def spend(self, client: str, tokens: int, spent: int = 0) -> RateLimitStatus:
-        """Spend tokens of a client, or none if it has too few; may block briefly.
-
-        Args:
-            client: by `client_name`.
-            tokens: to spend.
-            spent: tokens that the same request has spent before.
-        """
-
-
 class LocalRateLimiter:
     """Counts in this process; thread-safe."""
 
@@ -247,7 +224,10 @@ class LocalRateLimiter:
         self._lock = threading.Lock()
 
     def spend(self, client: str, tokens: int, spent: int = 0) -> RateLimitStatus:
-        """See `RateLimiter`."""
+        """Spend tokens of a client, by `client_name`, or none if it has too few.
+
+        `spent` are the tokens that the same request has spent before.
+        """
         token = WINDOW_SECONDS / self._limit
         with self._lock:
             now = self._clock()
@@ -270,7 +250,7 @@ class RedisRateLimiter:
         self._local = LocalRateLimiter(tokens_per_minute)
 
     def spend(self, client: str, tokens: int, spent: int = 0) -> RateLimitStatus:
-        """See `RateLimiter`."""
+        """See `LocalRateLimiter`; may block briefly."""
         token = WINDOW_SECONDS / self._limit
         arguments = (token, tokens, self._limit, spent, WINDOW_SECONDS + _MAX_TOKENS * token)
 
@@ -281,6 +261,9 @@ class RedisRateLimiter:
         if result is None:
             return self._local.spend(client, tokens, spent)
         return rate_limit_status(self._limit, spent + tokens, result[0] == b"1", float(result[1]))
+
+
+RateLimiter = LocalRateLimiter | RedisRateLimiter
 
 
 def client_name(address: str) -> str:

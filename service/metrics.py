@@ -87,7 +87,6 @@ class CollectionMetrics:
     feedback: Labelled[Gauge]
 
 
-@dataclass(frozen=True, slots=True)
 class Metrics:
     """The metrics of one engine, on their own registry.
 
@@ -95,56 +94,167 @@ class Metrics:
     open as the settings allow, and those of a removed one are removed.
     """
 
-    registry: CollectorRegistry
-    requests: Counter
-    request_duration: Histogram
-    stage_duration: Histogram
-    queue_tokens: Gauge
-    admission_rejected: Counter
-    rate_limited: Counter
-    deadline_dropped: Counter
-    document_tokens: Histogram
-    documents_truncated: Counter
-    tokens_left_out: Counter
-    encoded_tokens: Counter
-    encoded_blocks: Counter
-    encoder_rate: Gauge
-    block_cache_hits: Counter
-    block_cache_misses: Counter
-    redis_up: Gauge
-    redis_errors: Counter
-    cancelled: Counter
-    slow_clients: Counter
-    search_processes: Gauge
-    search_process_ends: Counter
-    search_process_left: Counter
-    reranked_pairs: Counter
-    rerank_out_of_time: Counter
-    jobs_unfinished: Gauge
-    jobs_ended: Counter
-    job_documents: Counter
-    index_documents: Gauge
-    index_generation: Gauge
-    index_lists: Gauge
-    index_list_imbalance: Gauge
-    index_empty_lists: Gauge
-    index_changed: Gauge
-    index_unpublished: Gauge
-    index_retrainings: Counter
-    nprobe: Gauge
-    recall: Gauge
-    recall_samples: Counter
-    store_free: Gauge
-    damaged_documents: Gauge
-    family_documents: Gauge
-    standing_events: Counter
-    standing_lag: Gauge
-    standing_queries: Gauge
-    webhook_deliveries: Counter
-    feedback: Gauge
-    ready: Gauge
-    collection_ready: Gauge
-    build_info: Gauge
+    def __init__(self) -> None:  # noqa: PLR0915  a list, not logic
+        """Create them, with those of the process, the platform and the garbage collector."""
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+
+        counter = partial(Counter, namespace="longmatch", registry=registry)
+        gauge = partial(Gauge, namespace="longmatch", registry=registry)
+        histogram = partial(Histogram, namespace="longmatch", registry=registry)
+        duration = partial(histogram, buckets=DURATION_BUCKETS)
+        self.requests = counter("requests_total", "Requests answered.", ["route", "method", "code"])
+        self.request_duration = duration(
+            "request_duration_seconds", "Time from request to response.", ["route"]
+        )
+        self.stage_duration = duration(
+            "stage_duration_seconds", "Time of one stage of a request.", ["stage"]
+        )
+        self.queue_tokens = gauge("queue_tokens", "Tokens admitted and not encoded yet.")
+        self.admission_rejected = counter(
+            "admission_rejected_total", "Requests rejected because of overload.", ["reason"]
+        )
+        self.rate_limited = counter(
+            "rate_limited_total", "Requests rejected because of the rate limit of their client."
+        )
+        self.deadline_dropped = counter(
+            "deadline_dropped_total", "Requests cancelled because their deadline passed."
+        )
+        self.document_tokens = histogram(
+            "document_tokens", "Tokens of a document.", buckets=TOKEN_BUCKETS
+        )
+        self.documents_truncated = counter("documents_truncated_total", "Documents not read whole.")
+        self.tokens_left_out = counter("tokens_left_out_total", "Tokens that were not read.")
+        self.encoded_tokens = counter("encoded_tokens_total", "Tokens encoded.")
+        self.encoded_blocks = counter("encoded_blocks_total", "Sentence blocks encoded.")
+        self.encoder_rate = gauge(
+            "encoder_tokens_per_second", "Measured throughput of the encoder while it is busy."
+        )
+        self.block_cache_hits = counter(
+            "block_cache_hits_total", "Sentence blocks whose vectors were cached."
+        )
+        self.block_cache_misses = counter(
+            "block_cache_misses_total", "Sentence blocks whose vectors were not cached."
+        )
+        self.redis_up = gauge("redis_up", "1 if Redis is available or none is set, else 0.")
+        self.redis_errors = counter("redis_errors_total", "Calls of Redis that failed.")
+        self.cancelled = counter(
+            "cancelled_total", "Requests whose client disconnected before the response."
+        )
+        self.slow_clients = counter(
+            "slow_clients_total", "Clients disconnected because they read too slowly."
+        )
+        self.search_processes = gauge("search_processes", "Search processes that are ready.")
+        self.search_process_ends = counter(
+            "search_process_ends_total", "Search processes that ended and were started again."
+        )
+        self.search_process_left = counter(
+            "search_process_left_total",
+            "Searches that threads of the server did, as no search process could.",
+        )
+        self.reranked_pairs = counter(
+            "reranked_pairs_total", "Candidates that the reranker scored."
+        )
+        self.rerank_out_of_time = counter(
+            "rerank_out_of_time_total", "Queries whose candidates could not all be scored in time."
+        )
+        self.jobs_unfinished = gauge(
+            "jobs_unfinished", "Uploads that are waiting or being indexed.", ["collection"]
+        )
+        self.jobs_ended = counter(
+            "jobs_ended_total", "Uploads that ended.", ["collection", "state"]
+        )
+        self.job_documents = counter(
+            "job_documents_total", "Lines of uploads processed.", ["collection", "outcome"]
+        )
+        self.index_documents = gauge("index_documents", "Documents in the index.", ["collection"])
+        self.index_generation = gauge(
+            "index_generation", "Generation of the index.", ["collection"]
+        )
+        self.index_lists = gauge(
+            "index_lists", "Inverted lists of the index; 1 is an exhaustive search.", ["collection"]
+        )
+        self.index_list_imbalance = gauge(
+            "index_list_imbalance",
+            "Mean search time relative to lists of equal size; 1 is optimal.",
+            ["collection"],
+        )
+        self.index_empty_lists = gauge(
+            "index_empty_lists_ratio", "Share of the lists without a vector.", ["collection"]
+        )
+        self.index_changed = gauge(
+            "index_changed_ratio",
+            "Vectors added or removed since training, relative to those at training.",
+            ["collection", "kind"],
+        )
+        self.index_unpublished = gauge(
+            "index_unpublished_changes",
+            "Vectors added or removed since the last snapshot.",
+            ["collection"],
+        )
+        self.index_retrainings = counter(
+            "index_retrainings_total",
+            "New index generations that were built.",
+            ["collection", "outcome"],
+        )
+        self.nprobe = gauge("nprobe", "Inverted lists that a query visits.", ["collection"])
+        self.recall = gauge(
+            "recall_at_10",
+            "Share of the 10 exact neighbours that a search finds, for real queries (shadow) or "
+            "for vectors held out of the last training (held_out).",
+            ["collection", "source"],
+        )
+        self.recall_samples = counter(
+            "recall_samples_total",
+            "Searches sampled to be repeated exactly.",
+            ["collection", "outcome"],
+        )
+        self.damaged_documents = gauge(
+            "damaged_documents", "Stored documents that were found to be damaged.", ["collection"]
+        )
+        self.family_documents = gauge(
+            "family_documents",
+            "Documents that belong to a family of copies and versions.",
+            ["collection"],
+        )
+        self.standing_events = counter(
+            "standing_events_total",
+            "New documents that matched a standing query.",
+            ["collection"],
+        )
+        self.standing_lag = gauge(
+            "standing_lag_seconds",
+            "Time for which new documents have waited to be compared with the standing queries.",
+            ["collection"],
+        )
+        self.standing_queries = gauge(
+            "standing_queries",
+            "Standing queries: all, those that wait for something, paused ones, and those "
+            "whose webhook failed.",
+            ["collection", "state"],
+        )
+        self.webhook_deliveries = counter(
+            "webhook_deliveries_total",
+            "Attempts to deliver an event to a webhook.",
+            ["collection", "outcome"],
+        )
+        self.feedback = gauge(
+            "feedback", "Verdicts on matches that are kept.", ["collection", "verdict"]
+        )
+        self.store_free = gauge(
+            "store_free_bytes", "Unused bytes in the file of the store.", ["collection"]
+        )
+        self.ready = gauge("ready", "1 when the service is ready, else 0.")
+        self.collection_ready = gauge(
+            "collection_ready", "1 when the collection can be used, else 0.", ["collection"]
+        )
+        self.build_info = gauge(
+            "build_info", "What is running.", ["version", "checkpoint", "precision", "provider"]
+        )
+        for reason in get_args(RejectionReason):
+            self.admission_rejected.labels(reason)
 
     def of(self, collection: str) -> CollectionMetrics:
         """Return the metrics of a collection."""
@@ -165,162 +275,3 @@ class Metrics:
         """Remove the metrics of a collection."""
         for field in fields(CollectionMetrics):
             getattr(self, field.name).remove_by_labels({"collection": collection})
-
-
-def create_metrics() -> Metrics:
-    """Create the metrics, with those of the process, the platform and the garbage collector."""
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    GCCollector(registry=registry)
-
-    counter = partial(Counter, namespace="longmatch", registry=registry)
-    gauge = partial(Gauge, namespace="longmatch", registry=registry)
-    histogram = partial(Histogram, namespace="longmatch", registry=registry)
-    duration = partial(histogram, buckets=DURATION_BUCKETS)
-    metrics = Metrics(
-        registry=registry,
-        requests=counter("requests_total", "Requests answered.", ["route", "method", "code"]),
-        request_duration=duration(
-            "request_duration_seconds", "Time from request to response.", ["route"]
-        ),
-        stage_duration=duration(
-            "stage_duration_seconds", "Time of one stage of a request.", ["stage"]
-        ),
-        queue_tokens=gauge("queue_tokens", "Tokens admitted and not encoded yet."),
-        admission_rejected=counter(
-            "admission_rejected_total", "Requests rejected because of overload.", ["reason"]
-        ),
-        rate_limited=counter(
-            "rate_limited_total", "Requests rejected because of the rate limit of their client."
-        ),
-        deadline_dropped=counter(
-            "deadline_dropped_total", "Requests cancelled because their deadline passed."
-        ),
-        document_tokens=histogram(
-            "document_tokens", "Tokens of a document.", buckets=TOKEN_BUCKETS
-        ),
-        documents_truncated=counter("documents_truncated_total", "Documents not read whole."),
-        tokens_left_out=counter("tokens_left_out_total", "Tokens that were not read."),
-        encoded_tokens=counter("encoded_tokens_total", "Tokens encoded."),
-        encoded_blocks=counter("encoded_blocks_total", "Sentence blocks encoded."),
-        encoder_rate=gauge(
-            "encoder_tokens_per_second", "Measured throughput of the encoder while it is busy."
-        ),
-        block_cache_hits=counter(
-            "block_cache_hits_total", "Sentence blocks whose vectors were cached."
-        ),
-        block_cache_misses=counter(
-            "block_cache_misses_total", "Sentence blocks whose vectors were not cached."
-        ),
-        redis_up=gauge("redis_up", "1 if Redis is available or none is set, else 0."),
-        redis_errors=counter("redis_errors_total", "Calls of Redis that failed."),
-        cancelled=counter(
-            "cancelled_total", "Requests whose client disconnected before the response."
-        ),
-        slow_clients=counter(
-            "slow_clients_total", "Clients disconnected because they read too slowly."
-        ),
-        search_processes=gauge("search_processes", "Search processes that are ready."),
-        search_process_ends=counter(
-            "search_process_ends_total", "Search processes that ended and were started again."
-        ),
-        search_process_left=counter(
-            "search_process_left_total",
-            "Searches that threads of the server did, as no search process could.",
-        ),
-        reranked_pairs=counter("reranked_pairs_total", "Candidates that the reranker scored."),
-        rerank_out_of_time=counter(
-            "rerank_out_of_time_total", "Queries whose candidates could not all be scored in time."
-        ),
-        jobs_unfinished=gauge(
-            "jobs_unfinished", "Uploads that are waiting or being indexed.", ["collection"]
-        ),
-        jobs_ended=counter("jobs_ended_total", "Uploads that ended.", ["collection", "state"]),
-        job_documents=counter(
-            "job_documents_total", "Lines of uploads processed.", ["collection", "outcome"]
-        ),
-        index_documents=gauge("index_documents", "Documents in the index.", ["collection"]),
-        index_generation=gauge("index_generation", "Generation of the index.", ["collection"]),
-        index_lists=gauge(
-            "index_lists", "Inverted lists of the index; 1 is an exhaustive search.", ["collection"]
-        ),
-        index_list_imbalance=gauge(
-            "index_list_imbalance",
-            "Mean search time relative to lists of equal size; 1 is optimal.",
-            ["collection"],
-        ),
-        index_empty_lists=gauge(
-            "index_empty_lists_ratio", "Share of the lists without a vector.", ["collection"]
-        ),
-        index_changed=gauge(
-            "index_changed_ratio",
-            "Vectors added or removed since training, relative to those at training.",
-            ["collection", "kind"],
-        ),
-        index_unpublished=gauge(
-            "index_unpublished_changes",
-            "Vectors added or removed since the last snapshot.",
-            ["collection"],
-        ),
-        index_retrainings=counter(
-            "index_retrainings_total",
-            "New index generations that were built.",
-            ["collection", "outcome"],
-        ),
-        nprobe=gauge("nprobe", "Inverted lists that a query visits.", ["collection"]),
-        recall=gauge(
-            "recall_at_10",
-            "Share of the 10 exact neighbours that a search finds, for real queries (shadow) or "
-            "for vectors held out of the last training (held_out).",
-            ["collection", "source"],
-        ),
-        recall_samples=counter(
-            "recall_samples_total",
-            "Searches sampled to be repeated exactly.",
-            ["collection", "outcome"],
-        ),
-        damaged_documents=gauge(
-            "damaged_documents", "Stored documents that were found to be damaged.", ["collection"]
-        ),
-        family_documents=gauge(
-            "family_documents",
-            "Documents that belong to a family of copies and versions.",
-            ["collection"],
-        ),
-        standing_events=counter(
-            "standing_events_total",
-            "New documents that matched a standing query.",
-            ["collection"],
-        ),
-        standing_lag=gauge(
-            "standing_lag_seconds",
-            "Time for which new documents have waited to be compared with the standing queries.",
-            ["collection"],
-        ),
-        standing_queries=gauge(
-            "standing_queries",
-            "Standing queries: all, those that wait for something, paused ones, and those "
-            "whose webhook failed.",
-            ["collection", "state"],
-        ),
-        webhook_deliveries=counter(
-            "webhook_deliveries_total",
-            "Attempts to deliver an event to a webhook.",
-            ["collection", "outcome"],
-        ),
-        feedback=gauge("feedback", "Verdicts on matches that are kept.", ["collection", "verdict"]),
-        store_free=gauge(
-            "store_free_bytes", "Unused bytes in the file of the store.", ["collection"]
-        ),
-        ready=gauge("ready", "1 when the service is ready, else 0."),
-        collection_ready=gauge(
-            "collection_ready", "1 when the collection can be used, else 0.", ["collection"]
-        ),
-        build_info=gauge(
-            "build_info", "What is running.", ["version", "checkpoint", "precision", "provider"]
-        ),
-    )
-    for reason in get_args(RejectionReason):
-        metrics.admission_rejected.labels(reason)
-    return metrics

@@ -22,7 +22,7 @@ from service.limits import (
     RateLimiter,
     RedisRateLimiter,
 )
-from service.metrics import Metrics, create_metrics
+from service.metrics import Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
 from service.settings import Settings
@@ -47,10 +47,6 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     """Load and verify the checkpoint, start the workers, warm up and open the data.
 
     Jobs that an earlier process left unfinished continue.
-
-    Args:
-        settings: of the service.
-        opening: the encoder of these settings, if it is being opened.
     """
     opening = opening or begin_opening(settings)
     checkpoint = opening.checkpoint
@@ -58,7 +54,7 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     allow_gpu(settings.index_gpu)
     warm = opening.finish()
     encoder = warm.encoder
-    metrics = create_metrics()
+    metrics = Metrics()
     with ExitStack() as opened:
         redis = _open_redis(settings, metrics, opened)
         scheduler, cache = _open_scheduler(settings, encoder, warm.golden, redis, metrics, opened)

@@ -29,13 +29,10 @@ _KEPT_BYTES = 16 * 2**20
 async def run_in(
     executor: Executor, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Run a function in a thread of `executor`.
+    """Run a function in a thread of `executor`; ShuttingDownError if that was shut down.
 
     When the caller is cancelled, a call that has started runs to its end, and one that has not is
     never made.
-
-    Raises:
-        ShuttingDownError: the executor was shut down.
     """
     try:
         # In the context of the request: its id is in the logs, its trace has the stages.

@@ -6,7 +6,6 @@ Every check is a function of pages (text by path), so that planted mistakes show
 import re
 import subprocess
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from service.api.app import create_app
 from service.cli.main import make_app
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.settings import Settings
 from tests.kit.markdown import anchors, code, links, options_of
 from tests.kit.reference import FOLDER, reference
@@ -211,10 +210,9 @@ def unknown_settings(names: set[str], pages: Pages) -> list[str]:
 
 def metric_names() -> set[str]:
     """Return the name of every metric as it is scraped; histograms without their suffix."""
-    metrics = create_metrics()
+    metrics = Metrics()
     names = set()
-    for field in fields(metrics):
-        metric = getattr(metrics, field.name)
+    for metric in vars(metrics).values():
         if not isinstance(metric, CollectorRegistry):
             [family] = metric.describe()
             names.add(family.name + ("_total" if family.type == "counter" else ""))

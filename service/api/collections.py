@@ -65,9 +65,7 @@ def collection_body(member: Collection | UnopenedCollection) -> CollectionBody:
             name=member.name,
             state="unavailable",
             detail=member.reason,
-            documents=None,
-            generation=None,
-            sequence=None,
+            **dict.fromkeys(("documents", "generation", "sequence")),
         )
     return CollectionBody(
         name=member.name,

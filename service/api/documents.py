@@ -20,13 +20,15 @@ from service.api.http.problems import (
 )
 from service.api.http.request import JSON, NDJSON, choose_media_type
 from service.api.openapi import Router, json_example, problem_responses, receipt_example
-from service.api.schemas.common import (
-    DocumentResponse,
-    ReceiptBody,
-    document_response,
-    receipt_body,
+from service.api.schemas.common import ReceiptBody, receipt_body
+from service.api.schemas.fields import (
+    DEFAULT_PAGE,
+    Cursor,
+    PageSize,
+    nullable,
+    optional,
+    write_cursor,
 )
-from service.api.schemas.fields import DEFAULT_PAGE, Cursor, PageSize, nullable, write_cursor
 from service.documents import (
     delete_document,
     export_documents,
@@ -37,7 +39,7 @@ from service.documents import (
 from service.threads import run_in
 
 
-class ListedBody(BaseModel):
+class ListedBody(BaseModel, from_attributes=True):
     """A stored document, without its text."""
 
     id: str
@@ -48,6 +50,13 @@ class ListedBody(BaseModel):
     family: int | None = nullable(
         "Number of its family of copies and versions; null where it is in none."
     )
+
+
+class DocumentResponse(ListedBody):
+    """A stored document."""
+
+    family: int | None = optional("Number of its family of copies and versions, if it has one.")
+    text: str | None = optional("Only with `?text=true`.")
 
 
 class DocumentsResponse(BaseModel):
@@ -82,17 +91,7 @@ class FamilyResponse(BaseModel):
 def documents_response(page: Page) -> DocumentsResponse:
     """Shape a page; one that is not full is the last."""
     return DocumentsResponse(
-        documents=[
-            ListedBody(
-                id=document.id,
-                title=document.title,
-                metadata=dict(document.metadata),
-                receipt=receipt_body(document.receipt),
-                indexed_at=document.indexed_at,
-                family=document.family,
-            )
-            for document in page.documents
-        ],
+        documents=[ListedBody.model_validate(document) for document in page.documents],
         damaged=list(page.damaged),
         next_cursor=write_cursor(page.last) if page.full and page.last is not None else None,
     )
@@ -203,7 +202,16 @@ async def get_document(
 ) -> DocumentResponse:
     """Return title, metadata, receipt, family and, on request, the text of a document."""
     stored = await find_document(collection, document_id)
-    return document_response(stored, await family_of(collection, document_id), with_text=text)
+    document = stored.document
+    return DocumentResponse(
+        id=document.id,
+        title=document.title,
+        metadata=dict(document.metadata),
+        receipt=receipt_body(stored.receipt),
+        indexed_at=stored.indexed_at,
+        family=await family_of(collection, document_id),
+        text=document.text if text else None,
+    )
 
 
 @router.delete(

@@ -20,7 +20,13 @@ from service.api.http.problems import (
 from service.api.http.request import JSON
 from service.api.openapi import Router, json_example, problem_responses, receipt_example
 from service.api.schemas.common import ReceiptBody, receipt_body
-from service.api.schemas.fields import BodyModel, Characters, optional_or_null, whole_characters
+from service.api.schemas.fields import (
+    BodyModel,
+    Characters,
+    Strict,
+    optional_or_null,
+    whole_characters,
+)
 from service.encode import EncodedText, RequestText, check_model, check_size, encode_texts
 from service.errors import FieldError, InvalidInputError
 from service.threads import run_in
@@ -65,11 +71,7 @@ class EmbeddingsRequest(BodyModel):
     )
     dimensions: int | None = optional_or_null("Only the dimension of the vectors.")
     user: str | None = optional_or_null("Ignored.")
-    strict: bool = Field(
-        default=False,
-        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
-        "whole, rather than read its beginning.",
-    )
+    strict: Strict = False
 
     @field_validator("*", mode="before")
     @classmethod
@@ -83,11 +85,7 @@ class EmbeddingsRequest(BodyModel):
         return 1 if isinstance(self.input, str) else len(self.input)
 
     def to_texts(self) -> list[RequestText]:
-        """Return the texts, each with the JSON pointer to it.
-
-        Raises:
-            InvalidInputError: a text is not characters.
-        """
+        """Return the texts, each with the JSON pointer to it, or raise InvalidInputError."""
         if isinstance(self.input, str):
             texts = [RequestText("#/input", self.input)]
         else:

@@ -19,6 +19,7 @@ from service.api.http.problems import (
 )
 from service.api.http.request import JSON, NDJSON, choose_media_type
 from service.api.openapi import Router, json_example, problem_responses
+from service.api.schemas.common import QueryBody
 from service.api.schemas.fields import (
     DEFAULT_PAGE,
     BodyModel,
@@ -28,7 +29,6 @@ from service.api.schemas.fields import (
     nullable,
     write_cursor,
 )
-from service.api.schemas.match import QueryBody
 from service.feedback.store import MAX_GRADE, JudgedQuery, Verdict
 from service.matching.feedback import (
     export_feedback,

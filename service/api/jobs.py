@@ -31,7 +31,7 @@ class AcceptedBody(BaseModel):
     size: int = Field(description="Bytes, decompressed.")
 
 
-class LineErrorBody(BaseModel):
+class LineErrorBody(BaseModel, from_attributes=True):
     """A line that is not a valid document."""
 
     line: int = Field(description="Counted from 1.")
@@ -39,7 +39,7 @@ class LineErrorBody(BaseModel):
     detail: str
 
 
-class JobBody(AcceptedBody):
+class JobBody(AcceptedBody, from_attributes=True):
     """A job and its progress."""
 
     state: JobState = Field(
@@ -75,15 +75,10 @@ def accepted_response(prefix: str, upload: Upload) -> StoredResponse:
     return StoredResponse(202, body.model_dump_json().encode(), f"{prefix}/jobs/{upload.id}")
 
 
-def job_body(job: Job) -> JobBody:
-    """Return the body of a job."""
-    return JobBody.model_validate(job, from_attributes=True)
-
-
 def job_response(job: Job, errors: Sequence[LineError]) -> JobResponse:
     """Return the body of a job with its errors."""
-    shown = [LineErrorBody.model_validate(error, from_attributes=True) for error in errors]
-    return JobResponse(**job_body(job).model_dump(), errors=shown)
+    shown = [LineErrorBody.model_validate(error) for error in errors]
+    return JobResponse(**JobBody.model_validate(job).model_dump(), errors=shown)
 
 
 # Clients poll these while a job runs: as operations they do not count in the failure ratios.
@@ -130,7 +125,7 @@ async def get_jobs(
     """Return the newest jobs first, including the last 1,000 that have ended."""
     jobs = collection.jobs
     found = await run_in(jobs.threads, jobs.store.newest, limit, before)
-    return JobsResponse(jobs=[job_body(job) for job in found])
+    return JobsResponse(jobs=[JobBody.model_validate(job) for job in found])
 
 
 @router.get(

@@ -8,7 +8,7 @@ from fastapi.openapi.models import Example
 from fastapi.responses import StreamingResponse
 
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
-from service.api.compare import EXPLANATION
+from service.api.compare import EXPLANATION, SCORES
 from service.api.deps import Admitted, CollectionDep
 from service.api.documents import PROBLEMS, DocumentId, UnescapedRoute
 from service.api.http.problems import (
@@ -19,7 +19,13 @@ from service.api.http.problems import (
 )
 from service.api.http.request import NDJSON
 from service.api.openapi import Router, json_example, problem_responses, receipt_example
-from service.api.schemas.match import MatchesResponse, MatchRequest, MatchResponse, matches_json
+from service.api.schemas.match import (
+    MatchBody,
+    MatchesResponse,
+    MatchRequest,
+    MatchResponse,
+    matches_json,
+)
 from service.matching.match import MatchOptions, match, match_examples
 from service.matching.pairs import export_pairs
 from service.matching.queries import StoredQuery
@@ -88,17 +94,10 @@ REQUESTS = {
 }
 MATCH: dict[str, Any] = {
     "id": "articles/bees",
-    "score": 0.61,
     "title": "Bees",
     "metadata": {"year": 2021},
-    "semantic_score": 0.67,
-    "vector_score": 0.83,
-    "alignment_score": 0.31,
-    "lexical_score": 0.55,
+    **{name: value for name, value in SCORES.items() if name in MatchBody.model_fields},
     "terms": [{"term": "waggle", "weight": 0.41}, {"term": "mellifera", "weight": 0.23}],
-    "probability": 0.97,
-    "false_positive_rate": 0.0004,
-    "relevant": True,
     "explanation": EXPLANATION,
     "first_stage_score": None,
     "family": None,

@@ -23,9 +23,11 @@ from service.api.schemas.ops import (
     ProblemTypeResponse,
     ReadyResponse,
     VersionResponse,
+    limits_body,
     version_response,
 )
 from service.engine import DEFAULT, degraded_parts, record_state
+from service.settings import Settings
 
 router = Router(tags=["operations"])
 
@@ -63,30 +65,8 @@ VERSION = {
         },
     },
     "limits": {
-        "max_queue_tokens": 262144,
-        "max_queue_seconds": 1.0,
-        "max_active_requests": 256,
+        **limits_body(Settings.model_construct()).model_dump(),
         "rate_limit_tokens_per_minute": 600000,
-        "max_body_bytes": 16777216,
-        "max_upload_bytes": 4294967296,
-        "max_unfinished_jobs": 32,
-        "max_unfinished_jobs_per_client": 16,
-        "max_upload_ratio": 100.0,
-        "max_waiting_upload_bytes": 17179869184,
-        "max_feedback": 100000,
-        "max_feedback_bytes": 268435456,
-        "max_text_characters": 2000000,
-        "max_documents_per_request": 256,
-        "max_queries_per_request": 32,
-        "max_embedding_inputs": 2048,
-        "max_explained_matches": 100,
-        "max_standing_queries": 1000,
-        "max_standing_query_bytes": 268_435_456,
-        "max_standing_events": 10_000,
-        "max_top_k": 1000,
-        "default_top_k": 10,
-        "max_rerank_candidates": 200,
-        "rerank_seconds": 5.0,
     },
 }
 PROBLEM = {

@@ -127,7 +127,9 @@ def open_checkpoint(
     if directory is None:
         checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
     else:
-        checkpoint = read_option(option, _load_by_name, directory)
+        checkpoint = read_option(
+            option, lambda name: load_checkpoint(find_checkpoint(name)), directory
+        )
     if precision is not None and precision not in checkpoint.precisions:
         having = ", ".join(checkpoint.precisions) or "no graphs"
         raise OptionError(
@@ -138,10 +140,6 @@ def open_checkpoint(
     except ProviderError as error:
         raise OptionError("--provider", error) from error
     return checkpoint
-
-
-def _load_by_name(name: Path) -> Checkpoint:
-    return load_checkpoint(find_checkpoint(name))
 
 
 def open_reranker_checkpoint(name: Path, option: str = "--reranker") -> RerankerCheckpoint:

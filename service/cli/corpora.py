@@ -34,13 +34,11 @@ from index.search.calibrator import LiveScoring, open_scoring, why_no_probabilit
 from index.search.records import (
     DEFAULT_MODE,
     AlignmentOptions,
-    EncodedQuery,
     Hit,
     Mode,
     SearchOptions,
 )
 from index.search.search import search, select_documents
-from index.sqlite.block_vectors import block_vectors_of
 from index.store.schema import read_space
 from service.cli.checks import (
     OptionError,
@@ -56,7 +54,7 @@ from service.cli.corpus_checks import (
     check_enough_to_adapt,
     check_some_document,
 )
-from service.cli.opening import load, opened, parse_filter, with_reading
+from service.cli.opening import encode_query, load, opened, parse_filter, with_reading
 from service.cli.options import (
     DEFAULT_DATA,
     FILTER_HELP,
@@ -316,16 +314,9 @@ def match(
     with opened(data, loaded.encoder, read_only=True) as directory:
         documents = len(directory.store)
         scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter, documents)
-        encoded = loaded.encoder.encode([blocks])
         answer = search(
             directory,
-            EncodedQuery(
-                document.text,
-                encoded.document_vectors[0],
-                document.title,
-                encoded.block_vectors[0],
-                offsets=block_vectors_of(blocks, encoded.block_vectors[0]).offsets,
-            ),
+            encode_query(loaded, blocks, document.text, document.title),
             options,
             fusion=scoring.fusion,
             calibrator=scoring.calibrator,

@@ -15,11 +15,10 @@ from index.document import Document
 from index.errors import StoreError
 from index.progress import Progress
 from index.search.records import EncodedQuery
-from index.sqlite.block_vectors import block_vectors_of
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from service.cli.checks import OptionError
-from service.cli.opening import Loaded
+from service.cli.opening import Loaded, encode_query
 from service.feedback.store import FEEDBACK_FILE, open_feedback
 from service.feedback.store import JudgedQuery as AskedQuery
 from service.matching.queries import find_stored
@@ -202,14 +201,9 @@ def _query(loaded: Loaded, data: DataDirectory, query: JudgedQuery) -> EncodedQu
 
 def _encoded(loaded: Loaded, text: str, title: str = "") -> EncodedQuery | None:
     try:
-        blocks = loaded.tokenizer(text)
+        return encode_query(loaded, loaded.tokenizer(text), text, title)
     except EmptyTextError:
         return None
-    made = loaded.encoder.encode([blocks])
-    offsets = block_vectors_of(blocks, made.block_vectors[0]).offsets
-    return EncodedQuery(
-        text, made.document_vectors[0], title, made.block_vectors[0], offsets=offsets
-    )
 
 
 def _passage(document: Document) -> str:

@@ -357,11 +357,7 @@ def _is_for_reranker(recipe: Path) -> bool:
 
 
 def quality_gate(sample: Callable[[], GateSample]) -> "Gate":
-    """Make a quality gate that reports its progress and its result on the console.
-
-    Args:
-        sample: returns the documents that precisions are compared on; called by the gate.
-    """
+    """Make a quality gate that reports its progress and its result on the console."""
 
     def gate(staged: Checkpoint, smaller: Sequence[str]) -> Mapping[str, Quality]:
         documents = sample()

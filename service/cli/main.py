@@ -34,7 +34,7 @@ _COMMANDS: Mapping[str, str] = {
     "doctor": "service.cli.data:doctor",
     "reencode": "service.cli.reencode:reencode",
     "demo": "service.cli.corpora:demo",
-    "settings": "service.cli.settings:settings",
+    "settings": "service.cli.serve:settings",
 }
 _GROUPS: Mapping[str, str] = {
     "keys": "service.cli.keys:keys",

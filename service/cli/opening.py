@@ -11,12 +11,15 @@ from pydantic import TypeAdapter, ValidationError
 from encoder.adapter import VectorSpace
 from encoder.alignment.space import open_space
 from encoder.block_selection import open_document_tokenizer
+from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
 from encoder.errors import CheckpointError
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.data_directory import DataDirectory, open_data_directory, with_share_of
+from index.search.records import EncodedQuery
+from index.sqlite.block_vectors import block_vectors_of
 from index.store.filters import Filter
 from index.vectors.faiss.gpu import allow_gpu
 from service.api.schemas.filter import FilterBody, FilterField
@@ -72,6 +75,14 @@ def load(
     )
     encoder.warm_up()
     return Loaded(opened, open_document_tokenizer(opened), encoder)
+
+
+def encode_query(loaded: Loaded, blocks: SentenceBlocks, text: str, title: str) -> EncodedQuery:
+    """Encode the sentence blocks of a text to search for it."""
+    made = loaded.encoder.encode([blocks])
+    vectors = made.block_vectors[0]
+    offsets = block_vectors_of(blocks, vectors).offsets
+    return EncodedQuery(text, made.document_vectors[0], title, vectors, offsets=offsets)
 
 
 def with_reading(checkpoint: Checkpoint, data: Path | None, share: float | None) -> Checkpoint:

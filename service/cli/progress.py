@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Protocol, Self
+from typing import IO, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -43,18 +43,6 @@ def show_training(console: Console) -> Iterator[TrainingProgress]:
         yield StepProgress(meter, console)
 
 
-class Meter(Protocol):
-    """Shows how far the current step is."""
-
-    def begin(self, step: str, total: int | None, unit: str, done: int = 0) -> None:
-        """Begin a step that counts `unit`, a plural, from `done` up to `total` if known."""
-        ...
-
-    def update(self, done: int, figures: str) -> None:
-        """Show how much is done, and a figure."""
-        ...
-
-
 class BarMeter:
     """Draws a bar for each step, with its count, a figure and the time left."""
 
@@ -62,7 +50,7 @@ class BarMeter:
         self._progress = progress
 
     def begin(self, step: str, total: int | None, unit: str, done: int = 0) -> None:
-        """Open a bar."""
+        """Open a bar that counts `unit`, a plural, from `done` up to `total` if known."""
         self._task = self._progress.add_task(
             step, total=total, completed=done, unit=unit, figures=""
         )
@@ -95,6 +83,9 @@ class LineMeter:
             self._printed = time.monotonic()
             count = done if self._total is None else f"{done}/{self._total}"
             self._console.print(f"{self._step}: {count} {self._unit}, {figures}")
+
+
+Meter = BarMeter | LineMeter
 
 
 class JobProgress:

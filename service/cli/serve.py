@@ -1,4 +1,4 @@
-"""`longmatch serve`. It imports little, so that the graphs are soon being loaded."""
+"""Commands of a server: serve, settings. It imports little: graphs are soon being loaded."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -58,13 +58,7 @@ def serve(
 
 
 def begin(host: str, port: int, given: Mapping[str, Any]) -> None:
-    """Serve until SIGTERM or SIGINT; see `service.process.serve_http`.
-
-    Args:
-        host: address to listen on.
-        port: to listen on; 0 chooses a free one.
-        given: settings that the caller sets; the others come from the environment.
-    """
+    """Serve until SIGTERM or SIGINT; what is not `given` comes from the environment."""
     settings = Settings(**given)
     pause_garbage_collection()
     set_switch_interval()
@@ -72,3 +66,25 @@ def begin(host: str, port: int, given: Mapping[str, Any]) -> None:
     from service.process import serve_http  # takes as long as loading the graphs does
 
     serve_http(host, port, settings, opening)
+
+
+def settings() -> None:
+    """Print every setting of a server: environment variable, default, meaning.
+
+    An option of `longmatch serve` goes before the variable of the same name.
+    """
+    prefix = Settings.model_config["env_prefix"]
+    for name, field in sorted(Settings.model_fields.items()):
+        default = _shown(field.get_default(call_default_factory=True, validated_data={}))
+        typer.echo(f"{prefix}{name.upper()} (default: {default})\n    {field.description}")
+
+
+def _shown(default: Any) -> str:
+    """Return a default as one writes it into the environment."""
+    if default is None or default == ():
+        return "none"
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple | list | set | frozenset):
+        return ",".join(map(str, default))
+    return str(default)

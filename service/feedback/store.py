@@ -172,7 +172,8 @@ class FeedbackStore:
 
     def listed(self, after: str, limit: int) -> list[Verdict]:
         """Return up to `limit` verdicts after an id, in the order of ids, without texts."""
-        return self._read(_LISTED, after, limit)
+        with self._connections.reading() as connection:
+            return [_verdict(row) for row in connection.execute(_LISTED, (after, limit))]
 
     def whole(self, after: str, characters: int) -> list[Verdict]:
         """Return the next verdicts after an id with their texts: at least one, if there is one.
@@ -196,11 +197,7 @@ class FeedbackStore:
             after = found[-1].id
 
     def remove(self, feedback_id: str) -> None:
-        """Remove a verdict, durably.
-
-        Raises:
-            FeedbackNotFoundError: there is none of this id.
-        """
+        """Remove a verdict, durably, or raise FeedbackNotFoundError."""
         with self._connections.writing() as connection:
             row = connection.execute(
                 "DELETE FROM verdicts WHERE id = ? RETURNING query", (feedback_id,)
@@ -252,10 +249,6 @@ class FeedbackStore:
             grades = self.grades()
             self._metrics.feedback.labels("not_relevant").set(grades.pop(0, 0))
             self._metrics.feedback.labels("relevant").set(grades.total())
-
-    def _read(self, statement: str, after: str, limit: int) -> list[Verdict]:
-        with self._connections.reading() as connection:
-            return [_verdict(row) for row in connection.execute(statement, (after, limit))]
 
 
 def open_feedback(

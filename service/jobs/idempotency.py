@@ -23,13 +23,7 @@ _ALL = 2**31
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A response as it is sent.
-
-    Attributes:
-        status: the HTTP status.
-        body: JSON.
-        location: the Location header, if there is one.
-    """
+    """A response as it is sent: its status, JSON, and the Location header if there is one."""
 
     status: int
     body: bytes
@@ -76,11 +70,7 @@ class IdempotencyStore:
 
     @contextmanager
     def in_progress(self, key: str | None) -> Iterator[None]:
-        """Reject other requests with this key while the block runs.
-
-        Raises:
-            KeyInUseError: another request with this key is being processed.
-        """
+        """Reject other requests with this key, by KeyInUseError, while the block runs."""
         if key is None:
             yield
             return
@@ -97,8 +87,7 @@ class IdempotencyStore:
     def find(self, key: str | None, request: bytes) -> StoredResponse | None:
         """Return the response that was given to this request, if it is stored.
 
-        Raises:
-            KeyReusedError: the key was used for another request.
+        KeyReusedError if the key was used for another request.
         """
         if key is None:
             return None

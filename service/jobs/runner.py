@@ -10,16 +10,16 @@ uploads/       the files of the jobs that have not ended
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import get_args
 
-from index.errors import StorageError, StoreError
+from index.errors import StorageError
 from index.sqlite.connections import SQLiteConnections
-from service.errors import ShuttingDownError, UnavailableError
+from service.errors import ShuttingDownError, describe
 from service.jobs.idempotency import IdempotencyStore, KeyedResponse
 from service.jobs.store import EndState, Job, JobStore, Upload, open_tables
 from service.jobs.uploads import UploadFile, UploadRoom, UploadSlot, remove_others, verify_upload
@@ -106,17 +106,11 @@ class Jobs:
         self.threads.shutdown()
         self._connections.close()
 
-    @contextmanager
-    def receiving(self, client: str = "", announced: int = 0) -> Iterator[UploadSlot]:
-        """Give a place to an upload that is received while the block runs.
-
-        Raises:
-            ShuttingDownError: the service is closing.
-        """
+    def receiving(self, client: str = "", announced: int = 0) -> AbstractContextManager[UploadSlot]:
+        """Give a place to an upload that is received while the block runs, until `stop`."""
         if self.stopping:
             raise ShuttingDownError
-        with self._room.place(client, announced) as place:
-            yield place
+        return self._room.place(client, announced)
 
     def begin_upload(self, place: UploadSlot, *, gzip: bool) -> UploadFile:
         """Open the file of a new upload."""
@@ -214,7 +208,7 @@ class Jobs:
             run(job)
         except Exception as error:
             if not self.stopping:
-                reason = _describe(error)
+                reason = describe(error)
                 _LOG.error("job %s is paused: %s", job.id, reason)
                 self.store.pause(job, f"{reason}; tried again every {_RETRY_SECONDS} s")
                 self._stopping.wait(_RETRY_SECONDS)
@@ -229,9 +223,3 @@ def open_jobs(data: Path, settings: Settings, metrics: CollectionMetrics) -> Job
     except BaseException:
         connections.close()
         raise
-
-
-def _describe(error: Exception) -> str:
-    """Return what went wrong, without text that may come from a document."""
-    known = isinstance(error, StoreError | UnavailableError)
-    return str(error) if known else type(error).__name__

@@ -101,17 +101,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The outcome of one batch of an upload.
-
-    Attributes:
-        position: bytes of the upload that have been processed after it.
-        line: lines that have been processed after it.
-        indexed: documents stored by this step.
-        unchanged: as in `Job`, of this step.
-        truncated: as in `Job`, of this step.
-        failed: lines of this step that are not valid documents.
-        errors: the first of them.
-    """
+    """The outcome of one batch of an upload: where it ended, and what it adds to the `Job`."""
 
     position: int
     line: int
@@ -279,11 +269,7 @@ class JobStore:
             return _end(connection, job.id, state, detail)
 
     def cancel(self, job_id: str) -> Job:
-        """Cancel a job; what it has stored stays.
-
-        Raises:
-            JobEndedError: it has ended already.
-        """
+        """Cancel a job; what it has stored stays. Raise JobEndedError if it has ended already."""
         with self._connections.writing() as connection:
             if not _end(connection, job_id, "cancelled", None):
                 raise JobEndedError(job_id, _find(connection, job_id).state)

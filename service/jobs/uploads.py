@@ -411,11 +411,7 @@ class UploadRoom:
         return jobs
 
     def check_bytes(self, size: int) -> None:
-        """Check that there is room for so many bytes more.
-
-        Raises:
-            OverloadedError, StorageFullError: there is none, see `UploadSlot.take`.
-        """
+        """Check that there is room for so many bytes more, as `UploadSlot.take` does."""
         with self._lock:
             taken = self._waiting_bytes + sum(place.bytes for place in self._places)
         if taken + size > self._max_waiting_bytes:

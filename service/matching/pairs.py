@@ -40,10 +40,8 @@ async def export_pairs(
 ) -> AsyncIterator[bytes]:
     """Return the pairs of similar documents as JSON Lines, which are found while they are read.
 
-    The first part is found before this returns. A later failure truncates the lines.
-
-    Raises:
-        InvalidInputError: no bound is given, or one needs a calibration that does not exist.
+    InvalidInputError if there is no bound, or no calibration for one. The first part is found
+    before this returns. A later failure truncates the lines.
     """
     errors = validate_pair_bounds(collection.calibrator, bounds, least_cosine)
     if errors:

@@ -40,10 +40,9 @@ async def read_queries(
 
 
 def find_all_stored(data: DataDirectory, queries: Sequence[StoredQuery]) -> list[EncodedText]:
-    """Return the stored documents of queries, in order, without block vectors.
+    """Return the stored documents of queries, in order, or raise DocumentNotFoundError.
 
-    Raises:
-        DocumentNotFoundError: one does not exist.
+    They are without block vectors.
     """
     found = find_stored(data, [query.document_id for query in queries])
     for query in queries:

@@ -166,12 +166,7 @@ async def create_standing_query(
 async def change_standing_query(
     collection: Collection, query_id: str, change: Callable[[StandingQuery], StandingQuery]
 ) -> StandingQuery:
-    """Change the bounds, the webhook or the pause of a standing query, durably.
-
-    Args:
-        collection: whose it is.
-        query_id: of the query.
-        change: returns what it is to be; without a bound it gets the default.
+    """Change a standing query, durably; without a bound it gets the default.
 
     Raises:
         InvalidInputError: a bound needs a calibration that does not exist.

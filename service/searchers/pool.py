@@ -56,14 +56,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServedDirectory:
-    """An open data directory of the server, in which processes search.
-
-    Attributes:
-        number: what processes know it by; another one if it is opened again.
-        data: the data directory.
-        fusion: joins its scores of vectors and words.
-        calibrator: turns scores into probabilities.
-    """
+    """An open data directory of the server, in which processes search."""
 
     number: int
     data: DataDirectory
@@ -93,13 +86,7 @@ class SearchProcess:
         directories: Callable[[], list[tuple[ServedDirectory, Opening]]],
         metrics: Metrics,
     ) -> None:
-        """Prepare it, for `start`.
-
-        Args:
-            number: of the process, for the log.
-            directories: returns what it opens at its start, with how.
-            metrics: where its starts and ends are counted.
-        """
+        """Prepare it, for `start`."""
         self.lock = threading.Lock()
         self._number = number
         self._directories = directories

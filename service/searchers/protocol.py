@@ -33,13 +33,7 @@ from service.metrics import Stage
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to search for, and how.
-
-    Attributes:
-        query: a text, examples, or the id of a stored document.
-        options: how.
-        pointer: JSON pointer to the id in the body of the request, for the error.
-    """
+    """What to search for: a text, examples, or the id at a JSON pointer of the request."""
 
     query: EncodedQuery | Examples | str
     options: SearchOptions
@@ -72,14 +66,7 @@ class Outcome:
 def perform(
     data: DataDirectory, task: Task, *, fusion: LinearFusion, calibrator: ScoreCalibrator
 ) -> Outcome:
-    """Search.
-
-    Args:
-        data: where to search.
-        task: what for.
-        fusion: how hybrid mode combines the scores of vectors and words.
-        calibrator: turns scores into probabilities.
-    """
+    """Search a data directory."""
     query, stored = task.query, tuple[FoundDocument, ...]()
     if isinstance(query, str):
         found = _read_stored(data, query, task.pointer)
@@ -220,21 +207,13 @@ class Reply:
     notes: tuple[Note, ...] = ()
 
 
-def _term(term_weight: TermWeight) -> tuple[type, tuple[Any, ...]]:
-    return TermWeight, (term_weight.term, term_weight.weight)
-
-
-def _hit(hit: Hit) -> tuple[type, tuple[Any, ...]]:
-    return Hit, _HIT_FIELDS(hit)
-
-
 # A hundred of these are in an answer, and what dataclasses do by default takes the server as long
 # as the rest of a request.
 _HIT_FIELDS = attrgetter(*(field.name for field in fields(Hit)))
 _REDUCERS: dict[type, Callable[[Any], Any]] = {
     **copyreg.dispatch_table,
-    TermWeight: _term,
-    Hit: _hit,
+    TermWeight: lambda weight: (TermWeight, (weight.term, weight.weight)),
+    Hit: lambda hit: (Hit, _HIT_FIELDS(hit)),
 }
 
 

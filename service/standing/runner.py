@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
-from index.errors import StorageError, StorageFullError, StoreError
+from index.errors import StorageError, StorageFullError
 from index.sqlite.connections import SQLiteConnections
-from service.errors import UnavailableError
+from service.errors import describe
 from service.metrics import CollectionMetrics
 from service.settings import Settings
 from service.standing.store import (
@@ -175,7 +175,7 @@ class StandingQueries:
                     self.count()
                 said = ""
             except Exception as error:
-                if said != (said := _describe(error)):
+                if said != (said := describe(error)):
                     _LOG.error("standing queries are paused: %s", said)
                 self._stopping.wait(_RETRY_SECONDS)
                 continue
@@ -192,9 +192,3 @@ def open_standing(data: Path, settings: Settings, metrics: CollectionMetrics) ->
     except BaseException:
         connections.close()
         raise
-
-
-def _describe(error: Exception) -> str:
-    """Return what went wrong, without text that may come from a document."""
-    known = isinstance(error, StoreError | UnavailableError)
-    return str(error) if known else type(error).__name__

@@ -425,12 +425,7 @@ class QueryStore:
             return _find(connection, query_id)
 
     def listed(self, after: str, limit: int) -> list[StandingQuery]:
-        """Return at most `limit` queries in the order in which they were made.
-
-        Args:
-            after: id of the last one before; "" for the first ones.
-            limit: how many.
-        """
+        """Return up to `limit` queries as they were made, after this id, "" for the first."""
         with self._connections.reading() as connection:
             number = _find(connection, after).number if after else 0
             return [to_query(row) for row in connection.execute(_PAGE, (number, limit))]
@@ -442,10 +437,7 @@ class QueryStore:
 
         What is being compared with it meanwhile is compared again. A webhook where there was none
         gets what is found from now on; another one goes on where the former one was.
-
-        Args:
-            query_id: of the query.
-            change: returns what it is to be; what it raises leaves the query as it is.
+        What `change` raises leaves the query as it is.
         """
         with self._connections.writing() as connection:
             before = _find(connection, query_id)
@@ -469,11 +461,7 @@ class QueryStore:
             return _find(connection, query_id)
 
     def remove(self, query_id: str) -> None:
-        """Remove a query and its events.
-
-        Raises:
-            StandingQueryNotFoundError: there is none of this id.
-        """
+        """Remove a query and its events, or raise StandingQueryNotFoundError."""
         with self._connections.writing() as connection:
             done = connection.execute("DELETE FROM queries WHERE id = ?", (query_id,))
             if not done.rowcount:
@@ -608,13 +596,7 @@ class EventStore:
             return int(connection.execute(_LAST).fetchone()[0])
 
     def after(self, number: int, limit: int, query: StandingQuery | None = None) -> list[Event]:
-        """Return the first events after one, of a query or of all.
-
-        Args:
-            number: of the event before; 0 for the first that are kept.
-            limit: how many at most.
-            query: whose they are; None for those of all.
-        """
+        """Return up to `limit` events after a number, 0 for the first, of a query or of all."""
         with self._connections.reading() as connection:
             if query is None:
                 rows = connection.execute(_OF_ALL, (number, limit))
@@ -648,11 +630,7 @@ class EventStore:
         return row is not None and bool(row[0])
 
     def resume(self, query_id: str) -> None:
-        """Let the webhook of a query be tried again at once.
-
-        Raises:
-            StandingQueryNotFoundError: there is none of this id.
-        """
+        """Let a webhook be tried again at once, or raise StandingQueryNotFoundError."""
         with self._connections.writing() as connection:
             connection.execute(_RESUME, (query_id,))
             found = connection.execute("SELECT 1 FROM queries WHERE id = ?", (query_id,))

@@ -16,10 +16,9 @@ from encoder.comparison.result import (
     AlignedPassage,
     AttendedBlockPair,
     Comparison,
-    PassageKind,
     Section,
 )
-from service.web.marked_text import KIND_CLASSES, MarkedText, mark_text, visible
+from service.web.marked_text import KIND_CLASSES, MarkedText, Side, mark_text, visible
 from service.web.pictures import HEIGHT, SHADES, draw_matrix, draw_ribbons
 
 _FOLDER = Path(__file__).parent
@@ -40,38 +39,6 @@ class ReportSide:
     sections: tuple[Section, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ListedPassage:
-    """A passage in the list: an excerpt from the left text, and its marks on both sides."""
-
-    kind: PassageKind
-    score: float
-    excerpt: str
-    left_range: tuple[int, int]
-    right_range: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedAttention:
-    """A pair of attended blocks in the list: excerpts from both texts, and the attention."""
-
-    left: str
-    right: str
-    left_attention: float
-    right_attention: float
-    times_average: float
-
-
-@dataclass(frozen=True, slots=True)
-class ListedPair:
-    """A pair of aligned blocks in the list: excerpts from both texts, similarity and share."""
-
-    left: str
-    right: str
-    similarity: float
-    share: float
-
-
 def render_report(
     comparison: Comparison, left_title: str, left_text: str, right_title: str, right_text: str
 ) -> str:
@@ -82,37 +49,23 @@ def render_report(
     page can always be encoded as UTF-8.
     """
     passages = comparison.passages
-    lefts = [(passage.left, passage.kind) for passage in passages]
-    rights = [(passage.right, passage.kind) for passage in passages]
-    left = mark_text(left_text, "left", lefts, comparison.left_sections)
-    right = mark_text(right_text, "right", rights, comparison.right_sections)
+    sections = comparison.left_sections, comparison.right_sections
+    left = _side("left", left_title, left_text, passages, sections[0], comparison.left_coverage)
+    right = _side(
+        "right", right_title, right_text, passages, sections[1], comparison.right_coverage
+    )
+    excerpts = [_excerpt(left_text[slice(*passage.left)], _EXCERPT) for passage in passages]
     aligned = comparison.block_alignment
     return _template().render(
         comparison=comparison,
-        left=ReportSide(
-            name="left",
-            title=left_title.strip() or "Left text",
-            text=left,
-            words=len(left_text.split()),
-            coverage=comparison.left_coverage,
-            sections=comparison.left_sections,
-        ),
-        right=ReportSide(
-            name="right",
-            title=right_title.strip() or "Right text",
-            text=right,
-            words=len(right_text.split()),
-            coverage=comparison.right_coverage,
-            sections=comparison.right_sections,
-        ),
-        rows=_rows(passages, left_text, left, right),
-        pairs=[] if aligned is None else _pairs(aligned.pairs[:_PAIRS], left_text, right_text),
-        attended=_attended((comparison.attended_blocks or ())[:_PAIRS], left_text, right_text),
+        left=left,
+        right=right,
+        rows=list(zip(passages, excerpts, left.text.ranges, right.text.ranges, strict=True)),
+        pairs=[] if aligned is None else _pairs(aligned.pairs, left_text, right_text),
+        attended=_pairs(comparison.attended_blocks or (), left_text, right_text),
         counts=Counter(passage.kind for passage in passages),
         ribbons=draw_ribbons(left_text, right_text, passages),
-        matrix=draw_matrix(
-            comparison.section_scores, comparison.left_sections, comparison.right_sections
-        ),
+        matrix=draw_matrix(comparison.section_scores, *sections),
     )
 
 
@@ -180,48 +133,36 @@ def _finalize(value: object) -> object:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _rows(
-    passages: Sequence[AlignedPassage], text: str, left: MarkedText, right: MarkedText
-) -> list[ListedPassage]:
-    """Return the list of the passages; `text` is the left one."""
+def _side(
+    name: Side,
+    title: str,
+    text: str,
+    passages: Sequence[AlignedPassage],
+    sections: tuple[Section, ...],
+    coverage: float,
+) -> ReportSide:
+    marks = [(getattr(passage, name), passage.kind) for passage in passages]
+    return ReportSide(
+        name=name,
+        title=title.strip() or f"{name.capitalize()} text",
+        text=mark_text(text, name, marks, sections),
+        words=len(text.split()),
+        coverage=coverage,
+        sections=sections,
+    )
+
+
+def _pairs(
+    pairs: Sequence[AlignedBlockPair] | Sequence[AttendedBlockPair], left: str, right: str
+) -> list[tuple[AlignedBlockPair | AttendedBlockPair, str, str]]:
+    """Return the first pairs of blocks, each with excerpts from both texts."""
     return [
-        ListedPassage(
-            kind=passage.kind,
-            score=passage.score,
-            excerpt=_excerpt(text[slice(*passage.left)], _EXCERPT),
-            left_range=left_range,
-            right_range=right_range,
+        (
+            pair,
+            _excerpt(left[slice(*pair.left)], _BLOCK_EXCERPT),
+            _excerpt(right[slice(*pair.right)], _BLOCK_EXCERPT),
         )
-        for passage, left_range, right_range in zip(
-            passages, left.ranges, right.ranges, strict=True
-        )
-    ]
-
-
-def _pairs(pairs: Sequence[AlignedBlockPair], left: str, right: str) -> list[ListedPair]:
-    """Return the list of pairs of aligned blocks."""
-    return [
-        ListedPair(
-            left=_excerpt(left[slice(*pair.left)], _BLOCK_EXCERPT),
-            right=_excerpt(right[slice(*pair.right)], _BLOCK_EXCERPT),
-            similarity=pair.similarity,
-            share=pair.share,
-        )
-        for pair in pairs
-    ]
-
-
-def _attended(pairs: Sequence[AttendedBlockPair], left: str, right: str) -> list[ListedAttention]:
-    """Return the list of pairs of attended blocks."""
-    return [
-        ListedAttention(
-            left=_excerpt(left[slice(*pair.left)], _BLOCK_EXCERPT),
-            right=_excerpt(right[slice(*pair.right)], _BLOCK_EXCERPT),
-            left_attention=pair.left_attention,
-            right_attention=pair.right_attention,
-            times_average=pair.times_average,
-        )
-        for pair in pairs
+        for pair in pairs[:_PAIRS]
     ]
 
 

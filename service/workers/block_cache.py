@@ -1,6 +1,8 @@
 """The caches of block vectors by the content of their blocks, and their use before the encoder.
 
-In Redis, vectors outlive the process, and servers share them.
+In Redis, vectors outlive the process, and servers share them. A cache may drop any of them at any
+time. What it returns has the same bits as what was put. It never fails: a vector that cannot be
+read is missing, one that cannot be written is dropped.
 """
 
 import logging
@@ -13,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,20 +28,6 @@ from service.threads import lower_priority, run_in
 
 KEY_BYTES = 20
 _ENTRY_OVERHEAD = 250  # bytes of Python objects for a key and its row number, measured
-
-
-class BlockCache(Protocol):
-    """Keeps block vectors Float32[H] by key; it may drop any of them at any time.
-
-    What it returns has the same bits as what was put. It never fails: a vector that cannot be read
-    is missing, one that cannot be written is dropped.
-    """
-
-    def get(self, keys: Sequence[bytes]) -> dict[bytes, Float32]:
-        """Return the vectors that are there."""
-
-    def put(self, vectors: Mapping[bytes, Float32]) -> None:
-        """Store vectors."""
 
 
 class LruBlockCache:
@@ -66,7 +54,7 @@ class LruBlockCache:
         return len(self._rows)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Float32]:
-        """See `BlockCache`."""
+        """Return the vectors that are there, Float32[H] by key."""
         found: dict[bytes, Float32] = {}
         with self._lock:
             for key in keys:
@@ -77,7 +65,7 @@ class LruBlockCache:
         return found
 
     def put(self, vectors: Mapping[bytes, Float32]) -> None:
-        """See `BlockCache`."""
+        """Store vectors."""
         if not self.capacity:
             return
         with self._lock:
@@ -112,7 +100,7 @@ class RedisBlockCache:
         self._dimension = dimension
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Float32]:
-        """See `BlockCache`."""
+        """Return the vectors that are there, Float32[H] by key."""
         found: dict[bytes, Float32] = {}
         for start in range(0, len(keys), _CALL_KEYS):
             some = keys[start : start + _CALL_KEYS]
@@ -126,7 +114,7 @@ class RedisBlockCache:
         return found
 
     def put(self, vectors: Mapping[bytes, Float32]) -> None:
-        """See `BlockCache`."""
+        """Store vectors."""
         items = list(vectors.items())
         for start in range(0, len(items), _CALL_KEYS):
             some = items[start : start + _CALL_KEYS]
@@ -161,6 +149,7 @@ def _checksum(content: bytes) -> bytes:
     return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big")
 
 
+BlockCache = LruBlockCache | RedisBlockCache
 Blocks = Sequence[Sequence[int]]
 
 _SPACE_BYTES = 20

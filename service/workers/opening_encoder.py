@@ -12,13 +12,7 @@ from service.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class WarmEncoder:
-    """An encoder that computes on this machine what its model computes.
-
-    Attributes:
-        encoder: sentence blocks -> vectors.
-        golden: its run of the golden batch.
-        tokenizer: text -> sentence blocks.
-    """
+    """An encoder that computes here what its model does, with its run of the golden batch."""
 
     encoder: OnnxEncoder
     golden: GoldenRun

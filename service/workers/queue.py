@@ -153,19 +153,6 @@ Adapt = Callable[[Float32, Sequence[Sequence[int]]], Float32]  # vector, sentenc
 DOCUMENT_ONLY = -1  # the row of a document whose block vectors are all known
 
 
-class ReservationOwner(Protocol):
-    """The queue that a reservation belongs to."""
-
-    def resize(self, reservation: "Reservation", tokens: int) -> None:
-        """See `Reservation.resize`."""
-
-    def stall(self, reservation: "Reservation", stalled: bool) -> None:
-        """See `Reservation.stall`."""
-
-    def release(self, reservation: "Reservation") -> None:
-        """End a reservation."""
-
-
 @dataclass(frozen=True, slots=True)
 class EncodeResult:
     """One encoded document, and where the time went, in seconds.
@@ -250,7 +237,7 @@ class Reservation:
         unanswered: documents without a result.
     """
 
-    queue: ReservationOwner
+    queue: "BlockQueue"
     tokens: int
     traffic_class: TrafficClass = "short"
     deadline: float = math.inf

@@ -111,12 +111,8 @@ class EncodeScheduler:
         """Reserve about `tokens` tokens of the queue, or fail at once. To be used in `with`.
 
         A single request, however large it seems, is admitted to an empty queue. Background work is
-        never rejected, takes no room from requests and yields to them.
-
-        Args:
-            tokens: of the request, estimated.
-            background: no client waits for it.
-            deadline: by `time.monotonic`; nothing is computed after that.
+        never rejected, takes no room from requests and yields to them. The deadline is one by
+        `time.monotonic`; nothing is computed after it.
         """
         return self._queue.reserve(tokens, background=background, deadline=deadline)
 
@@ -339,10 +335,7 @@ def current_reservation(
 ) -> Iterator[Reservation]:
     """Yield the reservation of the current request, or a new one outside of any request.
 
-    Args:
-        scheduler: where to reserve.
-        tokens: of a new reservation, estimated.
-        background: no client waits for the work; always a new reservation.
+    It is always a new one for background work, for which no client waits.
     """
     current = None if background else _CURRENT.get()
     # What a request started may continue after it, when its reservation has ended.

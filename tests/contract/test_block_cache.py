@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.redis_client import RedisClient
 from service.workers.block_cache import KEY_BYTES, BlockCache, LruBlockCache, RedisBlockCache
 
@@ -27,7 +27,7 @@ def cache(request: pytest.FixtureRequest) -> Iterator[BlockCache]:
     if request.param == "lru":
         yield LruBlockCache(1_000_000, WIDTH)
         return
-    redis = RedisClient(request.getfixturevalue("redis_server").url, create_metrics())
+    redis = RedisClient(request.getfixturevalue("redis_server").url, Metrics())
     yield RedisBlockCache(redis, WIDTH)
     redis.close()
 
@@ -79,7 +79,7 @@ def test_a_cache_without_room_keeps_nothing() -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38, 1.1])
 def test_a_planted_vector_with_a_checksum_is_not_there(redis_server: Any, value: float) -> None:
-    redis = RedisClient(redis_server.url, create_metrics())
+    redis = RedisClient(redis_server.url, Metrics())
     cache = RedisBlockCache(redis, WIDTH)
     planted = vector(1)
     planted[3] = value
@@ -94,7 +94,7 @@ def test_a_planted_vector_with_a_checksum_is_not_there(redis_server: Any, value:
     ids=["cut", "empty", "flipped"],
 )
 def test_a_damaged_value_is_not_there(redis_server: Any, damage: Callable[[bytes], bytes]) -> None:
-    redis = RedisClient(redis_server.url, create_metrics())
+    redis = RedisClient(redis_server.url, Metrics())
     cache = RedisBlockCache(redis, WIDTH)
     cache.put({key(1): vector(1), key(2): vector(2)})
     name = b"longmatch:block:" + key(1)

@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from service.api.app import create_app
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.settings import Settings
 
 # What Prometheus adds to every series that it scrapes.
@@ -31,10 +30,9 @@ WORDS = {"and", "or", "unless", "by", "without", "on", "ignoring", "group_left",
 
 def exposed() -> dict[str, set[str]]:
     """Labels of every series, by its name."""
-    metrics = create_metrics()
     series = {name: labels | TARGET_LABELS for name, labels in FOREIGN.items()}
-    for field in fields(metrics):
-        metric: MetricWrapperBase | CollectorRegistry = getattr(metrics, field.name)
+    metric: MetricWrapperBase | CollectorRegistry
+    for metric in vars(Metrics()).values():
         if isinstance(metric, CollectorRegistry):
             continue
         [family] = metric.describe()
@@ -127,7 +125,7 @@ def test_alerts_on_one_route_name_one_that_exists(alerts: list[dict[str, Any]]) 
 
 def test_every_metric_of_ours_is_watched(queries: list[str]) -> None:
     watched = {name for query in queries for name, _ in selectors(query)}
-    metrics = create_metrics()
+    metrics = Metrics()
     for family in metrics.registry.collect():
         if family.name.startswith("longmatch_"):
             assert any(name.startswith(family.name) for name in watched), family.name
@@ -139,4 +137,4 @@ def test_every_metric_of_ours_moves(root: Path) -> None:
     touched = {
         node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)
     }
-    assert {field.name for field in fields(create_metrics())} <= touched
+    assert vars(Metrics()).keys() <= touched

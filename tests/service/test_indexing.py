@@ -14,7 +14,7 @@ from service.encode import RequestText
 from service.engine import Engine
 from service.errors import EncodingFailedError
 from service.matching.match import MatchOptions, match
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.workers.scheduler import EncodeScheduler
 from tests.kit.service_fixtures import with_parts
 
@@ -38,7 +38,7 @@ def failing(engine: Engine, stepped_encoder: Any) -> Iterator[Engine]:
     """Return the engine with an encoder that fails at the word "poison"."""
     encoder = stepped_encoder()
     encoder.fails = engine.tokenizer("poison").blocks[0][0]
-    scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=create_metrics())
+    scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=Metrics())
     yield with_parts(engine, scheduler=scheduler)
     scheduler.close()
 

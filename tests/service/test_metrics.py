@@ -1,10 +1,10 @@
 """The metrics: what has not happened is 0, and a removed collection leaves none."""
 
-from service.metrics import create_metrics
+from service.metrics import Metrics
 
 
 def test_what_has_not_happened_yet_is_counted_as_0() -> None:
-    metrics = create_metrics()
+    metrics = Metrics()
     assert "process_resident_memory_bytes" in {family.name for family in metrics.registry.collect()}
     metrics.of("papers")
     value = metrics.registry.get_sample_value
@@ -21,7 +21,7 @@ def test_what_has_not_happened_yet_is_counted_as_0() -> None:
 
 
 def test_the_metrics_of_a_removed_collection_are_removed() -> None:
-    metrics = create_metrics()
+    metrics = Metrics()
     for name in ("papers", "laws"):
         own = metrics.of(name)
         own.index_documents.set(3)

@@ -47,12 +47,7 @@ class Charge:
     """
 
     def __init__(self, limiter: RateLimiter | None, client: str) -> None:
-        """Spend nothing yet.
-
-        Args:
-            limiter: of the service; without one, nothing is charged.
-            client: the name of the client, by `client_name`.
-        """
+        """Spend nothing yet; nothing is charged without a limiter."""
         self._limiter = limiter
         self._client = client
         self._spent = 0
@@ -70,14 +65,11 @@ class Charge:
         }
 
     async def cover(self, size: int, *, complete: bool = False) -> None:
-        """Spend what a body of so many bytes costs and what has not been spent.
+        """Spend what a body costs and what has not been spent, or raise RateLimitedError.
 
         Args:
             size: of the body so far, in bytes.
             complete: there is no more of it: spend the last tokens, however few.
-
-        Raises:
-            RateLimitedError: the client has too few tokens.
         """
         tokens = tokens_of(size)
         more = tokens - self._spent
@@ -257,11 +249,7 @@ def is_open(path: str) -> bool:
 
 
 def _timeout_seconds(headers: Headers) -> float:
-    """Return how long the client waits; infinity if it does not say.
-
-    Raises:
-        InvalidInputError: the header is invalid.
-    """
+    """Return how long the client waits; infinity if it does not say."""
     given = headers.get(TIMEOUT_HEADER)
     if given is None:
         return math.inf
@@ -273,11 +261,7 @@ def _timeout_seconds(headers: Headers) -> float:
 
 @asynccontextmanager
 async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
-    """Cancel the block after this many seconds.
-
-    Raises:
-        DeadlinePassedError: the time is over.
-    """
+    """Cancel the block after this many seconds, and raise DeadlinePassedError."""
     timer = asyncio.timeout(None if math.isinf(seconds) else seconds)
     try:
         async with timer:

@@ -147,11 +147,7 @@ async def _until_disconnected(receive: Receive) -> None:
 
 
 async def _read_body(receive: Receive, limit: int) -> bytes | None:
-    """Return the body, or None if the client disconnected before it was complete.
-
-    Raises:
-        BodyTooLargeError: it is longer than the limit.
-    """
+    """Return the body, or None if the client disconnected before it was complete."""
     chunks: list[bytes] = []
     size = 0
     while True:

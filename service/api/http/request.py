@@ -53,14 +53,11 @@ def media_type(headers: Headers) -> str:
 
 
 def choose_media_type(accept: str | None, offered: Sequence[str]) -> str:
-    """Return the offered media type that the client prefers; of equals, the first offered.
+    """Return the offered media type that the client prefers, or raise NotAcceptableError.
 
     Args:
         accept: the Accept header; None or "" accepts anything.
-        offered: media types without parameters.
-
-    Raises:
-        NotAcceptableError: the client accepts none of them.
+        offered: media types without parameters; of equals, the first is preferred.
     """
     ranges = [_range(part) for part in (accept or "*/*").split(",") if part.strip()]
     qualities = {kind: _quality(kind, ranges) for kind in offered}
@@ -141,13 +138,7 @@ class BodyRuleMiddleware:
     """Refuses a request whose route or body does not exist or is not accepted, by its head."""
 
     def __init__(self, app: ASGIApp, max_body_bytes: int, max_upload_bytes: int) -> None:
-        """Wrap an application.
-
-        Args:
-            app: to wrap.
-            max_body_bytes: of a JSON body, or a file.
-            max_upload_bytes: of an NDJSON body.
-        """
+        """Wrap an application."""
         self._app = app
         self._limits = {
             BodyKind.JSON: max_body_bytes,
@@ -162,12 +153,7 @@ class BodyRuleMiddleware:
         await self._app(scope, receive, send)
 
     def _judge(self, scope: Scope) -> RequestBody:
-        """Return the body that a request may have.
-
-        Raises:
-            UnsupportedMediaTypeError: its route does not take this type.
-            BodyTooLargeError: its Content-Length is over the limit.
-        """
+        """Return the body that a request may have."""
         kind = kind_of(_find_route(scope))
         if kind is BodyKind.NONE:
             return RequestBody(kind)

@@ -1,15 +1,22 @@
 """Requests and responses of the API. Limits that are settings are checked later, not here."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from typing import Self
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, Field, model_validator
 
 from encoder.blocks import Receipt
 from index.document import MAX_METADATA_BYTES, MAX_METADATA_LEVELS, Document
 from index.errors import DocumentError
-from index.store.records import StoredDocument
-from service.api.schemas.fields import BodyModel, Characters, DocumentId, Metadata, Title, optional
+from service.api.schemas.fields import (
+    BodyModel,
+    Characters,
+    DocumentId,
+    Metadata,
+    Title,
+    exclusive,
+    optional,
+)
 from service.documents import IndexedDocuments
 from service.encode import RequestText
 from service.errors import FieldError, InvalidInputError
@@ -18,7 +25,6 @@ from service.metrics import Stage
 from service.telemetry import hides_stages
 
 STAGE_TIMES = "Milliseconds of each stage; empty for an API key that is bound to a collection."
-_RECEIPT_FIELDS = tuple(field.name for field in fields(Receipt))
 
 
 class DocumentBody(BodyModel):
@@ -53,11 +59,7 @@ class IndexRequest(BodyModel):
     )
 
     def to_documents(self) -> list[Document]:
-        """Return the documents.
-
-        Raises:
-            InvalidInputError: fields are invalid; names all of them.
-        """
+        """Return the documents, or raise InvalidInputError, which names all invalid fields."""
         documents: list[Document] = []
         errors: list[FieldError] = []
         for number, body in enumerate(self.documents):
@@ -70,7 +72,34 @@ class IndexRequest(BodyModel):
         return documents
 
 
-class ReceiptBody(BaseModel):
+class QueryBody(BodyModel):
+    """One of several queries."""
+
+    model_config = exclusive("text", "id", title_of="text")
+
+    text: Characters | None = optional("Text of a document.")
+    title: Title | None = optional(
+        "Title of the text, if it has one: a document of this title, or one that names it, is "
+        "nearer in lexical and hybrid mode.",
+    )
+    id: DocumentId | None = optional(
+        "Id of a stored document, which is left out of its own matches.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        exactly_one(text=self.text, id=self.id)
+        title_of_text(self.text, self.title)
+        return self
+
+    def to_query(self, parent: str) -> Query:
+        """Return the text or the id with the pointer to it, given the pointer to this body."""
+        if self.text is not None:
+            return RequestText(f"{parent}/text", self.text, self.title or "")
+        return StoredQuery(f"{parent}/id", str(self.id))
+
+
+class ReceiptBody(BaseModel, from_attributes=True):
     """How much of a document was read and how much was left out."""
 
     tokens: int = Field(description="Tokens of the whole text.")
@@ -95,7 +124,7 @@ class Answer(BaseModel):
     generation: int = Field(description="Generation of the index.")
 
 
-class IndexedBody(BaseModel):
+class IndexedBody(BaseModel, from_attributes=True):
     """A document that was stored."""
 
     id: str
@@ -113,55 +142,15 @@ class IndexResponse(Answer):
     documents: list[IndexedBody]
 
 
-class DocumentResponse(BaseModel):
-    """A stored document."""
-
-    id: str
-    title: str
-    metadata: dict[str, JsonValue]
-    receipt: ReceiptBody
-    indexed_at: str = Field(description="When its text was stored, ISO 8601 in UTC.")
-    family: int | None = optional("Number of its family of copies and versions, if it has one.")
-    text: str | None = optional("Only with `?text=true`.")
-
-
 def index_response(indexed: IndexedDocuments, checkpoint: str) -> IndexResponse:
     """Return the response of POST /index."""
     return IndexResponse(
         indexed=len(indexed.documents),
-        documents=[
-            IndexedBody(id=item.id, receipt=receipt_body(item.receipt), unchanged=item.unchanged)
-            for item in indexed.documents
-        ],
+        documents=[IndexedBody.model_validate(item) for item in indexed.documents],
         timings=milliseconds(indexed.seconds),
         checkpoint=checkpoint,
         generation=indexed.generation,
     )
-
-
-def document_response(
-    stored: StoredDocument, family: int | None, *, with_text: bool
-) -> DocumentResponse:
-    """Return the response of GET /documents/{id}."""
-    document = stored.document
-    return DocumentResponse(
-        id=document.id,
-        title=document.title,
-        metadata=dict(document.metadata),
-        receipt=receipt_body(stored.receipt),
-        indexed_at=stored.indexed_at,
-        family=family,
-        text=document.text if with_text else None,
-    )
-
-
-def to_query(
-    parent: str, text: str | None, document_id: str | None, title: str | None = None
-) -> Query:
-    """Return a text or an id with the pointer to it, given the pointer to where both stand."""
-    if text is not None:
-        return RequestText(f"{parent}/text", text, title or "")
-    return StoredQuery(f"{parent}/id", str(document_id))
 
 
 def exactly_one(**given: object) -> None:
@@ -178,7 +167,7 @@ def title_of_text(text: str | None, title: str | None) -> None:
 
 def receipt_body(receipt: Receipt) -> ReceiptBody:
     """Return the body of a receipt."""
-    return ReceiptBody(**{name: getattr(receipt, name) for name in _RECEIPT_FIELDS})
+    return ReceiptBody.model_validate(receipt)
 
 
 def milliseconds(seconds: Mapping[Stage, float]) -> dict[str, float]:

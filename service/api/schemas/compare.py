@@ -1,10 +1,9 @@
 """Question and answer of POST /compare."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Annotated, Self
+from dataclasses import asdict, fields
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field
 
 from encoder.comparison.alignment import MAX_PASSAGES
 from encoder.comparison.result import (
@@ -20,19 +19,17 @@ from encoder.comparison.result import (
 from index.search.records import Mode
 from service.api.schemas.common import (
     STAGE_TIMES,
+    QueryBody,
     ReceiptBody,
-    exactly_one,
     milliseconds,
     receipt_body,
-    title_of_text,
-    to_query,
 )
 from service.api.schemas.fields import (
     BodyModel,
     Characters,
     DocumentId,
+    Strict,
     Title,
-    exclusive,
     nullable,
     optional,
 )
@@ -86,6 +83,9 @@ class AttendedPairBody(BaseModel):
         description="How many times the weights of even attention these are, the mean of both "
         "ways; the mean over all pairs of blocks is 1."
     )
+
+
+Pair = TypeVar("Pair", PassageBody, BlockPairBody, AttendedPairBody)
 
 
 class SectionBody(BaseModel):
@@ -156,7 +156,7 @@ class ComparisonBody(BaseModel):
 def comparison_body(explanation: Explanation) -> ComparisonBody:
     """Shape a comparison, with the text of its passages and blocks."""
     comparison = explanation.comparison
-    aligned = comparison.block_alignment
+    aligned, attended = comparison.block_alignment, comparison.attended_blocks
     texts = (explanation.left.text, explanation.right.text)
     return ComparisonBody(
         **asdict(comparison.pair),
@@ -164,52 +164,32 @@ def comparison_body(explanation: Explanation) -> ComparisonBody:
         evidence=list(comparison.evidence),
         left_coverage=comparison.left_coverage,
         right_coverage=comparison.right_coverage,
-        passages=[_passage(passage, *texts) for passage in comparison.passages],
+        passages=[_pair(PassageBody, passage, texts) for passage in comparison.passages],
         passages_left_out=explanation.passages_left_out,
-        aligned_blocks=None if aligned is None else [_pair(pair, *texts) for pair in aligned.pairs],
+        aligned_blocks=None
+        if aligned is None
+        else [_pair(BlockPairBody, pair, texts) for pair in aligned.pairs],
         left_sections=[_section(section) for section in comparison.left_sections],
         right_sections=[_section(section) for section in comparison.right_sections],
         section_scores=[
             [round(score, 4) for score in row] for row in comparison.section_scores.tolist()
         ],
         section_scores_from=comparison.section_scores_from,
-        attended_blocks=_attended(comparison.attended_blocks, *texts),
+        attended_blocks=None
+        if attended is None
+        else [_pair(AttendedPairBody, pair, texts) for pair in attended],
     )
 
 
-def _passage(passage: AlignedPassage, left: str, right: str) -> PassageBody:
-    return PassageBody(
-        left=_place(passage.left, left),
-        right=_place(passage.right, right),
-        score=passage.score,
-        kind=passage.kind,
-    )
-
-
-def _pair(pair: AlignedBlockPair, left: str, right: str) -> BlockPairBody:
-    return BlockPairBody(
-        left=_place(pair.left, left),
-        right=_place(pair.right, right),
-        similarity=pair.similarity,
-        share=pair.share,
-    )
-
-
-def _attended(
-    pairs: Sequence[AttendedBlockPair] | None, left: str, right: str
-) -> list[AttendedPairBody] | None:
-    if pairs is None:
-        return None
-    return [
-        AttendedPairBody(
-            left=_place(pair.left, left),
-            right=_place(pair.right, right),
-            left_attention=pair.left_attention,
-            right_attention=pair.right_attention,
-            times_average=pair.times_average,
-        )
-        for pair in pairs
-    ]
+def _pair(
+    body: type[Pair],
+    pair: AlignedPassage | AlignedBlockPair | AttendedBlockPair,
+    texts: tuple[str, str],
+) -> Pair:
+    """Shape what two parts of the texts have in common, with these parts."""
+    values = {field.name: getattr(pair, field.name) for field in fields(pair)}
+    values["left"], values["right"] = _place(pair.left, texts[0]), _place(pair.right, texts[1])
+    return body(**values)
 
 
 def _place(span: Span, text: str) -> PlaceBody:
@@ -223,22 +203,14 @@ def _section(section: Section) -> SectionBody:
 DEFAULT_PASSAGES = 100
 
 
-class SideBody(BodyModel):
+class SideBody(QueryBody):
     """One of two texts: exactly one of `text` and `id`."""
-
-    model_config = exclusive("text", "id", title_of="text")
 
     text: Characters | None = optional("The text itself.")
     title: Title | None = optional(
         "Title of the text, by which the answer and the page call it; it counts among the words."
     )
     id: DocumentId | None = optional("Id of a stored document, which is not encoded again.")
-
-    @model_validator(mode="after")
-    def _one_of(self) -> Self:
-        exactly_one(text=self.text, id=self.id)
-        title_of_text(self.text, self.title)
-        return self
 
 
 class CompareRequest(BodyModel):
@@ -250,18 +222,11 @@ class CompareRequest(BodyModel):
         default=DEFAULT_PASSAGES,
         description="Passages, and pairs of aligned blocks, to give at most, the largest ones.",
     )
-    strict: bool = Field(
-        default=False,
-        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
-        "whole, rather than read its beginning.",
-    )
+    strict: Strict = False
 
     def to_queries(self) -> tuple[Query, Query]:
         """Return the two texts, each with the JSON pointer to it."""
-        return (
-            to_query("#/left", self.left.text, self.left.id, self.left.title),
-            to_query("#/right", self.right.text, self.right.id, self.right.title),
-        )
+        return self.left.to_query("#/left"), self.right.to_query("#/right")
 
 
 class ReadBody(BaseModel):

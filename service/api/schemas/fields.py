@@ -30,11 +30,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def whole_characters(text: object) -> object:
-    """Return a value unless it is a text that UTF-8 cannot encode.
-
-    Raises:
-        ValueError: it has a lone surrogate.
-    """
+    """Return a value; ValueError for a text with a lone surrogate, which UTF-8 has not."""
     if isinstance(text, str) and _LONE_SURROGATE.search(text):
         raise ValueError("has a lone surrogate, which is not a character")
     return text
@@ -113,6 +109,13 @@ DocumentId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS), _
 Title = Annotated[str, Field(max_length=MAX_TITLE_CHARACTERS), _WHOLE]
 Cosine = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Strict = Annotated[
+    bool,
+    Field(
+        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
+        "whole, rather than read its beginning."
+    ),
+]
 Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_shallow), AfterValidator(_sendable)]
 
 
@@ -160,11 +163,7 @@ def write_cursor(last: str) -> str:
 
 
 def read_cursor(cursor: str) -> str:
-    """Return the id that a cursor was made of.
-
-    Raises:
-        ValueError: it is not a result of `write_cursor`.
-    """
+    """Return the id that `write_cursor` made a cursor of; ValueError if it made none of it."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         content: Any = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))

@@ -1,7 +1,7 @@
 """Requests and answers of POST /match."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from operator import attrgetter
 from typing import Annotated, Any, Self
 
@@ -16,7 +16,6 @@ from index.search.records import (
     DEFAULT_MODE,
     MAX_ALIGNED,
     AlignmentOptions,
-    AlignmentReceipt,
     Bounds,
     Hit,
     Mode,
@@ -24,21 +23,20 @@ from index.search.records import (
 )
 from service.api.schemas.common import (
     Answer,
+    QueryBody,
     ReceiptBody,
     exactly_one,
     milliseconds,
     receipt_body,
     title_of_text,
-    to_query,
 )
 from service.api.schemas.compare import ComparisonBody, comparison_body
 from service.api.schemas.fields import (
     BodyModel,
-    Characters,
     Cosine,
     DocumentId,
     Share,
-    Title,
+    Strict,
     exclusive,
     nullable,
     optional,
@@ -51,27 +49,6 @@ from service.matching.queries import Query
 from service.matching.rerank import RerankOptions
 from service.matching.retrieve import DEFAULT_TOP_K, Matches
 from service.settings import Settings
-
-
-class QueryBody(BodyModel):
-    """One of several queries."""
-
-    model_config = exclusive("text", "id", title_of="text")
-
-    text: Characters | None = optional("Text of a document.")
-    title: Title | None = optional(
-        "Title of the text, if it has one: a document of this title, or one that names it, is "
-        "nearer in lexical and hybrid mode.",
-    )
-    id: DocumentId | None = optional(
-        "Id of a stored document, which is left out of its own matches.",
-    )
-
-    @model_validator(mode="after")
-    def _one_of(self) -> Self:
-        exactly_one(text=self.text, id=self.id)
-        title_of_text(self.text, self.title)
-        return self
 
 
 class ExplainBody(BodyModel):
@@ -125,11 +102,6 @@ class RerankBody(BodyModel):
         return RerankOptions(self.candidates, self.budget_ms / 1000)
 
 
-def _to_explain(explain: ExplainBody | None) -> ExplainOptions | None:
-    """Return how much to explain; None for nothing."""
-    return None if explain is None else ExplainOptions(explain.matches, explain.passages)
-
-
 def _candidates_alone(value: object) -> object:
     return {"candidates": value} if type(value) is int else value
 
@@ -152,7 +124,7 @@ def _switch_on(schema: dict[str, Any]) -> None:
     _switch(schema, on=True)
 
 
-class MatchRequest(BodyModel):
+class MatchRequest(QueryBody):
     """What to match: exactly one of `text`, `id`, `queries` and `like`."""
 
     model_config = exclusive(
@@ -162,14 +134,6 @@ class MatchRequest(BodyModel):
         without={"like": OF_ONE_DOCUMENT},
     )
 
-    text: Characters | None = optional("Text of a document.")
-    title: Title | None = optional(
-        "Title of the text, if it has one: a document of this title, or one that names it, is "
-        "nearer in lexical and hybrid mode.",
-    )
-    id: DocumentId | None = optional(
-        "Id of a stored document, which is left out of its own matches.",
-    )
     queries: Annotated[list[QueryBody], Field(min_length=1)] | None = optional(
         "Several queries; at most `max_queries_per_request` (see /version).",
     )
@@ -228,11 +192,7 @@ class MatchRequest(BodyModel):
         description="Give one match of each family of copies and versions, the best; `top_k` come "
         "back whenever so many families exist.",
     )
-    strict: bool = Field(
-        default=False,
-        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
-        "whole, rather than read its beginning.",
-    )
+    strict: Strict = False
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
@@ -257,14 +217,16 @@ class MatchRequest(BodyModel):
                 alignment=None if self.align is None else self.align.to_options(budget),
             ),
             rerank=None if self.rerank is None else self.rerank.to_options(),
-            explain=_to_explain(self.explain),
+            explain=None
+            if self.explain is None
+            else ExplainOptions(self.explain.matches, self.explain.passages),
             strict=self.strict,
         )
 
     def to_queries(self) -> list[Query]:
         """Return the queries, each with the JSON pointer to it."""
         if self.queries is None:
-            return [to_query("#", self.text, self.id, self.title)]
+            return [self.to_query("#")]
         return _to_queries("queries", self.queries)
 
     def to_examples(self) -> tuple[list[Query], list[Query]]:
@@ -273,10 +235,7 @@ class MatchRequest(BodyModel):
 
 
 def _to_queries(field: str, given: Sequence[QueryBody]) -> list[Query]:
-    return [
-        to_query(f"#/{field}/{number}", query.text, query.id, query.title)
-        for number, query in enumerate(given)
-    ]
+    return [query.to_query(f"#/{field}/{number}") for number, query in enumerate(given)]
 
 
 # Why matches have no probability, besides what a collection gives for a reason.
@@ -350,7 +309,7 @@ class MatchBody(BaseModel):
     )
 
 
-class AlignedBody(BaseModel):
+class AlignedBody(BaseModel, from_attributes=True):
     """What became of the alignment."""
 
     aligned: bool = Field(
@@ -431,7 +390,7 @@ def matches_json(
 
 
 def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> dict[str, Any]:
-    stage = matches.rerank
+    stage, aligned = matches.rerank, matches.alignment
     calibration, why = calibrator.version, why_no_probability(calibrator, matches.scored_as)
     if stage is not None and stage.reranked:
         calibration, why = stage.calibration, None if stage.calibration else NO_MAP_OF_RERANKER
@@ -449,8 +408,8 @@ def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> d
         "scored_as": matches.scored_as,
         "calibration": calibration,
         "no_probability": why,
-        "alignment": None if matches.alignment is None else _aligned(matches.alignment),
-        "rerank": None if stage is None else RerankedBody.model_validate(stage),
+        "alignment": aligned and AlignedBody.model_validate(aligned),
+        "rerank": stage and RerankedBody.model_validate(stage),
         "sequence": matches.sequence,
     }
 
@@ -460,7 +419,3 @@ def _match(hit: Hit, explanation: Explanation | None) -> dict[str, Any]:
     body["terms"] = [{"term": term.term, "weight": term.weight} for term in hit.terms]
     body["explanation"] = None if explanation is None else comparison_body(explanation)
     return body
-
-
-def _aligned(receipt: AlignmentReceipt) -> AlignedBody:
-    return AlignedBody(**asdict(receipt))

@@ -1,8 +1,8 @@
 """Responses of the operational routes."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from encoder.adapter import OpenAdapter
 from encoder.calibration import FittedMap
@@ -68,30 +68,34 @@ class AdapterBody(BaseModel):
 class LimitsBody(BaseModel):
     """The limits of a request: settings, and constants of this version."""
 
+    model_config = ConfigDict(
+        from_attributes=True, json_schema_serialization_defaults_required=True
+    )
+
     max_queue_tokens: int
     max_queue_seconds: float
     max_active_requests: int
     rate_limit_tokens_per_minute: int | None = nullable("Of one client; null without a limit.")
     max_body_bytes: int
     max_upload_bytes: int
-    max_unfinished_jobs: int
-    max_unfinished_jobs_per_client: int
-    max_upload_ratio: float
-    max_waiting_upload_bytes: int
+    max_unfinished_jobs: int = MAX_UPLOADS
+    max_unfinished_jobs_per_client: int = MAX_UPLOADS_OF_CLIENT
+    max_upload_ratio: float = MAX_RATIO
+    max_waiting_upload_bytes: int = MAX_WAITING_BYTES
     max_feedback: int
-    max_feedback_bytes: int
+    max_feedback_bytes: int = MAX_QUERY_BYTES
     max_text_characters: int
-    max_documents_per_request: int
-    max_queries_per_request: int
-    max_embedding_inputs: int
-    max_explained_matches: int
+    max_documents_per_request: int = MAX_DOCUMENTS
+    max_queries_per_request: int = MAX_QUERIES
+    max_embedding_inputs: int = MAX_INPUTS
+    max_explained_matches: int = MAX_EXPLAINED
     max_standing_queries: int
-    max_standing_query_bytes: int
-    max_standing_events: int
-    max_top_k: int
-    default_top_k: int
-    max_rerank_candidates: int
-    rerank_seconds: float
+    max_standing_query_bytes: int = MAX_BYTES
+    max_standing_events: int = MAX_EVENTS
+    max_top_k: int = MAX_TOP_K
+    default_top_k: int = DEFAULT_TOP_K
+    max_rerank_candidates: int = MAX_CANDIDATES
+    rerank_seconds: float = RERANK_SECONDS
 
 
 class ThresholdBody(BaseModel):
@@ -166,25 +170,7 @@ def version_response(collection: Collection) -> VersionResponse:
 
 def limits_body(settings: Settings) -> LimitsBody:
     """Return the limits of a service with these settings."""
-    constants: dict[str, Any] = {
-        "max_unfinished_jobs": MAX_UPLOADS,
-        "max_unfinished_jobs_per_client": MAX_UPLOADS_OF_CLIENT,
-        "max_upload_ratio": MAX_RATIO,
-        "max_waiting_upload_bytes": MAX_WAITING_BYTES,
-        "max_feedback_bytes": MAX_QUERY_BYTES,
-        "max_documents_per_request": MAX_DOCUMENTS,
-        "max_queries_per_request": MAX_QUERIES,
-        "max_embedding_inputs": MAX_INPUTS,
-        "max_explained_matches": MAX_EXPLAINED,
-        "max_standing_query_bytes": MAX_BYTES,
-        "max_standing_events": MAX_EVENTS,
-        "max_top_k": MAX_TOP_K,
-        "default_top_k": DEFAULT_TOP_K,
-        "max_rerank_candidates": MAX_CANDIDATES,
-        "rerank_seconds": RERANK_SECONDS,
-    }
-    chosen = settings.model_dump(include=LimitsBody.model_fields.keys() - constants)
-    return LimitsBody(**constants, **chosen)
+    return LimitsBody.model_validate(settings)
 
 
 def adapter_body(opened: OpenAdapter | None, dimension: int) -> AdapterBody:

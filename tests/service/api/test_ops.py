@@ -11,13 +11,13 @@ from service import engine as engine_module
 from service.api.app import create_app
 from service.api.http.problems import PROBLEM_TYPES
 from service.engine import Engine
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.workers.scheduler import EncodeScheduler
 from tests.kit.service_fixtures import with_parts
 
 
 def with_scheduler(engine: Engine, encoder: Any) -> Engine:
-    scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=create_metrics())
+    scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=Metrics())
     return with_parts(engine, scheduler=scheduler)
 
 

@@ -23,7 +23,7 @@ from index.sqlite.task_state import REJECTED_RETRAINING
 from index.store.records import EncodedDocument
 from index.vectors.lists import ONE_LIST_BELOW, read_rejected_retraining
 from service.maintenance import PUBLISH_FROM, Maintenance
-from service.metrics import Metrics, create_metrics
+from service.metrics import Metrics
 from service.settings import Settings
 from tests.kit.waiting import wait_until
 
@@ -41,7 +41,7 @@ def data(tmp_path: Path) -> Iterator[DataDirectory]:
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return create_metrics()
+    return Metrics()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from service.encode import RequestText
 from service.engine import Engine
 from service.maintenance import QUEUED, RecallMonitor
 from service.matching.match import MatchOptions, match
-from service.metrics import Metrics, create_metrics
+from service.metrics import Metrics
 from tests.kit.index_fixtures import DIMENSION, unit_vectors
 from tests.kit.waiting import wait_until
 
@@ -42,7 +42,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveIndex]:
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return create_metrics()
+    return Metrics()
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float:

@@ -11,7 +11,7 @@ import pytest
 from index.errors import StoreError
 from service.jobs.runner import Jobs, open_jobs
 from service.jobs.store import Job, JobStore, Upload
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.settings import Settings
 
 DIGEST = hashlib.sha256(b"").digest()
@@ -23,7 +23,7 @@ def make_jobs(tmp_path: Path) -> Iterator[Callable[[], Jobs]]:
     opened: list[Jobs] = []
 
     def make() -> Jobs:
-        opened.append(open_jobs(tmp_path, Settings(data=tmp_path), create_metrics().of("default")))
+        opened.append(open_jobs(tmp_path, Settings(data=tmp_path), Metrics().of("default")))
         return opened[-1]
 
     yield make
@@ -138,7 +138,7 @@ def test_the_runner_waits_for_tables_that_cannot_be_written(
 
 
 def test_an_end_that_no_job_had_is_counted_as_0(tmp_path: Path) -> None:
-    metrics = create_metrics()
+    metrics = Metrics()
     open_jobs(tmp_path, Settings(data=tmp_path), metrics.of("papers")).close()
     value = metrics.registry.get_sample_value
     for state in ("done", "cancelled", "failed"):

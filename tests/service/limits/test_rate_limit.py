@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.limits import LocalRateLimiter, RateLimiter, RedisRateLimiter, client_name
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.redis_client import RedisClient
 
 MakeLimiter = Callable[[int], RateLimiter]
@@ -20,7 +20,7 @@ def make_limiter(request: pytest.FixtureRequest) -> Iterator[MakeLimiter]:
     if request.param == "local":
         yield LocalRateLimiter
         return
-    redis = RedisClient(request.getfixturevalue("redis_server").url, create_metrics())
+    redis = RedisClient(request.getfixturevalue("redis_server").url, Metrics())
     yield lambda limit: RedisRateLimiter(redis, limit)
     redis.close()
 
@@ -92,7 +92,7 @@ def test_over_any_time_no_more_than_bucket_and_refill(requests: list[tuple[float
 
 @pytest.fixture
 def redis(redis_server: Any) -> Iterator[RedisClient]:
-    opened = RedisClient(redis_server.url, create_metrics())
+    opened = RedisClient(redis_server.url, Metrics())
     yield opened
     opened.close()
 

@@ -11,7 +11,7 @@ import pytest
 
 from service.engine import Engine
 from service.errors import SettingsError
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.redis_client import RedisClient
 from tests.kit.waiting import wait_until
 
@@ -25,7 +25,7 @@ FAILURES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None]]] = {
 
 @pytest.fixture
 def redis(redis_server: Any) -> Iterator[RedisClient]:
-    opened = RedisClient(redis_server.url, create_metrics())
+    opened = RedisClient(redis_server.url, Metrics())
     yield opened
     opened.close()
 
@@ -54,7 +54,7 @@ def test_failure_and_repair_are_noticed_without_a_call(
     redis_server.fill()
     wait_until(lambda: not redis.available)
     redis_server.kill()
-    later = RedisClient(redis_server.url, create_metrics())
+    later = RedisClient(redis_server.url, Metrics())
     assert not later.available
     redis_server.start()
     wait_until(lambda: later.available)
@@ -64,7 +64,7 @@ def test_failure_and_repair_are_noticed_without_a_call(
 def test_failures_are_counted_and_logged_without_the_password(
     redis_server: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    metrics = create_metrics()
+    metrics = Metrics()
     url = redis_server.url.replace("redis://", "redis://:swordfish@")
     redis_server.kill()
     with caplog.at_level(logging.WARNING):
@@ -77,7 +77,7 @@ def test_failures_are_counted_and_logged_without_the_password(
 
 def test_a_url_that_is_not_of_redis_stops_the_start() -> None:
     with pytest.raises(SettingsError, match="redis_url") as caught:
-        RedisClient("swordfish@somewhere", create_metrics())
+        RedisClient("swordfish@somewhere", Metrics())
     assert "swordfish" not in str(caught.value)
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import pytest
 
 from encoder.blocks import SentenceBlocks
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.workers.queue import EncodeResult
 from service.workers.scheduler import EncodeScheduler
 
@@ -22,9 +22,7 @@ def schedule() -> Iterator[Callable[..., EncodeScheduler]]:
     made: list[tuple[EncodeScheduler, Any]] = []
 
     def make(encoder: Any, max_queue_tokens: int = BOUND) -> EncodeScheduler:
-        scheduler = EncodeScheduler(
-            encoder, max_queue_tokens=max_queue_tokens, metrics=create_metrics()
-        )
+        scheduler = EncodeScheduler(encoder, max_queue_tokens=max_queue_tokens, metrics=Metrics())
         made.append((scheduler, encoder))
         return scheduler
 

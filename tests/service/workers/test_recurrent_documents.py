@@ -12,7 +12,7 @@ from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from service.errors import DeadlinePassedError
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.workers.block_cache import EncodeCache, LruBlockCache
 from service.workers.queue import EncodeResult
 from service.workers.scheduler import EncodeScheduler
@@ -92,7 +92,7 @@ def test_nothing_is_read_after_the_deadline(
 
 
 def test_there_is_no_cache_of_block_vectors(encoder: OnnxEncoder) -> None:
-    metrics = create_metrics()
+    metrics = Metrics()
     cache = EncodeCache(LruBlockCache(10_000, 32), b"space", metrics)
     with pytest.raises(ValueError, match="cannot be cached"):
         EncodeScheduler(encoder, max_queue_tokens=BOUND, metrics=metrics, cache=cache)

@@ -9,7 +9,7 @@ import pytest
 from encoder.reranker.score_fusion import ScoreFusion
 from encoder.reranker.sentence_ranking import SentenceGraphText, split_for_ranking
 from service.errors import EncodingFailedError, ShuttingDownError
-from service.metrics import Metrics, create_metrics
+from service.metrics import Metrics
 from service.workers.rerank_pool import RerankPool
 
 ENOUGH = 120.0
@@ -40,7 +40,7 @@ class SlowReranker:
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return create_metrics()
+    return Metrics()
 
 
 def value_of(metrics: Metrics, name: str) -> float | None:

@@ -10,7 +10,7 @@ import pytest
 
 from encoder.blocks import SentenceBlocks
 from service.errors import ShuttingDownError
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.workers.queue import EncodeResult
 from service.workers.scheduler import EncodeScheduler, current_reservation, use_reservation
 from tests.service.workers.conftest import BOUND, Make, begun, encode, settle, start, within_time
@@ -122,7 +122,7 @@ def test_no_documents_need_no_encoder_and_no_blocks_are_refused(
 
 
 def test_what_is_computed_is_counted(stepped_encoder: Any, make_document: Make) -> None:
-    metrics = create_metrics()
+    metrics = Metrics()
     scheduler = EncodeScheduler(stepped_encoder(), max_queue_tokens=BOUND, metrics=metrics)
     documents: Sequence[SentenceBlocks] = [make_document([1, 2], [3]), make_document([4])]
     within_time(encode(scheduler, *documents))

@@ -14,7 +14,7 @@ from service.api.app import create_app
 from service.api.http.admission import OPEN_PATHS, is_open
 from service.engine import Engine
 from service.errors import OverloadedError
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.workers.scheduler import EncodeScheduler
 from tests.kit.problems import problem
 from tests.kit.service_fixtures import counted, with_parts
@@ -34,9 +34,7 @@ async def never() -> AsyncIterator[bytes]:
 def with_encoder(client: Any, encoder: Any, **settings: Any) -> tuple[Any, Engine]:
     """Return a client of the same engine with another encoder."""
     engine: Engine = client.app.state.engine
-    scheduler = EncodeScheduler(
-        encoder, max_queue_tokens=4096, metrics=create_metrics(), **settings
-    )
+    scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=Metrics(), **settings)
     changed = with_parts(engine, scheduler=scheduler)
     return type(client)(create_app(engine.settings, changed)), changed
 

@@ -16,7 +16,7 @@ from service.api.http.middleware import BodyMiddleware
 from service.api.http.request import BodyKind, RequestBody
 from service.engine import Engine
 from service.errors import EncodingFailedError
-from service.metrics import create_metrics
+from service.metrics import Metrics
 from service.workers.scheduler import EncodeScheduler
 from tests.kit.problems import problem
 from tests.kit.service_fixtures import counted, with_parts
@@ -133,7 +133,7 @@ def test_a_client_that_leaves_costs_no_more(
     client: Any, engine: Engine, stepped_encoder: Any
 ) -> None:
     encoder = stepped_encoder(opened=False)
-    scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=create_metrics())
+    scheduler = EncodeScheduler(encoder, max_queue_tokens=4096, metrics=Metrics())
     app = create_app(engine.settings, with_parts(engine, scheduler=scheduler))
     body = json.dumps({"text": "Ants carry leaves to the colony every day. " * 50}).encode()
     status, _, _ = exchange(app, body, [], leave=encoder.wait_for_call)
