@@ -2,18 +2,13 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
-import pytest
-
 from tests.kit.programs import require_program
-from tests.kit.waiting import wait_until
 
 SERVER_USER = "postgres"  # of Debian's package; PostgreSQL never runs as root
 DATABASE_USER = "longmatch"
@@ -43,30 +38,6 @@ class PostgreSQLServer:
     def stop(self) -> None:
         _run(self._user, "pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
 
-    def processes(self) -> list[int]:
-        """Return the ids of all processes of the server, that of the first one first."""
-        server = int((self._data / "postmaster.pid").read_text().split()[0])
-        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
-        return [server, *map(int, children)]
-
-    def kill(self) -> None:
-        """Kill every process of the server with SIGKILL, and wait until they are gone."""
-        processes = self.processes()
-        for process in processes:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        wait_until(lambda: not any(map(_is_running, processes)), "the server does not die")
-        # Where nothing reaps them they are zombies, which a new server takes for a running one.
-        (self._data / "postmaster.pid").unlink()
-        for lock in self._folder.glob(".s.PGSQL.*.lock"):
-            lock.unlink()
-
-    def create_database(self, name: str, *options: str) -> str:
-        """Create a database, and return its address."""
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} {' '.join(options)}".encode())
-        return self.url.replace("/postgres?", f"/{name}?")
-
 
 @contextmanager
 def run_postgresql() -> Iterator[PostgreSQLServer]:
@@ -81,21 +52,6 @@ def run_postgresql() -> Iterator[PostgreSQLServer]:
             server.stop()
     finally:
         shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[PostgreSQLServer]:
-    """One server of the whole session, which no test stops; each uses schemas of its own."""
-    with run_postgresql() as server:
-        yield server
-
-
-def _is_running(process: int) -> bool:
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 def program(name: str) -> str:

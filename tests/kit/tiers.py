@@ -30,7 +30,7 @@ _NO_UNIT = re.compile(
 )
 _NO_UNIT_FOLDERS = ("browser", "clients", "contract", "deploy", "e2e", "reliability")
 _NO_UNIT_FIXTURES = {
-    *("chromium", "longmatch_process", "postgresql_server", "redis_server", "serve", "small_disk"),
+    *("chromium", "longmatch_process", "redis_server", "serve", "small_disk"),
     *("start_longmatch", "copy_checkpoint"),
 }
 

@@ -38,11 +38,6 @@ class IndexKind:
     nlist: int = 1
     rounding: float = 0.0
 
-    @property
-    def score_rounding(self) -> float:
-        """The largest difference of a cosine: the values of a query sum up to sqrt(D) at most."""
-        return self.rounding * DIMENSION**0.5
-
     def make(self) -> FaissIndex:
         sample = unit_vectors(400 if self.nlist > 1 else 0, seed=99)
         return train_faiss_index(sample, self.nlist, self.precision)

@@ -1,7 +1,6 @@
 """`python -m benchmarks.models` as a user types it, on a tiny corpus and tiny models."""
 
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
-from filelock import FileLock
 from typer.testing import CliRunner, Result
 
 from benchmarks import table
@@ -191,33 +189,13 @@ def test_models_are_added_to_a_finished_experiment(
     assert "| SMITH-NP" in table.TABLES[record["benchmark"]](record)
 
 
-def test_the_folder_of_another_experiment_is_refused(
-    small: tuple[Path, list[object]], plan: Path, tmp_path: Path
-) -> None:
-    folder, options = small
-    before = (folder / "result.json").read_bytes()
-    assert "is of another experiment: plan differs" in refusal(plan, *options[1:])
-    assert "exists already, and is no experiment" in refusal(*options[:-1], tmp_path)
-    with FileLock(folder / "work" / "writer.lock"):
-        assert "another process writes into it" in refusal(*options)
-    assert (folder / "result.json").read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("old", "new", "error"),
     [
         ("smith-minilm-l6", "ham", "model.1.recipe: there is no"),
-        ('base = "np"', 'base = "nb"', "model.4.base: 'nb' is no model above it"),
         ("{ steps = 12 }", "{}", "budget: takes seconds or steps"),
-        ("{ steps = 12 }", "{ seconds = 1e-6 }", "mean: the budget is too small"),
-        ("blocks = 8 } }", "blocks = 4 } }", "reads all blocks"),
-        ("max_blocks = 8", "max_blocks = 32", "and the model reads 16"),
         ("begin_as_mean = false", "begin_as_men = false", "create.begin_as_men"),
-        ('key = "wp-sp"', 'key = "mean"', "two keys are equal"),
         ("8 } }", '8 }, objective = [{ kind = "wp" }] }', "wp is pretraining, which has a table"),
-        ("pretraining_budget", "# ", "takes a pretraining_budget"),
-        ('"wp+sp"', '"links"', "pretraining.objective: must be of texts alone"),
-        ("pretraining = {}", "pretraining = { steps = 1 }", "pretraining.steps is set"),
         ('"links"', '"supcon", groups = "classes"', "learns from classes, and no document"),
     ],
 )
@@ -227,35 +205,6 @@ def test_a_wrong_plan_is_refused_before_the_work(
     plan, output = write_plan(tmp_path, lambda text: text.replace(old, new)), tmp_path / "out"
     assert error in refusal(plan, corpus, "--bert", tiny_bert, "-o", output)
     assert not list(output.glob("work/cells/run-*"))
-
-
-@pytest.mark.parametrize(
-    ("missing", "error"),
-    [
-        ("qrels.tsv", "has no links"),
-        ("splits.tsv", "has no splits"),
-        ("pairs.test.jsonl.gz", "has no pairs.test.jsonl"),
-        ("pairs.valid.jsonl.gz", "has no pairs.valid.jsonl"),
-    ],
-)
-def test_a_corpus_without_labels_is_refused(
-    tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path, missing: str, error: str
-) -> None:
-    folder = Path(shutil.copytree(corpus, tmp_path / "topics"))
-    (folder / missing).unlink()
-    assert error in refusal(plan, folder, "--bert", tiny_bert, "-o", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_wrong_options_are_refused(
-    tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path
-) -> None:
-    options = [plan, corpus, "--bert", tiny_bert, "-o", tmp_path / "out"]
-    assert "'bart' is none of mean, untrained, np" in refusal(*options, "--models", "mean,bart")
-    assert "bert/config.json: there is no such file" in refusal(*options, "--bert", "bert")
-    texts = ["--pretraining-corpus", write_topics(tmp_path / "texts.jsonl", 3)]
-    assert "no model of the plan is pretrained" in refusal(*options, *texts, "--models", "np")
-    assert "has no corpus.jsonl" in refusal(*options, texts[0], tmp_path)
 
 
 # The sizes of shipped plans are made no larger.
