@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from encoder.checkpoint import Checkpoint
 from training.batch import BlockTexts, as_documents, pad_tokens
-from training.losses import WordHead, masked_word_prediction
+from training.losses import WordHead, word_loss
 from training.models.architecture import EncoderConfig, EncoderModel, RecurrentModel
 from training.objectives import ModelTask, Vocabulary, mask_words
 
@@ -122,16 +122,9 @@ def reorder_losses(
     last = mask.amax(-1).sum(1) - 1  # [D]
     cls = states[torch.arange(len(last), device=last.device), last, 0]  # [D, H]
     losses = {"order": F.cross_entropy(head(cls), classes)}
-    chosen = words >= 0
-    if not chosen.any():
-        return losses
-    of_texts = states[texts.documents, texts.places]  # [N, T, H]
-    losses["words"] = masked_word_prediction(
-        head.words(of_texts[chosen]),
-        model.block_encoder.token_embedding.weight,
-        head.words.bias,
-        words[chosen],
-    )
+    if (words >= 0).any():
+        of_texts = states[texts.documents, texts.places]  # [N, T, H]
+        losses["words"] = word_loss(model, head.words, texts, words, of_texts)
     return losses
 
 
