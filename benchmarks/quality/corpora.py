@@ -236,7 +236,7 @@ _INVOKING = re.compile(
 def info(source: Path) -> Corpus:
     """A manual page and the chapter of an Info manual that tells how to invoke the program.
 
-    Other chapters of the manuals are there to be told apart.
+    Other chapters of the manuals are there as negatives.
     """
     corpus = Corpus()
     groups: dict[str, list[str]] = defaultdict(list)

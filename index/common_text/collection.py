@@ -180,7 +180,7 @@ class CommonTexts:
 
         Args:
             titles: returns those of the stored documents.
-            progress: is told of each document that is read.
+            progress: advances by each document that is read.
             stop: whether to end early.
             revise: logs that documents were counted again, in the same transaction.
 

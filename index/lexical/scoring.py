@@ -4,7 +4,7 @@ The score of two documents is the cosine of their vectors over all their terms, 
 
     sqrt(count) * idf,    idf = max(0, log(((N + K) / 2) / (documents that have the term + prior)))
 
-of N documents, and 0.6 of that for a pair of words, which its words have told most of already. The
+of N documents, and 0.6 of that for a pair of words, whose words carry most of it already. The
 prior is what K documents of general text would add: K times the share of them that have the word,
 and at least half a document, as of a word that is not listed, of a pair and of a title. So a term
 that no document has weighs, too, and a small collection has sensible weights. What half of the

@@ -277,7 +277,7 @@ class SQLiteConnections:
         """
         if self._kind is not None:
             self._kind.create_if_missing(self._path)
-        with suppress(OSError):  # of another owner; what cannot be opened is told below
+        with suppress(OSError):  # of another owner; what cannot be opened is reported below
             if self._path.stat().st_mode & _OF_OTHERS:  # restored, or copied by hand
                 self._path.chmod(_PRIVATE)
         with translated_errors(self._path):
