@@ -29,7 +29,7 @@ ANSWERS: dict[type, type[BaseModel]] = {
     results.Comparison: compare.CompareResponse, results.Match: match.MatchBody,
     results.Alignment: match.AlignedBody, results.Reranking: match.RerankedBody,
     results.Matches: match.MatchResponse, results.Indexed: common.IndexedBody,
-    results.IndexResult: common.IndexResponse, results.StoredDocument: common.DocumentResponse,
+    results.IndexResult: common.IndexResponse, results.StoredDocument: documents.DocumentResponse,
     status.Upload: jobs.AcceptedBody, status.LineError: jobs.LineErrorBody,
     status.Job: jobs.JobResponse, status.Ready: ops.ReadyResponse,
     status.Checkpoint: ops.CheckpointBody, status.Adapter: ops.AdapterBody,
