@@ -167,7 +167,7 @@ store.delete(["copy"]) if step == "_remove" else store.put([entry_of("late", FIR
 """
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "after"])
 @pytest.mark.parametrize("step", ["follow", "apply", "_remove", "_add", "_work_off"])
 def test_a_kill_loses_nothing(path: Path, follower: Get, step: str, when: str) -> None:
     with closing(open_at(path)) as store:
