@@ -6,7 +6,7 @@ manifest.json         SHA-256 of each file, and of the weights that the graphs w
                       files it shares with the checkpoint of another folder, which has them
 alignment.npz         optional: the space that blocks are aligned in, see encoder/alignment/space.py
 calibration.json      optional: maps from score to match probability, see encoder/calibration.py
-fusion.json           optional: how vector and word scores are joined, see index/search/fusion.py
+fusion.json           optional: how vector and word scores are joined, see index/search/score.py
 golden.npz            a golden batch with the vectors that the model gives for it
 parity.json           how far each graph is from the model on the golden batch
 section_reader.onnx   of a model with sections: reads a section and the next one, in fp32

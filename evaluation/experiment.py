@@ -46,8 +46,8 @@ from index.corpus.reader import read_documents
 from index.document import Document
 from index.embed import EmbeddedCorpus
 from index.progress import Progress
-from index.search.fusion import read_fusion
 from index.search.records import Mode
+from index.search.score import read_fusion
 
 
 def adapt_vectors(

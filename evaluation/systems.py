@@ -10,10 +10,10 @@ from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
 from index.lexical.scoring import rows_of_texts
 from index.optional_dependencies import require_extra
-from index.search.alignment import first_candidates
+from index.search.align import first_candidates
 from index.search.corpus_calibration import MIN_DOCUMENTS, ChannelScores, sample_pairs
-from index.search.fusion import LinearFusion, NullStatistics, apply_rule
 from index.search.records import DEFAULT_ALIGNMENT, Mode
+from index.search.score import LinearFusion, NullStatistics, apply_rule
 from index.vectors.bulk import products
 from index.vectors.vector_index import NO_VECTOR
 

@@ -29,7 +29,7 @@ from index.errors import (
     IndexingError,
     StoreError,
 )
-from index.search.calibrator import LiveScoring
+from index.search.calibrate import LiveScoring
 from service.bulk_upload import run_job
 from service.engine import DEFAULT, Collection, Engine, UnopenedCollection
 from service.errors import (

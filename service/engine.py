@@ -19,8 +19,8 @@ from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
-from index.search.calibrator import LiveScoring, ScoreCalibrator
-from index.search.fusion import LinearFusion
+from index.search.calibrate import LiveScoring, ScoreCalibrator
+from index.search.score import LinearFusion
 from index.sqlite.connections import is_full
 from service.errors import CollectionNotFoundError, NotReadyError
 from service.feedback.store import FeedbackStore

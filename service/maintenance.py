@@ -21,7 +21,7 @@ from index.directory.data_directory import DataDirectory
 from index.errors import IndexingError, RetrainingStoppedError
 from index.followers import follow_all
 from index.progress import SilentProgress
-from index.search.calibrator import LiveScoring
+from index.search.calibrate import LiveScoring
 from index.vectors.lists import (
     Drift,
     DriftLimits,

@@ -37,8 +37,8 @@ from index.search.corpus_calibration import (
     score_channels,
     threshold_for,
 )
-from index.search.fusion import LinearFusion
 from index.search.records import Mode
+from index.search.score import LinearFusion
 
 RATE = 0.01
 REPLICATES = 200

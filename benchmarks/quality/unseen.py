@@ -37,7 +37,7 @@ from evaluation.significance import compare_paired
 from evaluation.systems import lexical_system, rank_scores, vector_system
 from index.corpus.reader import read_documents
 from index.progress import SilentProgress
-from index.search.fusion import ChannelWeights, StandardRule, read_fusion
+from index.search.score import ChannelWeights, StandardRule, read_fusion
 
 MOST_QUERIES = 200  # of a corpus
 USUAL = ("tfidf", "lsa", "bm25")  # hybrid mode is measured against the best of them

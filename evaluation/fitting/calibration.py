@@ -44,8 +44,8 @@ from index.search.corpus_calibration import (
     measure_channels,
     score_channels,
 )
-from index.search.fusion import LinearFusion, read_fusion
 from index.search.records import Mode
+from index.search.score import LinearFusion, read_fusion
 
 BINS = 10  # as Naeini et al. 2015; with more, a few hundred pairs measure mostly noise
 _SIMULATIONS = 500

@@ -25,8 +25,8 @@ from evaluation.significance import Comparison, compare_paired
 from index.directory.data_directory import DataDirectory
 from index.errors import CorpusError
 from index.progress import Progress
-from index.search.calibrator import ScoreCalibrator
-from index.search.fusion import LinearFusion, apply_rule
+from index.search.calibrate import ScoreCalibrator
+from index.search.rank import search
 from index.search.records import (
     AlignmentOptions,
     EncodedQuery,
@@ -34,7 +34,7 @@ from index.search.records import (
     SearchAnswer,
     SearchOptions,
 )
-from index.search.search import search
+from index.search.score import LinearFusion, apply_rule
 
 # The weights that are tried: of the alignment in the semantic score, and of the words.
 ALIGNMENT = tuple(step / 10 for step in range(11))

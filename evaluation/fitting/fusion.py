@@ -37,7 +37,7 @@ from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus
 from index.errors import CorpusError
 from index.progress import SilentProgress
-from index.search.fusion import (
+from index.search.score import (
     DEFAULT_RULE,
     ChannelStatistics,
     ChannelWeights,

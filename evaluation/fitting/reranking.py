@@ -37,7 +37,7 @@ from evaluation.systems import (
 from index.corpus.reader import read_documents
 from index.embed import EmbeddedCorpus, read_aligned_corpus
 from index.errors import CorpusError
-from index.search.fusion import read_fusion
+from index.search.score import read_fusion
 
 
 @dataclass(frozen=True, slots=True)

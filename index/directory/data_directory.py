@@ -2,7 +2,7 @@
 
 store.sqlite3   documents and vectors, the truth
 adapter.npz     optional: the adapter fitted to the corpus, see index/adapt.py
-fusion.json     optional: how scores are combined here, see index/search/fusion.py
+fusion.json     optional: how scores are combined here, see index/search/score.py
 shadow-test.json    optional: why these vectors replaced others, see service/cli/feedback/replace.py
 snapshots/      published generations of the index, a copy
 lexical/        the published copy of the lexical index
@@ -35,6 +35,7 @@ from encoder.alignment.space import AlignmentSpace
 from encoder.atomic_files import replace_durably, sync
 from encoder.checkpoint import Checkpoint, split_fingerprint, with_reading_share
 from index.alignment.alignment_index import BLOCKS_FILE
+from index.engine.local import LocalEngine
 from index.errors import DataDirectoryInUseError, StoreError
 from index.followers import FILE_ENDINGS
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
@@ -82,6 +83,11 @@ class DataDirectory:
     store: SQLiteDocumentStore
     index: LiveIndex
     _open_files: ExitStack
+
+    @property
+    def engine(self) -> LocalEngine:
+        """What searches it."""
+        return LocalEngine(self.store, self.index)
 
     def close(self) -> None:
         """Close the store and release the lock; closing twice does nothing."""

@@ -36,7 +36,7 @@ from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.lexical.segment_files import load_snapshot
 from index.lexical.tables import LEXICAL_TABLES, read_added, read_last_term, read_statistics
 from index.search.corpus_calibration import read_corpus_calibration
-from index.search.fusion import read_corpus_fusion
+from index.search.score import read_corpus_fusion
 from index.sqlite.connections import DATABASE_ERRORS, open_reader, storage_error
 from index.store.checksums import find_damage
 from index.store.document_store import SQLiteDocumentStore

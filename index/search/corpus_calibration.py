@@ -26,7 +26,8 @@ from index.directory.data_directory import CALIBRATION_FILE
 from index.errors import CorpusError, StoreError
 from index.lexical.scoring import TermRows, term_cosines
 from index.progress import Progress
-from index.search.fusion import (
+from index.search.records import Mode
+from index.search.score import (
     ChannelStatistics,
     LinearFusion,
     NullStatistics,
@@ -34,7 +35,6 @@ from index.search.fusion import (
     apply_rule,
     parse_statistics,
 )
-from index.search.records import Mode
 from index.store.document_store import SQLiteDocumentStore
 
 RATES = (0.1, 0.03, 0.01, 0.003, 0.001)

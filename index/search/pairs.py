@@ -14,8 +14,8 @@ from encoder.alignment.scoring import align_pairs
 from encoder.arrays import Float32, Int64
 from encoder.comparison.result import PairScore
 from index.directory.data_directory import DataDirectory
-from index.search.alignment import score_pairs
-from index.search.calibrator import CalibratedScore, Scoring, within
+from index.search.align import score_pairs
+from index.search.calibrate import CalibratedScore, Scoring, within
 from index.search.records import Bounds
 from index.vectors.bulk import products
 

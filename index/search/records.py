@@ -12,6 +12,7 @@ from index.vectors.vector_index import NO_VECTOR
 Mode = Literal["semantic", "lexical", "hybrid"]
 DEFAULT_MODE: Mode = "hybrid"  # the best on validation queries of three corpora
 SearchStage = Literal["lexical", "search", "align", "fetch"]
+Seconds = dict[SearchStage, float]  # that the stages of a search have taken
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,15 @@ from index.adapt import read_corpus_adapter
 from index.directory.data_directory import CALIBRATION_FILE
 from index.errors import CorpusError
 from index.optional_dependencies import require_extra
-from index.search.calibrator import measure_scoring, score_kind
+from index.search.calibrate import measure_scoring, score_kind
 from index.search.corpus_calibration import (
     NullDistribution,
     check_rate,
     threshold_for,
     write_corpus_calibration,
 )
-from index.search.fusion import read_corpus_fusion
 from index.search.records import DEFAULT_MODE, Mode
+from index.search.score import read_corpus_fusion
 from service.cli.checks import OptionError, check_output_folder, open_checkpoint
 from service.cli.corpus_checks import check_data_directory
 from service.cli.opening import load, opened, with_reading

@@ -23,7 +23,7 @@ from index.corpus.reader import read_document
 from index.directory.data_directory import STORE_FILE, DataDirectory
 from index.lexical.scoring import rows_of_texts, term_cosines
 from index.progress import SilentProgress
-from index.search.calibrator import open_scoring
+from index.search.calibrate import open_scoring
 from index.search.records import Mode
 from index.sqlite.block_vectors import block_vectors_of
 from service.api.schemas.compare import comparison_body

@@ -30,7 +30,8 @@ from index.distributed.cluster import ClusterOptions, check_cluster
 from index.distributed.encoder_pool import open_encoder_pool
 from index.distributed.encoding_actor import EncoderOrder
 from index.embed import embed_corpus, write_embedded_corpus
-from index.search.calibrator import LiveScoring, open_scoring, why_no_probability
+from index.search.calibrate import LiveScoring, open_scoring, why_no_probability
+from index.search.rank import search, select_documents
 from index.search.records import (
     DEFAULT_MODE,
     AlignmentOptions,
@@ -38,7 +39,6 @@ from index.search.records import (
     Mode,
     SearchOptions,
 )
-from index.search.search import search, select_documents
 from index.store.schema import read_space
 from service.cli.checks import (
     OptionError,

@@ -39,8 +39,8 @@ from evaluation.systems import System
 from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
 from index.optional_dependencies import require_extra
-from index.search.fusion import read_fusion
 from index.search.records import DEFAULT_MODE, Mode
+from index.search.score import read_fusion
 from service.cli.checks import (
     OptionError,
     check_output_folder,

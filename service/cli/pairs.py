@@ -12,7 +12,7 @@ from encoder.adapter import vector_space
 from encoder.atomic_files import write_atomically
 from index.adapt import read_corpus_adapter
 from index.progress import Progress
-from index.search.calibrator import open_scoring
+from index.search.calibrate import open_scoring
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
 from index.search.records import Bounds
 from service.cli.checks import OptionError, check_output_file, open_checkpoint

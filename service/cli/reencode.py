@@ -46,7 +46,7 @@ from index.reencode import (
     reencode_documents,
     require_another,
 )
-from index.search.calibrator import LiveScoring, open_scoring
+from index.search.calibrate import LiveScoring, open_scoring
 from index.sqlite.connections import utc_now
 from index.store.schema import read_space
 from service.cli.checks import OptionError, open_checkpoint

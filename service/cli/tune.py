@@ -22,9 +22,9 @@ from evaluation.fitting.judged_queries import JudgedQuery, hold_out
 from index.directory.data_directory import CALIBRATION_FILE, DataDirectory
 from index.optional_dependencies import require_extra
 from index.progress import Progress
-from index.search.calibrator import measure_scoring, open_scoring, score_kind
+from index.search.calibrate import measure_scoring, open_scoring, score_kind
 from index.search.corpus_calibration import write_corpus_calibration
-from index.search.fusion import (
+from index.search.score import (
     CorpusFusion,
     LinearFusion,
     changed_kinds,

@@ -12,8 +12,8 @@ from encoder.comparison.result import Comparison
 from encoder.comparison.sections import SectionReader
 from encoder.comparison.text import ComparableText
 from index.lexical.lexical_index import LexicalIndex
-from index.search.alignment import score_pairs
-from index.search.calibrator import Scoring
+from index.search.align import score_pairs
+from index.search.calibrate import Scoring
 from index.search.records import Mode
 from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText

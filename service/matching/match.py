@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from index.search.calibrator import UNMEASURED, ScoreCalibrator, score_kind
+from index.search.calibrate import UNMEASURED, ScoreCalibrator, score_kind
 from index.search.records import Bounds, Hit, Mode, SearchOptions
 from service.encode import EncodedText
 from service.engine import Collection

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict
 
-from index.search.calibrator import ScoreCalibrator
+from index.search.calibrate import ScoreCalibrator
 from index.search.pairs import Pair, PairSearch, find_pairs, open_pair_search
 from index.search.records import DEFAULT_MODE, Bounds
 from service.engine import Collection

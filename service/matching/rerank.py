@@ -8,7 +8,7 @@ import numpy as np
 from encoder.calibration import FittedMap, match_probabilities
 from index.directory.data_directory import DataDirectory
 from index.document import text_below
-from index.search.calibrator import CalibratedScore, score_kind, within
+from index.search.calibrate import CalibratedScore, score_kind, within
 from index.search.records import NO_BOUNDS, Hit, Mode, SearchOptions
 from service.encode import EncodedText
 from service.engine import Collection

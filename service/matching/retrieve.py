@@ -5,6 +5,7 @@ from dataclasses import astuple, dataclass, field, replace
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
+from index.search.rank import selects
 from index.search.records import (
     AlignmentReceipt,
     EncodedQuery,
@@ -13,7 +14,6 @@ from index.search.records import (
     Mode,
     SearchOptions,
 )
-from index.search.search import selects
 from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText
 from service.engine import Collection

@@ -14,10 +14,10 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.id_set import IdSet
-from index.search.calibrator import ScoreCalibrator, calibrate_scores, score_kind, within
-from index.search.fusion import semantic_scores
+from index.search.calibrate import ScoreCalibrator, calibrate_scores, score_kind, within
+from index.search.rank import search
 from index.search.records import AlignmentOptions, Bounds, EncodedQuery, Mode, SearchOptions
-from index.search.search import search
+from index.search.score import semantic_scores
 from service.encode import EncodedText, RequestText, encode_texts
 from service.engine import Collection
 from service.errors import (

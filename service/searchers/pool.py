@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 from index.directory.data_directory import DataDirectory
 from index.directory.follower import writer_state
-from index.search.calibrator import ScoreCalibrator
-from index.search.fusion import LinearFusion
+from index.search.calibrate import ScoreCalibrator
 from index.search.records import EncodedQuery, Examples
+from index.search.score import LinearFusion
 from index.vectors.vector_index import NO_VECTOR, Precision
 from service.metrics import Metrics
 from service.searchers.protocol import (

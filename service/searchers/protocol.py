@@ -21,10 +21,10 @@ from index.directory.follower import WriterState
 from index.id_set import IdSet
 from index.lexical.frequencies import Frequencies
 from index.lexical.scoring import TermWeight
-from index.search.calibrator import ScoreCalibrator
-from index.search.fusion import LinearFusion
+from index.search.calibrate import ScoreCalibrator
+from index.search.rank import search, select_documents, selects
 from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions
-from index.search.search import search, select_documents, selects
+from index.search.score import LinearFusion
 from index.store.records import StoredDocument
 from index.vectors.vector_index import Precision
 from service.errors import DocumentNotFoundError

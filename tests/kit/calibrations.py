@@ -6,14 +6,14 @@ from pathlib import Path
 from encoder import calibration
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from index.search.calibrator import TOO_FEW, ScoreCalibrator
+from index.search.calibrate import TOO_FEW, ScoreCalibrator
 from index.search.corpus_calibration import (
     CorpusCalibration,
     NullDistribution,
     Threshold,
     write_corpus_calibration,
 )
-from index.search.fusion import DEFAULT_RULE, ChannelStatistics, NullStatistics
+from index.search.score import DEFAULT_RULE, ChannelStatistics, NullStatistics
 
 MODES = ("semantic", "lexical", "hybrid")
 ERROR = calibration.MapError(0.4, 0.02, 0.03, 0.01)

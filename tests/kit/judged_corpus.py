@@ -12,7 +12,7 @@ import pytest
 
 from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
-from index.search.fusion import CorpusFusion, LinearFusion, write_corpus_fusion
+from index.search.score import CorpusFusion, LinearFusion, write_corpus_fusion
 from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
 from tests.kit.command import run_main
 

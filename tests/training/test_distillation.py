@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from encoder.alignment.space import AlignmentSpace, open_space, write_checkpoint_space
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from index.search.fusion import DEFAULT_RULE, ChannelWeights, read_fusion, write_fusion
+from index.search.score import DEFAULT_RULE, ChannelWeights, read_fusion, write_fusion
 from tests.kit.command import Run
 from tests.kit.corpora import write_topics
 from training.batch import DocumentArrays, collate

@@ -35,7 +35,7 @@ from evaluation.report import RetrievalTask
 from evaluation.systems import System, lexical_system
 from index.corpus.reader import read_documents
 from index.progress import Progress
-from index.search.fusion import StandardRule, read_fusion, write_fusion
+from index.search.score import StandardRule, read_fusion, write_fusion
 from training.data.corpus import TrainingCorpus
 from training.data.files import EncoderJob, read_recipe
 from training.data.pair_files import TRAIN

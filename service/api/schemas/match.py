@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from encoder.comparison.alignment import MAX_PASSAGES
 from index.lexical.scoring import TermWeight
-from index.search.calibrator import CHANCE_DOCUMENTS, ScoreCalibrator, why_no_probability
+from index.search.calibrate import CHANCE_DOCUMENTS, ScoreCalibrator, why_no_probability
 from index.search.records import (
     DEFAULT_ALIGNMENT,
     DEFAULT_MODE,

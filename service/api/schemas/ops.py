@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from encoder.adapter import OpenAdapter
 from encoder.calibration import FittedMap
-from index.search.calibrator import ScoreCalibrator, served_kinds
+from index.search.calibrate import ScoreCalibrator, served_kinds
 from index.search.corpus_calibration import NullDistribution
 from service.api.schemas.fields import nullable
 from service.documents import MAX_DOCUMENTS

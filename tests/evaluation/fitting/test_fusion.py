@@ -16,7 +16,7 @@ from evaluation.fitting import fusion
 from evaluation.report import RetrievalTask
 from evaluation.systems import lexical_system
 from index.embed import EmbeddedCorpus
-from index.search.fusion import (
+from index.search.score import (
     DEFAULT_RULE,
     ChannelStatistics,
     ChannelWeights,

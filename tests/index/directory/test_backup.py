@@ -29,7 +29,7 @@ from index.search.corpus_calibration import (
     read_corpus_calibration,
     write_corpus_calibration,
 )
-from index.search.fusion import CorpusFusion, LinearFusion, read_corpus_fusion, write_corpus_fusion
+from index.search.score import CorpusFusion, LinearFusion, read_corpus_fusion, write_corpus_fusion
 from tests.index.conftest import sql
 from tests.index.directory.conftest import fill, opened
 from tests.kit.calibrations import STATISTICS

@@ -17,10 +17,10 @@ from index.document import Document
 from index.errors import SnapshotError
 from index.lexical.segment_files import load_snapshot
 from index.lexical.snapshot import LexicalSnapshot
-from index.search.calibrator import ScoreCalibrator
-from index.search.fusion import LinearFusion
+from index.search.calibrate import ScoreCalibrator
+from index.search.rank import search
 from index.search.records import EncodedQuery, SearchAnswer, SearchOptions
-from index.search.search import search
+from index.search.score import LinearFusion
 from index.store.records import EncodedDocument
 from index.vectors.lists import nprobe_bounds
 from tests.kit.index_fixtures import FINGERPRINT, unit_vectors

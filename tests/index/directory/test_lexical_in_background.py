@@ -16,9 +16,9 @@ from encoder.blocks import Receipt
 from index.directory.data_directory import LEXICAL_DIRECTORY, DataDirectory, open_data_directory
 from index.document import Document
 from index.errors import LexicalIndexNotReadyError
-from index.search.calibrator import ScoreCalibrator
+from index.search.calibrate import ScoreCalibrator
+from index.search.rank import search
 from index.search.records import EncodedQuery, Mode, SearchAnswer, SearchOptions
-from index.search.search import search
 from index.store.records import EncodedDocument
 from tests.kit.calibrations import RULE
 

@@ -11,7 +11,6 @@ import pytest
 from encoder.alignment.scoring import align
 from encoder.alignment.space import neutral_space
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.search.fusion import LinearFusion
 from index.search.records import (
     AlignmentOptions,
     AlignmentReceipt,
@@ -20,6 +19,7 @@ from index.search.records import (
     SearchAnswer,
     SearchOptions,
 )
+from index.search.score import LinearFusion
 from index.sqlite.block_vectors import BlockVectors
 from tests.index.conftest import sql
 from tests.index.search.plane import answer, direction, entry, names, stored_query

@@ -16,7 +16,7 @@ from index.errors import CorpusError, StoreError
 from index.lexical.scoring import term_cosines
 from index.progress import SilentProgress
 from index.search import corpus_calibration
-from index.search.calibrator import (
+from index.search.calibrate import (
     CalibratedScore,
     calibrate_scores,
     score_kind,
@@ -41,8 +41,8 @@ from index.search.corpus_calibration import (
     threshold_for,
     write_corpus_calibration,
 )
-from index.search.fusion import DEFAULT_RULE, ChannelStatistics, LinearFusion
 from index.search.records import Bounds
+from index.search.score import DEFAULT_RULE, ChannelStatistics, LinearFusion
 from tests.kit.calibrations import (
     BY_RATE,
     ERROR,

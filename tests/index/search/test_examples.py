@@ -9,7 +9,7 @@ import pytest
 
 from encoder.alignment.space import neutral_space
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.search.rankers import UNLIKE_WEIGHT, combine_scores
+from index.search.examples import UNLIKE_WEIGHT, combine_scores
 from index.search.records import (
     AlignmentOptions,
     EncodedQuery,

@@ -11,7 +11,8 @@ import pytest
 from encoder.calibration import Calibration, read_calibration, write_calibration
 from encoder.checkpoint import FUSION, load_checkpoint, write_manifest
 from encoder.errors import CheckpointError
-from index.search.fusion import (
+from index.search.records import Mode
+from index.search.score import (
     DEFAULT_RULE,
     ChannelStatistics,
     ChannelWeights,
@@ -23,7 +24,6 @@ from index.search.fusion import (
     semantic_scores,
     write_fusion,
 )
-from index.search.records import Mode
 from tests.kit.calibrations import MAPS
 
 RULE = LinearFusion(0.375, 0.75, 0.5, expected_slope=2.0, expected_intercept=-0.6)

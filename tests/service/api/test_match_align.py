@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from index.search.fusion import LinearFusion
 from index.search.records import Mode
+from index.search.score import LinearFusion
 from tests.kit.service_fixtures import fill, with_parts
 
 RULE = LinearFusion(0.25, 0.5, 0.75, expected_slope=0.25, expected_intercept=0.125)

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from index.search.calibrator import ScoreCalibrator
+from index.search.calibrate import ScoreCalibrator
 from index.search.corpus_calibration import CorpusCalibration, NullDistribution, Threshold
 from index.search.records import Mode
 from service.api.app import create_app

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import index.search.pairs
-from index.search.fusion import ChannelStatistics
+from index.search.score import ChannelStatistics
 from tests.kit.calibrations import BY_RATE, STATISTICS, of_corpus
 from tests.kit.service_fixtures import with_parts
 

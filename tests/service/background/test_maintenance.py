@@ -16,7 +16,7 @@ from encoder.checkpoint import load_checkpoint
 from index.alignment.alignment_index import SpaceInUse
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document
-from index.search.calibrator import DAMAGED, TOO_FEW, LiveScoring, open_scoring
+from index.search.calibrate import DAMAGED, TOO_FEW, LiveScoring, open_scoring
 from index.search.corpus_calibration import CALIBRATION_FILE, CorpusCalibration
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.task_state import REJECTED_RETRAINING

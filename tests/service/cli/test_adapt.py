@@ -13,7 +13,7 @@ from encoder.checkpoint import load_checkpoint
 from index.adapt import ADAPTER_FILE, read_corpus_adapter
 from index.directory.data_directory import open_data_directory
 from index.embed import read_embedded_corpus
-from index.search.calibrator import ScoreCalibrator
+from index.search.calibrate import ScoreCalibrator
 from index.search.corpus_calibration import CALIBRATION_FILE
 from index.search.records import Bounds
 from service.api.app import create_app

@@ -16,9 +16,9 @@ from encoder.calibration import Calibration, read_calibration
 from encoder.checkpoint import load_checkpoint
 from index.directory.data_directory import open_data_directory
 from index.document import Document
-from index.search.calibrator import TOO_FEW
+from index.search.calibrate import TOO_FEW
 from index.search.corpus_calibration import CALIBRATION_FILE, read_corpus_calibration
-from index.search.fusion import ChannelWeights, read_fusion, write_fusion
+from index.search.score import ChannelWeights, read_fusion, write_fusion
 from index.store.records import EncodedDocument
 from tests.kit.calibrations import MODES
 from tests.kit.command import Answer, Run

@@ -15,7 +15,7 @@ from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.baselines import BASELINES
 from index.embed import EmbeddedCorpus, write_embedded_corpus
-from index.search.fusion import DEFAULT_RULE, ChannelWeights, write_fusion
+from index.search.score import DEFAULT_RULE, ChannelWeights, write_fusion
 from tests.kit.command import Answer, Run
 from tests.kit.corpora import json_lines, write_pairs
 from tests.kit.index_fixtures import aligned_of, unit_vectors

@@ -12,8 +12,8 @@ import pytest
 
 from encoder.checkpoint import load_checkpoint
 from index.directory import data_directory
-from index.search.calibrator import open_scoring
-from index.search.fusion import CorpusFusion, LinearFusion, write_corpus_fusion
+from index.search.calibrate import open_scoring
+from index.search.score import CorpusFusion, LinearFusion, write_corpus_fusion
 from index.store.schema import read_space
 from service.cli import tune as command
 from service.feedback.store import JudgedQuery, open_feedback

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from index.progress import SilentProgress
-from index.search.calibrator import ScoreCalibrator
+from index.search.calibrate import ScoreCalibrator
 from index.search.corpus_calibration import CorpusCalibration, measure_store
-from index.search.fusion import LinearFusion
+from index.search.score import LinearFusion
 from tests.kit.service_fixtures import with_parts
 
 MODES = ("semantic", "lexical", "hybrid")

@@ -18,7 +18,7 @@ from index.build import encode_documents
 from index.directory import data_directory
 from index.document import Document
 from index.reencode import REENCODING, only_reencoding
-from index.search.fusion import read_fusion
+from index.search.score import read_fusion
 from index.store.schema import read_space
 from service.cli import reencode as command
 from service.cli.feedback import open_store

@@ -11,7 +11,7 @@ import pytest
 from encoder.calibration import write_calibration
 from encoder.checkpoint import CALIBRATION, load_checkpoint
 from encoder.errors import CheckpointError
-from index.search.calibrator import (
+from index.search.calibrate import (
     CHANCE_DOCUMENTS,
     DAMAGED,
     OTHER_RULE,
@@ -21,7 +21,7 @@ from index.search.calibrator import (
     open_scoring,
 )
 from index.search.corpus_calibration import CALIBRATION_FILE, write_corpus_calibration
-from index.search.fusion import LinearFusion, read_fusion
+from index.search.score import LinearFusion, read_fusion
 from service.startup import open_engine
 from tests.kit.calibrations import BY_RATE, NOTHING, ONLY_MAP, ONLY_RATE, of_checkpoint, of_corpus
 from tests.kit.service_fixtures import fill, with_parts

@@ -14,7 +14,7 @@ from encoder.checkpoint import ALIGNMENT, load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from evaluation.encoded_corpus import encode_corpus, keep_tokens
 from index.progress import SilentProgress
-from index.search.fusion import DEFAULT_RULE, read_fusion
+from index.search.score import DEFAULT_RULE, read_fusion
 from tests.kit.corpora import TOPIC_WORDS, write_linked_corpus
 from training.data.corpus import TrainingCorpus, read_training_data
 from training.data.files import EncoderJob, find_corpus_files

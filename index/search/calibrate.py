@@ -36,8 +36,8 @@ from index.search.corpus_calibration import (
     read_corpus_calibration,
     write_corpus_calibration,
 )
-from index.search.fusion import LinearFusion, read_corpus_fusion, read_fusion, still_valid
 from index.search.records import Bounds, Mode
+from index.search.score import LinearFusion, read_corpus_fusion, read_fusion, still_valid
 from index.store.document_store import SQLiteDocumentStore
 
 # Why a data directory has no measurement that holds.

@@ -12,26 +12,27 @@ documents that match the liked ones better. `docs/results/search.md` has both me
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.directory.data_directory import DataDirectory
+from index.engine.port import BLOCKS, VECTOR, WORDS, Engine, QuerySearch, bounded
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
-from index.search.alignment import align_candidates
-from index.search.fusion import LinearFusion
-from index.search.modes import Ranking, Seconds, rank, rescore, score_documents, timed, with_scores
+from index.search.align import align_candidates
+from index.search.channels import FOUND_BY, SCORED_BY, timed
 from index.search.records import (
     AlignmentOptions,
     AlignmentReceipt,
     EncodedQuery,
     Examples,
     SearchOptions,
+    Seconds,
 )
+from index.search.score import LinearFusion, Ranking, score_candidates, with_channel
 from index.vectors.vector_index import NO_VECTOR
 
 UNLIKE_WEIGHT = 0.25
@@ -41,15 +42,23 @@ ExampleScores = tuple[tuple[float, ...], tuple[float, ...]]
 Explained = Mapping[int, tuple[TermWeight, ...]]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class QueryRanker:
-    """Ranks by one query."""
+    """Ranks by one query.
 
-    data: DataDirectory
+    Attributes:
+        query: what to search for.
+        options: of the search.
+        fusion: the rule.
+        searches: of the query.
+        seconds: time of each stage.
+    """
+
     query: EncodedQuery
     options: SearchOptions
     fusion: LinearFusion
-    seconds: Seconds = field(default_factory=dict)
+    searches: QuerySearch
+    seconds: Seconds
 
     @property
     def left_out(self) -> frozenset[int]:
@@ -59,39 +68,59 @@ class QueryRanker:
     def rank(self, k: int, among: IdSet | None) -> Ranking:
         """Rank at least k documents other than the query, if so many exist, and align the best."""
         mode, alignment = self.options.mode, self.options.alignment
-        first = rank(self.data, self.query, k, mode, self.fusion, among, self.seconds)
+        candidates = self.searches.search(FOUND_BY[mode], k + 1, among)
+        first = score_candidates(self.fusion, mode, candidates).sorted()
         if alignment is None or mode == "lexical":
             return first
         with timed(self.seconds, "align"):
-            store = self.data.store
-            return align_candidates(store, self.query, first, self.fusion, alignment, k)
+            own = self.query.vector_id
+            return align_candidates(self.searches, first, self.fusion, alignment, k, own)
 
     def rescored(self, ranking: Ranking, rows: Int64, vectors: Float32) -> Ranking:
         """Rank the same documents by the vectors Float32[M, dimension] of some rows Int64[M]."""
-        vector = _with_rows(ranking.vector, rows, vectors @ self.query.vector)
-        return rescore(ranking, self.fusion, vector=vector)
+        return _exactly(self.fusion, ranking, self.query, rows, vectors).sorted()
 
-    def terms(self, ranking: Ranking, vector_ids: Sequence[int]) -> Explained:
+    def terms(self, ranking: Ranking) -> Explained:
         """Return the terms that give most to the lexical scores; none without words."""
-        if ranking.terms is None:
+        if WORDS not in ranking.candidates.scores:
             return {}
-        with timed(self.seconds, "lexical"):
-            return self.data.store.lexical.explain(ranking.terms, vector_ids, _TERMS)
+        return self.searches.explain(ranking.vector_ids.tolist())
 
     def example_scores(self, ranking: Ranking, row: int) -> ExampleScores:
         """Return none: a query has no examples."""
         return (), ()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ExamplesRanker:
-    """Ranks by several examples; of its rankings `parts` are those of each example."""
+    """Ranks by several examples; of its rankings `parts` are those of each example.
 
-    data: DataDirectory
+    Attributes:
+        examples: what to search for.
+        options: of the search.
+        fusion: the rule.
+        searches: of each example, those that are liked first.
+        seconds: time of each stage.
+    """
+
     examples: Examples
     options: SearchOptions
     fusion: LinearFusion
-    seconds: Seconds = field(default_factory=dict)
+    searches: tuple[QuerySearch, ...]
+    seconds: Seconds
+
+    @classmethod
+    def open(
+        cls,
+        engine: Engine,
+        examples: Examples,
+        options: SearchOptions,
+        fusion: LinearFusion,
+        seconds: Seconds,
+    ) -> "ExamplesRanker":
+        """Begin the searches for examples."""
+        searches = tuple(engine.open(example, seconds) for example in examples.all)
+        return cls(examples, options, fusion, searches, seconds)
 
     @property
     def left_out(self) -> frozenset[int]:
@@ -100,44 +129,44 @@ class ExamplesRanker:
 
     def rank(self, k: int, among: IdSet | None) -> Ranking:
         """Rank at least k documents other than the examples, and align the best with each."""
-        data, mode, fusion, seconds = self.data, self.options.mode, self.fusion, self.seconds
+        mode = self.options.mode
         k += len(self.left_out)
-        found = [
-            rank(data, example, k, mode, fusion, among, seconds) for example in self.examples.like
-        ]
+        liked = self.searches[: len(self.examples.like)]
+        found = [searches.search(FOUND_BY[mode], k + 1, among) for searches in liked]
         ids = np.unique(np.concatenate([candidates.vector_ids for candidates in found]))
         ids = ids[~np.isin(ids, list(self.left_out))]
         parts = self._score(ids)
         ranking = self._join(parts, exhausted=all(candidates.exhausted for candidates in found))
         if self.options.alignment is None or mode == "lexical":
             return ranking
-        with timed(seconds, "align"):
+        with timed(self.seconds, "align"):
             return self._align(ranking, self.options.alignment)
 
     def rescored(self, ranking: Ranking, rows: Int64, vectors: Float32) -> Ranking:
         """Rank the same documents by the vectors Float32[M, dimension] of some rows Int64[M]."""
+        parts = [
+            _exactly(self.fusion, part, example, rows, vectors)
+            for part, example in zip(ranking.parts, self.examples.all, strict=True)
+        ]
+        joined = self._join(parts, exhausted=ranking.candidates.exhausted)
+        return replace(joined, receipt=ranking.receipt)
 
-        def exactly(part: Ranking, example: EncodedQuery) -> Ranking:
-            vector = _with_rows(part.vector, rows, vectors @ example.vector)
-            return with_scores(part, self.fusion, vector=vector)
-
-        return self._changed(ranking, exactly)
-
-    def terms(self, ranking: Ranking, vector_ids: Sequence[int]) -> Explained:
+    def terms(self, ranking: Ranking) -> Explained:
         """Return the terms that give most to the mean lexical scores; none without words."""
-        row_of = {vector_id: row for row, vector_id in enumerate(ranking.vector_ids.tolist())}
+        vector_ids = ranking.vector_ids.tolist()
+        row_of = {vector_id: row for row, vector_id in enumerate(vector_ids)}
         sums: dict[int, dict[str, float]] = {vector_id: {} for vector_id in vector_ids}
         totals = dict.fromkeys(vector_ids, 0.0)
-        with timed(self.seconds, "lexical"):
-            for part in ranking.parts[: len(self.examples.like)]:
-                if part.terms is None or part.lexical is None:
-                    return {}
-                found = self.data.store.lexical.explain(part.terms, vector_ids, _TERMS)
-                for vector_id, terms in found.items():
-                    weights, score = sums[vector_id], float(part.lexical[row_of[vector_id]])
-                    for term in terms:
-                        weights[term.term] = weights.get(term.term, 0.0) + term.weight * score
-                    totals[vector_id] += score
+        liked = zip(ranking.parts, self.searches[: len(self.examples.like)], strict=False)
+        for part, searches in liked:
+            lexical = part.candidates.scores.get(WORDS)
+            if lexical is None:
+                return {}
+            for vector_id, terms in searches.explain(vector_ids).items():
+                weights, score = sums[vector_id], float(lexical[row_of[vector_id]])
+                for term in terms:
+                    weights[term.term] = weights.get(term.term, 0.0) + term.weight * score
+                totals[vector_id] += score
         return {
             vector_id: _highest_weights(weights, totals[vector_id])
             for vector_id, weights in sums.items()
@@ -152,10 +181,10 @@ class ExamplesRanker:
 
     def _score(self, vector_ids: Int64) -> list[Ranking]:
         """Score the same documents with each example; those deleted meanwhile are left out."""
-        mode, fusion, seconds = self.options.mode, self.fusion, self.seconds
+        mode = self.options.mode
         parts = [
-            score_documents(self.data, example, vector_ids, mode, fusion, seconds)
-            for example in self.examples.all
+            score_candidates(self.fusion, mode, searches.score(SCORED_BY[mode], vector_ids))
+            for searches in self.searches
         ]
         present = parts[0].vector_ids
         for part in parts[1:]:
@@ -165,29 +194,21 @@ class ExamplesRanker:
     def _align(self, ranking: Ranking, options: AlignmentOptions) -> Ranking:
         """Align the best with each example; out of time, the ranking is what it was."""
         deadline = time.perf_counter() + options.budget_seconds
-        rows = np.arange(min(len(ranking.vector_ids), options.candidates))
+        rows = np.arange(min(len(ranking), options.candidates))
         receipt = AlignmentReceipt(aligned=False, candidates=len(rows), scored=0)
         aligned: list[Ranking] = []
-        for part, example in zip(ranking.parts, self.examples.all, strict=True):
+        for part, searches in zip(ranking.parts, self.searches, strict=True):
             left = deadline - time.perf_counter()
             limits = replace(options, budget_seconds=left, margin=inf)
             best = part.take(rows)
-            scored = align_candidates(
-                self.data.store, example, best, self.fusion, limits, len(rows)
-            )
+            scored = align_candidates(searches, best, self.fusion, limits, len(rows), NO_VECTOR)
             if time.perf_counter() >= deadline:
                 return replace(ranking, receipt=receipt)
             aligned.append(_with_alignment(part, scored, self.fusion))
         scored_rows = [0 if part.receipt is None else part.receipt.scored for part in aligned]
         receipt = replace(receipt, aligned=max(scored_rows) > 0, scored=max(scored_rows))
-        return replace(self._join(aligned, exhausted=ranking.exhausted), receipt=receipt)
-
-    def _changed(
-        self, ranking: Ranking, change: Callable[[Ranking, EncodedQuery], Ranking]
-    ) -> Ranking:
-        parts = list(map(change, ranking.parts, self.examples.all))
-        joined = self._join(parts, exhausted=ranking.exhausted)
-        return replace(joined, receipt=ranking.receipt)
+        joined = self._join(aligned, exhausted=ranking.candidates.exhausted)
+        return replace(joined, receipt=receipt)
 
     def _join(self, parts: Sequence[Ranking], *, exhausted: bool) -> Ranking:
         """Rank the documents of parts, all in the same order, by the scores of all parts."""
@@ -196,21 +217,16 @@ class ExamplesRanker:
             np.stack([part.scores for part in liked]), [part.scores for part in unliked]
         )
         kinds = {part.scored_as for part in liked}
-        lexical = [part.lexical for part in liked if part.lexical is not None]
-        alignment = [part.alignment for part in liked if part.alignment is not None]
-        ranking = replace(
-            parts[0],
+        known = [part.candidates.scores for part in liked]
+        channels = {name: [found[name] for found in known if name in found] for name in known[0]}
+        means = {name: _mean(values) for name, values in channels.items()}
+        return Ranking(
+            candidates=replace(parts[0].candidates, scores=means, exhausted=exhausted),
             scores=scores,
-            vector=_mean([part.vector for part in liked]),
             semantic=_mean([part.semantic for part in liked]),
-            lexical=_mean(lexical) if lexical else None,
-            terms=None,
             scored_as=self.options.mode if len(kinds) > 1 else kinds.pop(),
-            exhausted=exhausted,
-            alignment=_mean(alignment) if alignment else None,
             parts=tuple(parts),
-        )
-        return ranking.take(np.lexsort((ranking.vector_ids, -scores)))
+        ).sorted()
 
 
 Ranker = QueryRanker | ExamplesRanker
@@ -236,18 +252,22 @@ def combine_scores(
 
 def _with_alignment(part: Ranking, scored: Ranking, fusion: LinearFusion) -> Ranking:
     """Return a part with the alignment of some of its documents, which `scored` has reordered."""
-    if scored.alignment is None:
+    scores = scored.candidates.scores.get(BLOCKS)
+    if scores is None:
         return replace(part, receipt=scored.receipt)
-    alignment = np.full(len(part.vector_ids), np.nan, dtype=np.float32)
+    alignment = np.full(len(part), np.nan, dtype=np.float32)
     row_of = {vector_id: row for row, vector_id in enumerate(part.vector_ids.tolist())}
-    alignment[[row_of[vector_id] for vector_id in scored.vector_ids.tolist()]] = scored.alignment
-    return replace(with_scores(part, fusion, alignment=alignment), receipt=scored.receipt)
+    alignment[[row_of[vector_id] for vector_id in scored.vector_ids.tolist()]] = scores
+    return replace(with_channel(fusion, part, BLOCKS, alignment), receipt=scored.receipt)
 
 
-def _with_rows(cosines: Float32, rows: Int64, known: Float32) -> Float32:
-    changed = cosines.copy()
-    changed[rows] = known
-    return changed
+def _exactly(
+    fusion: LinearFusion, part: Ranking, query: EncodedQuery, rows: Int64, vectors: Float32
+) -> Ranking:
+    """Score rows Int64[M] by the cosines with their vectors Float32[M, dimension]."""
+    cosines = part.candidates.scores[VECTOR].copy()
+    cosines[rows] = vectors @ query.vector
+    return with_channel(fusion, part, VECTOR, bounded(cosines))
 
 
 def _mean(values: Sequence[Float32]) -> Float32:

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from encoder.arrays import Float32, Float64
+from encoder.arrays import Float32, Float64, Int64
 from encoder.atomic_files import write_atomically
 from encoder.calibration import (
     HYBRID_KINDS,
@@ -44,8 +44,9 @@ from encoder.calibration import (
 from encoder.checkpoint import FUSION, Checkpoint, read_verified, write_manifest
 from encoder.errors import CheckpointError
 from index.directory.data_directory import FUSION_FILE
+from index.engine.port import BLOCKS, VECTOR, WORDS, Candidates
 from index.errors import StoreError
-from index.search.records import Mode
+from index.search.records import AlignmentReceipt, Mode
 
 FORMAT = 2
 RULE_FIELDS = (
@@ -282,6 +283,73 @@ def apply_rule(
     if lexical is None or mode == "semantic":
         return semantic, semantic
     return semantic, lexical if mode == "lexical" else fuse(rule, semantic, lexical)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Candidates as a mode ranks them, best first. The query itself may be among them.
+
+    Attributes:
+        candidates: with their raw scores.
+        scores: Float32[N], which they are ranked by.
+        semantic: Float32[N], semantic scores.
+        scored_as: the mode whose scores these are.
+        receipt: what became of the alignment; None if none was tried.
+        parts: of a search by several examples, what each of them gives the same documents, in the
+            same order; none in other searches.
+    """
+
+    candidates: Candidates
+    scores: Float32
+    semantic: Float32
+    scored_as: Mode
+    receipt: AlignmentReceipt | None = None
+    parts: tuple["Ranking", ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @property
+    def vector_ids(self) -> Int64:
+        """The documents, Int64[N]."""
+        return self.candidates.vector_ids
+
+    def take(self, rows: Int64) -> "Ranking":
+        """Return a ranking of these rows Int64[M], in this order."""
+        return replace(
+            self,
+            candidates=self.candidates.take(rows),
+            scores=self.scores[rows],
+            semantic=self.semantic[rows],
+            parts=tuple(part.take(rows) for part in self.parts),
+        )
+
+    def sorted(self) -> "Ranking":
+        """Return the same documents, best first; of equal scores, lower ids come first."""
+        return self.take(np.lexsort((self.vector_ids, -self.scores)))
+
+
+def score_candidates(rule: LinearFusion, mode: Mode, candidates: Candidates) -> Ranking:
+    """Score candidates by the rule, in their order.
+
+    In hybrid mode a text without any indexed, distinctive word is scored by its vector alone.
+    """
+    scored_as: Mode = "semantic" if mode == "hybrid" and WORDS in candidates.silent else mode
+    channels = candidates.scores
+    semantic, scores = apply_rule(
+        rule, scored_as, channels[VECTOR], channels.get(BLOCKS), channels.get(WORDS)
+    )
+    if scored_as == "hybrid":
+        for channel, weight in candidates.weights.items():
+            scores = ((1.0 - weight) * scores + weight * channels[channel]).astype(np.float32)
+    return Ranking(candidates, scores, semantic, scored_as)
+
+
+def with_channel(rule: LinearFusion, ranking: Ranking, channel: str, scores: Float32) -> Ranking:
+    """Return the same documents, in the same order, as other scores of a channel score them."""
+    changed = ranking.candidates.with_channel(channel, scores)
+    scored = score_candidates(rule, ranking.scored_as, changed)
+    return replace(scored, receipt=ranking.receipt)
 
 
 def read_fusion(checkpoint: Checkpoint) -> StandardRule:

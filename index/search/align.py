@@ -7,49 +7,28 @@ remain comparable.
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from encoder.alignment.scoring import align
-from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Bool, Float32, Int64
 from encoder.comparison.result import PairScore
-from index.alignment.alignment_index import AlignableDocuments
-from index.search.calibrator import Scoring, calibrate_scores, why_no_probability
-from index.search.fusion import LinearFusion, apply_rule
-from index.search.modes import Ranking, rescore, with_scores
-from index.search.records import AlignmentOptions, AlignmentReceipt, EncodedQuery, Mode
-from index.sqlite.block_vectors import as_stored
-from index.store.document_store import SQLiteDocumentStore
-from index.vectors.vector_index import NO_VECTOR
+from index.engine.port import BLOCKS, QuerySearch
+from index.search.calibrate import Scoring, calibrate_scores, why_no_probability
+from index.search.records import AlignmentOptions, AlignmentReceipt, Mode
+from index.search.score import LinearFusion, Ranking, apply_rule, with_channel
 
 _CANDIDATES_A_CALL = 25  # between two looks at the clock, and at whether to go on
 _LEAST_SCORE = np.float32(1e-6)  # of a candidate; others are proportions of it
 
 
-@dataclass(slots=True)
-class _Alignment:
-    """The alignment of a ranking as far as it has come.
-
-    Attributes:
-        scores: Float32[N] by row, NaN where there is none.
-        query: its blocks; None until the first candidates are read.
-        space: that they are in.
-    """
-
-    scores: Float32
-    query: AlignedBlocks | None = None
-    space: AlignmentSpace | None = None
-
-
 def align_candidates(
-    store: SQLiteDocumentStore,
-    query: EncodedQuery,
+    query: QuerySearch,
     ranking: Ranking,
     rule: LinearFusion,
     options: AlignmentOptions,
     k: int,
+    vector_id: int,
 ) -> Ranking:
     """Align the best candidates of a ranking with the query, and rank all by the new scores.
 
@@ -57,27 +36,39 @@ def align_candidates(
     even with `margin` times the highest alignment score of the last ones, or with `margin` times
     the highest of all in proportion to the score of the ranking. Out of the budget, the order is
     that of the ranking.
+
+    Args:
+        query: the searches for it.
+        ranking: of the first stage.
+        rule: how scores are combined.
+        options: how many are aligned, in how much time.
+        k: how many are to be found.
+        vector_id: of the query, if it is stored: it is not aligned with itself.
     """
     deadline = time.perf_counter() + options.budget_seconds
     ids = ranking.vector_ids
-    best = first_candidates(ids, query.vector_id, options.candidates)
+    best = first_candidates(ids, vector_id, options.candidates)
     receipt = AlignmentReceipt(aligned=False, candidates=len(best), scored=0)
-    found = _Alignment(np.full(len(ids), np.nan, dtype=np.float32))
+    alignment: Float32 | None = None
     size = max(_CANDIDATES_A_CALL, k)
     rest = undecided = best
     while len(undecided):
         if time.perf_counter() >= deadline:
             return replace(ranking, receipt=receipt)
-        some, size = undecided[:size], _CANDIDATES_A_CALL
-        rest = np.setdiff1d(rest, some, assume_unique=True)
-        if not _align(store, query, ids, some, found):
+        chosen, size = undecided[:size], _CANDIDATES_A_CALL
+        rest = np.setdiff1d(rest, chosen, assume_unique=True)
+        scores = query.align(ids[chosen])
+        if scores is None:
             break
-        undecided = rest[_may_be_best(ranking, rule, found.scores, some, k, options.margin)[rest]]
-    if found.query is None:
+        if alignment is None:
+            alignment = np.full(len(ids), np.nan, dtype=np.float32)
+        alignment[chosen] = scores
+        undecided = rest[_may_be_best(ranking, rule, alignment, chosen, k, options.margin)[rest]]
+    if alignment is None:
         return replace(ranking, receipt=receipt)
-    scored = int((~np.isnan(found.scores)).sum())
-    receipt = replace(receipt, aligned=True, scored=scored)
-    return replace(rescore(ranking, rule, alignment=found.scores), receipt=receipt)
+    scored = int((~np.isnan(alignment)).sum())
+    aligned = with_channel(rule, ranking, BLOCKS, alignment).sorted()
+    return replace(aligned, receipt=replace(receipt, aligned=True, scored=scored))
 
 
 def first_candidates(ranked: Int64, query: int, number: int) -> Int64:
@@ -133,33 +124,6 @@ def known(scores: Float32 | None, row: int) -> float | None:
     return None if scores is None or np.isnan(scores[row]) else float(scores[row])
 
 
-def _align(
-    store: SQLiteDocumentStore,
-    query: EncodedQuery,
-    vector_ids: Int64,
-    rows: Int64,
-    found: _Alignment,
-) -> bool:
-    """Align the candidates of some rows; return whether others can be aligned, too."""
-    stored = found.query is None and query.blocks is None and query.vector_id != NO_VECTOR
-    wanted = vector_ids[rows].tolist()
-    documents = store.alignment.read([*wanted, query.vector_id] if stored else wanted)
-    if documents is None:
-        return False
-    if found.query is None:
-        ours = documents.blocks.get(query.vector_id) if stored else None
-        found.query = ours or _project(store, documents, query)
-        found.space = documents.space
-    if found.query is None or documents.space is not found.space:
-        return False  # nothing to align by; or meanwhile, the documents moved to another space
-    known = [
-        row for row, vector_id in zip(rows, wanted, strict=True) if vector_id in documents.blocks
-    ]
-    blocks = [documents.blocks[int(vector_ids[row])] for row in known]
-    found.scores[known] = align(found.query, blocks)
-    return True
-
-
 def _may_be_best(
     ranking: Ranking, rule: LinearFusion, alignment: Float32, last: Int64, k: int, margin: float
 ) -> Bool:
@@ -170,21 +134,7 @@ def _may_be_best(
         first = np.maximum(ranking.scores, _LEAST_SCORE)
         likely = np.minimum(np.nanmax(alignment[last]), np.nanmax(alignment / first) * first)
         possible = np.minimum(np.float32(margin) * likely, possible)
-    scores = with_scores(ranking, rule, alignment=alignment).scores
-    most = with_scores(ranking, rule, alignment=possible).scores
+    scores = with_channel(rule, ranking, BLOCKS, alignment).scores
+    most = with_channel(rule, ranking, BLOCKS, possible).scores
     least = np.partition(scores[done], -k)[-k] if len(done) >= k else -np.inf
     return np.maximum(most, scores) >= least
-
-
-def _project(
-    store: SQLiteDocumentStore, documents: AlignableDocuments, query: EncodedQuery
-) -> AlignedBlocks | None:
-    # As they would be stored, so that a stored document scores the same by its text.
-    blocks = None if query.blocks is None else as_stored(query.blocks)
-    offsets = query.offsets
-    if blocks is None:
-        stored = store.block_vectors([query.vector_id], skip_damaged=True).get(query.vector_id)
-        if stored is None:
-            return None
-        blocks, offsets = stored.vectors, stored.offsets
-    return documents.project(query.text, blocks, offsets)

@@ -1,0 +1,1 @@
+"""The engine: the searchable copy of the documents behind one port, and the local engine."""

@@ -1,0 +1,200 @@
+"""The local engine: FAISS, words and blocks of this process, which follow the store."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from encoder.alignment.scoring import align
+from encoder.alignment.space import AlignedBlocks, AlignmentSpace
+from encoder.arrays import Float32, Int64
+from index.alignment.alignment_index import AlignableDocuments
+from index.engine.port import VECTOR, WORDS, Candidates
+from index.id_set import IdSet
+from index.lexical.scoring import TermWeight
+from index.search.channels import CHANNELS, Channel, ChannelKind, WordChannel, timed
+from index.search.parallel_steps import PARALLEL_STEPS
+from index.search.records import EncodedQuery, Seconds
+from index.sqlite.block_vectors import as_stored
+from index.store.document_store import SQLiteDocumentStore
+from index.store.records import Change
+from index.vectors.live_index import LiveIndex
+from index.vectors.vector_index import NO_VECTOR
+
+_TERMS = 8  # of a document that are explained
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """An open store with its index and its followers."""
+
+    store: SQLiteDocumentStore
+    index: LiveIndex
+    channels: Mapping[str, ChannelKind] = field(default_factory=lambda: CHANNELS)
+
+    @property
+    def position(self) -> int:
+        """The sequence of the store that it holds."""
+        return self.index.sequence
+
+    @property
+    def exact(self) -> bool:
+        """Whether cosines are those of the store's vectors; otherwise vectors are rounded."""
+        return self.index.exact
+
+    def apply(self, change: Change) -> None:
+        """Bring the index to a change; the store has brought its followers there."""
+        self.index.apply(change)
+
+    def rebuild(self) -> None:
+        """Derive the index and the followers from the store again."""
+        for follower in self.store.followers:
+            follower.rebuild()
+        self.index.rebuild()
+
+    def open(self, query: EncodedQuery, seconds: Seconds) -> "LocalSearch":
+        """Begin the searches for a query."""
+        made = {
+            name: kind.make(self.store, self.index, query) for name, kind in self.channels.items()
+        }
+        return LocalSearch(self, query, made, seconds)
+
+
+@dataclass(slots=True)
+class LocalSearch:
+    """The searches for one query, and what was read for it.
+
+    Attributes:
+        engine: that is searched.
+        query: what to search for.
+        channels: by name.
+        seconds: time of each stage.
+        blocks: of the query; None until the first candidates are aligned.
+        space: that the blocks are in.
+    """
+
+    engine: LocalEngine
+    query: EncodedQuery
+    channels: Mapping[str, Channel]
+    seconds: Seconds
+    blocks: AlignedBlocks | None = None
+    space: AlignmentSpace | None = None
+
+    def search(self, channels: Sequence[str], k: int, among: IdSet | None) -> Candidates:
+        """Find the best documents of each of these channels, with their scores in all of them."""
+        before = self._at()
+        # Words first: reading them takes this thread, comparing vectors another one.
+        names = self._extended(channels)[::-1]
+        found = dict(
+            zip(
+                names,
+                self._each(
+                    names, lambda name: self.channels[name].find(k, among, alone=len(names) == 1)
+                ),
+                strict=True,
+            )
+        )
+        ids = np.unique(np.concatenate([part.vector_ids for part in found.values()]))
+        scored = list(dict.fromkeys([*names, VECTOR]))
+
+        def score(name: str) -> Float32:
+            part = found.get(name)
+            if part is None or part.scores is None:
+                return self.channels[name].score(ids)
+            scores = np.full(len(ids), np.nan, dtype=np.float32)
+            scores[np.searchsorted(ids, part.vector_ids)] = part.scores
+            missing = np.isnan(scores)
+            if missing.any():
+                scores[missing] = self.channels[name].score(ids[missing])
+            return scores
+
+        scores = dict(zip(scored, self._each(scored, score), strict=True))
+        exhausted = found[channels[0]].exhausted
+        return self._candidates(ids, scores, exhausted=exhausted, at=before)
+
+    def score(self, channels: Sequence[str], vector_ids: Int64) -> Candidates:
+        """Score documents Int64[N] in these channels; what the index has not is left out."""
+        before = self._at()
+        names = self._extended(channels)
+        scores = self._each(names, lambda name: self.channels[name].score(vector_ids))
+        found = dict(zip(names, scores, strict=True))
+        return self._candidates(vector_ids, found, exhausted=False, at=before)
+
+    def align(self, vector_ids: Int64) -> Float32 | None:
+        """Return alignment scores Float32[N], NaN without blocks; None if nothing can be aligned.
+
+        That is so if there is no space, the query has no blocks, or the documents have moved to
+        another space since the first ones.
+        """
+        query, wanted = self.query, vector_ids.tolist()
+        stored = self.blocks is None and query.blocks is None and query.vector_id != NO_VECTOR
+        documents = self.engine.store.alignment.read(
+            [*wanted, query.vector_id] if stored else wanted
+        )
+        if documents is None:
+            return None
+        if self.blocks is None:
+            ours = documents.blocks.get(query.vector_id) if stored else None
+            self.blocks = ours or self._project(documents)
+            self.space = documents.space
+        if self.blocks is None or documents.space is not self.space:
+            return None
+        rows = [row for row, vector_id in enumerate(wanted) if vector_id in documents.blocks]
+        scores = np.full(len(wanted), np.nan, dtype=np.float32)
+        scores[rows] = align(self.blocks, [documents.blocks[wanted[row]] for row in rows])
+        return scores
+
+    def explain(self, vector_ids: Sequence[int]) -> Mapping[int, tuple[TermWeight, ...]]:
+        """Return the words that add most to the score of each document."""
+        words = self.channels[WORDS]
+        if not isinstance(words, WordChannel):
+            return {}
+        with timed(self.seconds, "lexical"):
+            return self.engine.store.lexical.explain(words.terms, vector_ids, _TERMS)
+
+    def _extended(self, channels: Sequence[str]) -> list[str]:
+        """Return channels with those of their own weight, which only hybrid mode has."""
+        if len(channels) == 1:
+            return list(channels)
+        return [*channels, *(name for name, kind in self.engine.channels.items() if kind.weight)]
+
+    def _each(self, names: Sequence[str], step: Callable[[str], T]) -> list[T]:
+        """Return what a step returns for each channel; the last one is done by another core."""
+
+        def measured(name: str) -> T:
+            with timed(self.seconds, self.engine.channels[name].stage):
+                return step(name)
+
+        if len(names) == 1:
+            return [measured(names[0])]
+        *first, last = names
+        most, rest = PARALLEL_STEPS.both(
+            lambda: [measured(name) for name in first], lambda: measured(last)
+        )
+        return [*most, rest]
+
+    def _at(self) -> tuple[int, int]:
+        return self.engine.index.generation, self.engine.index.sequence
+
+    def _candidates(
+        self, ids: Int64, scores: Mapping[str, Float32], *, exhausted: bool, at: tuple[int, int]
+    ) -> Candidates:
+        kinds = self.engine.channels
+        silent = frozenset(name for name in scores if self.channels[name].silent)
+        weights = {name: kinds[name].weight for name in scores if kinds[name].weight}
+        return Candidates(ids, scores, silent, weights, exhausted, *at).present()
+
+    def _project(self, documents: AlignableDocuments) -> AlignedBlocks | None:
+        # As they would be stored, so that a stored document scores the same by its text.
+        query = self.query
+        blocks = None if query.blocks is None else as_stored(query.blocks)
+        offsets = query.offsets
+        if blocks is None:
+            found = self.engine.store.block_vectors([query.vector_id], skip_damaged=True)
+            stored = found.get(query.vector_id)
+            if stored is None:
+                return None
+            blocks, offsets = stored.vectors, stored.offsets
+        return documents.project(query.text, blocks, offsets)

@@ -1,0 +1,157 @@
+"""The channels of the local engine: how each finds candidates of a query, and scores documents.
+
+Another channel is a class like these, in a file of its own, and an entry of `CHANNELS`.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from encoder.arrays import Float32, Int64
+from index.engine.port import VECTOR, WORDS
+from index.id_set import IdSet
+from index.lexical.lexical_index import CANDIDATES
+from index.lexical.scoring import LexicalQuery
+from index.search.records import EncodedQuery, Mode, SearchStage, Seconds
+from index.store.document_store import SQLiteDocumentStore
+from index.vectors.live_index import LiveIndex
+from index.vectors.vector_index import NO_VECTOR
+
+# The channels that find candidates in a mode. The first one says whether there are more.
+FOUND_BY: Mapping[Mode, tuple[str, ...]] = {
+    "semantic": (VECTOR,),
+    "lexical": (WORDS,),
+    "hybrid": (VECTOR, WORDS),
+}
+# The channels that given documents are scored in.
+SCORED_BY: Mapping[Mode, tuple[str, ...]] = {
+    "semantic": (VECTOR,),
+    "lexical": (VECTOR, WORDS),
+    "hybrid": (VECTOR, WORDS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one channel finds.
+
+    Attributes:
+        vector_ids: Int64[N], each once.
+        scores: Float32[N]; None where they are still to be computed.
+        exhausted: the channel would find no more.
+    """
+
+    vector_ids: Int64
+    scores: Float32 | None = None
+    exhausted: bool = False
+
+
+class Channel(Protocol):
+    """One kind of score, for one query."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether the query has nothing for this channel."""
+        ...
+
+    def find(self, k: int, among: IdSet | None, *, alone: bool) -> Found:
+        """Find at least k documents if so many exist; `alone` if no other channel does."""
+        ...
+
+    def score(self, vector_ids: Int64) -> Float32:
+        """Return the score of each of these documents Int64[N]."""
+        ...
+
+
+@dataclass(slots=True)
+class VectorChannel:
+    """The cosine of the document vectors."""
+
+    index: LiveIndex
+    query: EncodedQuery
+    silent: bool = False
+
+    def find(self, k: int, among: IdSet | None, *, alone: bool) -> Found:
+        """Find the nearest vectors."""
+        nearest = self.index.search(self.query.vector[np.newaxis], max(k, CANDIDATES), among=among)
+        found = nearest.ids[0] != NO_VECTOR
+        return Found(nearest.ids[0][found], nearest.scores[0][found], not found.all())
+
+    def score(self, vector_ids: Int64) -> Float32:
+        """Return cosines; NaN for documents that are not in the index."""
+        return self.index.scores(self.query.vector, vector_ids)
+
+
+@dataclass(slots=True)
+class WordChannel:
+    """The cosine of the words."""
+
+    store: SQLiteDocumentStore
+    query: EncodedQuery
+    _terms: LexicalQuery | None = None
+
+    @property
+    def terms(self) -> LexicalQuery:
+        """The terms of the query, which are stored where the query is; read once."""
+        if self._terms is None:
+            query, words = self.query, self.store.lexical
+            if query.terms is not None:
+                self._terms = query.terms
+            elif query.vector_id != NO_VECTOR:
+                self._terms = words.read_stored(query.vector_id)
+            else:
+                self._terms = words.read(query.text, title=query.title)
+        return self._terms
+
+    @property
+    def silent(self) -> bool:
+        """Whether no document has a word of the query that counts."""
+        return not len(self.terms)
+
+    def find(self, k: int, among: IdSet | None, *, alone: bool) -> Found:
+        """Find candidates by the top terms; alone, only documents that share a word."""
+        words, terms = self.store.lexical, self.terms
+        if not alone:
+            return Found(words.candidates(terms, max(k, CANDIDATES), among))
+        best = words.search(terms, max(k, CANDIDATES), among=among)
+        if among is not None and len(terms) and len(best.vector_ids) < k:
+            # The rarest terms find too few of the selection: compare all of it.
+            best = words.search_all(terms, k, among)
+        return Found(best.vector_ids, best.scores, len(best.vector_ids) < k)
+
+    def score(self, vector_ids: Int64) -> Float32:
+        """Return cosines; 0 for documents that are not there."""
+        return self.store.lexical.score(self.terms, vector_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelKind:
+    """How the local engine makes a channel.
+
+    Attributes:
+        make: of the store, the index over its vectors, and a query.
+        stage: what its time is reported as.
+        weight: in hybrid mode, where the rule does not know the channel; see `Candidates.weights`.
+    """
+
+    make: Callable[[SQLiteDocumentStore, LiveIndex, EncodedQuery], Channel]
+    stage: SearchStage
+    weight: float = 0.0
+
+
+CHANNELS: Mapping[str, ChannelKind] = {
+    VECTOR: ChannelKind(lambda _, index, query: VectorChannel(index, query), "search"),
+    WORDS: ChannelKind(lambda store, _, query: WordChannel(store, query), "lexical"),
+}
+
+
+@contextmanager
+def timed(seconds: Seconds, stage: SearchStage) -> Iterator[None]:
+    """Add the time that the block takes to a stage."""
+    started = time.perf_counter()
+    yield
+    seconds[stage] = seconds.get(stage, 0.0) + time.perf_counter() - started

@@ -1,0 +1,218 @@
+"""The one search of HTTP and the command line: a query -> the documents that match it.
+
+Candidates of the engine are scored by the rule (`index.search.score`), aligned, read from the
+store, and checked again: a document may have been deleted or changed since it was ranked. Where too
+few are left, more are ranked. The engine may hold vectors rounded: it decides which documents are
+the best, and their scores are then computed from the vectors of the store, read with them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from encoder.arrays import Int64
+from index.common_text.collection import mark
+from index.directory.data_directory import DataDirectory
+from index.engine.port import BLOCKS, VECTOR, WORDS, Engine
+from index.errors import LexicalIndexNotReadyError
+from index.id_set import IdSet, without
+from index.lexical.lexical_index import CANDIDATES
+from index.search.align import known
+from index.search.calibrate import CalibratedScore, ScoreCalibrator, calibrate_scores, within
+from index.search.channels import timed
+from index.search.collapse import collapse_families, list_collapsed
+from index.search.examples import ExamplesRanker, QueryRanker, Ranker
+from index.search.parallel_steps import PARALLEL_STEPS
+from index.search.records import EncodedQuery, Examples, Hit, SearchAnswer, SearchOptions, Seconds
+from index.search.score import LinearFusion, Ranking
+from index.store.document_store import SQLiteDocumentStore
+from index.store.filters import matches
+from index.store.records import DocumentSummary
+from index.vectors.vector_index import NO_VECTOR
+
+_WIDER = 4  # how many times more candidates to rank when too few of them could be used
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The arguments of one search, and the time of its stages."""
+
+    store: SQLiteDocumentStore
+    engine: Engine
+    ranker: Ranker
+    options: SearchOptions
+    calibrator: ScoreCalibrator
+    seconds: Seconds
+
+
+def selects(options: SearchOptions) -> bool:
+    """Return whether `where` or `exclude` leave documents out."""
+    return options.where is not None or bool(options.exclude)
+
+
+def select_documents(data: DataDirectory, options: SearchOptions) -> IdSet | None:
+    """Return the documents that pass `where` and `exclude`; None for all."""
+    if not selects(options):
+        return None
+    return data.store.select(options.where, options.exclude)
+
+
+@PARALLEL_STEPS.searching()
+def search(
+    data: DataDirectory,
+    query: EncodedQuery | Examples,
+    options: SearchOptions,
+    *,
+    fusion: LinearFusion,
+    calibrator: ScoreCalibrator,
+    among: IdSet | None,
+) -> SearchAnswer:
+    """Find the documents that match a query, best first: `top_k` whenever so many exist.
+
+    Args:
+        data: where to search.
+        query: what to search for: one document, or several examples, whose hits have neither a
+            probability nor a false positive rate.
+        options: how many documents to find, by what, and which.
+        fusion: how hybrid mode combines the scores of vectors and words.
+        calibrator: of the scores.
+        among: what `select_documents` returns for these options.
+    """
+    options = _possible_now(data, options)
+    engine, seconds = data.engine, Seconds()
+    ranker: Ranker
+    if isinstance(query, Examples):
+        ranker = ExamplesRanker.open(engine, query, options, fusion, seconds)
+    else:
+        ranker = QueryRanker(query, options, fusion, engine.open(query, seconds), seconds)
+    run = _Search(data.store, engine, ranker, options, calibrator, seconds)
+    first = replace(_find(run, among), common_text=_common_share(data.store, query))
+    if not options.collapse:
+        return first
+
+    def find_others(hidden: Int64) -> tuple[Hit, ...]:
+        everything = data.store.select(None) if among is None else among
+        return _find(run, without(everything, hidden)).hits
+
+    kept = collapse_families(data.store.families, first.hits, find_others, options.top_k)
+    hits = [
+        replace(hit, collapsed=list_collapsed(data.store, hit, ranker.left_out, among))
+        for hit in kept
+    ]
+    return replace(first, hits=tuple(hits), seconds=dict(seconds))
+
+
+def _common_share(store: SQLiteDocumentStore, query: EncodedQuery | Examples) -> float:
+    if isinstance(query, Examples):
+        return float(np.mean([_common_share(store, example) for example in query.all]))
+    if query.vector_id != NO_VECTOR:
+        return store.common_text.share(query.vector_id)
+    marks = mark(query.text, None, store.common_text.read())
+    return 0.0 if marks is None else marks.share
+
+
+def _possible_now(data: DataDirectory, options: SearchOptions) -> SearchOptions:
+    """Return options of which every step of the search can be done without waiting for the words.
+
+    Waiting takes seconds to minutes, and would keep other requests from the threads that search.
+    """
+    if options.mode == "semantic" or not data.store.lexical.building:
+        return options
+    if options.mode == "lexical":
+        raise LexicalIndexNotReadyError
+    return replace(options, mode="semantic")
+
+
+def _find(run: _Search, among: IdSet | None) -> SearchAnswer:
+    """Rank, read and check, widening until `top_k` documents are left or no more exist."""
+    options, k = run.options, run.options.top_k
+    damaged: frozenset[int] = frozenset()  # whose vectors cannot be read
+    while True:
+        ranking = run.ranker.rank(k, among)
+        best, documents, lost = _read(run, ranking, damaged)
+        if len(documents) < options.top_k and not lost and not ranking.candidates.exhausted:
+            k = _WIDER * max(k, CANDIDATES)
+        elif not lost:
+            break
+        damaged |= lost
+    return SearchAnswer(
+        hits=_hits(run, best, documents),
+        scored_as=best.scored_as,
+        generation=best.candidates.generation,
+        sequence=best.candidates.position,
+        seconds=dict(run.seconds),
+        alignment=best.receipt,
+    )
+
+
+def _read(
+    run: _Search, ranking: Ranking, damaged: frozenset[int]
+) -> tuple[Ranking, list[DocumentSummary], frozenset[int]]:
+    """Read the best `top_k` documents that may be returned, and score them by their vectors.
+
+    Returns:
+        Their ranking, the documents, and the vector ids of those whose vectors are damaged.
+    """
+    top_k, where = run.options.top_k, run.options.where
+    ids, left_out = ranking.vector_ids.tolist(), run.ranker.left_out | damaged
+    rows = [row for row, vector_id in enumerate(ids) if vector_id not in left_out]
+    kept: dict[int, DocumentSummary] = {}
+    size = top_k  # mostly all of these can be used
+    with timed(run.seconds, "fetch"):
+        while rows and len(kept) < top_k:
+            wanted, rows, size = rows[:size], rows[size:], max(size, CANDIDATES)
+            documents = run.store.get([ids[row] for row in wanted], skip_damaged=True)
+            found = ((row, documents.get(ids[row])) for row in wanted)
+            kept |= {
+                row: document
+                for row, document in found
+                if document is not None and (where is None or matches(where, document.metadata))
+            }
+        kept = {row: kept[row] for row in list(kept)[:top_k]}
+        best = ranking.take(np.array(list(kept), dtype=np.int64))
+        if run.engine.exact or not kept:
+            return best, list(kept.values()), frozenset()
+        # Without what was deleted since; what is damaged must not keep its rounded score.
+        present, vectors = run.store.vectors(best.vector_ids, skip_damaged=True)
+    order = np.argsort(best.vector_ids)
+    order = order if len(present) == len(order) else order[np.isin(best.vector_ids[order], present)]
+    unread = set(best.vector_ids.tolist()) - set(present.tolist())
+    lost = frozenset(vector_id for vector_id in unread if vector_id in run.store.damage)
+    by_id = dict(zip(best.vector_ids.tolist(), kept.values(), strict=True))
+    best = run.ranker.rescored(best, order, vectors)
+    return best, [by_id[vector_id] for vector_id in best.vector_ids.tolist()], lost
+
+
+def _hits(run: _Search, ranking: Ranking, documents: Sequence[DocumentSummary]) -> tuple[Hit, ...]:
+    """Return the documents that are inside the bounds, with their scores.
+
+    Calibrated values are monotone in the score, so no lower candidate could be inside.
+    """
+    ids, scores = ranking.vector_ids.tolist(), ranking.scores.tolist()
+    channels = ranking.candidates.scores
+    terms = run.ranker.terms(ranking)
+    calibrated = calibrate_scores(run.calibrator, ranking.scored_as, scores)
+    if ranking.parts:  # no pair of documents has such a score
+        calibrated = [CalibratedScore() for _ in ids]
+    by_example = [run.ranker.example_scores(ranking, row) for row in range(len(ids))]
+    return tuple(
+        Hit(
+            id=document.id,
+            score=scores[row],
+            title=document.title,
+            metadata=document.metadata,
+            semantic_score=float(ranking.semantic[row]),
+            vector_score=float(channels[VECTOR][row]),
+            alignment_score=known(channels.get(BLOCKS), row),
+            lexical_score=known(channels.get(WORDS), row),
+            terms=terms.get(ids[row], ()),
+            probability=measures.probability,
+            false_positive_rate=measures.false_positive_rate,
+            relevant=measures.relevant,
+            like_scores=by_example[row][0],
+            unlike_scores=by_example[row][1],
+        )
+        for row, (document, measures) in enumerate(zip(documents, calibrated, strict=True))
+        if within(run.options.bounds, scores[row], measures)
+    )
