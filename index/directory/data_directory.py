@@ -36,6 +36,7 @@ from encoder.atomic_files import replace_durably, sync
 from encoder.checkpoint import Checkpoint, split_fingerprint, with_reading_share
 from index.alignment.alignment_index import BLOCKS_FILE
 from index.engine.local import LocalEngine
+from index.engine.port import Engine
 from index.errors import DataDirectoryInUseError, StoreError
 from index.followers import FILE_ENDINGS
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
@@ -82,12 +83,8 @@ class DataDirectory:
     path: Path
     store: SQLiteDocumentStore
     index: LiveIndex
+    engine: Engine
     _open_files: ExitStack
-
-    @property
-    def engine(self) -> LocalEngine:
-        """What searches it."""
-        return LocalEngine(self.store, self.index)
 
     def close(self) -> None:
         """Close the store and release the lock; closing twice does nothing."""
@@ -155,7 +152,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             precision=index_precision,
         )
         store.lexical.wait(LEXICAL_SECONDS)
-        return DataDirectory(path, store, index, open_files.pop_all())
+        return DataDirectory(path, store, index, LocalEngine(store, index), open_files.pop_all())
 
 
 @contextmanager

@@ -87,27 +87,23 @@ class LocalSearch:
         before = self._at()
         # Words first: reading them takes this thread, comparing vectors another one.
         names = self._extended(channels)[::-1]
-        found = dict(
-            zip(
-                names,
-                self._each(
-                    names, lambda name: self.channels[name].find(k, among, alone=len(names) == 1)
-                ),
-                strict=True,
-            )
-        )
-        ids = np.unique(np.concatenate([part.vector_ids for part in found.values()]))
+        alone = len(names) == 1
+        each = self._each(names, lambda name: self.channels[name].find(k, among, alone=alone))
+        found = dict(zip(names, each, strict=True))
+        parts = [part.vector_ids for part in found.values()]
+        ids = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
         scored = list(dict.fromkeys([*names, VECTOR]))
 
         def score(name: str) -> Float32:
             part = found.get(name)
             if part is None or part.scores is None:
                 return self.channels[name].score(ids)
+            if len(parts) == 1:
+                return part.scores
             scores = np.full(len(ids), np.nan, dtype=np.float32)
             scores[np.searchsorted(ids, part.vector_ids)] = part.scores
             missing = np.isnan(scores)
-            if missing.any():
-                scores[missing] = self.channels[name].score(ids[missing])
+            scores[missing] = self.channels[name].score(ids[missing])
             return scores
 
         scores = dict(zip(scored, self._each(scored, score), strict=True))
