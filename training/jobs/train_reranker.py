@@ -44,8 +44,8 @@ def rerank_objective(
 
     A step samples pairs with replacement. The probability of a corpus is proportional to the square
     root of its matches, so that few matches are not memorised; the share of matches is the
-    recipe's, or that of the corpus if pairs are given, and either text comes first. Pairs are truncated to the recipe's `tokens`, which makes
-    steps faster.
+    recipe's, or that of the corpus if pairs are given, and either text comes first. Pairs are
+    truncated to the recipe's `tokens`, which makes steps faster.
 
     Args:
         table: the pairs; the group of a pair is its corpus.
