@@ -33,6 +33,7 @@ _COMMANDS: Mapping[str, str] = {
     "restore": "service.cli.data:restore",
     "doctor": "service.cli.data:doctor",
     "reencode": "service.cli.reencode:reencode",
+    "mcp": "service.cli.mcp:mcp",
     "demo": "service.cli.corpora:demo",
     "settings": "service.cli.serve:settings",
 }

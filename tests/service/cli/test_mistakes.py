@@ -218,6 +218,8 @@ REFUSED = [
     ("serve --data data --host no.such.host.invalid", "--host: no.such.host.invalid"),
     ("serve --data data --reranker missing", "--reranker: missing"),
     ("demo --port {port}", "--port: 127.0.0.1:"),
+    ("mcp --url localhost:8000", "--url: localhost:8000: must begin with http://"),
+    ("mcp --port {port}", "--port: 127.0.0.1:"),
     ("snapshot missing -o out", "DATA: missing"),
     ("snapshot data -o folder", "--output: folder: exists already"),
     ("snapshot data -o missing/out", "--output: "),
