@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BERT ?= sentence-transformers/all-MiniLM-L6-v2
 
-.PHONY: demo test test-all tests fast packages check check-deploy reference bench \
+.PHONY: demo test test-all tests fast packages check check-deploy reference docs bench \
 	checkpoint fast-checkpoint constraints clean
 
 # Index the documentation of Python's standard library, and serve it on http://127.0.0.1:8000.
@@ -47,6 +47,10 @@ check: $(VENV)/testing
 # The reference of commands, requests and answers, made of the code.
 reference: $(VENV)/testing
 	$(BIN)/python -m tests.kit.reference
+
+# The documentation as a site, in site/; a link that leads nowhere stops it.
+docs: $(VENV)/testing
+	$(BIN)/zensical build --clean --strict
 
 # What an operator runs: the files by the programs that read them, and then the image and the compose
 # file on a Docker engine (docker, or as root docker.io, docker-compose and debootstrap of Debian).
