@@ -1,0 +1,293 @@
+"""Where the tables of a collection are: a file of its data directory, or a schema of PostgreSQL.
+
+Both commit durably before a write returns, and let one write at a time change a collection.
+"""
+
+import hashlib
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from sqlalchemy import (
+    Connection,
+    Engine,
+    NullPool,
+    create_engine,
+    func,
+    insert,
+    inspect,
+    make_url,
+    select,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.schema import CreateIndex, CreateSchema, CreateTable, DropSchema
+
+from index.directory.collections import COLLECTIONS_DIRECTORY, DEFAULT_COLLECTION
+from index.directory.data_directory import STORE_FILE
+from index.errors import StorageError, StorageFullError, StoreError
+from index.optional_dependencies import require_extra
+from index.sqlite.connections import DatabaseFormat, SQLiteConnections
+from service.errors import DatabaseFailedError, SettingsError
+from service.state.tables import FORMAT, METADATA, progress
+
+STATE_FILE = "state.sqlite3"
+_BEGINNING = {"format": FORMAT, "space": "", "served_seconds": 0.0}
+_TIMEOUTS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # seconds, milliseconds
+_SERVER_LOCK = 0x4C4D5354
+_DISK_FULL = "53100"
+_NAME_CHARACTERS, _DIGEST_CHARACTERS = 36, 16  # of a schema, whose name has at most 63 bytes
+
+_LOG = logging.getLogger(__name__)
+
+
+class State(Protocol):
+    """The tables of one collection. Safe to use from many threads."""
+
+    @property
+    def failure(self) -> StorageError | None:
+        """What keeps anything from being stored; None if nothing does."""
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Lend a connection inside a read transaction: all statements see one state."""
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        """Lend a connection inside the only write transaction: committed and durable, or undone."""
+
+    def close(self) -> None:
+        """Close it; closing twice does nothing."""
+
+
+class _Lent:
+    """A connection of `SQLiteConnections`, which ends its transactions and keeps it open."""
+
+    def __init__(self, connection: object) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    commit = rollback = close
+
+
+class SQLiteState:
+    """The tables in a file, which the mode 0600 hides from others."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """Open the file; create it if it is missing, unless `read_only`."""
+        self._connections = SQLiteConnections(path, read_only=read_only, kind=_sqlite_format())
+        self._lent = threading.local()
+        self._engine = create_engine(
+            "sqlite://", creator=lambda: cast(Any, self._lent.connection), poolclass=NullPool
+        )
+
+    @property
+    def failure(self) -> StorageError | None:
+        """The failure of the disk that the last write met; None while it is full no more."""
+        return self._connections.failure
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Lend a connection inside a read transaction."""
+        with self._connections.reading() as lent, self._over(lent) as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Lend the connection that writes, inside a transaction."""
+        with self._connections.writing() as lent, self._over(lent) as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connections.close()
+
+    @contextmanager
+    def _over(self, lent: object) -> Iterator[Connection]:
+        self._lent.connection = _Lent(lent)
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except DBAPIError as error:  # `SQLiteConnections` knows what SQLite's errors mean
+            raise error.orig or error from None
+
+
+@cache
+def _sqlite_format() -> DatabaseFormat:
+    tables = METADATA.sorted_tables
+    indexes = (CreateIndex(index) for table in tables for index in table.indexes)
+    made = [*map(CreateTable, tables), *indexes, insert(progress).values(_BEGINNING)]
+    dialect, literal = sqlite.dialect(), {"literal_binds": True}
+    schema = ";".join(
+        str(statement.compile(dialect=dialect, compile_kwargs=literal)) for statement in made
+    )
+    return DatabaseFormat("state", 0x4C4D5354, FORMAT, schema)
+
+
+class PostgreSQL:
+    """A database that holds the state of one data directory, and belongs to it alone."""
+
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
+        """Connect; unless `read_only`, other servers are kept out until `close`.
+
+        Args:
+            url: `postgresql://USER@HOST/DATABASE`.
+            read_only: for a command that may run beside a server.
+
+        Raises:
+            SettingsError: it cannot be reached, or another server uses it.
+        """
+        require_extra("postgresql", "PostgreSQL", "psycopg")
+        try:
+            parsed = make_url(url).set(drivername="postgresql+psycopg")
+            self.name = f"postgresql://{parsed.host or ''}/{parsed.database or ''}"
+            self.engine = create_engine(
+                parsed,
+                connect_args=_TIMEOUTS,
+                pool_pre_ping=True,
+                isolation_level="REPEATABLE READ",
+            )
+            # Its session holds the lock, and ends with the process.
+            self._session = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        except (ArgumentError, ValueError) as error:
+            raise SettingsError(f"state: is not postgresql://USER@HOST/DATABASE: {error}") from None
+        except DBAPIError as error:
+            raise SettingsError(f"state: {self.name}: {error.orig}") from error
+        if read_only:
+            self._session.close()
+        elif not self._session.scalar(select(func.pg_try_advisory_lock(_SERVER_LOCK))):
+            self.close()
+            raise SettingsError(f"state: {self.name}: another server uses this database")
+
+    def has(self, collection: str) -> bool:
+        """Return whether there is a state of a collection."""
+        with _translated(self.name), self.engine.connect() as connection:
+            return inspect(connection).has_schema(schema_name(collection))
+
+    def drop(self, collection: str) -> None:
+        """Remove the state of a collection, durably and as a whole, if there is any."""
+        with _translated(self.name), self.engine.begin() as connection:
+            connection.execute(DropSchema(schema_name(collection), cascade=True, if_exists=True))
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._session.close()
+        self.engine.dispose()
+
+
+def schema_name(collection: str) -> str:
+    """Return the name of the schema of a collection: readable, and another one for each."""
+    digest = hashlib.sha256(collection.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return f"longmatch_{collection[:_NAME_CHARACTERS]}_{digest}"
+
+
+class PostgreSQLState:
+    """The tables in a schema; a lock of the process lets one write at a time change them."""
+
+    def __init__(self, database: PostgreSQL, collection: str) -> None:
+        """Open the schema of a collection; create it if it is missing."""
+        schema = schema_name(collection)
+        self._name = database.name
+        self._engine: Engine = database.engine.execution_options(
+            schema_translate_map={None: schema}
+        )
+        self._lock = threading.RLock()
+        self._failure: StorageError | None = None
+        if database.has(collection):
+            with self.reading() as connection:
+                found = connection.scalar(select(progress.c.format))
+            if found != FORMAT:
+                raise StoreError(
+                    f"{self._name}: {schema} has format {found}; this version of Longmatch reads "
+                    f"format {FORMAT}"
+                )
+            return
+        with self.writing() as connection:
+            connection.execute(CreateSchema(schema))
+            METADATA.create_all(connection)
+            connection.execute(insert(progress).values(_BEGINNING))
+
+    @property
+    def failure(self) -> StorageError | None:
+        """The failure that the last transaction met."""
+        return self._failure
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Lend a connection inside a transaction."""
+        try:
+            with _translated(self._name), self._engine.begin() as connection:
+                yield connection
+            self._failure = None
+        except StorageError as error:
+            self._failure = error
+            raise
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Lend a connection inside a transaction, one at a time."""
+        with self._lock, self.reading() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Do nothing: the connections are those of the database."""
+
+
+@contextmanager
+def _translated(name: str) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) == _DISK_FULL:
+            raise StorageFullError(name, "the database has no room") from error
+        if isinstance(error, OperationalError | InterfaceError):
+            _LOG.error("%s: %s", name, error.orig)
+            raise DatabaseFailedError(name, "PostgreSQL cannot be reached") from error
+        raise StoreError(f"{name}: {type(error.orig).__name__}") from error
+
+
+def open_database(url: str | None, *, read_only: bool = False) -> PostgreSQL | None:
+    """Connect to the PostgreSQL of the setting `state`; None where the state is in files."""
+    return None if url is None else PostgreSQL(url, read_only=read_only)
+
+
+def open_state(data: Path, database: PostgreSQL | None = None) -> State:
+    """Open the state of a data directory, which is created if it is missing.
+
+    Where a full disk has no room for a new file, there is none and every write is refused.
+    """
+    if database is None:
+        return SQLiteState(data / STATE_FILE)
+    return PostgreSQLState(database, collection_name(data))
+
+
+@contextmanager
+def existing_state(data: Path, url: str | None) -> Iterator[State | None]:
+    """Open the state of a data directory for reading while a block runs; None if there is none."""
+    database = open_database(url, read_only=True)
+    state: State | None = None
+    try:
+        if database is None:
+            if (data / STATE_FILE).exists():
+                state = SQLiteState(data / STATE_FILE, read_only=True)
+        elif database.has(collection_name(data)):
+            state = PostgreSQLState(database, collection_name(data))
+        yield state
+    finally:
+        for part in (state, database):
+            if part is not None:
+                part.close()
+
+
+def collection_name(data: Path) -> str:
+    """Return the name of the collection whose data directory this is."""
+    folder = data.absolute().parent
+    named = folder.name == COLLECTIONS_DIRECTORY and (folder.parent / STORE_FILE).exists()
+    return data.absolute().name if named else DEFAULT_COLLECTION
