@@ -33,6 +33,7 @@ from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses, ServedDirectory
 from service.settings import Settings
 from service.standing.runner import StandingQueries
+from service.state.database import PostgreSQL, State
 from service.workers.block_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
@@ -55,6 +56,7 @@ class Engine:
         admission: the limit on active requests.
         bodies: the limit on bytes of bodies in memory.
         redis: shared with other servers, if one is set.
+        database: of the states of the collections, if one is set; else they are in files.
         rate_limiter: counts the tokens of each client, if a rate is set.
         encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
         exports: the limit on exports that wait for their first part.
@@ -78,6 +80,7 @@ class Engine:
     admission: Admission
     bodies: BodyMemory
     redis: RedisClient | None
+    database: PostgreSQL | None
     rate_limiter: RateLimiter | None
     encode_cache: EncodeCache | None
     exports: Admission
@@ -110,6 +113,7 @@ class Collection:
         space: of its document vectors.
         data: documents, vectors, index.
         scoring: how its scores are combined and calibrated, as last measured.
+        state: the tables of `feedback`, `jobs` and `standing`.
         feedback: verdicts on its matches.
         jobs: uploads indexed in the background, and responses stored for Idempotency-Key.
         standing: the queries that new documents are compared with, and their events.
@@ -129,6 +133,7 @@ class Collection:
     space: VectorSpace
     data: DataDirectory
     scoring: LiveScoring
+    state: State
     feedback: FeedbackStore
     jobs: Jobs
     standing: StandingQueries
@@ -285,9 +290,8 @@ def degraded_parts(engine: Engine) -> list[str]:
 
 
 def _storage_fails(collection: Collection) -> bool:
-    parts = (collection.data.store, collection.jobs, collection.feedback, collection.standing)
-    failures = (part.failure for part in parts)
-    return any(failures) or is_full(collection.data.store.path)
+    store = collection.data.store
+    return bool(store.failure or collection.state.failure) or is_full(store.path)
 
 
 def installed_version() -> str:

@@ -122,16 +122,15 @@ class FeedbackStore:
                 connection.execute(insert(verdicts).values(row))
             elif former != grade:
                 changed = now
-                connection.execute(
-                    update(verdicts).where(of_this).values(grade=grade, changed=now)
-                )
+                connection.execute(update(verdicts).where(of_this).values(grade=grade, changed=now))
         self.record()
         return Verdict(name, query, match_id, grade, created, changed)
 
     def listed(self, after: str, limit: int) -> list[Verdict]:
         """Return up to `limit` verdicts after an id, in the order of ids, without texts."""
+        page = _listed(after, null()).limit(limit)
         with self._state.reading() as connection:
-            return [_verdict(row) for row in connection.execute(_listed(after).limit(limit))]
+            return [_verdict(row) for row in connection.execute(page)]
 
     def whole(self, after: str, characters: int) -> list[Verdict]:
         """Return the next verdicts after an id with their texts: at least one, if there is one.
@@ -188,7 +187,7 @@ class FeedbackStore:
             rows = connection.execute(
                 select(verdicts.c.grade, func.count()).group_by(verdicts.c.grade)
             )
-            return Counter({grade: count for grade, count in rows})
+            return Counter(dict(rows.tuples()))
 
     def relevant_queries(self, *, compared: bool = False) -> int:
         """Count the queries with a relevant answer; if `compared`, and with a less relevant one."""
@@ -209,7 +208,7 @@ class FeedbackStore:
             self._metrics.feedback.labels("relevant").set(grades.total())
 
 
-def _listed(after: str, text: Any = null()) -> Select[Any]:
+def _listed(after: str, text: Any) -> Select[Any]:
     """Return the statement that reads the verdicts after an id as `_verdict` takes them."""
     query = (judged.c.document, text.cast(LargeBinary), judged.c.title)
     verdict = (verdicts.c.answer, verdicts.c.grade, verdicts.c.created, verdicts.c.changed)
@@ -243,12 +242,9 @@ def _query_number(
     taken = connection.scalar(select(func.coalesce(func.sum(judged.c.size), 0))) or 0
     if taken + size > limits.query_bytes:
         raise FeedbackFullError(f"{limits.query_bytes} bytes of texts", limits.query_bytes)
-    done = connection.execute(
-        insert(judged).values(
-            digest=digest, document=query.document_id, title=query.title, size=size, text=text
-        )
-    )
-    return int(done.inserted_primary_key[0])
+    row = {"digest": digest, "document": query.document_id, "title": query.title, "size": size}
+    stored = insert(judged).values(**row, text=text).returning(judged.c.number)
+    return int(connection.execute(stored).scalar_one())
 
 
 def _verdict(row: Sequence[Any]) -> Verdict:

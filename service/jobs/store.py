@@ -197,9 +197,7 @@ class JobStore:
     def cancel(self, job_id: str) -> Job:
         """Cancel a job; what it has stored stays. Raise JobEndedError if it has ended already."""
         with self._state.writing() as connection:
-            cancelled = _change(
-                connection, job_id, state="cancelled", detail=None, ended=utc_now()
-            )
+            cancelled = _change(connection, job_id, state="cancelled", detail=None, ended=utc_now())
             job = _find(connection, job_id)
         if not cancelled:
             raise JobEndedError(job_id, job.state)

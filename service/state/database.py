@@ -12,7 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from pydantic import SecretStr
 from sqlalchemy import (
+    ClauseElement,
     Connection,
     Engine,
     NullPool,
@@ -27,15 +29,16 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateSchema, CreateTable, DropSchema
 
+from index.directory.backup import STATE_FILE
 from index.directory.collections import COLLECTIONS_DIRECTORY, DEFAULT_COLLECTION
 from index.directory.data_directory import STORE_FILE
 from index.errors import StorageError, StorageFullError, StoreError
 from index.optional_dependencies import require_extra
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections
 from service.errors import DatabaseFailedError, SettingsError
+from service.settings import Settings
 from service.state.tables import FORMAT, METADATA, progress
 
-STATE_FILE = "state.sqlite3"
 _BEGINNING = {"format": FORMAT, "space": "", "served_seconds": 0.0}
 _TIMEOUTS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # seconds, milliseconds
 _SERVER_LOCK = 0x4C4D5354
@@ -122,8 +125,9 @@ class SQLiteState:
 @cache
 def _sqlite_format() -> DatabaseFormat:
     tables = METADATA.sorted_tables
-    indexes = (CreateIndex(index) for table in tables for index in table.indexes)
-    made = [*map(CreateTable, tables), *indexes, insert(progress).values(_BEGINNING)]
+    made: list[ClauseElement] = [CreateTable(table) for table in tables]
+    made += [CreateIndex(index) for table in tables for index in table.indexes]
+    made.append(insert(progress).values(_BEGINNING))
     dialect, literal = sqlite.dialect(), {"literal_binds": True}
     schema = ";".join(
         str(statement.compile(dialect=dialect, compile_kwargs=literal)) for statement in made
@@ -253,9 +257,9 @@ def _translated(name: str) -> Iterator[None]:
         raise StoreError(f"{name}: {type(error.orig).__name__}") from error
 
 
-def open_database(url: str | None, *, read_only: bool = False) -> PostgreSQL | None:
+def open_database(url: SecretStr | None, *, read_only: bool = False) -> PostgreSQL | None:
     """Connect to the PostgreSQL of the setting `state`; None where the state is in files."""
-    return None if url is None else PostgreSQL(url, read_only=read_only)
+    return None if url is None else PostgreSQL(url.get_secret_value(), read_only=read_only)
 
 
 def open_state(data: Path, database: PostgreSQL | None = None) -> State:
@@ -269,14 +273,17 @@ def open_state(data: Path, database: PostgreSQL | None = None) -> State:
 
 
 @contextmanager
-def existing_state(data: Path, url: str | None) -> Iterator[State | None]:
-    """Open the state of a data directory for reading while a block runs; None if there is none."""
-    database = open_database(url, read_only=True)
+def existing_state(data: Path, *, read_only: bool = True) -> Iterator[State | None]:
+    """Open the state of a data directory while a block runs; None if there is none.
+
+    The setting `state` says where it is.
+    """
+    database = open_database(Settings().state, read_only=read_only)
     state: State | None = None
     try:
         if database is None:
             if (data / STATE_FILE).exists():
-                state = SQLiteState(data / STATE_FILE, read_only=True)
+                state = SQLiteState(data / STATE_FILE, read_only=read_only)
         elif database.has(collection_name(data)):
             state = PostgreSQLState(database, collection_name(data))
         yield state

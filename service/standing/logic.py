@@ -39,7 +39,7 @@ _EVENTS_AT_A_TIME = 100
 async def find_query(collection: Collection, query_id: str) -> StandingQuery:
     """Return a standing query."""
     standing = collection.standing
-    return await run_in(collection.jobs.threads, standing.queries.find, query_id)
+    return await run_in(collection.jobs.threads, standing.store.find, query_id)
 
 
 async def list_events(
@@ -105,7 +105,7 @@ async def _events(
     collection: Collection, query: StandingQuery | None, after: int, limit: int
 ) -> list[Event]:
     threads = collection.jobs.threads
-    return await run_in(threads, collection.standing.events.after, after, limit, query)
+    return await run_in(threads, collection.standing.store.events_after, after, limit, query)
 
 
 _LOG = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ async def create_standing_query(
     errors = validate_bounds(collection.calibrator, interest.mode, interest.bounds)
     if errors:
         raise InvalidInputError(errors)
-    await run_in(threads, standing.queries.check_room, len((text or "").encode()))
+    await run_in(threads, standing.store.check_room, len((text or "").encode()))
     encoded: QueryText | None = None
     if text is None:
         await read_queries(collection, [StoredQuery("#/id", str(interest.document_id))])
@@ -156,7 +156,7 @@ async def create_standing_query(
 
     def add() -> StandingQuery:
         last = collection.data.store.log.last_vector_id
-        return standing.queries.add(interest, encoded, webhook, last)
+        return standing.store.add(interest, encoded, webhook, last)
 
     made = await run_in(threads, add)
     standing.wake()
@@ -213,7 +213,7 @@ def scan_new_documents(collection: Collection) -> bool:
     if data.store.lexical.building:  # a hybrid search would leave the words out
         data.store.lexical.wait(1.0)
         return True
-    every = standing.queries.every()
+    every = standing.store.every()
     ready = [
         query
         for query in every
@@ -243,7 +243,7 @@ def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -
                 found = _find(collection, query, ids, vectors)
             except (TypeError, ValueError) as error:  # it keeps no other one from being compared
                 _LOG.error("standing query %s: %s", query.id, type(error).__name__)
-                collection.standing.queries.hold(query, UNREADABLE)
+                collection.standing.store.hold(query, UNREADABLE)
                 continue
             if found is not None:
                 scans.append(Scan(query, int(ids[-1]), found))
@@ -305,7 +305,7 @@ def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | Non
     """Return what is searched for; None if it was removed, or its document is damaged."""
     name = query.interest.document_id
     if name is None:
-        text = collection.standing.queries.read_text(query)
+        text = collection.standing.store.read_text(query)
         if text is None:
             return None
         blocks, title = text.blocks, query.interest.title
@@ -321,7 +321,7 @@ def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | Non
 def _is_ready(collection: Collection, query: StandingQuery) -> bool:
     """Return whether new documents can be compared with a query now, and record why not."""
     detail = _held_because(collection, query)
-    collection.standing.queries.hold(query, detail)
+    collection.standing.store.hold(query, detail)
     return detail is None
 
 
@@ -341,7 +341,7 @@ def _held_because(collection: Collection, query: StandingQuery) -> str | None:
 
 def _encode_again(collection: Collection, query: StandingQuery) -> str | None:
     """Encode the text of a query with the present checkpoint; return why that is not possible."""
-    text = collection.standing.queries.read_text(query)
+    text = collection.standing.store.read_text(query)
     if text is None:
         return None
     given = RequestText("#/text", text.text, query.interest.title)
@@ -351,7 +351,7 @@ def _encode_again(collection: Collection, query: StandingQuery) -> str | None:
         return f"its text cannot be encoded: {error.errors[0].detail}"
     except EncodingFailedError:
         return "its text could not be encoded: it is tried again"
-    collection.standing.queries.put_text(query, _query_text(collection, read))
+    collection.standing.store.put_text(query, _query_text(collection, read))
     return None
 
 
