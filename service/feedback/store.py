@@ -138,10 +138,9 @@ class FeedbackStore:
         No more follow when their texts have so many characters together.
         """
         found: list[Verdict] = []
-        with self._state.reading() as connection:
-            for row in connection.execute(
-                _listed(after, judged.c.text), execution_options={"yield_per": 100}
-            ):
+        page = _listed(after, judged.c.text).execution_options(yield_per=100)
+        with self._state.reading() as connection, connection.execute(page) as rows:
+            for row in rows:
                 found.append(_verdict(row))
                 characters -= len(row[0]) + len(found[-1].query.text or "")
                 if characters <= 0:
@@ -183,11 +182,9 @@ class FeedbackStore:
 
     def grades(self) -> Counter[int]:
         """Return how many verdicts there are of each grade."""
+        counted = select(verdicts.c.grade, func.count()).group_by(verdicts.c.grade)
         with self._state.reading() as connection:
-            rows = connection.execute(
-                select(verdicts.c.grade, func.count()).group_by(verdicts.c.grade)
-            )
-            return Counter(dict(rows.tuples()))
+            return Counter({row[0]: row[1] for row in connection.execute(counted)})
 
     def relevant_queries(self, *, compared: bool = False) -> int:
         """Count the queries with a relevant answer; if `compared`, and with a less relevant one."""

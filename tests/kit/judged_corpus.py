@@ -13,7 +13,8 @@ import pytest
 from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
 from index.search.fusion import CorpusFusion, LinearFusion, write_corpus_fusion
-from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
+from service.feedback.store import FeedbackLimits, FeedbackStore, JudgedQuery
+from service.state.database import open_state
 from tests.kit.command import run_main
 
 CopyTopics = Callable[..., Path]
@@ -70,7 +71,8 @@ def copy_topics(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory)
 def judge(data: Path, topics: int, own_words: int = OWN_WORDS) -> None:
     """Say that documents of a topic are relevant to one another, and of others not."""
     draw = random.Random(5)
-    with closing(open_feedback(data)) as feedback:
+    with closing(open_state(data)) as state:
+        feedback = FeedbackStore(state)
         for topic in range(topics):
             stored = JudgedQuery(document_id=f"a{topic}")
             question = JudgedQuery(text=text(topic, draw, own_words), title="A question")

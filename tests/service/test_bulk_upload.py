@@ -140,6 +140,6 @@ def test_jobs_that_ended_long_ago_are_forgotten(
 def test_tables_that_are_damaged_stop_the_start_by_name(make_settings: Callable[..., Any]) -> None:
     settings = make_settings()
     close_engine(open_engine(settings))
-    (settings.data / "jobs.sqlite3").write_bytes(b"no database" * 1000)
-    with pytest.raises(StoreError, match=r"jobs\.sqlite3"):
+    (settings.data / "state.sqlite3").write_bytes(b"no database" * 1000)
+    with pytest.raises(StoreError, match=r"state\.sqlite3"):
         open_engine(settings)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from index.directory.backup import STATE_FILE
 from service.engine import is_ready
-from service.feedback.store import FEEDBACK_FILE
 from service.startup import close_engine, open_engine
 from tests.kit.service_fixtures import fill
 
@@ -144,7 +144,7 @@ def test_a_deleted_document_takes_its_feedback_along(filled: Any) -> None:
     assert listed(filled) == [kept]
     assert counts(filled) == {"relevant": 1, "not_relevant": 0}
     filled.delete("/documents/bees")
-    file = filled.app.state.engine.settings.data / FEEDBACK_FILE
+    file = filled.app.state.engine.settings.data / STATE_FILE
     assert listed(filled) == []
     assert file.exists()
 

@@ -8,16 +8,6 @@ from typing import Any
 
 import pytest
 
-from index.search.records import Bounds
-from service.errors import TooManyStandingQueriesError
-from service.standing.store import (
-    EventStore,
-    Found,
-    Interest,
-    QueryStore,
-    Scan,
-    open_standing_tables,
-)
 from tests.kit.calibrations import MODES, calibrated
 from tests.kit.service_fixtures import fill
 from tests.kit.waiting import wait_until
@@ -200,20 +190,6 @@ def test_events_come_in_pages(client: Any) -> None:
     assert end == {"events": [], "last": 999}
 
 
-def test_only_the_last_events_of_a_query_are_kept(tmp_path: Path) -> None:
-    with closing(open_standing_tables(tmp_path / "standing.sqlite3")) as tables:
-        store, events = QueryStore(tables, max_queries=2, max_events=2), EventStore(tables)
-        interest = Interest(document_id="a", mode="semantic", bounds=Bounds(min_score=0.0))
-        queries = [store.add(interest, None, None, 0) for _ in range(2)]
-        for number in range(3):
-            found = Found(str(number), "", 0.5, "semantic", None, None)
-            scans = [Scan(store.find(query.id), number + 1, (found,)) for query in queries]
-            assert store.advance(scans) == 2
-        for query in queries:
-            kept = events.after(0, 10, query)
-            assert [event.found.document_id for event in kept] == ["1", "2"]
-
-
 def test_no_more_queries_than_the_limit(make_client: Callable[..., Any]) -> None:
     client = make_client(max_standing_queries=1)
     make(client, **QUERY)
@@ -221,14 +197,6 @@ def test_no_more_queries_than_the_limit(make_client: Callable[..., Any]) -> None
     assert refused.status_code == 409
     assert refused.json()["type"] == "/problems/too-many-standing-queries"
     assert "the limit is 1 queries (max_standing_queries)" in refused.json()["detail"]
-
-
-def test_no_more_bytes_of_texts_than_the_limit(tmp_path: Path) -> None:
-    with closing(open_standing_tables(tmp_path / "standing.sqlite3")) as tables:
-        store = QueryStore(tables, max_queries=2, max_bytes=100)
-        store.check_room(100)
-        with pytest.raises(TooManyStandingQueriesError, match="the limit is 100 bytes of texts"):
-            store.check_room(101)
 
 
 @pytest.mark.parametrize(
@@ -268,9 +236,10 @@ def test_the_same_request_makes_one_query(client: Any) -> None:
 
 def test_a_query_that_cannot_be_read_keeps_no_other_one_waiting(client: Any) -> None:
     broken, sound = make(client, **QUERY), make(client, **QUERY)
-    path = client.app.state.engine.settings.data / "standing.sqlite3"
+    path = client.app.state.engine.settings.data / "state.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE queries SET vector = 'damaged' WHERE id = ?", (broken["id"],))
+        damage = "UPDATE standing SET vector = 'damaged' WHERE id = ?"
+        connection.execute(damage, (broken["id"].encode(),))
         connection.commit()
     put(client, {"a": "Bees."})
     assert [event["document"] for event in events(client, sound["id"])] == ["a"]

@@ -4,15 +4,17 @@ import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from index.errors import StoreError
-from service.jobs.runner import Jobs, open_jobs
+from service.jobs.runner import Jobs
 from service.jobs.store import Job, JobStore, Upload
 from service.metrics import Metrics
 from service.settings import Settings
+from service.state.database import State, open_state
 
 DIGEST = hashlib.sha256(b"").digest()
 
@@ -20,15 +22,18 @@ DIGEST = hashlib.sha256(b"").digest()
 @pytest.fixture
 def make_jobs(tmp_path: Path) -> Iterator[Callable[[], Jobs]]:
     """Return a function that opens the jobs of one data directory, as a restart does."""
-    opened: list[Jobs] = []
+    opened: list[tuple[Jobs, State]] = []
 
     def make() -> Jobs:
-        opened.append(open_jobs(tmp_path, Settings(data=tmp_path), Metrics().of("default")))
-        return opened[-1]
+        state = open_state(tmp_path)
+        jobs = Jobs(state, tmp_path, Settings(data=tmp_path), Metrics().of("default"))
+        opened.append((jobs, state))
+        return jobs
 
     yield make
-    for jobs in opened:
+    for jobs, state in opened:
         jobs.close()
+        state.close()
 
 
 class Recorder:
@@ -124,7 +129,7 @@ def test_the_runner_waits_for_tables_that_cannot_be_written(
 
     def begin(self: JobStore, job: Job) -> Job | None:
         if next(failures, None) is not None:
-            raise StoreError("jobs.sqlite3: database or disk is full")
+            raise StoreError("state.sqlite3: database or disk is full")
         return real(self, job)
 
     monkeypatch.setattr(JobStore, "begin", begin)
@@ -139,7 +144,8 @@ def test_the_runner_waits_for_tables_that_cannot_be_written(
 
 def test_an_end_that_no_job_had_is_counted_as_0(tmp_path: Path) -> None:
     metrics = Metrics()
-    open_jobs(tmp_path, Settings(data=tmp_path), metrics.of("papers")).close()
+    with closing(open_state(tmp_path)) as state:
+        Jobs(state, tmp_path, Settings(data=tmp_path), metrics.of("papers")).close()
     value = metrics.registry.get_sample_value
     for state in ("done", "cancelled", "failed"):
         labels = {"collection": "papers", "state": state}

@@ -91,8 +91,8 @@ def test_queries_follow_a_store_restored_from_a_backup(
         made = make(client, text=TEXT)
         put(client, {"a": NEW})
         events(client, made, 1)
-    with closing(sqlite3.connect(data / "standing.sqlite3")) as connection:
-        connection.execute("UPDATE queries SET scanned = 1000")
+    with closing(sqlite3.connect(data / "state.sqlite3")) as connection:
+        connection.execute("UPDATE standing SET scanned = 1000")
         connection.commit()
     with serving(make_settings) as client:
         put(client, {"b": NEW})
