@@ -10,19 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    LargeBinary,
-    Select,
-    delete,
-    exists,
-    func,
-    insert,
-    null,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Column, Connection, Select, delete, exists, func, insert, or_, select, update
 
 from index.errors import StoreError
 from index.sqlite.connections import utc_now
@@ -87,26 +75,28 @@ def verdict_id(query: bytes, match_id: str) -> str:
 
 _CHARACTERS_AT_A_TIME = 2**22
 _IDS_AT_A_TIME = 10_000  # of one statement: databases limit its values
+MAX_VERDICTS = 100_000
 MAX_QUERY_BYTES = 256 * 2**20  # compressed texts of the queries of one collection
-
-
-@dataclass(frozen=True, slots=True)
-class FeedbackLimits:
-    """How many verdicts there may be, and how many bytes the queries of them may take."""
-
-    verdicts: int
-    query_bytes: int = MAX_QUERY_BYTES
 
 
 class FeedbackStore:
     """The feedback of one collection. Safe to use from many threads."""
 
-    def __init__(self, state: State, metrics: CollectionMetrics | None = None) -> None:
+    def __init__(
+        self,
+        state: State,
+        metrics: CollectionMetrics | None = None,
+        *,
+        max_verdicts: int = MAX_VERDICTS,
+        max_query_bytes: int = MAX_QUERY_BYTES,
+    ) -> None:
         """Use an open state; count in `metrics`, if there are any."""
         self._state = state
         self._metrics = metrics
+        self._max_verdicts = max_verdicts
+        self._max_query_bytes = max_query_bytes
 
-    def put(self, query: JudgedQuery, match_id: str, grade: int, limits: FeedbackLimits) -> Verdict:
+    def put(self, query: JudgedQuery, match_id: str, grade: int) -> Verdict:
         """Store a verdict, durably, instead of an earlier one of this query and document."""
         digest, now = query.digest, utc_now()
         name = verdict_id(digest, match_id)
@@ -117,7 +107,7 @@ class FeedbackStore:
             ).first()
             former, created, changed = found or (None, now, now)
             if found is None:
-                number = _query_number(connection, query, digest, limits)
+                number = self._query_number(connection, query, digest)
                 row = (name, number, match_id, grade, now, now)
                 connection.execute(insert(verdicts).values(row))
             elif former != grade:
@@ -128,7 +118,7 @@ class FeedbackStore:
 
     def listed(self, after: str, limit: int) -> list[Verdict]:
         """Return up to `limit` verdicts after an id, in the order of ids, without texts."""
-        page = _listed(after, null()).limit(limit)
+        page = _listed(after).limit(limit)
         with self._state.reading() as connection:
             return [_verdict(row) for row in connection.execute(page)]
 
@@ -204,12 +194,33 @@ class FeedbackStore:
             self._metrics.feedback.labels("not_relevant").set(grades.pop(0, 0))
             self._metrics.feedback.labels("relevant").set(grades.total())
 
+    def _query_number(self, connection: Connection, query: JudgedQuery, digest: bytes) -> int:
+        """Return the number of the query of a new verdict, which is stored if it is not."""
+        given = connection.scalar(select(func.count()).select_from(verdicts)) or 0
+        if given >= self._max_verdicts:
+            raise FeedbackFullError(
+                f"{self._max_verdicts} verdicts (max_feedback)", self._max_verdicts
+            )
+        found = connection.scalar(select(judged.c.number).where(judged.c.digest == digest))
+        if found is not None:
+            return int(found)
+        text = None if query.text is None else zlib.compress(query.text.encode())
+        parts = (text or b"", query.title.encode(), (query.document_id or "").encode())
+        size = sum(map(len, parts))
+        taken = connection.scalar(select(func.coalesce(func.sum(judged.c.size), 0))) or 0
+        if taken + size > self._max_query_bytes:
+            raise FeedbackFullError(
+                f"{self._max_query_bytes} bytes of texts", self._max_query_bytes
+            )
+        row = {"digest": digest, "document": query.document_id, "title": query.title, "size": size}
+        stored = insert(judged).values(**row, text=text).returning(judged.c.number)
+        return int(connection.execute(stored).scalar_one())
 
-def _listed(after: str, text: Any) -> Select[Any]:
-    """Return the statement that reads the verdicts after an id as `_verdict` takes them."""
-    query = (judged.c.document, text.cast(LargeBinary), judged.c.title)
-    verdict = (verdicts.c.answer, verdicts.c.grade, verdicts.c.created, verdicts.c.changed)
-    joined = select(verdicts.c.id, *query, *verdict).join_from(verdicts, judged)
+
+def _listed(after: str, *text: Column[bytes]) -> Select[Any]:
+    """Return the statement that reads the verdicts after an id, with their texts or without."""
+    columns = [column for column in verdicts.c if column.name != "query"]
+    joined = select(*columns, judged.c.document, judged.c.title, *text).join_from(verdicts, judged)
     return joined.where(verdicts.c.id > after).order_by(verdicts.c.id)
 
 
@@ -223,31 +234,10 @@ def _remove(connection: Connection, chosen: Any) -> int:
     return len(queries)
 
 
-def _query_number(
-    connection: Connection, query: JudgedQuery, digest: bytes, limits: FeedbackLimits
-) -> int:
-    """Return the number of the query of a new verdict, which is stored if it is not."""
-    given = connection.scalar(select(func.count()).select_from(verdicts)) or 0
-    if given >= limits.verdicts:
-        raise FeedbackFullError(f"{limits.verdicts} verdicts (max_feedback)", limits.verdicts)
-    found = connection.scalar(select(judged.c.number).where(judged.c.digest == digest))
-    if found is not None:
-        return int(found)
-    text = None if query.text is None else zlib.compress(query.text.encode())
-    parts = (text or b"", query.title.encode(), (query.document_id or "").encode())
-    size = sum(map(len, parts))
-    taken = connection.scalar(select(func.coalesce(func.sum(judged.c.size), 0))) or 0
-    if taken + size > limits.query_bytes:
-        raise FeedbackFullError(f"{limits.query_bytes} bytes of texts", limits.query_bytes)
-    row = {"digest": digest, "document": query.document_id, "title": query.title, "size": size}
-    stored = insert(judged).values(**row, text=text).returning(judged.c.number)
-    return int(connection.execute(stored).scalar_one())
-
-
 def _verdict(row: Sequence[Any]) -> Verdict:
-    name, document, packed, title, *verdict = row
+    name, answer, grade, created, changed, document, title, *packed = row
     try:
-        text = None if packed is None else zlib.decompress(packed).decode()
+        text = zlib.decompress(packed[0]).decode() if any(packed) else None
     except (zlib.error, TypeError, UnicodeDecodeError) as error:
         raise StoreError(f"the text of the feedback {name} is damaged") from error
-    return Verdict(name, JudgedQuery(document, text, title), *verdict)
+    return Verdict(name, JudgedQuery(document, text, title), answer, grade, created, changed)

@@ -9,7 +9,7 @@ import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from time import monotonic
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -107,14 +107,9 @@ class IdempotencyStore:
         behind = progress.c.served_seconds < now
         connection.execute(update(progress).where(behind).values(served_seconds=now))
         connection.execute(delete(responses).where(responses.c.key == keyed.key))
-        row = {
-            "key": keyed.key,
-            "request": keyed.request,
-            "status": keyed.response.status,
-            "location": keyed.response.location,
-            "body": zlib.compress(keyed.response.body),
-            "served_seconds": now,
-        }
+        given = asdict(keyed.response)
+        row = given | {"key": keyed.key, "request": keyed.request, "served_seconds": now}
+        row["body"] = zlib.compress(keyed.response.body)
         connection.execute(insert(responses).values(row))
         connection.execute(delete(responses).where(age <= now - RETENTION_SECONDS))
         newest = select(age).order_by(age.desc())

@@ -281,7 +281,7 @@ def _find(
     )
     return tuple(
         Found(
-            document_id=hit.id,
+            document=hit.id,
             title=hit.title,
             score=hit.score,
             scored_as=answer.scored_as,

@@ -123,7 +123,7 @@ class Found:
     """A new document that a standing query matches.
 
     Attributes:
-        document_id: of the document.
+        document: its id.
         title: of the document.
         score: as POST /match gives it.
         scored_as: the mode whose score it is.
@@ -131,7 +131,7 @@ class Found:
         false_positive_rate: share of random pairs that score as high; None likewise.
     """
 
-    document_id: str
+    document: str
     title: str
     score: float
     scored_as: Mode
@@ -161,12 +161,7 @@ class Event:
             "number": self.number,
             "query": self.query_id,
             "created": self.created,
-            "document": self.found.document_id,
-            "title": self.found.title,
-            "score": self.found.score,
-            "scored_as": self.found.scored_as,
-            "probability": self.found.probability,
-            "false_positive_rate": self.found.false_positive_rate,
+            **asdict(self.found),
         }
 
 
@@ -442,26 +437,15 @@ class StandingStore:
             return dict(zip(counted, row, strict=True))
 
     def _add_events(self, connection: Connection, scan: Scan) -> None:
-        number, now = scan.query.number, utc_now()
-        rows = [
-            {
-                "query": number,
-                "created": now,
-                "document": match.document_id,
-                "title": match.title,
-                "score": match.score,
-                "scored_as": match.scored_as,
-                "probability": match.probability,
-                "false_positive_rate": match.false_positive_rate,
-            }
-            for match in scan.found
-        ]
+        number = scan.query.number
+        of_query = {"query": number, "created": utc_now()}
+        rows = [{**of_query, **asdict(match)} for match in scan.found]
         connection.execute(insert(events), rows)
-        of_query = events.c.query == number
-        newest = select(events.c.number).where(of_query).order_by(events.c.number.desc())
+        theirs = events.c.query == number
+        newest = select(events.c.number).where(theirs).order_by(events.c.number.desc())
         first_beyond = connection.scalar(newest.limit(1).offset(self._max_events))
         if first_beyond is not None:
-            connection.execute(delete(events).where(of_query, events.c.number <= first_beyond))
+            connection.execute(delete(events).where(theirs, events.c.number <= first_beyond))
 
     def _check_room(self, connection: Connection, size: int) -> None:
         count, used = connection.execute(
@@ -487,16 +471,12 @@ def _update(connection: Connection, query: StandingQuery, **values: Any) -> None
 def _query(row: Row[Any]) -> StandingQuery:
     columns = row._asdict()
     interest, receipt, url = (columns.pop(name) for name in ("interest", "receipt", "url"))
-    secret = columns.pop("secret")
+    secret, where = columns.pop("secret"), interest["where"]
+    interest["bounds"] = Bounds(**interest["bounds"])
+    interest["where"] = None if where is None else filter_from_json(where)
     delivery = {part.name: columns.pop(part.name) for part in fields(Delivery)}
     return StandingQuery(
-        interest=Interest(
-            document_id=interest["document_id"],
-            title=interest["title"],
-            mode=interest["mode"],
-            bounds=Bounds(**interest["bounds"]),
-            where=None if interest["where"] is None else filter_from_json(interest["where"]),
-        ),
+        interest=Interest(**interest),
         receipt=None if receipt is None else Receipt(**receipt),
         webhook=None if url is None else Webhook(url, secret),
         delivery=Delivery(**delivery),
@@ -506,13 +486,7 @@ def _query(row: Row[Any]) -> StandingQuery:
 
 def _interest_json(interest: Interest) -> dict[str, Any]:
     where = None if interest.where is None else filter_to_json(interest.where)
-    return {
-        "document_id": interest.document_id,
-        "title": interest.title,
-        "mode": interest.mode,
-        "bounds": asdict(interest.bounds),
-        "where": where,
-    }
+    return {**asdict(interest), "where": where}
 
 
 def _webhook_columns(webhook: Webhook | None) -> dict[str, str | None]:

@@ -20,7 +20,7 @@ from service.feedback.store import FeedbackStore, JudgedQuery
 from service.startup import close_engine, open_engine
 from service.state.database import open_state
 from tests.kit.command import Run
-from tests.kit.judged_corpus import BLIND, LIMITS, TOPICS, CopyTopics, judge, text, use
+from tests.kit.judged_corpus import BLIND, TOPICS, CopyTopics, judge, text, use
 from tests.kit.service_fixtures import MakeSettings
 
 JUDGED = pytest.mark.parametrize("data", [40], indirect=True)
@@ -138,8 +138,8 @@ def test_a_gain_that_costs_other_queries_is_refused(
         feedback = FeedbackStore(state)
         for topic in range(40):
             other = nearest[f"a{topic}"]
-            feedback.put(JudgedQuery(document_id=f"a{topic}"), other, 3, LIMITS)
-            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 0, LIMITS)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), other, 3)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 0)
     answer = longmatch("tune", data, "--json")
     report = json.loads(answer.out)
     assert not report["adopted"]
@@ -185,8 +185,8 @@ def test_queries_that_cannot_be_divided_are_refused(longmatch: Run, data: Path) 
     with closing(open_state(data)) as state:
         feedback = FeedbackStore(state)
         for topic in range(30):  # a chain: each is an answer of the one before
-            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"a{topic + 1}", 1, LIMITS)
-            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 0, LIMITS)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"a{topic + 1}", 1)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 0)
     answer = longmatch("tune", data)
     assert answer.status == 2
     assert (
@@ -279,7 +279,7 @@ def test_a_recipe_for_pairs_needs_both_verdicts(longmatch: Run, data: Path, tmp_
     with closing(open_state(data)) as state:
         feedback = FeedbackStore(state)
         for topic in range(40):
-            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 1, LIMITS)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 1)
     (recipe := tmp_path / "recipe.toml").write_text(RECIPE)
     answer = longmatch("lab", "train", recipe, "--feedback", data, "-o", tmp_path / "trained")
     assert answer.status == 2

@@ -24,7 +24,7 @@ from service.errors import (
     StandingQueryNotFoundError,
     TooManyStandingQueriesError,
 )
-from service.feedback.store import FeedbackLimits, FeedbackStore, JudgedQuery
+from service.feedback.store import FeedbackStore, JudgedQuery
 from service.jobs.idempotency import IdempotencyStore, KeyedResponse, StoredResponse
 from service.jobs.store import JobStore, LineError, Step, Upload
 from service.standing.store import Delivery, Found, Interest, Scan, StandingStore, Webhook
@@ -35,7 +35,6 @@ from tests.kit.postgresql import PostgreSQLServer, run_postgresql
 from tests.kit.service_fixtures import Client
 from tests.kit.waiting import wait_until
 
-LIMITS = FeedbackLimits(1_000, 10**6)
 LONG = JudgedQuery(text="A long question about rivers. " * 1_000, title="Rivers")
 INTEREST = Interest(document_id="a", title="\0", mode="semantic", bounds=Bounds(min_score=0.0))
 Reopen = Callable[[], State]
@@ -89,7 +88,7 @@ def queries(state: State) -> list[int]:
 def test_a_text_is_stored_once_and_goes_with_its_last_verdict(
     state: State, store: FeedbackStore
 ) -> None:
-    given = [store.put(LONG, f"d{number}", 1, LIMITS) for number in range(20)]
+    given = [store.put(LONG, f"d{number}", 1) for number in range(20)]
     assert len(queries(state)) == 1
     assert queries(state)[0] < 1_000  # compressed
     assert list(store.all()) == sorted(given, key=lambda item: item.id)
@@ -105,14 +104,14 @@ def test_different_queries_are_different(store: FeedbackStore) -> None:
     texts = [("a", ""), ("a", "b"), ("ab", ""), ("b", "a"), ("1 a", ""), ("", "1 a"), ("\0", "")]
     different = [JudgedQuery(text=text, title=title) for text, title in texts]
     different += [JudgedQuery(document_id="a"), JudgedQuery(text="")]
-    given = [store.put(query, "d", 1, LIMITS) for query in different]
+    given = [store.put(query, "d", 1) for query in different]
     assert len({verdict.id for verdict in given}) == len(different)
     assert {found.query for found in store.all()} == set(different)
 
 
 def test_the_parts_of_an_export_are_bounded_and_whole(store: FeedbackStore) -> None:
     for number in range(12):
-        store.put(JudgedQuery(text=f"{number}" * 100), "d", number % 4, LIMITS)
+        store.put(JudgedQuery(text=f"{number}" * 100), "d", number % 4)
     parts, after = [], ""
     while part := store.whole(after, 250):
         assert 1 <= len(part) <= 3
@@ -128,22 +127,22 @@ def test_the_parts_of_an_export_are_bounded_and_whole(store: FeedbackStore) -> N
 def test_documents_are_forgotten_with_all_that_names_them(
     state: State, store: FeedbackStore
 ) -> None:
-    store.put(JudgedQuery(document_id="a"), "b", 1, LIMITS)
-    store.put(JudgedQuery(document_id="b"), "c", 1, LIMITS)
-    kept = store.put(JudgedQuery(document_id="c"), "d", 1, LIMITS)
-    store.put(LONG, "b", 1, LIMITS)
+    store.put(JudgedQuery(document_id="a"), "b", 1)
+    store.put(JudgedQuery(document_id="b"), "c", 1)
+    kept = store.put(JudgedQuery(document_id="c"), "d", 1)
+    store.put(LONG, "b", 1)
     assert sorted(store.documents()) == ["a", "b", "c", "d"]
     store.forget(["b", "nobody", "\0"])
     assert list(store.all()) == [kept]
     assert len(queries(state)) == 1
 
 
-def test_the_limits_hold_for_writers_at_once(store: FeedbackStore) -> None:
-    limits = FeedbackLimits(25, 10**6)
+def test_the_limits_hold_for_writers_at_once(state: State) -> None:
+    store = FeedbackStore(state, max_verdicts=25)
 
     def is_refused(number: int) -> bool:
         try:
-            store.put(JudgedQuery(text=str(number)), "d", 1, limits)
+            store.put(JudgedQuery(text=str(number)), "d", 1)
         except FeedbackFullError:
             return True
         return False
@@ -154,14 +153,14 @@ def test_the_limits_hold_for_writers_at_once(store: FeedbackStore) -> None:
     assert refused == 35
 
 
-def test_a_query_that_is_too_large_leaves_nothing(state: State, store: FeedbackStore) -> None:
+def test_a_query_that_is_too_large_leaves_nothing(state: State) -> None:
     with pytest.raises(FeedbackFullError, match="10 bytes of texts"):
-        store.put(LONG, "d", 1, FeedbackLimits(10, 10))
+        FeedbackStore(state, max_query_bytes=10).put(LONG, "d", 1)
     assert queries(state) == []
 
 
 def test_a_write_is_whole_or_undone(state: State, store: FeedbackStore) -> None:
-    kept = store.put(LONG, "d", 3, LIMITS)
+    kept = store.put(LONG, "d", 3)
 
     def fail() -> None:
         with state.writing() as connection:
@@ -226,7 +225,7 @@ def test_only_the_last_events_of_a_query_are_kept(reopen: Reopen) -> None:
         assert store.advance(scans) == 0  # they are at another place now
     for query in (first, second):
         kept = store.events_after(0, 10, query)
-        assert [event.found.document_id for event in kept] == ["1", "2"]
+        assert [event.found.document for event in kept] == ["1", "2"]
         assert kept[-1].found == found
     last = store.last_event
     store.remove(first.id)
@@ -284,7 +283,7 @@ def test_a_file_is_read_by_commands_and_by_no_other_user(tmp_path: Path) -> None
     with existing_state(tmp_path) as missing:
         assert missing is None
     with closing(open_state(tmp_path)) as state:
-        given = FeedbackStore(state).put(LONG, "d", 3, LIMITS)
+        given = FeedbackStore(state).put(LONG, "d", 3)
         assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("state*")} == {0o600}
     with existing_state(tmp_path) as found:
         assert found is not None
@@ -312,7 +311,7 @@ def test_a_database_that_is_full_says_so(database: PostgreSQL, tmp_path: Path) -
     with pytest.raises(StorageFullError), state.writing() as connection:
         connection.execute(text(full))
     assert isinstance(state.failure, StorageFullError)
-    FeedbackStore(state).put(LONG, "d", 1, LIMITS)
+    FeedbackStore(state).put(LONG, "d", 1)
     assert state.failure is None
 
 

@@ -10,7 +10,7 @@ import pytest
 from index.directory.backup import STATE_FILE
 from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
 from index.near_duplicates.families import FAMILIES_FILE
-from service.feedback.store import FeedbackLimits, FeedbackStore, JudgedQuery
+from service.feedback.store import FeedbackStore, JudgedQuery
 from service.jobs.store import JobStore
 from service.jobs.uploads import UploadFile
 from service.state.database import open_state
@@ -204,7 +204,7 @@ def test_doctor_sets_a_damaged_state_aside(
     with closing(open_state(waiting)) as state:
         for number in range(300):
             query = JudgedQuery(text=f"{number} " * 50)
-            FeedbackStore(state).put(query, "d1", 1, FeedbackLimits(1_000, 10**9))
+            FeedbackStore(state).put(query, "d1", 1)
     assert longmatch("doctor", waiting).status == 0
     expected = matches(longmatch, waiting)
     path = waiting / STATE_FILE

@@ -13,7 +13,7 @@ from index.directory.data_directory import (
     open_data_directory,
 )
 from index.store.schema import read_space
-from service.feedback.store import FeedbackLimits, FeedbackStore, JudgedQuery
+from service.feedback.store import FeedbackStore, JudgedQuery
 from service.state.database import open_state
 from tests.kit.command import Run
 from tests.service.cli.data.conftest import matches, query, vars_of
@@ -25,7 +25,7 @@ def test_snapshot_then_restore(longmatch: Run, data: Path, tmp_path: Path, name:
     with closing(open_state(data)) as state:
         feedback = FeedbackStore(state)
         judged = JudgedQuery(text="Which river carves valleys?", title="Rivers")
-        given = feedback.put(judged, "d1", 2, FeedbackLimits(10, 10**6))
+        given = feedback.put(judged, "d1", 2)
         answer = longmatch("snapshot", data, "-o", backup)  # while it is open
     assert (answer.status, "24 documents" in answer.err) == (0, True)
     answer = longmatch("restore", backup, new)
