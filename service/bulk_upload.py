@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from index.document import Document
 from index.errors import StoreError
 from service.documents import Indexed, index_documents
 from service.engine import Collection
 from service.errors import EncodingFailedError, InvalidInputError
-from service.jobs.idempotency import KeyedResponse, StoredResponse, request_digest
+from service.jobs.idempotency import StoredResponse, request_digest
 from service.jobs.store import Job, LineError, Step, Upload
 from service.jobs.uploads import Batch, BatchLimits, UploadFile, read_batch
 from service.limits import check_disk
@@ -72,9 +73,9 @@ async def submit_upload(
             await run_in(jobs.threads, file.abandon)
             return stored, True
         response = respond(upload)
-        keyed = KeyedResponse(key, request, response) if key else None
+        store = partial(jobs.idempotency.insert, key, request, response) if key else None
         try:
-            await run_in(jobs.threads, jobs.add, upload, keyed, head.client)
+            await run_in(jobs.threads, jobs.add, upload, store, head.client)
         except StoreError:
             await run_in(jobs.threads, file.abandon)
             raise

@@ -87,7 +87,7 @@ def _read(data: Path, state: State) -> list[Finding]:
     """Read everything; what raises is damaged."""
     for _ in FeedbackStore(state).all():
         pass
-    StandingStore(state, max_queries=0).every()
+    StandingStore(state, max_queries=0).listed()
     problem = "has no upload, or another than was received"
     return [
         Finding(_JOBS, f"job {job.id} {problem}", Remedy.END_JOB)

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 
 from service.engine import Collection, Engine, unready_because
 from service.errors import NotReadyError
-from service.jobs.idempotency import KeyedResponse, StoredResponse, request_digest
+from service.jobs.idempotency import StoredResponse, request_digest
 from service.threads import run_in
 
 
@@ -97,7 +97,7 @@ async def respond_once(
         if stored is not None:
             return to_response(stored, replayed=True)
         response = await work()
-        await run_in(threads, store.put, KeyedResponse(key, request, response))
+        await run_in(threads, store.put, key, request, response)
     return to_response(response, replayed=False)
 
 

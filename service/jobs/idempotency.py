@@ -31,21 +31,6 @@ class StoredResponse:
     location: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedResponse:
-    """A response to store.
-
-    Attributes:
-        key: the Idempotency-Key of its request.
-        request: digest of the request, by `request_digest`.
-        response: to replay.
-    """
-
-    key: str
-    request: bytes
-    response: StoredResponse
-
-
 class IdempotencyStore:
     """The stored responses of one collection."""
 
@@ -96,20 +81,28 @@ class IdempotencyStore:
             raise KeyReusedError
         return StoredResponse(row.status, zlib.decompress(row.body), row.location)
 
-    def put(self, keyed: KeyedResponse) -> None:
+    def put(self, key: str, request: bytes, response: StoredResponse) -> None:
         """Store a response, durably."""
         with self._state.writing() as connection:
-            self.insert(connection, keyed)
+            self.insert(key, request, response, connection)
 
-    def insert(self, connection: Connection, keyed: KeyedResponse) -> None:
-        """Store a response in the transaction of the caller, and delete expired ones."""
+    def insert(
+        self, key: str, request: bytes, response: StoredResponse, connection: Connection
+    ) -> None:
+        """Store a response in the transaction of the caller, and delete expired ones.
+
+        Args:
+            key: the Idempotency-Key of its request.
+            request: digest of the request, by `request_digest`.
+            response: to replay.
+            connection: of the caller.
+        """
         now, age = self._seconds(), responses.c.served_seconds
         behind = progress.c.served_seconds < now
         connection.execute(update(progress).where(behind).values(served_seconds=now))
-        connection.execute(delete(responses).where(responses.c.key == keyed.key))
-        given = asdict(keyed.response)
-        row = given | {"key": keyed.key, "request": keyed.request, "served_seconds": now}
-        row["body"] = zlib.compress(keyed.response.body)
+        connection.execute(delete(responses).where(responses.c.key == key))
+        row = asdict(response) | {"key": key, "request": request, "served_seconds": now}
+        row["body"] = zlib.compress(response.body)
         connection.execute(insert(responses).values(row))
         connection.execute(delete(responses).where(age <= now - RETENTION_SECONDS))
         newest = select(age).order_by(age.desc())

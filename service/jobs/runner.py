@@ -16,9 +16,11 @@ from pathlib import Path
 from time import monotonic
 from typing import get_args
 
+from sqlalchemy import Connection
+
 from index.errors import StorageError
 from service.errors import ShuttingDownError, describe
-from service.jobs.idempotency import IdempotencyStore, KeyedResponse
+from service.jobs.idempotency import IdempotencyStore
 from service.jobs.store import EndState, Job, JobStore, Upload
 from service.jobs.uploads import UploadFile, UploadRoom, UploadSlot, remove_others, verify_upload
 from service.metrics import CollectionMetrics
@@ -34,6 +36,7 @@ _TURN_SECONDS = 2.0  # for which a client's job runs while others wait
 _LOG = logging.getLogger(__name__)
 
 RunJob = Callable[[Job], None]
+AddMore = Callable[[Connection], None]
 
 
 class Jobs:
@@ -109,12 +112,15 @@ class Jobs:
             take=place.take,
         )
 
-    def add(self, upload: Upload, keyed: KeyedResponse | None, client: str = "") -> None:
-        """Create a job of a client for an upload, with the response to it, and wake the runner."""
+    def add(self, upload: Upload, answered: AddMore | None = None, client: str = "") -> None:
+        """Create a job of a client for an upload, durably, and wake the runner.
+
+        `answered` stores the response to it in the same transaction.
+        """
         with self._state.writing() as connection:
             self.store.insert(connection, upload, client)
-            if keyed is not None:
-                self.idempotency.insert(connection, keyed)
+            if answered is not None:
+                answered(connection)
         self._woken.set()
         self.record()
 

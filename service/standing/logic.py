@@ -213,7 +213,7 @@ def scan_new_documents(collection: Collection) -> bool:
     if data.store.lexical.building:  # a hybrid search would leave the words out
         data.store.lexical.wait(1.0)
         return True
-    every = standing.store.every()
+    every = standing.store.listed()
     ready = [
         query
         for query in every

@@ -258,8 +258,8 @@ class StandingStore:
         with self._state.reading() as connection:
             return _find(connection, query_id)
 
-    def listed(self, after: str, limit: int | None) -> list[StandingQuery]:
-        """Return up to `limit` queries as they were made, after this id, "" for the first."""
+    def listed(self, after: str = "", limit: int | None = None) -> list[StandingQuery]:
+        """Return up to `limit` queries after an id as they were made, without their texts."""
         with self._state.reading() as connection:
             number = _find(connection, after).number if after else 0
             page = select(*_QUERY).where(standing.c.number > number).order_by(standing.c.number)
@@ -300,10 +300,6 @@ class StandingStore:
             done = connection.execute(delete(standing).where(standing.c.id == query_id))
             if not done.rowcount:
                 raise StandingQueryNotFoundError(query_id)
-
-    def every(self) -> list[StandingQuery]:
-        """Return all of them, without their texts."""
-        return self.listed("", None)
 
     def read_text(self, query: StandingQuery) -> QueryText | None:
         """Return the text of a query; None if it has none, or was removed."""

@@ -12,19 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import sqlalchemy as sa
 from pydantic import SecretStr
-from sqlalchemy import (
-    ClauseElement,
-    Connection,
-    Engine,
-    NullPool,
-    create_engine,
-    func,
-    insert,
-    inspect,
-    make_url,
-    select,
-)
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateSchema, CreateTable, DropSchema
@@ -55,10 +44,10 @@ class State(Protocol):
     def failure(self) -> StorageError | None:
         """What keeps anything from being stored; None if nothing does."""
 
-    def reading(self) -> AbstractContextManager[Connection]:
+    def reading(self) -> AbstractContextManager[sa.Connection]:
         """Lend a connection inside a read transaction: all statements see one state."""
 
-    def writing(self) -> AbstractContextManager[Connection]:
+    def writing(self) -> AbstractContextManager[sa.Connection]:
         """Lend a connection inside the only write transaction: committed and durable, or undone."""
 
     def close(self) -> None:
@@ -87,8 +76,8 @@ class SQLiteState:
         """Open the file; create it if it is missing, unless `read_only`."""
         self._connections = SQLiteConnections(path, read_only=read_only, kind=_sqlite_format())
         self._lent = threading.local()
-        self._engine = create_engine(
-            "sqlite://", creator=lambda: cast(Any, self._lent.connection), poolclass=NullPool
+        self._engine = sa.create_engine(
+            "sqlite://", creator=lambda: cast(Any, self._lent.connection), poolclass=sa.NullPool
         )
 
     @property
@@ -97,13 +86,13 @@ class SQLiteState:
         return self._connections.failure
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[sa.Connection]:
         """Lend a connection inside a read transaction."""
         with self._connections.reading() as lent, self._over(lent) as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[sa.Connection]:
         """Lend the connection that writes, inside a transaction."""
         with self._connections.writing() as lent, self._over(lent) as connection:
             yield connection
@@ -113,7 +102,7 @@ class SQLiteState:
         self._connections.close()
 
     @contextmanager
-    def _over(self, lent: object) -> Iterator[Connection]:
+    def _over(self, lent: object) -> Iterator[sa.Connection]:
         self._lent.connection = _Lent(lent)
         try:
             with self._engine.connect() as connection:
@@ -125,9 +114,9 @@ class SQLiteState:
 @cache
 def _sqlite_format() -> DatabaseFormat:
     tables = METADATA.sorted_tables
-    made: list[ClauseElement] = [CreateTable(table) for table in tables]
+    made: list[sa.ClauseElement] = [CreateTable(table) for table in tables]
     made += [CreateIndex(index) for table in tables for index in table.indexes]
-    made.append(insert(progress).values(_BEGINNING))
+    made.append(sa.insert(progress).values(_BEGINNING))
     dialect, literal = sqlite.dialect(), {"literal_binds": True}
     schema = ";".join(
         str(statement.compile(dialect=dialect, compile_kwargs=literal)) for statement in made
@@ -150,9 +139,9 @@ class PostgreSQL:
         """
         require_extra("postgresql", "PostgreSQL", "psycopg")
         try:
-            parsed = make_url(url).set(drivername="postgresql+psycopg")
+            parsed = sa.make_url(url).set(drivername="postgresql+psycopg")
             self.name = f"postgresql://{parsed.host or ''}/{parsed.database or ''}"
-            self.engine = create_engine(
+            self.engine = sa.create_engine(
                 parsed,
                 connect_args=_TIMEOUTS,
                 pool_pre_ping=True,
@@ -166,14 +155,14 @@ class PostgreSQL:
             raise SettingsError(f"state: {self.name}: {error.orig}") from error
         if read_only:
             self._session.close()
-        elif not self._session.scalar(select(func.pg_try_advisory_lock(_SERVER_LOCK))):
+        elif not self._session.scalar(sa.select(sa.func.pg_try_advisory_lock(_SERVER_LOCK))):
             self.close()
             raise SettingsError(f"state: {self.name}: another server uses this database")
 
     def has(self, collection: str) -> bool:
         """Return whether there is a state of a collection."""
         with _translated(self.name), self.engine.connect() as connection:
-            return inspect(connection).has_schema(schema_name(collection))
+            return sa.inspect(connection).has_schema(schema_name(collection))
 
     def drop(self, collection: str) -> None:
         """Remove the state of a collection, durably and as a whole, if there is any."""
@@ -199,14 +188,14 @@ class PostgreSQLState:
         """Open the schema of a collection; create it if it is missing."""
         schema = schema_name(collection)
         self._name = database.name
-        self._engine: Engine = database.engine.execution_options(
+        self._engine: sa.Engine = database.engine.execution_options(
             schema_translate_map={None: schema}
         )
         self._lock = threading.RLock()
         self._failure: StorageError | None = None
         if database.has(collection):
             with self.reading() as connection:
-                found = connection.scalar(select(progress.c.format))
+                found = connection.scalar(sa.select(progress.c.format))
             if found != FORMAT:
                 raise StoreError(
                     f"{self._name}: {schema} has format {found}; this version of Longmatch reads "
@@ -216,7 +205,7 @@ class PostgreSQLState:
         with self.writing() as connection:
             connection.execute(CreateSchema(schema))
             METADATA.create_all(connection)
-            connection.execute(insert(progress).values(_BEGINNING))
+            connection.execute(sa.insert(progress).values(_BEGINNING))
 
     @property
     def failure(self) -> StorageError | None:
@@ -224,7 +213,7 @@ class PostgreSQLState:
         return self._failure
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[sa.Connection]:
         """Lend a connection inside a transaction."""
         try:
             with _translated(self._name), self._engine.begin() as connection:
@@ -235,7 +224,7 @@ class PostgreSQLState:
             raise
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[sa.Connection]:
         """Lend a connection inside a transaction, one at a time."""
         with self._lock, self.reading() as connection:
             yield connection

@@ -25,7 +25,7 @@ from service.errors import (
     TooManyStandingQueriesError,
 )
 from service.feedback.store import FeedbackStore, JudgedQuery
-from service.jobs.idempotency import IdempotencyStore, KeyedResponse, StoredResponse
+from service.jobs.idempotency import IdempotencyStore, StoredResponse
 from service.jobs.store import JobStore, LineError, Step, Upload
 from service.standing.store import Delivery, Found, Interest, Scan, StandingStore, Webhook
 from service.startup import close_engine, open_engine
@@ -206,7 +206,7 @@ def test_jobs_keep_their_order_and_progress(reopen: Reopen) -> None:
 def test_of_too_many_keys_the_oldest_are_forgotten(reopen: Reopen) -> None:
     store = IdempotencyStore(reopen(), max_keys=2)
     for key in "abc":
-        store.put(KeyedResponse(key, b"request", StoredResponse(201, b"{}", "/a")))
+        store.put(key, b"request", StoredResponse(201, b"{}", "/a"))
     store = IdempotencyStore(reopen())
     found = {key: store.find(key, b"request") for key in "abc"}
     kept = StoredResponse(201, b"{}", "/a")
