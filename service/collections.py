@@ -213,7 +213,8 @@ def create_collection(engine: Engine, name: str) -> bool:
         raise TooManyCollectionsError(settings.max_collections)
     is_new = not collection_path(settings.data, name).exists()
     if is_new:
-        _drop_state(engine, name)  # that a kill left of a former collection
+        if engine.database is not None:  # a kill may have left the state of a former collection
+            engine.database.drop(name)
         make_collection(settings.data, name, lambda folder: _fill(engine, folder))
     _open(engine, name)
     collections.find(name)  # raises if it could not be opened
@@ -237,19 +238,14 @@ def remove_collection(engine: Engine, name: str) -> None:
         if isinstance(member, Collection):
             close_collection(member)
         remove_folder(engine.settings.data, name)
-        _drop_state(engine, name)
+        if engine.database is not None:
+            engine.database.drop(name)
     except Exception as error:
         if collection_path(engine.settings.data, name).exists():
             _put_unopened(engine, name, error)
             raise
         _LOG.warning("files of the removed collection %s are left: %s", name, error)
     engine.metrics.forget(name)
-
-
-def _drop_state(engine: Engine, name: str) -> None:
-    """Remove the state of a collection from the database; a file goes with its folder."""
-    if engine.database is not None:
-        engine.database.drop(name)
 
 
 def _open(engine: Engine, name: str) -> None:

@@ -68,7 +68,7 @@ def repair_service_files(data: Path, findings: Sequence[Finding]) -> None:
             if state is not None:
                 for job in _without_upload(data, state):
                     detail = "the upload is missing or damaged: send it again"
-                    JobStore(state).end(job, "failed", detail)
+                    JobStore(state).end(job.id, "failed", detail)
 
 
 def _move_away(data: Path) -> None:

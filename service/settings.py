@@ -94,8 +94,9 @@ class Settings(BaseSettings):
         default=Path("longmatch-data"),
         description="The data directory: documents, vectors, index, snapshots. Created if missing.",
     )
-    state: SecretStr | None = Field(
+    state: str | None = Field(
         default=None,
+        pattern="^postgresql://",
         description="A PostgreSQL, as postgresql://USER@HOST/DATABASE, that keeps jobs, answers to "
         "Idempotency-Key, feedback and standing queries, and belongs to one data directory; by "
         "default, they are in the data directory. Every command reads it.",
@@ -305,13 +306,6 @@ class Settings(BaseSettings):
         default="text", description="Form of a line of the log: text, or JSON."
     )
     log_level: LogLevel = Field(default="info", description="Least severe level that is logged.")
-
-    @field_validator("state")
-    @classmethod
-    def _is_postgresql(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not value.get_secret_value().startswith("postgresql://"):
-            raise ValueError("must begin with postgresql://")
-        return value
 
     @field_validator("allowed_hosts")
     @classmethod

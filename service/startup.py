@@ -26,7 +26,7 @@ from service.metrics import Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
 from service.settings import Settings
-from service.state.database import open_database
+from service.state.database import PostgreSQL
 from service.threads import lower_priority
 from service.workers.block_cache import (
     EncodeCache,
@@ -58,7 +58,7 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     metrics = Metrics()
     with ExitStack() as opened:
         redis = _open_redis(settings, metrics, opened)
-        database = open_database(settings.state)
+        database = None if settings.state is None else PostgreSQL(settings.state)
         if database is not None:
             opened.callback(database.close)
         scheduler, cache = _open_scheduler(settings, encoder, warm.golden, redis, metrics, opened)

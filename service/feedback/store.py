@@ -86,15 +86,12 @@ class FeedbackStore:
         self,
         state: State,
         metrics: CollectionMetrics | None = None,
-        *,
         max_verdicts: int = MAX_VERDICTS,
-        max_query_bytes: int = MAX_QUERY_BYTES,
     ) -> None:
         """Use an open state; count in `metrics`, if there are any."""
         self._state = state
         self._metrics = metrics
         self._max_verdicts = max_verdicts
-        self._max_query_bytes = max_query_bytes
 
     def put(self, query: JudgedQuery, match_id: str, grade: int) -> Verdict:
         """Store a verdict, durably, instead of an earlier one of this query and document."""
@@ -208,10 +205,8 @@ class FeedbackStore:
         parts = (text or b"", query.title.encode(), (query.document_id or "").encode())
         size = sum(map(len, parts))
         taken = connection.scalar(select(func.coalesce(func.sum(judged.c.size), 0))) or 0
-        if taken + size > self._max_query_bytes:
-            raise FeedbackFullError(
-                f"{self._max_query_bytes} bytes of texts", self._max_query_bytes
-            )
+        if taken + size > MAX_QUERY_BYTES:
+            raise FeedbackFullError(f"{MAX_QUERY_BYTES} bytes of texts", MAX_QUERY_BYTES)
         row = {"digest": digest, "document": query.document_id, "title": query.title, "size": size}
         stored = insert(judged).values(**row, text=text).returning(judged.c.number)
         return int(connection.execute(stored).scalar_one())

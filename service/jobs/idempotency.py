@@ -19,7 +19,7 @@ from service.state.database import State
 from service.state.tables import progress, responses
 
 RETENTION_SECONDS = 24 * 3600.0
-MAX_KEYS = 100_000  # of one collection: a request a second for a day
+MAX_KEYS = 100_000  # of one collection, a request a second for a day; the oldest go early
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,9 @@ class StoredResponse:
 class IdempotencyStore:
     """The stored responses of one collection."""
 
-    def __init__(self, state: State, max_keys: int = MAX_KEYS) -> None:
-        """Continue the clock of service where the last process stopped.
-
-        Args:
-            state: of the collection.
-            max_keys: number of responses to keep; the oldest above it are deleted early.
-        """
+    def __init__(self, state: State) -> None:
+        """Continue the clock of service where the last process stopped."""
         self._state = state
-        self._max_keys = max_keys
         self._lock = threading.Lock()
         self._in_progress: set[str] = set()
         with state.reading() as connection:
@@ -106,7 +100,7 @@ class IdempotencyStore:
         connection.execute(insert(responses).values(row))
         connection.execute(delete(responses).where(age <= now - RETENTION_SECONDS))
         newest = select(age).order_by(age.desc())
-        first_beyond = connection.scalar(newest.limit(1).offset(self._max_keys))
+        first_beyond = connection.scalar(newest.limit(1).offset(MAX_KEYS))
         if first_beyond is not None:
             connection.execute(delete(responses).where(age <= first_beyond))
 

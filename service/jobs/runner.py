@@ -19,7 +19,7 @@ from typing import get_args
 from sqlalchemy import Connection
 
 from index.errors import StorageError
-from service.errors import ShuttingDownError, describe
+from service.errors import JobEndedError, ShuttingDownError, describe
 from service.jobs.idempotency import IdempotencyStore
 from service.jobs.store import EndState, Job, JobStore, Upload
 from service.jobs.uploads import UploadFile, UploadRoom, UploadSlot, remove_others, verify_upload
@@ -124,16 +124,22 @@ class Jobs:
         self._woken.set()
         self.record()
 
-    def cancel(self, job_id: str) -> Job:
-        """Cancel a job."""
-        job = self.store.cancel(job_id)
-        self._ended(job, "cancelled")
-        return job
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job, or raise JobEndedError; what it has stored stays."""
+        self._end(job_id, "cancelled")
 
     def end(self, job: Job, state: EndState, detail: str | None = None) -> None:
         """Record how a job ended; do nothing if it had ended before."""
-        if self.store.end(job, state, detail):
-            self._ended(job, state)
+        with suppress(JobEndedError):
+            self._end(job.id, state, detail)
+
+    def _end(self, job_id: str, state: EndState, detail: str | None = None) -> None:
+        job = self.store.end(job_id, state, detail)
+        with suppress(OSError):  # a file that cannot be removed now is removed at the next start
+            self.path_of(job).unlink(missing_ok=True)
+        self._verified.discard(job_id)
+        self.metrics.jobs_ended.labels(state).inc()
+        self.record()
 
     def verify(self, job: Job) -> bool:
         """Return whether the upload of a job is what was received; read once in each process."""
@@ -154,13 +160,6 @@ class Jobs:
     def record(self) -> None:
         """Set the metric of unfinished jobs."""
         self.metrics.jobs_unfinished.set(len(self.store.unfinished()))
-
-    def _ended(self, job: Job, state: EndState) -> None:
-        with suppress(OSError):  # a file that cannot be removed now is removed at the next start
-            self.path_of(job).unlink(missing_ok=True)
-        self._verified.discard(job.id)
-        self.metrics.jobs_ended.labels(state).inc()
-        self.record()
 
     def _work(self, run: RunJob) -> None:
         said = ""  # of a full disk, once

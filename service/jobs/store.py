@@ -189,19 +189,12 @@ class JobStore:
         with self._state.writing() as connection:
             _change(connection, job.id, state="waiting", detail=detail)
 
-    def end(self, job: Job, state: EndState, detail: str | None = None) -> bool:
-        """Record how a job ended; return False if it had ended before."""
+    def end(self, job_id: str, state: EndState, detail: str | None = None) -> Job:
+        """Record how a job ended, or raise JobEndedError if it had ended before."""
         with self._state.writing() as connection:
-            return _change(connection, job.id, state=state, detail=detail, ended=utc_now())
-
-    def cancel(self, job_id: str) -> Job:
-        """Cancel a job; what it has stored stays. Raise JobEndedError if it has ended already."""
-        with self._state.writing() as connection:
-            cancelled = _change(connection, job_id, state="cancelled", detail=None, ended=utc_now())
-            job = _find(connection, job_id)
-        if not cancelled:
-            raise JobEndedError(job_id, job.state)
-        return job
+            if not _change(connection, job_id, state=state, detail=detail, ended=utc_now()):
+                raise JobEndedError(job_id, _find(connection, job_id).state)
+            return _find(connection, job_id)
 
 
 def _find(connection: Connection, job_id: str) -> Job:

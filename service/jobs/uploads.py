@@ -292,16 +292,13 @@ def verify_upload(path: Path, digest: bytes) -> bool:
     Raises:
         StoreError: it exists and cannot be read.
     """
-    found = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while data := file.read(_READ_BYTES):
-                found.update(data)
+            return hashlib.file_digest(file, "sha256").digest() == digest
     except FileNotFoundError:
         return False
     except OSError as error:
         raise StoreError(f"{path.name}: cannot be read: {error.strerror}") from error
-    return found.digest() == digest
 
 
 def remove_others(folder: Path, keep: Iterable[str]) -> None:

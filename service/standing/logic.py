@@ -8,6 +8,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -46,8 +47,8 @@ async def list_events(
     collection: Collection, query_id: str | None, after: int, limit: int
 ) -> list[Event]:
     """Return the first events after a number, of a query or of all."""
-    query = None if query_id is None else await find_query(collection, query_id)
-    return await _events(collection, query, after, limit)
+    store, threads = collection.standing.store, collection.jobs.threads
+    return await run_in(threads, store.events_after, after, limit, query_id)
 
 
 async def follow_events(
@@ -58,20 +59,20 @@ async def follow_events(
     It ends when the query or the collection is removed, or the service stops. Between the events,
     and at first, come empty lists, so that who is gone is noticed.
     """
-    query = None if query_id is None else await find_query(collection, query_id)
-    listening = _follow(collection, query, after)
+    await list_events(collection, query_id, after, 1)  # raises where there is no such query
+    listening = _follow(collection, query_id, after)
     await anext(listening)  # takes its place, or raises
     return listening
 
 
 async def _follow(
-    collection: Collection, query: StandingQuery | None, after: int
+    collection: Collection, query_id: str | None, after: int
 ) -> AsyncIterator[list[Event]]:
-    with collection.engine.listeners.admit():
+    with collection.engine.listeners.admit(), suppress(StandingQueryNotFoundError):
         yield []  # to `follow_events`
         yield []  # to the client: the head of the response is sent with it
         sent = -1
-        while await _exists(collection, query):
+        while not _is_over(collection):
             waited = 0.0
             while collection.standing.last_event == sent and waited < HEARTBEAT_SECONDS:
                 await asyncio.sleep(_POLL_SECONDS)
@@ -81,31 +82,15 @@ async def _follow(
             last = collection.standing.last_event
             if sent == last:
                 yield []
-            while events := await _events(collection, query, after, _EVENTS_AT_A_TIME):
+            while events := await list_events(collection, query_id, after, _EVENTS_AT_A_TIME):
                 after = events[-1].number
                 yield events
             sent = last
 
 
-async def _exists(collection: Collection, query: StandingQuery | None) -> bool:
-    if query is not None:
-        try:
-            await find_query(collection, query.id)
-        except StandingQueryNotFoundError:
-            return False
-    return not _is_over(collection)
-
-
 def _is_over(collection: Collection) -> bool:
     engine = collection.engine
     return engine.listeners.closing or not engine.collections.has(collection)
-
-
-async def _events(
-    collection: Collection, query: StandingQuery | None, after: int, limit: int
-) -> list[Event]:
-    threads = collection.jobs.threads
-    return await run_in(threads, collection.standing.store.events_after, after, limit, query)
 
 
 _LOG = logging.getLogger(__name__)

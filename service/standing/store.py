@@ -194,33 +194,17 @@ _UNDELIVERED = (
     )
     .order_by(standing.c.retry_at)
 )
-MAX_BYTES = 256 * 2**20  # of the texts of one collection: a megabyte for each of 256 books
-MAX_EVENTS = 10_000  # of one query: a client that reads its events once a day misses none
+MAX_BYTES = 256 * 2**20  # of the texts of one collection in UTF-8: 256 books of a megabyte
+MAX_EVENTS = 10_000  # of one query; older ones are deleted: who reads once a day misses none
 
 
 class StandingStore:
     """The standing queries of one collection, and their events. Safe to use from many threads."""
 
-    def __init__(
-        self,
-        state: State,
-        *,
-        max_queries: int,
-        max_bytes: int = MAX_BYTES,
-        max_events: int = MAX_EVENTS,
-    ) -> None:
-        """Use an open state.
-
-        Args:
-            state: of the collection.
-            max_queries: that there may be.
-            max_bytes: of their texts together, in UTF-8.
-            max_events: that are kept of each; older ones are deleted.
-        """
+    def __init__(self, state: State, *, max_queries: int) -> None:
+        """Use an open state, in which there may be so many queries."""
         self._state = state
         self._max_queries = max_queries
-        self._max_bytes = max_bytes
-        self._max_events = max_events
 
     def check_room(self, text_bytes: int) -> None:
         """Check that there is room for one more, before its text is encoded."""
@@ -372,17 +356,15 @@ class StandingStore:
         with self._state.reading() as connection:
             return connection.scalar(select(func.max(events.c.number))) or 0
 
-    def events_after(
-        self, number: int, limit: int, query: StandingQuery | None = None
-    ) -> list[Event]:
+    def events_after(self, number: int, limit: int, query_id: str | None = None) -> list[Event]:
         """Return up to `limit` events after a number, 0 for the first, of a query or of all."""
         page = _EVENT.where(events.c.number > number).order_by(events.c.number).limit(limit)
-        if query is not None:
-            page = page.where(events.c.query == query.number)
         with self._state.reading() as connection:
+            if query_id is not None:
+                page = page.where(events.c.query == _find(connection, query_id).number)
             return [
-                Event(number, query_id, created, Found(*found))
-                for number, query_id, created, *found in connection.execute(page)
+                Event(number, name, created, Found(*found))
+                for number, name, created, *found in connection.execute(page)
             ]
 
     def undelivered(self) -> list[StandingQuery]:
@@ -439,7 +421,7 @@ class StandingStore:
         connection.execute(insert(events), rows)
         theirs = events.c.query == number
         newest = select(events.c.number).where(theirs).order_by(events.c.number.desc())
-        first_beyond = connection.scalar(newest.limit(1).offset(self._max_events))
+        first_beyond = connection.scalar(newest.limit(1).offset(MAX_EVENTS))
         if first_beyond is not None:
             connection.execute(delete(events).where(theirs, events.c.number <= first_beyond))
 
@@ -449,8 +431,8 @@ class StandingStore:
         ).one()
         if count >= self._max_queries:
             raise TooManyStandingQueriesError(self._max_queries, "queries (max_standing_queries)")
-        if used + size > self._max_bytes:
-            raise TooManyStandingQueriesError(self._max_bytes, "bytes of texts")
+        if used + size > MAX_BYTES:
+            raise TooManyStandingQueriesError(MAX_BYTES, "bytes of texts")
 
 
 def _find(connection: Connection, query_id: str) -> StandingQuery:

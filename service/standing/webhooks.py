@@ -24,6 +24,7 @@ from hashlib import sha256
 import httpcore2
 
 from index.errors import StoreError
+from service.errors import StandingQueryNotFoundError
 from service.metrics import CollectionMetrics
 from service.standing.store import Delivery, Event, StandingQuery, StandingStore
 from service.standing.targets import (
@@ -202,8 +203,8 @@ class Webhooks:
         try:
             delivery = query.delivery
             for _ in range(_EVENTS_A_TURN):
-                # One by one: those of a query that was removed meanwhile are gone.
-                events = self._store.events_after(delivery.delivered, 1, query)
+                # One by one: a query may be removed meanwhile.
+                events = self._store.events_after(delivery.delivered, 1, query.id)
                 if not events:
                     return
                 try:
@@ -216,6 +217,8 @@ class Webhooks:
                 self._metrics.webhook_deliveries.labels("delivered").inc()
                 if not goes_on:
                     return
+        except StandingQueryNotFoundError:
+            return
         except Exception as error:
             _LOG.error("the webhook of %s is paused: %s", query.id, _describe(error))
             await asyncio.sleep(_FIRST_SECONDS)

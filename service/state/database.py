@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import sqlalchemy as sa
-from pydantic import SecretStr
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateSchema, CreateTable, DropSchema
@@ -32,7 +31,6 @@ _BEGINNING = {"format": FORMAT, "space": "", "served_seconds": 0.0}
 _TIMEOUTS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # seconds, milliseconds
 _SERVER_LOCK = 0x4C4D5354
 _DISK_FULL = "53100"
-_NAME_CHARACTERS, _DIGEST_CHARACTERS = 36, 16  # of a schema, whose name has at most 63 bytes
 
 _LOG = logging.getLogger(__name__)
 
@@ -176,9 +174,9 @@ class PostgreSQL:
 
 
 def schema_name(collection: str) -> str:
-    """Return the name of the schema of a collection: readable, and another one for each."""
-    digest = hashlib.sha256(collection.encode()).hexdigest()[:_DIGEST_CHARACTERS]
-    return f"longmatch_{collection[:_NAME_CHARACTERS]}_{digest}"
+    """Return the name of the schema of a collection, of at most 63 bytes."""
+    digest = hashlib.sha256(collection.encode()).hexdigest()
+    return f"longmatch_{collection[:36]}_{digest[:16]}"
 
 
 class PostgreSQLState:
@@ -193,19 +191,14 @@ class PostgreSQLState:
         )
         self._lock = threading.RLock()
         self._failure: StorageError | None = None
-        if database.has(collection):
-            with self.reading() as connection:
-                found = connection.scalar(sa.select(progress.c.format))
-            if found != FORMAT:
-                raise StoreError(
-                    f"{self._name}: {schema} has format {found}; this version of Longmatch reads "
-                    f"format {FORMAT}"
-                )
-            return
         with self.writing() as connection:
-            connection.execute(CreateSchema(schema))
+            connection.execute(CreateSchema(schema, if_not_exists=True))
             METADATA.create_all(connection)
-            connection.execute(sa.insert(progress).values(_BEGINNING))
+            found = connection.scalar(sa.select(progress.c.format))
+            if found is None:
+                connection.execute(sa.insert(progress).values(_BEGINNING))
+        if found not in (None, FORMAT):
+            raise StoreError(f"{self._name}: {schema} has format {found}, and not {FORMAT}")
 
     @property
     def failure(self) -> StorageError | None:
@@ -246,11 +239,6 @@ def _translated(name: str) -> Iterator[None]:
         raise StoreError(f"{name}: {type(error.orig).__name__}") from error
 
 
-def open_database(url: SecretStr | None, *, read_only: bool = False) -> PostgreSQL | None:
-    """Connect to the PostgreSQL of the setting `state`; None where the state is in files."""
-    return None if url is None else PostgreSQL(url.get_secret_value(), read_only=read_only)
-
-
 def open_state(data: Path, database: PostgreSQL | None = None) -> State:
     """Open the state of a data directory, which is created if it is missing.
 
@@ -267,7 +255,8 @@ def existing_state(data: Path, *, read_only: bool = True) -> Iterator[State | No
 
     The setting `state` says where it is.
     """
-    database = open_database(Settings().state, read_only=read_only)
+    url = Settings().state
+    database = None if url is None else PostgreSQL(url, read_only=read_only)
     state: State | None = None
     try:
         if database is None:
