@@ -245,15 +245,3 @@ def test_a_query_that_cannot_be_read_keeps_no_other_one_waiting(client: Any) -> 
     assert [event["document"] for event in events(client, sound["id"])] == ["a"]
     detail = client.get(f"/standing-queries/{broken['id']}").json()["detail"]
     assert detail == "it cannot be read: make it again"
-
-
-def test_each_collection_has_its_own(client: Any) -> None:
-    client.request("PUT", "/collections/papers")
-    response = client.post("/collections/papers/standing-queries", json=QUERY)
-    made = response.json()
-    path = f"/collections/papers/standing-queries/{made['id']}"
-    assert response.headers["location"] == path
-    assert client.get(path).json() == made
-    assert client.get(f"/standing-queries/{made['id']}").status_code == 404
-    put(client, {"a": "Bees."})
-    assert client.get(f"{path}/events").json()["events"] == []

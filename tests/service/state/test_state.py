@@ -13,16 +13,8 @@ from sqlalchemy import select, text, update
 from index.directory.backup import STATE_FILE
 from index.errors import StorageFullError, StoreError
 from index.search.records import Bounds
+from service import errors
 from service.api.app import create_app
-from service.errors import (
-    FeedbackFullError,
-    FeedbackNotFoundError,
-    JobEndedError,
-    JobNotFoundError,
-    SettingsError,
-    StandingQueryNotFoundError,
-    TooManyStandingQueriesError,
-)
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.jobs.idempotency import IdempotencyStore, StoredResponse
 from service.jobs.store import JobStore, LineError, Step, Upload
@@ -95,7 +87,7 @@ def test_a_text_is_stored_once_and_goes_with_its_last_verdict(
         assert len(queries(state)) == 1
         store.remove(name.id)
     assert queries(state) == []
-    with pytest.raises(FeedbackNotFoundError):
+    with pytest.raises(errors.FeedbackNotFoundError):
         store.remove(given[0].id)
 
 
@@ -142,7 +134,7 @@ def test_the_limits_hold_for_writers_at_once(state: State) -> None:
     def is_refused(number: int) -> bool:
         try:
             store.put(JudgedQuery(text=str(number)), "d", 1)
-        except FeedbackFullError:
+        except errors.FeedbackFullError:
             return True
         return False
 
@@ -154,13 +146,13 @@ def test_the_limits_hold_for_writers_at_once(state: State) -> None:
 
 def test_what_is_too_large_leaves_nothing(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.feedback.store.MAX_QUERY_BYTES", 10)
-    with pytest.raises(FeedbackFullError, match="10 bytes of texts"):
+    with pytest.raises(errors.FeedbackFullError, match="10 bytes of texts"):
         FeedbackStore(state).put(LONG, "d", 1)
     assert queries(state) == []
     monkeypatch.setattr("service.standing.store.MAX_BYTES", 100)
     store = StandingStore(state, max_queries=2)
     store.check_room(100)
-    with pytest.raises(TooManyStandingQueriesError, match="the limit is 100 bytes of texts"):
+    with pytest.raises(errors.TooManyStandingQueriesError, match="the limit is 100 bytes of texts"):
         store.check_room(101)
 
 
@@ -188,20 +180,20 @@ def test_jobs_keep_their_order_and_progress(reopen: Reopen) -> None:
     begun = jobs.begin(first)
     assert begun is not None
     assert (begun.state, begun.size, begun.digest) == ("running", 2**33, b"\0digest")
-    errors = [LineError(line, "#/text", "has \0") for line in range(150, 0, -1)]
-    assert jobs.advance(first, Step(10, 3, 2, 1, 0, 1, errors))
-    assert jobs.advance(first, Step(20, 6, 2, 0, 1, 0, errors[:1]))
+    wrong = [LineError(line, "#/text", "has \0") for line in range(150, 0, -1)]
+    assert jobs.advance(first, Step(10, 3, 2, 1, 0, 1, wrong))
+    assert jobs.advance(first, Step(20, 6, 2, 0, 1, 0, wrong[:1]))
     jobs.pause(first, "waits")
     jobs = JobStore(reopen())
     found, listed = jobs.find("first")
     assert (found.state, found.detail, found.position, found.line) == ("waiting", "waits", 20, 6)
     assert (found.indexed, found.unchanged, found.truncated, found.failed) == (4, 1, 1, 1)
-    assert listed == errors[:-101:-1]
+    assert listed == wrong[:-101:-1]
     assert jobs.end("second", "cancelled").has_ended
     assert jobs.begin(second) is None
-    with pytest.raises(JobEndedError, match="cancelled already"):
+    with pytest.raises(errors.JobEndedError, match="cancelled already"):
         jobs.end("second", "done")
-    with pytest.raises(JobNotFoundError):
+    with pytest.raises(errors.JobNotFoundError):
         jobs.find("\0")
     assert [job.id for job in jobs.newest(5, None)] == ["second", "first"]
     assert [job.id for job in jobs.newest(5, "second")] == ["first"]
@@ -246,7 +238,7 @@ def test_only_the_last_events_of_a_query_are_kept(
     assert third.number > second.number
     store.advance([Scan(third, 1, (found,))])
     assert store.last_event > last
-    with pytest.raises(StandingQueryNotFoundError):
+    with pytest.raises(errors.StandingQueryNotFoundError):
         store.remove(first.id)
 
 
@@ -276,9 +268,13 @@ def test_a_delivery_counts_for_its_own_webhook_alone(state: State) -> None:
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / STATE_FILE)) as connection:
+    path = tmp_path / STATE_FILE
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE verdicts (id TEXT)")
     with pytest.raises(StoreError, match="is a database, but not one of Longmatch's state"):
+        open_state(tmp_path)
+    path.write_bytes(b"no database" * 1000)
+    with pytest.raises(StoreError, match=r"state\.sqlite3"):
         open_state(tmp_path)
 
 
@@ -296,11 +292,11 @@ def test_a_file_is_read_by_commands_and_by_no_other_user(tmp_path: Path) -> None
 
 
 def test_a_database_serves_one_server(database: PostgreSQL, server: PostgreSQLServer) -> None:
-    with pytest.raises(SettingsError, match="another server uses this database"):
+    with pytest.raises(errors.SettingsError, match="another server uses this database"):
         PostgreSQL(server.url)
-    with pytest.raises(SettingsError, match=r"state: postgresql:///postgres: .*nobody"):
+    with pytest.raises(errors.SettingsError, match=r"state: postgresql:///postgres: .*nobody"):
         PostgreSQL(server.url.replace("longmatch@", "nobody:secret@"))
-    with pytest.raises(SettingsError, match="state: is not postgresql://USER@HOST/DATABASE"):
+    with pytest.raises(errors.SettingsError, match="state: is not postgresql://USER@HOST/DATABASE"):
         PostgreSQL("postgresql://host:port/d")
     with open_state(Path("data"), database).writing() as connection:
         connection.execute(update(progress).values(format=0))
@@ -319,7 +315,9 @@ def test_a_database_that_is_full_says_so(database: PostgreSQL, tmp_path: Path) -
 
 
 def test_a_service_with_its_state_in_postgresql(
-    make_settings: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    make_settings: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Collections, feedback and standing queries; a database that stops; what is left of each."""
     with run_postgresql() as server:
@@ -332,22 +330,27 @@ def test_a_service_with_its_state_in_postgresql(
         for prefix in ("", "/collections/papers"):
             client.request("PUT", "/collections/papers")
             documents = [{"id": name, "text": f"{name} in hives."} for name in ("bees", "tax")]
-            made = client.post(f"{prefix}/standing-queries", json=interest).json()["id"]
+            response = client.post(f"{prefix}/standing-queries", json=interest)
+            path = response.headers["location"]
+            assert path == f"{prefix}/standing-queries/{response.json()['id']}"
             headers = {"Idempotency-Key": "k"}
             for _ in range(2):
                 body = {"documents": documents}
                 assert client.post(f"{prefix}/index", json=body, headers=headers).is_success
             assert client.post(f"{prefix}/feedback", json=verdict).is_success
-            events = f"{prefix}/standing-queries/{made}/events"
-            wait_until(lambda path=events: len(client.get(path).json()["events"]) == 2)
+            wait_until(lambda path=path: len(client.get(f"{path}/events").json()["events"]) == 2)
         server.stop()
         failed = client.post("/feedback", json=verdict)
         assert (failed.status_code, failed.json()["type"]) == (503, "/problems/storage-failed")
         assert "PostgreSQL cannot be reached" in failed.json()["detail"]
         assert client.post("/match", json={"id": "bees"}).is_success
         assert client.get("/readyz").json()["degraded"] == ["storage"]
+        wait_until(lambda: "jobs are paused: " in caplog.text)
         server.start()
         assert client.post("/feedback", json=verdict).is_success
+        lines = {"Content-Type": "application/x-ndjson"}
+        sent = client.post("/index", content=b'{"id": "a", "text": "Ants."}', headers=lines)
+        wait_until(lambda: client.get(sent.headers["location"]).json()["state"] == "done")
         close_engine(engine)
         engine = open_engine(settings)
         client = Client(create_app(engine.settings, engine))
