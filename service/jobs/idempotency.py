@@ -83,14 +83,7 @@ class IdempotencyStore:
     def insert(
         self, key: str, request: bytes, response: StoredResponse, connection: Connection
     ) -> None:
-        """Store a response in the transaction of the caller, and delete expired ones.
-
-        Args:
-            key: the Idempotency-Key of its request.
-            request: digest of the request, by `request_digest`.
-            response: to replay.
-            connection: of the caller.
-        """
+        """Store the response to a request of a digest, and delete expired ones."""
         now, age = self._seconds(), responses.c.served_seconds
         behind = progress.c.served_seconds < now
         connection.execute(update(progress).where(behind).values(served_seconds=now))

@@ -182,16 +182,12 @@ class Scan:
 
 _OF_TEXTS = ("fingerprint", "receipt", "offsets", "vector", "blocks", "text")
 _QUERY = [column for column in standing.c if column.name not in ("bytes", *_OF_TEXTS[2:])]
-_FOUND = [column for column in events.c if column.name not in ("number", "query", "created")]
-_EVENT = select(events.c.number, standing.c.id, events.c.created, *_FOUND).join_from(
-    events, standing
-)
+_FOUND = list(events.c)[2:]  # after its number and that of its query
+_EVENT = select(events.c.number, standing.c.id, *_FOUND).join_from(events, standing)
+_WAITS = exists().where(events.c.query == standing.c.number, events.c.number > standing.c.delivered)
 _UNDELIVERED = (
     select(*_QUERY)
-    .where(standing.c.url.is_not(None), ~standing.c.failed, ~standing.c.paused)
-    .where(
-        exists().where(events.c.query == standing.c.number, events.c.number > standing.c.delivered)
-    )
+    .where(standing.c.url.is_not(None), ~standing.c.failed, ~standing.c.paused, _WAITS)
     .order_by(standing.c.retry_at)
 )
 MAX_BYTES = 256 * 2**20  # of the texts of one collection in UTF-8: 256 books of a megabyte

@@ -7,7 +7,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -29,7 +29,7 @@ from service.state.tables import FORMAT, METADATA, progress
 
 _BEGINNING = {"format": FORMAT, "space": "", "served_seconds": 0.0}
 _TIMEOUTS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}  # seconds, milliseconds
-_SERVER_LOCK = 0x4C4D5354
+_KIND = 0x4C4D5354  # of a file, and of the lock that a server takes
 _DISK_FULL = "53100"
 
 _LOG = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ def _sqlite_format() -> DatabaseFormat:
     schema = ";".join(
         str(statement.compile(dialect=dialect, compile_kwargs=literal)) for statement in made
     )
-    return DatabaseFormat("state", 0x4C4D5354, FORMAT, schema)
+    return DatabaseFormat("state", _KIND, FORMAT, schema)
 
 
 class PostgreSQL:
@@ -153,7 +153,7 @@ class PostgreSQL:
             raise SettingsError(f"state: {self.name}: {error.orig}") from error
         if read_only:
             self._session.close()
-        elif not self._session.scalar(sa.select(sa.func.pg_try_advisory_lock(_SERVER_LOCK))):
+        elif not self._session.scalar(sa.select(sa.func.pg_try_advisory_lock(_KIND))):
             self.close()
             raise SettingsError(f"state: {self.name}: another server uses this database")
 
@@ -255,20 +255,16 @@ def existing_state(data: Path, *, read_only: bool = True) -> Iterator[State | No
 
     The setting `state` says where it is.
     """
-    url = Settings().state
-    database = None if url is None else PostgreSQL(url, read_only=read_only)
+    url, path = Settings().state, data / STATE_FILE
     state: State | None = None
-    try:
-        if database is None:
-            if (data / STATE_FILE).exists():
-                state = SQLiteState(data / STATE_FILE, read_only=read_only)
-        elif database.has(collection_name(data)):
-            state = PostgreSQLState(database, collection_name(data))
+    with ExitStack() as opened:
+        if url is not None:
+            database = opened.enter_context(closing(PostgreSQL(url, read_only=read_only)))
+            if database.has(collection_name(data)):
+                state = PostgreSQLState(database, collection_name(data))
+        elif path.exists():
+            state = opened.enter_context(closing(SQLiteState(path, read_only=read_only)))
         yield state
-    finally:
-        for part in (state, database):
-            if part is not None:
-                part.close()
 
 
 def collection_name(data: Path) -> str:

@@ -118,16 +118,14 @@ standing = _table(
     _flag("paused"),
     _count("revision"),
     _filled("bytes", sa.BigInteger),
-    sa.Column("offsets", sa.LargeBinary),
-    sa.Column("vector", sa.LargeBinary),
-    sa.Column("blocks", sa.LargeBinary),
+    *(sa.Column(name, sa.LargeBinary) for name in ("offsets", "vector", "blocks")),
     sa.Column("text", Words),
 )
 # Clients resume after the last number that they have seen.
 events = _table(
     "events",
     sa.Column("number", _NUMBER, primary_key=True),
-    _filled("query", sa.ForeignKey(standing.c.number, ondelete="CASCADE"), index=True),
+    _filled("query", sa.ForeignKey(standing.c.number, ondelete="CASCADE")),
     _filled("created", sa.Text),
     _filled("document", Words),
     _filled("title", Words),
@@ -135,4 +133,5 @@ events = _table(
     _filled("scored_as", sa.Text),
     sa.Column("probability", sa.Double),
     sa.Column("false_positive_rate", sa.Double),
+    sa.Index("events_by_query", "query", "number"),
 )

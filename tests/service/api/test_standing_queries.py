@@ -102,12 +102,6 @@ def test_without_a_bound_the_calibration_chooses_one(calibrated_client: Any) -> 
     assert (made["min_score"], made["min_probability"]) == (None, None)
 
 
-def test_without_a_bound_and_a_calibration_one_must_be_given(client: Any) -> None:
-    refused = client.post("/standing-queries", json={"text": "Bees."})
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["pointer"] == "#/max_false_positive_rate"
-
-
 def test_events_are_of_new_texts_only_and_each_once(filled: Any) -> None:
     made = make(filled, **QUERY)
     put(filled, {"a": "Ants find paths."})
@@ -203,6 +197,7 @@ def test_no_more_queries_than_the_limit(make_client: Callable[..., Any]) -> None
     ("body", "pointer"),
     [
         ({"min_score": 0}, "#"),
+        ({"text": "Bees."}, "#/max_false_positive_rate"),
         ({"text": "a", "id": "b", "min_score": 0}, "#"),
         ({"text": " ", "min_score": 0}, "#/text"),
         ({"text": "Bees.", "min_score": 2}, "#/min_score"),

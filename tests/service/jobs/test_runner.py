@@ -109,16 +109,6 @@ def test_a_paused_job_is_tried_again_before_later_ones(
     assert runner.ran == [first, first, first, second]
 
 
-def test_a_cancelled_job_is_passed_over(make_jobs: Callable[[], Jobs]) -> None:
-    jobs = make_jobs()
-    first, second, third = (add(jobs) for _ in range(3))
-    jobs.cancel(second)
-    runner = Recorder(jobs)
-    jobs.start(runner)
-    runner.wait(2)
-    assert runner.ran == [first, third]
-
-
 def test_clients_take_turns_and_keep_their_own_order(
     make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch
 ) -> None:

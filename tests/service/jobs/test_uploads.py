@@ -97,19 +97,6 @@ def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_has_changed_or_gone_is_known(tmp_path: Path) -> None:
-    path = tmp_path / "id.ndjson"
-    upload = receive(path, iter([b'{"id": "a"}\n']))
-    content = path.read_bytes()
-    for place in range(upload.size):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        assert not uploads.verify_upload(path, upload.digest)
-    path.write_bytes(content)
-    assert uploads.verify_upload(path, upload.digest)
-    path.unlink()
-    assert not uploads.verify_upload(path, upload.digest)
-
-
 def test_what_belongs_to_no_job_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "uploads"
     uploads.remove_others(folder, [])
