@@ -200,6 +200,7 @@ def test_no_more_queries_than_the_limit(make_client: Callable[..., Any]) -> None
         ({"text": "Bees."}, "#/max_false_positive_rate"),
         ({"text": "a", "id": "b", "min_score": 0}, "#"),
         ({"text": " ", "min_score": 0}, "#/text"),
+        ({"id": "nobody", "min_score": 0}, "#/id"),
         ({"text": "Bees.", "min_score": 2}, "#/min_score"),
         ({"text": "Bees.", "max_false_positive_rate": 0.1}, "#/max_false_positive_rate"),
         ({"text": "Bees.", "min_score": 0, "mode": "all"}, "#/mode"),
@@ -208,15 +209,9 @@ def test_no_more_queries_than_the_limit(make_client: Callable[..., Any]) -> None
 )
 def test_what_is_wrong_is_named(client: Any, body: dict[str, Any], pointer: str) -> None:
     response = client.post("/standing-queries", json=body)
-    assert response.status_code == 422
+    assert response.status_code == (404 if pointer == "#/id" else 422)
     assert response.json()["errors"][0]["pointer"] == pointer
     assert client.get("/standing-queries").json()["queries"] == []
-
-
-def test_a_document_must_exist(client: Any) -> None:
-    response = client.post("/standing-queries", json={"id": "nobody", "min_score": 0})
-    assert response.status_code == 404
-    assert response.json()["type"] == "/problems/document-not-found"
 
 
 def test_the_same_request_makes_one_query(client: Any) -> None:

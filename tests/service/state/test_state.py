@@ -1,6 +1,5 @@
 """The state of a collection: the same in a file of SQLite and in a PostgreSQL, both real."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text, update
 
-from index.directory.backup import STATE_FILE
 from index.errors import StorageFullError, StoreError
 from index.search.records import Bounds
 from service import errors
@@ -265,17 +263,6 @@ def test_a_delivery_counts_for_its_own_webhook_alone(state: State) -> None:
         connection.execute(update(progress).values(space="former"))
     assert not store.follow("space", 0)
     assert store.find(query.id).scanned == 0
-
-
-def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / STATE_FILE
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE verdicts (id TEXT)")
-    with pytest.raises(StoreError, match="is a database, but not one of Longmatch's state"):
-        open_state(tmp_path)
-    path.write_bytes(b"no database" * 1000)
-    with pytest.raises(StoreError, match=r"state\.sqlite3"):
-        open_state(tmp_path)
 
 
 def test_a_file_is_read_by_commands_and_by_no_other_user(tmp_path: Path) -> None:
