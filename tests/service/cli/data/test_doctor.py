@@ -186,13 +186,13 @@ def test_doctor_examines_the_jobs(longmatch: Run, waiting: Path) -> None:
     assert (job.state, job.detail) == ("failed", "the upload is missing or damaged: send it again")
 
 
-ALL, FORMAT = slice(None), slice(60, 64)  # the user_version of SQLite
+ALL, FORMAT, KIND = slice(None), slice(60, 64), slice(68, 72)  # of SQLite's header
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        *(ALL, FORMAT, slice(4096, 8192), slice(16384, 24576)),
+        *(ALL, FORMAT, KIND, slice(4096, 8192), slice(16384, 24576)),
         "INSERT INTO standing (id, interest, created, scanned, bytes) "
         "VALUES (x'00', '{}', '', 0, 0)",
         "UPDATE judged SET text = x'00' WHERE number = 7",
