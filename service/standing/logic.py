@@ -206,11 +206,11 @@ def scan_new_documents(collection: Collection) -> bool:
     ]
     more = False
     for place in sorted({query.scanned for query in ready}):
-        sequence, ids = data.store.log.added_after(place, BATCH_DOCUMENTS)
+        _, ids = data.store.log.added_after(place, BATCH_DOCUMENTS)
         if not len(ids) or standing.stopping:
             break
-        if data.index.sequence < sequence:
-            data.index.catch_up()
+        # After what is being stored: then all that follows from these documents is there.
+        collection.writer.submit(data.index.catch_up).result()
         more |= _compare(collection, [query for query in ready if query.scanned == place], ids)
     return more
 

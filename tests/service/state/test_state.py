@@ -317,13 +317,15 @@ def test_a_service_with_its_state_in_postgresql(
         for prefix in ("", "/collections/papers"):
             client.request("PUT", "/collections/papers")
             documents = [{"id": name, "text": f"{name} in hives."} for name in ("bees", "tax")]
-            response = client.post(f"{prefix}/standing-queries", json=interest)
-            path = response.headers["location"]
-            assert path == f"{prefix}/standing-queries/{response.json()['id']}"
             headers = {"Idempotency-Key": "k"}
-            for _ in range(2):
-                body = {"documents": documents}
-                assert client.post(f"{prefix}/index", json=body, headers=headers).is_success
+            first, second = (
+                client.post(f"{prefix}/standing-queries", json=interest, headers=headers)
+                for _ in range(2)
+            )
+            assert first.content == second.content
+            path = second.headers["location"]
+            assert path == f"{prefix}/standing-queries/{first.json()['id']}"
+            assert client.post(f"{prefix}/index", json={"documents": documents}).is_success
             assert client.post(f"{prefix}/feedback", json=verdict).is_success
             wait_until(lambda path=path: len(client.get(f"{path}/events").json()["events"]) == 2)
         server.stop()
