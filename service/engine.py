@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
+from typing import TYPE_CHECKING
 
 from encoder.adapter import OpenAdapter, VectorSpace
 from encoder.checkpoint import Checkpoint
@@ -23,20 +24,22 @@ from index.search.calibrator import LiveScoring, ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.sqlite.connections import is_full
 from service.errors import CollectionNotFoundError, NotReadyError
-from service.feedback.store import FeedbackStore
 from service.files import SentFiles
-from service.jobs.runner import Jobs
 from service.limits import Admission, BodyMemory, RateLimiter
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.metrics import CollectionMetrics, Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses, ServedDirectory
 from service.settings import Settings
-from service.standing.runner import StandingQueries
-from service.state.database import PostgreSQL, State
 from service.workers.block_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
+
+if TYPE_CHECKING:  # SQLAlchemy takes a fifth of a second, and most commands do without
+    from service.feedback.store import FeedbackStore
+    from service.jobs.runner import Jobs
+    from service.standing.runner import StandingQueries
+    from service.state.database import PostgreSQL, State
 
 DEFAULT = DEFAULT_COLLECTION
 STUCK_SECONDS = 30.0  # a service without a free place for so long is not ready
@@ -80,7 +83,7 @@ class Engine:
     admission: Admission
     bodies: BodyMemory
     redis: RedisClient | None
-    database: PostgreSQL | None
+    database: "PostgreSQL | None"
     rate_limiter: RateLimiter | None
     encode_cache: EncodeCache | None
     exports: Admission
@@ -133,10 +136,10 @@ class Collection:
     space: VectorSpace
     data: DataDirectory
     scoring: LiveScoring
-    state: State
-    feedback: FeedbackStore
-    jobs: Jobs
-    standing: StandingQueries
+    state: "State"
+    feedback: "FeedbackStore"
+    jobs: "Jobs"
+    standing: "StandingQueries"
     writer: ThreadPoolExecutor
     metrics: CollectionMetrics
     recall_monitor: RecallMonitor

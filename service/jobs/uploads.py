@@ -116,13 +116,9 @@ def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) 
                 batch.documents.append((batch.line + 1, found))
         batch.position = upload.tell()
         batch.line += 1
-        if _is_full(batch, line, limits):
+        if len(batch.documents) == limits.documents or batch.line - line == _MAX_LINES:
             return batch
     return batch if batch.position > position else None
-
-
-def _is_full(batch: Batch, begun: int, limits: BatchLimits) -> bool:
-    return len(batch.documents) == limits.documents or batch.line - begun == _MAX_LINES
 
 
 def _read_raw(upload: BinaryIO, line_bytes: int) -> Iterator[bytes | None]:
