@@ -96,7 +96,7 @@ constraints: $(VENV)/testing
 		--extra parquet --extra postgresql --extra ray --extra remote --extra train --extra dev --constraint - \
 		--no-annotate --no-header --quiet --output-file constraints.txt
 	for device in cpu gpu; do \
-		$(COMPILE) --extra $$device --output-file deploy/requirements/$$device.txt || exit 1; \
+		$(COMPILE) --extra $$device --extra postgresql --output-file deploy/requirements/$$device.txt || exit 1; \
 	done
 
 clean:

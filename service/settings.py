@@ -94,6 +94,13 @@ class Settings(BaseSettings):
         default=Path("longmatch-data"),
         description="The data directory: documents, vectors, index, snapshots. Created if missing.",
     )
+    state: str | None = Field(
+        default=None,
+        pattern="^postgresql://",
+        description="A PostgreSQL, as postgresql://USER@HOST/DATABASE, that keeps jobs, answers to "
+        "Idempotency-Key, feedback and standing queries, and belongs to one data directory; by "
+        "default, they are in the data directory. Every command reads it.",
+    )
     checkpoint: Path | None = Field(
         default=None,
         description="The checkpoint directory, or the name of one that ships: best (the default) "
