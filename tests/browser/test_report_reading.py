@@ -165,7 +165,11 @@ def test_paper_is_white_though_the_screen_is_dark(show: Show) -> None:
 def test_roles_and_names_are_exposed(show: Show) -> None:
     shown = announced(show())
     for expected in (
-        *(("heading", "The same in other words"), ("complementary", "Findings"), ("region", "Left & lamp")),
+        *(
+            ("heading", "The same in other words"),
+            ("complementary", "Findings"),
+            ("region", "Left & lamp"),
+        ),
         *(("region", "Right tower"), ("navigation", "Passages"), ("button", "Next passage")),
     ):
         assert expected in shown, expected
