@@ -160,7 +160,7 @@ def test_kept_blocks_give_the_vectors_of_the_texts(encoder: OnnxEncoder, tmp_pat
     corpus = write_corpus(tmp_path / "c.jsonl", texts)
     encoded = encode_corpus(corpus, tmp_path / "kept", encoder, SilentProgress(), 90)
     kept = embed_encoded_corpus(encoded, encoder)
-    fresh = embed_corpus(corpus, BlockTokenizer(encoder.checkpoint), encoder, SilentProgress())
+    fresh = embed_corpus(corpus, encoder, SilentProgress())
     assert kept.ids == fresh.ids
     assert np.allclose(kept.vectors, fresh.vectors, atol=2e-3)
     assert kept.tokens.tolist() == fresh.tokens.tolist()

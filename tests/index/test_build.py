@@ -59,7 +59,7 @@ class Job:
 
     def run(self, progress: RecordingProgress | None = None) -> BuildReport:
         with self.opened() as data:
-            encode = encode_here(self.tokenizer, self.encoder)
+            encode = encode_here(self.encoder)
             return build_index(self.corpus, data, encode, progress or SilentProgress())
 
     def opened(self) -> closing[DataDirectory]:
@@ -136,7 +136,7 @@ def test_when_reading_fails_the_batch_before_is_stored(job: Job, encoder: OnnxEn
         raise CorpusError("the rest cannot be read")
 
     packed = OnnxEncoder(encoder.checkpoint, batch_tokens=512)
-    done = encode_here(job.tokenizer, packed)(batches(), SilentProgress())
+    done = encode_here(packed)(batches(), SilentProgress())
     _, encoded = next(done)
     assert [entry.document.id for entry in encoded] == ["a"]
     with pytest.raises(CorpusError):

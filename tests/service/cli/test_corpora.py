@@ -121,7 +121,7 @@ def test_links_are_followed_only_when_told_to(longmatch: Run, corpus: Path) -> N
 
 def test_data_in_use_is_said(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
     longmatch("index", corpus)
-    checkpoint = load_checkpoint(Path(os.environ["LONGMATCH_CHECKPOINT"]))
+    checkpoint = load_checkpoint(Path(os.environ["LONGMATCH_ENCODER"]))
     data = open_data_directory(
         tmp_path / "data", fingerprint=checkpoint.fingerprint, dimension=checkpoint.dimension
     )
@@ -139,7 +139,7 @@ def test_data_in_use_is_said(longmatch: Run, corpus: Path, tmp_path: Path) -> No
 
 def test_data_of_another_checkpoint_is_said(longmatch: Run, corpus: Path, tiny_colde: Path) -> None:
     longmatch("index", corpus)
-    answer = longmatch("index", corpus, "--checkpoint", tiny_colde)
+    answer = longmatch("index", corpus, "--encoder", tiny_colde)
     assert answer.status == 2
     assert "another data directory" in answer.err
     assert "3 unchanged" in longmatch("index", corpus).err  # nothing was lost
