@@ -9,7 +9,6 @@ import pytest
 
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
 from index.build import BATCH_DOCUMENTS, Batch, BuildReport, build_index, encode_here
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document, SkippedInput
@@ -51,7 +50,6 @@ class Job:
         self.corpus = folder / "corpus.jsonl"
         self.data = folder / "data"
         self.encoder = encoder
-        self.tokenizer = BlockTokenizer(encoder.checkpoint)
 
     def write(self, *documents: dict[str, object] | str) -> None:
         lines = [d if isinstance(d, str) else json.dumps(d) for d in documents]
@@ -90,7 +88,7 @@ def test_a_corpus_becomes_searchable(job: Job) -> None:
     assert report == BuildReport(
         encoded=30, unchanged=0, skipped=0, tokens=report.tokens, tokens_left_out=0
     )
-    blocks = job.tokenizer(text(7))
+    blocks = job.encoder.read(text(7))
     vector = job.encoder.encode([blocks]).document_vectors
     with job.opened() as data:
         found = data.index.search(vector, 3)

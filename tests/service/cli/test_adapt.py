@@ -114,7 +114,7 @@ def test_a_damaged_adapter_stops_every_command(
     path.unlink()
     answer = longmatch("match", query)
     assert answer.status == 2
-    assert "made with checkpoint" in answer.err
+    assert "made with the encoder" in answer.err
 
 
 def test_evaluate_measures_adapted_vectors(longmatch: Run, corpus: Path, tmp_path: Path) -> None:

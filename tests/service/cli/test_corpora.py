@@ -137,12 +137,22 @@ def test_data_in_use_is_said(longmatch: Run, corpus: Path, tmp_path: Path) -> No
         data.close()
 
 
-def test_data_of_another_checkpoint_is_said(longmatch: Run, corpus: Path, tiny_colde: Path) -> None:
+def test_data_remember_their_encoder(
+    longmatch: Run, corpus: Path, tiny_colde: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     longmatch("index", corpus)
-    answer = longmatch("index", corpus, "--encoder", tiny_colde)
-    assert answer.status == 2
-    assert "another data directory" in answer.err
+    for command in ("index", "match"):
+        answer = longmatch(command, corpus / "rivers.md", "--encoder", tiny_colde)
+        assert answer.status == 2
+        assert "`longmatch reencode DATA --encoder NEW`" in answer.err
+    monkeypatch.delenv("LONGMATCH_ENCODER")
     assert "3 unchanged" in longmatch("index", corpus).err  # nothing was lost
+    assert longmatch("match", corpus / "rivers.md").status == 0
+    former = longmatch("match", corpus / "rivers.md", "--checkpoint", tiny_colde)
+    assert (former.status, "--checkpoint: is now --encoder" in former.err) == (2, True)
+    monkeypatch.setenv("LONGMATCH_CHECKPOINT", "best")
+    former = longmatch("match", corpus / "rivers.md")
+    assert (former.status, "is now LONGMATCH_ENCODER" in former.err) == (2, True)
 
 
 def test_index_then_match(longmatch: Run, corpus: Path) -> None:

@@ -149,9 +149,7 @@ def test_a_pair_has_one_score_on_all_surfaces(
     make_client: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, longmatch: Run
 ) -> None:
     checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
-    client = make_client(
-        checkpoint=checkpoint, data=data, precision="int8", max_queue_tokens=100_000
-    )
+    client = make_client(encoder=checkpoint, data=data, precision="int8", max_queue_tokens=100_000)
     documents = [document(number) for number in range(0, NUMBER, 3)]
     left, right, others = documents[1], documents[3], [documents[0], documents[2], *documents[4:]]
     put = ({"documents": [left, *others]}, {"documents": [right]})

@@ -99,11 +99,11 @@ def test_reencode_moves_to_another_checkpoint(
     answer = longmatch("reencode", data, "--encoder", tiny_terms)
     assert (answer.status, "23 documents, now of checkpoint tiny-terms" in answer.err) == (0, True)
     assert {path.name for path in data.iterdir()} == {
-        *("store.sqlite3", "snapshots", "lexical", "lock", ".reencoding-lock"),
+        *("store.sqlite3", "snapshots", "lexical", "lock", ".reencoding-lock", "encoder.json"),
         *FOLLOWER_FILES,
     }
     answer = longmatch("match", query(data), "--data", data)
-    assert (answer.status, "was made with checkpoint" in answer.err) == (2, True)
+    assert (answer.status, "was made with the encoder" in answer.err) == (2, True)
     assert longmatch("doctor", data, "--encoder", tiny_terms).status == 0
     fresh = tmp_path / "fresh"
     assert longmatch("index", corpus, "--data", fresh, "--encoder", tiny_terms).status == 0
