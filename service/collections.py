@@ -10,8 +10,8 @@ from encoder.adapter import open_adaptation, vector_space
 from encoder.alignment.space import open_space
 from encoder.block_selection import open_document_tokenizer
 from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
+from encoder.encoder import DocumentTokenizer
 from encoder.errors import EncoderError
-from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.collections import (
     check_collection,
@@ -24,6 +24,7 @@ from index.directory.collections import (
     remove_collection as remove_folder,
 )
 from index.directory.data_directory import open_data_directory, with_share_of
+from index.directory.encoder_name import remember_encoder
 from index.errors import (
     DataDirectoryInUseError,
     IndexingError,
@@ -67,6 +68,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             in_background=True,
         )
         opened.callback(data.close)
+        remember_encoder(path, checkpoint)
         metrics = engine.metrics.of(name)
         state = open_state(path, engine.database)
         opened.callback(state.close)
@@ -132,7 +134,7 @@ def close_collection(collection: Collection) -> None:
     collection.data.close()
 
 
-def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> BlockTokenizer:
+def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> DocumentTokenizer:
     """Return the tokenizer of the engine, or one that selects blocks."""
     if checkpoint.reading_share == engine.checkpoint.reading_share:
         return engine.tokenizer

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from encoder.adapter import OpenAdapter, VectorSpace
 from encoder.checkpoint import Checkpoint
-from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
+from encoder.encoder import DocumentTokenizer, Encoder
 from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
 from index.search.calibrator import LiveScoring, ScoreCalibrator
@@ -76,8 +75,8 @@ class Engine:
 
     settings: Settings
     checkpoint: Checkpoint
-    tokenizer: BlockTokenizer
-    encoder: OnnxEncoder
+    tokenizer: DocumentTokenizer
+    encoder: Encoder
     scheduler: EncodeScheduler
     reranking: RerankPool | None
     admission: Admission
@@ -131,7 +130,7 @@ class Collection:
     name: str
     engine: Engine
     checkpoint: Checkpoint
-    tokenizer: BlockTokenizer
+    tokenizer: DocumentTokenizer
     adapter: OpenAdapter | None
     space: VectorSpace
     data: DataDirectory

@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from encoder.checkpoint import Checkpoint
-from encoder.onnx_encoder import GoldenRun, OnnxEncoder, usable_cores
+from encoder.encoder import Encoder, WarmRun
+from encoder.onnx_encoder import usable_cores
 from index.vectors.faiss.gpu import allow_gpu
 from service.collections import (
     close_collection,
@@ -61,11 +62,11 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
         database = None if settings.state is None else PostgreSQL(settings.state)
         if database is not None:
             opened.callback(database.close)
-        scheduler, cache = _open_scheduler(settings, encoder, warm.golden, redis, metrics, opened)
+        scheduler, cache = _open_scheduler(settings, encoder, warm.run, redis, metrics, opened)
         engine = Engine(
             settings=settings,
             checkpoint=checkpoint,
-            tokenizer=warm.tokenizer,
+            tokenizer=encoder.read,
             encoder=encoder,
             scheduler=scheduler,
             reranking=open_rerank_pool(settings, metrics),
@@ -168,14 +169,14 @@ def _open_redis(settings: Settings, metrics: Metrics, opened: ExitStack) -> Redi
 
 def _open_scheduler(
     settings: Settings,
-    encoder: OnnxEncoder,
-    golden: GoldenRun,
+    encoder: Encoder,
+    run: WarmRun,
     redis: RedisClient | None,
     metrics: Metrics,
     opened: ExitStack,
 ) -> tuple[EncodeScheduler, EncodeCache | None]:
     """Start the encoder threads, with a cache in front of them if there can be one."""
-    probe = probe_vector_space(encoder, golden)
+    probe = probe_vector_space(encoder, run)
     cache = _open_cache(settings, encoder, redis, metrics, probe.space)
     if cache is not None:
         opened.callback(cache.close)
@@ -193,7 +194,7 @@ def _open_scheduler(
 
 def _open_cache(
     settings: Settings,
-    encoder: OnnxEncoder,
+    encoder: Encoder,
     redis: RedisClient | None,
     metrics: Metrics,
     space: bytes,

@@ -275,7 +275,7 @@ def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupMa
         made_with = f"{manifest.checkpoint or 'another'} ({manifest.base[:12]})"
         raise BackupError(
             f"{source}: its vectors were made with checkpoint {made_with}, not with "
-            f"{checkpoint.name} ({checkpoint.fingerprint[:12]}): name that one with --checkpoint"
+            f"{checkpoint.name} ({checkpoint.fingerprint[:12]}): name that one with --encoder"
         )
     with locked(data):
         others = {path.name for path in data.iterdir()} - {LOCK_FILE, ARRIVING}

@@ -200,7 +200,7 @@ def _query(loaded: Loaded, data: DataDirectory, query: JudgedQuery) -> EncodedQu
 
 def _encoded(loaded: Loaded, text: str, title: str = "") -> EncodedQuery | None:
     try:
-        return encode_query(loaded, loaded.tokenizer(text), text, title)
+        return encode_query(loaded, loaded.encoder.read(text), text, title)
     except EmptyTextError:
         return None
 

@@ -56,7 +56,7 @@ def copy_topics(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory)
         lines = [{"id": name, "text": text(int(name[1:]), draw, own_words)} for name in names]
         corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
+            patch.setenv("LONGMATCH_ENCODER", str(tiny_checkpoint))
             assert run_main(patch, "index", corpus, "--data", folder / "data") == 0
         return folder
 

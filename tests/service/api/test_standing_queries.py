@@ -81,7 +81,7 @@ def calibrated_client(
 ) -> Any:
     """A client of an application that holds TEXTS, with calibrations of every mode."""
     checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
-    return fill(make_client(checkpoint=checkpoint, data=data))
+    return fill(make_client(encoder=checkpoint, data=data))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -126,7 +126,7 @@ def test_given_vectors_are_aligned_by_their_blocks(
     plain = EmbeddedCorpus(ids, vectors, ones, ones, 0)
     write_embedded_corpus(data / "plain.npz", plain)
     write_embedded_corpus(data / "aligned.npz", replace(plain, aligned=aligned_of(topics)))
-    arguments = ["qrels.tsv", "--checkpoint", "checkpoint", "--json", "--vectors"]
+    arguments = ["qrels.tsv", "--encoder", "checkpoint", "--json", "--vectors"]
     report = report_of(evaluate(*arguments, "aligned.npz"))
     ndcg = {
         name: system["nDCG@10"]["value"] for name, system in report["retrieval"]["systems"].items()

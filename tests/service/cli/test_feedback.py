@@ -267,7 +267,7 @@ def test_training_learns_from_feedback(
     assert len(learned) == counts["queries"]["train"] + 1  # each has a text of its own
     assert earlier in learned
     judge(data, 50)  # of some later verdicts nothing was learned, either
-    test = ["reencode", data, "--checkpoint", tmp_path / "trained", "--only-if-better"]
+    test = ["reencode", data, "--encoder", tmp_path / "trained", "--only-if-better"]
     answer = longmatch(*test, "--dry-run", "--json")
     assert answer.status == 0, answer.err
     tested = json.loads(answer.out)

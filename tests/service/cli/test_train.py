@@ -214,7 +214,7 @@ def test_train_then_serve(
         assert 0 < report["search"]["after"]["hybrid"] <= 1
         assert "Search, nDCG@10 of" in answer.err
     vectors = tmp_path / "v.npz"
-    embedded = longmatch("embed", corpus, "-o", vectors, "--checkpoint", tmp_path / "t")
+    embedded = longmatch("embed", corpus, "-o", vectors, "--encoder", tmp_path / "t")
     assert embedded.status == 0, embedded.err
 
 
@@ -294,15 +294,15 @@ def test_each_architecture_is_trained_and_served(
     kind = re.findall('kind = "(.*)"', sections)[-1]
     assert f'"loss.{kind}"' in (output / "training" / "curve.jsonl").read_text()
     vectors = tmp_path / "v.npz"
-    assert longmatch("embed", corpus, "-o", vectors, "--checkpoint", output).status == 0
+    assert longmatch("embed", corpus, "-o", vectors, "--encoder", output).status == 0
     assert read_embedded_corpus(vectors).vectors.shape == (24, trained.dimension)
-    assert longmatch("index", corpus, "--checkpoint", output).status == 0
+    assert longmatch("index", corpus, "--encoder", output).status == 0
     if architecture == "ernie-doc":
         (archive,) = (tmp_path / "out.work").glob("*/tokens")
         assert read_block_archive(archive).block_vectors.shape[1] == 0  # none was computed
     if documents == "linked":
         judged = (corpus / "corpus.jsonl", corpus / "qrels.tsv")
-        scores = longmatch("evaluate", *judged, "--checkpoint", output)
+        scores = longmatch("evaluate", *judged, "--encoder", output)
         assert scores.status == 0, scores.err
 
 

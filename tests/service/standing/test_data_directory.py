@@ -53,8 +53,8 @@ def test_with_another_checkpoint_texts_are_encoded_again(
         put(client, {"before": NEW})
         for item in made:
             events(client, item, 1)
-    assert longmatch("reencode", data, "--checkpoint", tiny_terms).status == 0
-    with serving(make_settings, checkpoint=tiny_terms) as client:
+    assert longmatch("reencode", data, "--encoder", tiny_terms).status == 0
+    with serving(make_settings, encoder=tiny_terms) as client:
         put(client, {"after": f"{NEW} It is new."})
         for first, mode in zip(made, ("semantic", "hybrid", "hybrid"), strict=True):
             event = events(client, first, 2)[-1]

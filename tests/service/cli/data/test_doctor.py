@@ -132,8 +132,8 @@ def test_doctor_encodes_nothing_with_another_checkpoint(
 ) -> None:
     sql(data, "UPDATE vectors SET vector = x'00' WHERE vector_id = 9")
     before = (data / "store.sqlite3").read_bytes()
-    answer = longmatch("doctor", data, "--repair", "--checkpoint", tiny_terms)
-    assert (answer.status, "name that one with --checkpoint" in answer.err) == (1, True)
+    answer = longmatch("doctor", data, "--repair", "--encoder", tiny_terms)
+    assert (answer.status, "name that one with --encoder" in answer.err) == (1, True)
     assert (data / "store.sqlite3").read_bytes() == before
 
 
