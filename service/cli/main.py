@@ -1,9 +1,11 @@
 """`longmatch`: the command line."""
 
+import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from importlib.metadata import version as distribution_version
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -33,6 +35,7 @@ _COMMANDS: Mapping[str, str] = {
     "restore": "service.cli.data:restore",
     "doctor": "service.cli.data:doctor",
     "reencode": "service.cli.reencode:reencode",
+    "mcp": "service.cli.mcp:mcp",
     "demo": "service.cli.corpora:demo",
     "settings": "service.cli.serve:settings",
 }
@@ -54,14 +57,21 @@ _FORMER: Mapping[str, str] = {
     "migrate": "is gone: export the documents with GET /documents and index them again",
 }
 
+_FORMER_OPTION, _FORMER_SETTING = "--checkpoint", "LONGMATCH_CHECKPOINT"
+
 
 def make_app(chosen: str | None = None) -> typer.Typer:
     """Make the application: of the command or group `chosen` if there is one, else of all."""
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-    @app.callback()
-    def longmatch() -> None:
+    @app.callback(invoke_without_command=True)
+    def longmatch(
+        version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    ) -> None:
         """Find the documents that match a long document."""
+        if version:
+            typer.echo(f"longmatch {distribution_version('longmatch')}")
+            raise typer.Exit
 
     alone = chosen in _COMMANDS or chosen in _GROUPS
     for name, place in _COMMANDS.items():
@@ -84,6 +94,10 @@ def main() -> None:
     command = sys.argv[1] if len(sys.argv) > 1 else None
     if command is not None and command in _FORMER:
         sys.exit(_fail(f"longmatch {command} {_FORMER[command]}", USAGE))
+    if command != "lab" and any(word.partition("=")[0] == _FORMER_OPTION for word in sys.argv[2:]):
+        sys.exit(_fail(f"{_FORMER_OPTION}: is now --encoder", USAGE))
+    if os.environ.get(_FORMER_SETTING):
+        sys.exit(_fail(f"{_FORMER_SETTING}: is now LONGMATCH_ENCODER", USAGE))
     try:
         make_app(command)()
     except (EmptyTextError, DocumentError) as error:
