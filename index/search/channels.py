@@ -27,12 +27,6 @@ FOUND_BY: Mapping[Mode, tuple[str, ...]] = {
     "lexical": (WORDS,),
     "hybrid": (VECTOR, WORDS),
 }
-# The channels that given documents are scored in.
-SCORED_BY: Mapping[Mode, tuple[str, ...]] = {
-    "semantic": (VECTOR,),
-    "lexical": (VECTOR, WORDS),
-    "hybrid": (VECTOR, WORDS),
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from math import inf
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from index.engine.port import BLOCKS, VECTOR, WORDS, Engine, QuerySearch, bounded
+from index.engine.port import BLOCKS, VECTOR, WORDS, QuerySearch, bounded
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
 from index.search.align import align_candidates
-from index.search.channels import FOUND_BY, SCORED_BY, timed
+from index.search.channels import FOUND_BY, timed
 from index.search.records import (
     AlignmentOptions,
     AlignmentReceipt,
@@ -109,19 +109,6 @@ class ExamplesRanker:
     searches: tuple[QuerySearch, ...]
     seconds: Seconds
 
-    @classmethod
-    def open(
-        cls,
-        engine: Engine,
-        examples: Examples,
-        options: SearchOptions,
-        fusion: LinearFusion,
-        seconds: Seconds,
-    ) -> "ExamplesRanker":
-        """Begin the searches for examples."""
-        searches = tuple(engine.open(example, seconds) for example in examples.all)
-        return cls(examples, options, fusion, searches, seconds)
-
     @property
     def left_out(self) -> frozenset[int]:
         """Return the vector ids of the examples that are stored: they are no hits."""
@@ -182,8 +169,9 @@ class ExamplesRanker:
     def _score(self, vector_ids: Int64) -> list[Ranking]:
         """Score the same documents with each example; those deleted meanwhile are left out."""
         mode = self.options.mode
+        channels = (VECTOR,) if mode == "semantic" else (VECTOR, WORDS)
         parts = [
-            score_candidates(self.fusion, mode, searches.score(SCORED_BY[mode], vector_ids))
+            score_candidates(self.fusion, mode, searches.score(channels, vector_ids))
             for searches in self.searches
         ]
         present = parts[0].vector_ids

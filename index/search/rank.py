@@ -83,7 +83,8 @@ def search(
     engine, seconds = data.engine, Seconds()
     ranker: Ranker
     if isinstance(query, Examples):
-        ranker = ExamplesRanker.open(engine, query, options, fusion, seconds)
+        searches = tuple(engine.open(example, seconds) for example in query.all)
+        ranker = ExamplesRanker(query, options, fusion, searches, seconds)
     else:
         ranker = QueryRanker(query, options, fusion, engine.open(query, seconds), seconds)
     run = _Search(data.store, engine, ranker, options, calibrator, seconds)
