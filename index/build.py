@@ -20,6 +20,7 @@ from encoder.encoder import Encoder
 from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import usable_cores
 from index.alignment.spaces import REFIT_DRIFT
+from index.corpus.folder_files import files_of, gone_remark
 from index.corpus.reader import Corpus, count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput
@@ -49,6 +50,7 @@ class BuildReport:
         skipped: how many pieces of input were skipped and reported.
         tokens: tokens of the encoded documents.
         tokens_left_out: those of them beyond the checkpoint's `max_blocks`.
+        gone: documents whose files are no longer in the folder.
     """
 
     encoded: int
@@ -56,6 +58,7 @@ class BuildReport:
     skipped: int
     tokens: int
     tokens_left_out: int
+    gone: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +91,17 @@ class BatchEncoder(Protocol):
 
 
 def build_index(
-    corpus: Corpus, data: DataDirectory, encode: BatchEncoder, progress: Progress
+    corpus: Corpus,
+    data: DataDirectory,
+    encode: BatchEncoder,
+    progress: Progress,
+    *,
+    prune: bool = False,
 ) -> BuildReport:
     """Bring a data directory up to date with a corpus and publish a snapshot.
 
-    Documents of the data directory that are not in the corpus stay.
+    Documents of the data directory that are not in the corpus stay, but with `prune` those whose
+    files in the folder are gone. All of these are reported.
 
     Raises:
         ClusterError: documents are encoded elsewhere, and that failed.
@@ -102,7 +111,10 @@ def build_index(
     """
     progress.started("encoding", count_documents(corpus))
     counts = Counter[str]()
-    for batch, results in encode(read_batches(corpus, data.store, progress), progress):
+    files = files_of(corpus, data.path)
+    gone = files.gone(data.store)
+    moves = Moves(data.store, gone)
+    for batch, results in encode(read_batches(corpus, data.store, progress, moves), progress):
         data.store.put(results)
         counts["items"] += len(batch.new) + batch.unchanged + batch.skipped
         counts["skipped"] += batch.skipped + len(batch.new) - len(results)
@@ -112,6 +124,12 @@ def build_index(
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
     if not counts["items"]:
         raise CorpusError(f"{corpus}: {NO_DOCUMENT}")
+    for document_id in gone:
+        new_id = moves.found.get(document_id)
+        progress.skipped(gone_remark(document_id, new_id, removed=prune))
+    if prune:
+        data.store.delete(gone)
+    files.remember(corpus, data.store)
     if data.store.common_text.has_drifted():
         data.store.refresh_common_text(progress)
     # A pass over all texts is too expensive for a few documents: changes of earlier runs count.
@@ -125,18 +143,55 @@ def build_index(
         encoded=counts["encoded"],
         unchanged=counts["unchanged"],
         skipped=counts["skipped"],
+        gone=len(gone),
         tokens=counts["tokens"],
         tokens_left_out=counts["tokens"] - counts["tokens_read"],
     )
 
 
-def read_batches(corpus: Corpus, store: SQLiteDocumentStore, progress: Progress) -> Iterator[Batch]:
+class Moves:
+    """Finds the documents whose files have another name now, and gives them their vectors.
+
+    Attributes:
+        found: the new id by the former one.
+    """
+
+    def __init__(self, store: SQLiteDocumentStore, gone: Sequence[str]) -> None:
+        self.found: dict[str, str] = {}
+        self._store = store
+        hashes = store.content_hashes(gone)
+        self._former = {content_hash: document_id for document_id, content_hash in hashes.items()}
+
+    def take(self, new: Sequence[Document]) -> list[Document]:
+        """Store those of new documents that are known by another id; return the others."""
+        moved = {d.id: self._former[d.content_hash] for d in new if d.content_hash in self._former}
+        stored = self._store.find(list(set(moved.values())), skip_damaged=True)
+        numbers = [found.vector_id for found in stored.values()]
+        vectors = dict(zip(*self._store.vectors(numbers, skip_damaged=True), strict=True))
+        blocks = self._store.block_vectors(numbers, skip_damaged=True)
+        known: list[EncodedDocument] = []
+        for document in new:
+            found = stored.get(moved.get(document.id, ""))
+            if found and found.vector_id in vectors:
+                number = found.vector_id
+                entry = (document, vectors[number], found.receipt, blocks.get(number))
+                known.append(EncodedDocument(*entry))
+                self.found[found.document.id] = document.id
+        self._store.put(known)
+        taken = {entry.document.id for entry in known}
+        return [document for document in new if document.id not in taken]
+
+
+def read_batches(
+    corpus: Corpus, store: SQLiteDocumentStore, progress: Progress, moves: Moves
+) -> Iterator[Batch]:
     """Read a corpus in batches, and update those documents of which the store has the text."""
     for items in group(report_skipped(read_corpus(corpus), progress)):
         documents = [item for item in items if isinstance(item, Document)]
-        new = update_unchanged(documents, store)
-        progress.advanced(len(items) - len(new))
-        yield Batch(new, len(documents) - len(new), len(items) - len(documents))
+        skipped = sum(isinstance(item, SkippedInput) and item.lost for item in items)
+        new = moves.take(update_unchanged(documents, store))
+        progress.advanced(len(documents) + skipped - len(new))
+        yield Batch(new, len(documents) - len(new), skipped)
 
 
 def report_skipped(

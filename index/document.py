@@ -117,7 +117,9 @@ class SkippedInput:
     Attributes:
         where: the file within the corpus, with the line number in JSON Lines.
         reason: what is wrong with it.
+        lost: False where nothing was meant to be read, or all was, and the user must know how.
     """
 
     where: str
     reason: str
+    lost: bool = True

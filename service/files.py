@@ -26,7 +26,7 @@ FILE_TYPES: Mapping[str, str] = {
 LIMITS = ReadingLimits(memory_bytes=2**30, cpu_seconds=20, wait_seconds=40.0)
 _AT_ONCE = 2
 _WAITING = 8  # files held in memory at a time, those that are being read included
-_STEM = "sent"  # a file without any title has its name, and the file of a client has none
+_STEM = "Sent"  # a file without any title has its name, and the file of a client has none
 
 
 class SentFiles:

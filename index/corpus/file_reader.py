@@ -87,7 +87,7 @@ class FileReader:
             self._end()
 
     def read(self, path: Path) -> FileText:
-        """Read one file of a kind in `FILE_SUFFIXES`.
+        """Read one file of a kind in `readable_suffixes`.
 
         Raises:
             CorpusError: as `read_file_text`; or reading takes more than the limits, or crashes. The

@@ -11,6 +11,7 @@ import resource
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,7 @@ def _answer(task: str, path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:
-    content = read_file_text(path)
-    yield {"title": content.title, "text": content.text}
+    yield asdict(read_file_text(path))
 
 
 def _count_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -3,15 +3,18 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from index.corpus.file_reader import FileReader
-from index.corpus.formats.files import FILE_SUFFIXES
+from index.corpus.formats.content import FileText
+from index.corpus.formats.extra import EXTRA_SUFFIXES
+from index.corpus.formats.files import FILE_SUFFIXES, readable_suffixes
 from index.corpus.formats.parquet import PARQUET_SUFFIX
 from index.corpus.json_lines import BadLine, count_lines, parse_document, read_lines
+from index.corpus.language import language_of
 from index.corpus.records import document_of
 from index.corpus.remote import (
     RemoteFile,
@@ -62,6 +65,12 @@ def count_documents(corpus: Corpus) -> int:
     return _find(corpus).count()
 
 
+def file_names(corpus: Corpus) -> list[str]:
+    """Return the ids of the files of a folder; none of a corpus of another kind."""
+    found = _find(corpus)
+    return found.names() if isinstance(found, _Files) else []
+
+
 # A line or row with its number, counted from 1: a document, a record, or why it is neither.
 _Numbered = tuple[int, Document | dict[str, Any] | str]
 
@@ -86,7 +95,7 @@ def _find(corpus: Corpus) -> _Reader:
         if path.is_dir():
             names_in(path)  # raises here, not later, where the folder cannot be read
             beir = _beir_corpus(path, follow_links=follow_links)
-            files = partial(_files_in, path, follow_links=follow_links)
+            files = partial(_files_in, root=path, follow_links=follow_links)
             return _JsonLines(beir) if beir else _Files(files)
         _require_readable_file(path)
     except OSError as error:
@@ -98,11 +107,12 @@ def _find_remote(corpus: RemotePath) -> _Reader:
     found = open_remote(corpus)
     if not is_folder(found):
         return _find_file(found)
-    files = remote_files_below(found, (*FILE_SUFFIXES, *BEIR_CORPUS_NAMES))
+    suffixes = readable_suffixes()
+    files = remote_files_below(found, (*suffixes, *BEIR_CORPUS_NAMES))
     named = dict(files)
     beir = next((named[name] for name in BEIR_CORPUS_NAMES if name in named), None)
-    documents = [(name, file) for name, file in files if name.lower().endswith(FILE_SUFFIXES)]
-    return _JsonLines(beir) if beir else _Files(lambda: documents)
+    documents = [(name, file) for name, file in files if name.lower().endswith(suffixes)]
+    return _JsonLines(beir) if beir else _Files(lambda unread: documents)
 
 
 def _find_file(path: Path | RemoteFile) -> _Reader:
@@ -111,8 +121,8 @@ def _find_file(path: Path | RemoteFile) -> _Reader:
     if path.name.lower().endswith(PARQUET_SUFFIX):
         require_extra("parquet", "Parquet", "pyarrow")
         return _Parquet(path)
-    _require_known_kind(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES, PARQUET_SUFFIX))
-    return _Files(lambda: [(path.name, path)])
+    require_suffix(path, (*FILE_SUFFIXES, *JSON_LINES_SUFFIXES, PARQUET_SUFFIX))
+    return _Files(lambda unread: [(path.name, path)])
 
 
 def read_document(path: Path) -> Document:
@@ -126,9 +136,9 @@ def read_document(path: Path) -> Document:
         _require_readable_file(path)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
-    _require_known_kind(path, FILE_SUFFIXES)
+    require_suffix(path)
     with FileReader() as reader, _named(path):
-        return _read_file(reader, path, path.name)
+        return _document(reader.read(path), path.name)
 
 
 def read_documents(corpus: Path, ids: Sequence[str]) -> list[Document]:
@@ -153,33 +163,78 @@ def _require_readable_file(path: Path) -> None:
         pass
 
 
-def _require_known_kind(path: Path | RemoteFile, suffixes: Sequence[str]) -> None:
-    if not path.name.lower().endswith(tuple(suffixes)):
-        raise CorpusError(f"{path}: is not of a known kind ({' '.join(suffixes)})")
+def require_suffix(path: Path | RemoteFile, suffixes: Sequence[str] = FILE_SUFFIXES) -> None:
+    """Check that a file is of one of these kinds, or of one of the extra, which must be there.
+
+    Raises:
+        CorpusError: it is of another kind.
+        MissingExtraError: names the extra.
+    """
+    name = path.name.lower()
+    if name.endswith(EXTRA_SUFFIXES):
+        require_extra("formats", f"reading .{name.rpartition('.')[2]}", "kreuzberg")
+    elif not name.endswith(tuple(suffixes)):
+        known = " ".join((*suffixes, *EXTRA_SUFFIXES))
+        raise CorpusError(f"{path}: is not of a known kind ({known})")
+
+
+@dataclass(slots=True)
+class _Unread:
+    """Files that no reader takes: how many of a suffix, and the first of them."""
+
+    found: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def add(self, name: str) -> None:
+        suffix = PurePosixPath(name).suffix.lower()
+        count, first = self.found.get(suffix, (0, name))
+        self.found[suffix] = (count + 1, first)
+
+    def remarks(self) -> Iterator[SkippedInput]:
+        for suffix, (count, first) in sorted(self.found.items()):
+            files = f"{count} files" if count > 1 else "a file"
+            hint = ""
+            if suffix in EXTRA_SUFFIXES:
+                hint = "; pip install 'longmatch[formats]' reads them"
+            elif f"x{suffix}".endswith((*JSON_LINES_SUFFIXES, PARQUET_SUFFIX)):
+                hint = f"; a corpus of its own: longmatch index {first}"
+            kind = f"that no reader takes: {first}" + (", …" if count > 1 else "")
+            where = printable(f"*{suffix}" if suffix else "no suffix")
+            yield SkippedInput(where, printable(f"{files} {kind}{hint}"), lost=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Files:
     """Files, each a document; `named` lists them with their ids, and what cannot be listed."""
 
-    named: Callable[[], Iterable[tuple[str, Path | RemoteFile] | SkippedInput]]
+    named: Callable[[_Unread], Iterable[tuple[str, Path | RemoteFile] | SkippedInput]]
 
     def read(self) -> Iterator[Document | SkippedInput]:
+        unread = _Unread()
         with FileReader() as reader:
-            for found in self.named():
+            for found in self.named(unread):
                 if isinstance(found, SkippedInput):
                     yield found
                     continue
                 name, file = found
                 try:
                     with _on_disk(file) as path:
-                        item: Document | SkippedInput = _read_file(reader, path, name)
+                        content = reader.read(path)
+                    document = _document(content, name, language_of(content.text))
                 except (CorpusError, DocumentError) as error:
-                    item = SkippedInput(printable(name), str(error))
-                yield item
+                    yield SkippedInput(printable(name), str(error))
+                    continue
+                yield document
+                for remark in content.remarks:
+                    yield SkippedInput(printable(name), remark, lost=False)
+                for part in content.skipped:
+                    yield SkippedInput(printable(name), part)
+        yield from unread.remarks()
 
     def count(self) -> int:
-        return sum(1 for _ in self.named())
+        return sum(1 for _ in self.named(_Unread()))
+
+    def names(self) -> list[str]:
+        return [found[0] for found in self.named(_Unread()) if not isinstance(found, SkippedInput)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +283,9 @@ class _Query:
         return count_query(self.corpus)
 
 
-def _read_file(reader: FileReader, path: Path, document_id: str) -> Document:
-    content = reader.read(path)
-    return Document(id=document_id, text=content.text, title=content.title)
+def _document(content: FileText, document_id: str, language: str = "") -> Document:
+    metadata = {**content.metadata, **({"language": language} if language else {})}
+    return Document(id=document_id, text=content.text, title=content.title, metadata=metadata)
 
 
 def _documents(rows: Iterable[_Numbered], where: str, at: str) -> Iterator[Document | SkippedInput]:
@@ -288,15 +343,16 @@ def _beir_corpus(folder: Path, *, follow_links: bool) -> Path | None:
 LINK_OUT = "is a link out of the corpus (`longmatch index --follow-links` follows it)"
 
 
-def files_below(
-    root: Path, suffixes: Sequence[str], *, follow_links: bool
+def _files_below(
+    root: Path, unread: _Unread, *, follow_links: bool
 ) -> Iterator[str | SkippedInput]:
-    """Yield the names, relative to `root`, of the files of these kinds, with `/`.
+    """Yield the names, relative to `root`, of the files of readable kinds, with `/`.
 
-    Hidden files and folders, files of other kinds, and links to folders that are read anyway are
-    ignored. A folder that cannot be read is reported; a symbolic link that leads out of `root` is
-    reported, too, unless such links are followed.
+    Hidden files and folders, and links to folders that are read anyway are ignored, files of other
+    kinds are counted. A folder that cannot be read is reported; a symbolic link that leads out of
+    `root` is reported, too, unless such links are followed.
     """
+    suffixes = readable_suffixes()
     real_root = real_path(root)
     seen = {real_root}
     # A stack, not recursion: a folder can be nested deeper than Python calls can.
@@ -307,7 +363,7 @@ def files_below(
             stack.pop()
             continue
         name = path.relative_to(root).as_posix()
-        known = path.name.lower().endswith(tuple(suffixes))
+        known = path.name.lower().endswith(suffixes)
         try:
             folder = path.is_dir()
             if (folder or known) and not follow_links and leads_out(path, real_root):
@@ -320,14 +376,16 @@ def files_below(
                     stack.append(_children(path))
             elif known:
                 yield name
+            else:
+                unread.add(name)
         except OSError as error:
             yield SkippedInput(printable(name), f"cannot be read: {error.strerror}")
 
 
 def _files_in(
-    root: Path, *, follow_links: bool
+    unread: _Unread, *, root: Path, follow_links: bool
 ) -> Iterator[tuple[str, Path | RemoteFile] | SkippedInput]:
-    for name in files_below(root, FILE_SUFFIXES, follow_links=follow_links):
+    for name in _files_below(root, unread, follow_links=follow_links):
         yield name if isinstance(name, SkippedInput) else (name, root / name)
 
 

@@ -223,6 +223,10 @@ def index(
         bool,
         typer.Option("--follow-links", help="Read what symbolic links out of CORPUS lead to."),
     ] = False,
+    prune: Annotated[
+        bool,
+        typer.Option("--prune", help="Remove the documents whose files in the folder are gone."),
+    ] = False,
     encoder: EncoderOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
@@ -260,7 +264,7 @@ def index(
             opened(data, encoding.space, checkpoint=encoding.checkpoint) as directory,
         ):
             with show_progress(console, data / SKIPPED_FILE) as progress:
-                built = build_index(source, directory, encoding.encode, progress)
+                built = build_index(source, directory, encoding.encode, progress, prune=prune)
                 adapter = read_corpus_adapter(data, encoding.checkpoint)
                 LiveScoring(encoding.checkpoint, directory, adapter).measure(progress)
             documents = len(directory.store)
@@ -270,7 +274,7 @@ def index(
     console.print(
         f"{data}: {documents} documents; {built.encoded} encoded ({built.tokens} tokens, "
         f"{built.tokens_left_out} left out), {built.unchanged} unchanged, "
-        f"{built.skipped} skipped",
+        f"{built.skipped} skipped, {built.gone} gone{' and removed' if prune else ''}",
     )
     raise typer.Exit(INPUT_SKIPPED if built.skipped else OK)
 

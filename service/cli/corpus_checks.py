@@ -7,9 +7,9 @@ from pathlib import Path
 
 from index.adapt import MIN_DOCUMENTS
 from index.build import NO_DOCUMENT
-from index.corpus.formats.files import FILE_SUFFIXES
-from index.corpus.reader import Corpus, count_documents, read_corpus
+from index.corpus.reader import Corpus, count_documents, read_corpus, require_suffix
 from index.directory.data_directory import STORE_FILE, swap_is_pending
+from index.document import Document
 from index.errors import CorpusError
 from service.cli.checks import OptionError, check_file
 
@@ -24,15 +24,21 @@ def check_corpus(corpus: Corpus, option: str = "CORPUS") -> None:
 
 def check_some_document(corpus: Corpus, option: str = "CORPUS") -> None:
     """Check that a corpus has something in it, reading up to its first document."""
-    if next(read_corpus(corpus), None) is None:
-        raise OptionError(option, f"{corpus}: {NO_DOCUMENT}")
+    unread = []
+    for item in read_corpus(corpus):
+        if isinstance(item, Document) or item.lost:
+            return
+        unread.append(f"; {item.where}: {item.reason}")
+    raise OptionError(option, f"{corpus}: {NO_DOCUMENT}{''.join(unread)}")
 
 
 def check_document(path: Path, option: str = "FILE") -> None:
     """Check that a path is a file of a kind that can be read as one document."""
     check_file(path, option)
-    if not path.name.lower().endswith(FILE_SUFFIXES):
-        raise OptionError(option, f"{path}: is not of a known kind ({' '.join(FILE_SUFFIXES)})")
+    try:
+        require_suffix(path)
+    except CorpusError as error:
+        raise OptionError(option, error) from error
 
 
 def check_data_directory(path: Path, option: str = "--data") -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -138,7 +139,7 @@ class SkippedInputs:
     def __init__(self, console: Console, report: Path | None) -> None:
         self._console = console
         self._report = report
-        self._count = 0
+        self._counts = Counter[bool]()  # by whether something is lost
         self._file: IO[str] | None = None
 
     def __enter__(self) -> Self:
@@ -152,10 +153,11 @@ class SkippedInputs:
 
     def add(self, skipped: SkippedInput) -> None:
         """Print a piece of input, unless many were printed, and write it."""
-        self._count += 1
-        if self._count <= SKIPPED_SHOWN:
+        self._counts[skipped.lost] += 1
+        if self._counts[skipped.lost] <= SKIPPED_SHOWN:
             reason = printable(f"{skipped.where}: {skipped.reason}")
-            self._console.print(Text.assemble(("skipped ", "yellow"), reason))
+            word = "skipped " if skipped.lost else "note: "
+            self._console.print(Text.assemble((word, "yellow"), reason))
         if self._report:
             if self._file is None:
                 self._file = self._report.open("w", encoding="utf-8", buffering=1)
@@ -163,9 +165,10 @@ class SkippedInputs:
 
     def close(self) -> None:
         """Print how many were only counted, and where all are."""
-        if self._count > SKIPPED_SHOWN:
-            self._console.print(f"skipped {self._count - SKIPPED_SHOWN} more")
-        if self._count and self._report:
+        for lost, what in ((True, "skipped"), (False, "notes:")):
+            if (more := self._counts[lost] - SKIPPED_SHOWN) > 0:
+                self._console.print(f"{what} {more} more")
+        if self._counts and self._report:
             self._console.print(f"all that was skipped: {printable(str(self._report))}")
 
 

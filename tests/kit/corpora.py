@@ -59,7 +59,9 @@ def documents(corpus: Corpus) -> list[Document]:
 def refusals(corpus: Corpus) -> dict[str, str]:
     """Return the reason of each skipped input of a corpus, by where it is."""
     items = list(read_corpus(corpus))
-    return {item.where: item.reason for item in items if isinstance(item, SkippedInput)}
+    return {
+        item.where: item.reason for item in items if isinstance(item, SkippedInput) and item.lost
+    }
 
 
 def ids(corpus: Corpus) -> list[str]:

@@ -67,7 +67,7 @@ def _page_id(folder: Path, path: Path) -> str:
 
 
 def _read_page(path: Path, ids: Mapping[Path, str]) -> LinkedDocument:
-    page = parse_markup(decode_html(path.read_bytes()))
+    page = parse_markup(decode_html(path.read_bytes()).text)
     content = next((found[0] for found in map(page.xpath, _CONTENT) if found), page)
     for unwanted in list(filter(_is_navigation, content.iterdescendants("*"))):
         unwanted.drop_tree()

@@ -1,7 +1,9 @@
 """What the formats share: the content of a file as it is read, its limits, and its title."""
 
+import re
 import string
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,10 +15,41 @@ MAX_TEXT_CHARACTERS = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class FileText:
-    """Title and text of a file."""
+    """Title and text of a file.
+
+    Attributes:
+        title: "" where nothing in the file is one.
+        text: of the whole file.
+        metadata: `author` and `date` (ISO 8601) as the file says, and `pages`; those known.
+        remarks: what the user must know of how it was read, such as an encoding that was guessed.
+        skipped: its parts that could not be read, each with the reason.
+    """
 
     title: str
     text: str
+    metadata: Mapping[str, str | int] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+    skipped: Sequence[str] = ()
+
+
+_SOFT_HYPHEN = "\u00ad"
+_ENCODED_DATA = re.compile(
+    r"data:[\w.+-]+/[\w.+-]+(?:;[\w.+=-]+)*;base64,[A-Za-z0-9+/=%]*"
+    r"|^(?:[A-Za-z0-9+/]{60,100}\r?\n){3,}(?:[A-Za-z0-9+/]{1,100}={0,2}$)?"
+    r"|[A-Za-z0-9+/]{400,}={0,2}",
+    re.MULTILINE,
+)
+
+
+def without_data(text: str) -> str:
+    """Return a text without pictures and other data in base64, and without soft hyphens."""
+    return _ENCODED_DATA.sub(_unless_words, text.replace(_SOFT_HYPHEN, ""))
+
+
+def _unless_words(found: re.Match[str]) -> str:
+    data = found[0]
+    kinds = (str.isdigit, str.isupper, str.islower)
+    return "" if all(any(map(kind, data)) for kind in kinds) else data
 
 
 def read_bytes(path: Path) -> bytes:
@@ -45,30 +78,113 @@ def shorten(title: str) -> str:
 
 def first_line(text: str) -> str:
     """Return the first line that has a letter or a digit, or an empty string."""
-    return _first_with_words(text[:_HEAD_CHARACTERS].splitlines())
+    lines = text[:_HEAD_CHARACTERS].splitlines()
+    return next((line.strip() for line in lines if _has_words(line)), "")
+
+
+_GENERIC = re.compile(
+    r"""untitled.*|microsoft\ (word|powerpoint)\b.*|(powerpoint\ )?presentation\d*|document\d*
+    |template\b.*|slide\ \d+|proceedings\ template.*|index|title|[\W\d_]*
+    |\S+\.(dvi|docx?|tex|eps|e?pdf|p?s|indd|qxd|rtf|odt|pptx?|xlsx?|html?)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def is_generic(title: str) -> bool:
+    """Return whether a title is that of a program or a file, not of what is written in it."""
+    return _GENERIC.fullmatch(title.strip()) is not None
+
+
+_BETWEEN_WORDS = re.compile(r"[\s_+]+|(?<!\d)[-.]+|[-.]+(?!\d)|%20")
+
+
+def readable_name(path: Path) -> str:
+    """Return the name of a file as a title: words instead of hyphens and underscores."""
+    words = " ".join(_BETWEEN_WORDS.sub(" ", path.stem).split())
+    return shorten(words[:1].upper() + words[1:]) or shorten(path.stem)
+
+
+_ISO_DATE = re.compile(r"\d{4}(-\d\d(-\d\d)?)?")
+
+
+def described(author: str = "", date: str = "", pages: int = 0) -> dict[str, str | int]:
+    """Return the metadata of a file; a date that does not begin as ISO 8601 is left out."""
+    found = _ISO_DATE.match(date.strip())
+    values: dict[str, str | int] = {"author": shorten(author), "pages": pages}
+    values["date"] = found[0] if found else ""
+    return {name: value for name, value in values.items() if value}
+
+
+_MARKUP = re.compile(
+    r"""!\[[^\]]{0,200}\]\([^)]{0,500}\)|\[(?P<link>[^\]]{1,200})\](\([^)]{0,500}\)|\[[^\]]{0,200}\])
+    |<[a-zA-Z/!][^<>]{0,500}>|:[a-z:+-]{1,40}:(?=`)|(?<!\w)\*{1,3}|\*{1,3}(?!\w)|`{1,2}""",
+    re.VERBOSE,
+)
+
+
+def _unmarked(line: str) -> str:
+    """Return a line of Markdown or reStructuredText without the markup of its words."""
+    for _ in range(2):  # a link may have markup in it
+        line = _MARKUP.sub(lambda found: found["link"] or "", line)
+    return line.strip()
 
 
 def markdown_title(text: str) -> str:
     """Return the title of the front matter, else the first heading, else the first line."""
     lines = text[:_HEAD_CHARACTERS].splitlines()
     front, body = _split_front_matter(lines)
-    for line in front:
-        key, _, value = line.partition(":")
-        if key.strip().lower() == "title" and _has_words(value):
-            return value.strip().strip("\"'")
-    return _first_markdown_heading(body) or _first_with_words(body)
+    title = _fields(front).get("title", "")
+    return title if _has_words(title) else _first_markdown_heading(body) or _first_with_words(body)
 
 
 def rst_title(text: str) -> str:
-    """Return the first line that is underlined over its whole length, else the first line."""
+    """Return the title of the fields at the begin, else of the first section, else the first line.
+
+    A line is the title of a section if it is underlined over its whole length. One that every
+    article has, such as "Abstract", is not the title of the whole.
+    """
     lines = text[:_HEAD_CHARACTERS].splitlines()
+    if title := _fields(_field_list(lines)).get("title"):
+        return title
     for line, below in pairwise(lines):
         rule = below.rstrip()
         if _is_rule(rule, string.punctuation) and len(rule) >= len(line.rstrip()):
-            heading = line.strip()
-            if _has_words(heading):
+            heading = _unmarked(line)
+            if _has_words(heading) and heading.lower() not in _OF_EVERY_ARTICLE:
                 return heading
     return _first_with_words(lines)
+
+
+_OF_EVERY_ARTICLE = frozenset({"abstract", "contents", "table of contents"})
+_FIELD = re.compile(r":?([A-Za-z][\w -]{0,40}):(?:\s+(.*))?$")
+
+
+def text_metadata(text: str) -> dict[str, str | int]:
+    """Return the metadata of the front matter of Markdown or the fields of reStructuredText."""
+    lines = text[:_HEAD_CHARACTERS].splitlines()
+    fields = _fields(_split_front_matter(lines)[0] or _field_list(lines))
+    return described(fields.get("author", ""), fields.get("date", "") or fields.get("created", ""))
+
+
+def _field_list(lines: list[str]) -> list[str]:
+    """Return the fields at the begin, `:Title: …` or as in a mail, down to the first empty line."""
+    begin = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    end = next((n for n in range(begin, len(lines)) if not lines[n].strip()), len(lines))
+    found = lines[begin:end]
+    return found if found and _FIELD.match(found[0]) and not found[0].startswith("..") else []
+
+
+def _fields(lines: list[str]) -> dict[str, str]:
+    """Return the fields of a list by their names in lower case, each with its further lines."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        if match := _FIELD.match(line):
+            name = match[1].lower()
+            found.setdefault(name, (match[2] or "").strip().strip("\"'"))
+        elif name and line[:1].isspace():
+            found[name] = f"{found[name]} {line.strip()}".strip()
+    return found
 
 
 def _split_front_matter(lines: list[str]) -> tuple[list[str], list[str]]:
@@ -87,17 +203,19 @@ def _first_markdown_heading(lines: list[str]) -> str:
             fenced = not fenced
         elif fenced:
             continue
-        elif _is_rule(stripped, "=-") and _has_words(above):
-            return above.strip()
+        elif _is_rule(stripped, "=-") and _has_words(_unmarked(above)):
+            return _unmarked(above)
         elif stripped.startswith("#"):
             heading = stripped.lstrip("#")
-            if heading[0:1].isspace() and _has_words(heading):
-                return heading.rstrip("#").strip()
+            if heading[0:1].isspace() and _has_words(_unmarked(heading)):
+                return _unmarked(heading.rstrip("#"))
+        elif stripped.lower().startswith("<h1") and _has_words(_unmarked(line)):
+            return _unmarked(line)
     return ""
 
 
 def _first_with_words(lines: list[str]) -> str:
-    return next((line.strip() for line in lines if _has_words(line)), "")
+    return next((line for line in map(_unmarked, lines) if _has_words(line)), "")
 
 
 def _has_words(line: str) -> bool:

@@ -1,15 +1,24 @@
 """HTML, read in one pass without a tree: time and memory are linear in the size of the page."""
 
+import codecs
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import webencodings
 from lxml import etree
 from lxml.html import HtmlElement, HTMLParser
 
-from index.corpus.formats.content import FileText, first_line, read_bytes
-from index.corpus.formats.plain import decode_text
+from index.corpus.formats.content import (
+    FileText,
+    described,
+    first_line,
+    is_generic,
+    read_bytes,
+)
+from index.corpus.formats.plain import Decoded, decode_text
 from index.errors import CorpusError
 
 _LEFT_OUT = frozenset({"script", "style", "template", "title"})
@@ -42,6 +51,7 @@ class PageText:
 
     def __init__(self) -> None:
         self.title: str | None = None
+        self.fields: dict[str, str] = {}  # of its meta elements
         self._title: list[str] = []
         self._text = _Pieces()
         self._left_out: list[str] = []  # open elements, from the outermost that is left out
@@ -53,6 +63,9 @@ class PageText:
             self._left_out.append(tag)
             return
         self._preformatted += tag == "pre"
+        if tag == "meta":
+            name = attributes.get("name") or attributes.get("property") or ""
+            self.fields.setdefault(name.lower(), attributes.get("content") or "")
         if tag in _OPENED:
             self._text.add(_OPENED[tag])
 
@@ -103,10 +116,15 @@ class _Pieces:
 def parse_html(markup: str) -> tuple[str, str]:
     """Return the title and the text of a page, as `PageText` collects them."""
     page = PageText()
+    text = _parse(markup, page)
+    return page.title or "", text
+
+
+def _parse(markup: str, page: PageText) -> str:
     parser = etree.HTMLParser(target=page, **_OPTIONS)
     parser.feed(_parsable(markup))
-    text = parser.close()
-    return page.title or "", text
+    text: str = parser.close()
+    return text
 
 
 def parse_markup(markup: str) -> HtmlElement:
@@ -149,25 +167,61 @@ def declared_encoding(data: bytes) -> str:
     return found[1].decode("ascii", "replace").lower() if found else ""
 
 
-def decode_html(data: bytes) -> str:
-    """Decode as any text, or else in the encoding that the page declares.
+# As the web's encodings are, where Python's of that name have fewer characters.
+_WIDER = {"shift_jis": "cp932", "euc-kr": "cp949", "gbk": "gb18030", "big5": "big5hkscs"}
+_MOST_REPLACED = 0.01
+
+
+def decode_html(data: bytes) -> Decoded:
+    """Decode in the encoding that the page declares, by the labels of the web; else as any text.
+
+    A page in valid UTF-8 with a character beyond ASCII is UTF-8, even if it declares an encoding
+    of single bytes, since every text is valid in these.
 
     Raises:
         CorpusError: it is in neither.
     """
+    declared = webencodings.lookup(declared_encoding(data))
+    if declared is None or declared.name.startswith(("utf", "x-user")) or _has_mark(data):
+        return decode_text(data)
+    codec = _WIDER.get(declared.name, declared.codec_info.name)
+    single = declared.name.startswith(("windows", "iso-8859", "koi8", "ibm", "mac", "x-mac"))
+    if single and not data.isascii():
+        with suppress(UnicodeDecodeError):
+            return Decoded(data.decode("utf-8"))
+    text = data.decode(codec, "replace")
+    if text.count("\ufffd") <= _MOST_REPLACED * len(text):
+        return Decoded(text)
     try:
         return decode_text(data)
-    except CorpusError:
-        encoding = declared_encoding(data)
-        if not encoding or encoding.startswith("utf"):
-            raise
-        try:
-            return data.decode(encoding)
-        except (LookupError, UnicodeError) as error:
-            raise CorpusError(f"is neither UTF-8 nor {encoding}, which it declares") from error
+    except CorpusError as error:
+        raise CorpusError(f"is neither UTF-8 nor {declared.name}, which it declares") from error
+
+
+def _has_mark(data: bytes) -> bool:
+    return data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+
+_AUTHORS = ("author", "citation_author", "dc.creator")
+_DATES = (
+    *("date", "citation_date", "citation_publication_date", "dc.date", "dcterms.date"),
+    "article:published_time",
+)
 
 
 def read_html(path: Path) -> FileText:
-    """Read a page."""
-    title, text = parse_html(decode_html(read_bytes(path)))
-    return FileText(title if title.strip() else first_line(text), text)
+    """Read a page; a title such as "Untitled" gives way to the first line."""
+    markup, remark = decode_html(read_bytes(path))
+    page = PageText()
+    text = _parse(markup, page)
+    title = page.title or ""
+    fields = page.fields
+    return FileText(
+        first_line(text) if is_generic(title) else title,
+        text,
+        described(
+            next((fields[name] for name in _AUTHORS if name in fields), ""),
+            next((fields[name] for name in _DATES if name in fields), ""),
+        ),
+        (remark,) if remark else (),
+    )

@@ -1,10 +1,18 @@
-"""Plain text, Markdown and reStructuredText, in UTF-8 or UTF-16."""
+"""Plain text, Markdown and reStructuredText, in UTF-8, UTF-16 or an encoding that is guessed."""
 
 import codecs
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-from index.corpus.formats.content import FileText, first_line, markdown_title, read_bytes, rst_title
+from index.corpus.formats.content import (
+    FileText,
+    first_line,
+    markdown_title,
+    read_bytes,
+    rst_title,
+    text_metadata,
+)
 from index.errors import CorpusError
 
 _BYTE_ORDER_MARKS = (
@@ -20,8 +28,23 @@ _MOST_CONTROLS = 0.02
 _CONTROLS = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b"))
 
 
-def decode_text(data: bytes) -> str:
-    """Decode UTF-8, or UTF-16 with a byte order mark or with spaces that show it.
+# Where several encodings fit a text equally well, the first of these is meant.
+_GUESSED = (
+    *("cp1252", "cp932", "euc_jp", "cp949", "gb18030", "big5", "cp1251", "koi8_r", "cp1250"),
+    *("cp1253", "cp1254", "cp1255", "cp1256", "cp874"),
+)
+_LEAST_LETTERS = 3  # of a text whose encoding is guessed
+
+
+class Decoded(NamedTuple):
+    """A text, and what the user must know of how it was decoded, if anything."""
+
+    text: str
+    remark: str = ""
+
+
+def decode_text(data: bytes) -> Decoded:
+    """Decode UTF-8, UTF-16 with a byte order mark or with spaces that show it, else guess.
 
     Raises:
         CorpusError: names the first byte, counted from 0, that is not part of a character; or it
@@ -32,16 +55,52 @@ def decode_text(data: bytes) -> str:
     )
     encoding = encoding or _guess_encoding(data)
     try:
-        text = data[len(mark) :].decode(encoding)
+        decoded = Decoded(data[len(mark) :].decode(encoding))
     except UnicodeDecodeError as error:
-        position = error.start + len(mark)
-        raise CorpusError(f"is not {encoding[:6].upper()} at byte {position}") from error
-    if _share_of_controls(text) > _MOST_CONTROLS:
+        guessed = None if mark or encoding != "utf-8" else _mended(data) or _guess(data)
+        if guessed is None:
+            position = error.start + len(mark)
+            raise CorpusError(f"is not {encoding[:6].upper()} at byte {position}") from error
+        decoded = guessed
+    if _share_of_controls(decoded.text) > _MOST_CONTROLS:
         raise CorpusError(
             "is not text but has control characters: it is binary, or in an encoding that is "
             "neither UTF-8 nor UTF-16"
         )
-    return text
+    return decoded
+
+
+def _mended(data: bytes) -> Decoded | None:
+    """Decode UTF-8 with a few bytes of Windows-1252 in it, as a line from elsewhere leaves them."""
+    text = data.decode("utf-8", "surrogateescape")
+    foreign = sum("\udc80" <= character <= "\udcff" for character in text)
+    proper = sum(character > "\x7f" for character in text) - foreign
+    if foreign >= proper:
+        return None
+    mended = "".join(
+        bytes([ord(c) - 0xDC00]).decode("cp1252", "replace") if "\udc80" <= c <= "\udcff" else c
+        for c in text
+    )
+    return Decoded(mended, f"is UTF-8 with {foreign} bytes that are not: read as windows-1252")
+
+
+def _guess(data: bytes) -> Decoded | None:
+    # Imported here: few corpora need it.
+    from charset_normalizer import from_bytes
+
+    found = [
+        (match.chaos, -match.coherence, _GUESSED.index(name), name)
+        for match in from_bytes(data, cp_isolation=list(_GUESSED))
+        for name in match.could_be_from_charset
+        if name in _GUESSED
+    ]
+    if not found:
+        return None
+    name = min(found)[-1]
+    text = data.decode(name, "replace")
+    if sum(map(str.isalpha, text[:_SAMPLE_BYTES])) < _LEAST_LETTERS:
+        return None
+    return Decoded(text, f"is not UTF-8; read as {name.replace('cp125', 'windows-125')}, a guess")
 
 
 def _guess_encoding(data: bytes) -> str:
@@ -69,14 +128,19 @@ def read_plain(path: Path) -> FileText:
 
 def read_markdown(path: Path) -> FileText:
     """Read Markdown; its text keeps the markup."""
-    return _read(path, markdown_title)
+    return _read(path, markdown_title, text_metadata)
 
 
 def read_rst(path: Path) -> FileText:
     """Read reStructuredText; its text keeps the markup."""
-    return _read(path, rst_title)
+    return _read(path, rst_title, text_metadata)
 
 
-def _read(path: Path, find_title: Callable[[str], str]) -> FileText:
-    text = decode_text(read_bytes(path))
-    return FileText(find_title(text), text)
+def _read(
+    path: Path,
+    find_title: Callable[[str], str],
+    find_metadata: Callable[[str], dict[str, str | int]] = lambda text: {},
+) -> FileText:
+    text, remark = decode_text(read_bytes(path))
+    remarks = (remark,) if remark else ()
+    return FileText(find_title(text), text, find_metadata(text), remarks)

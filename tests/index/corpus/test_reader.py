@@ -8,7 +8,9 @@ import pytest
 from index.corpus import reader
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
+from index.optional_dependencies import MissingExtraError
 from tests.kit.corpora import documents, ids, json_lines, refusals, write
+from tests.kit.office_files import archive, epub_parts
 
 
 def test_a_folder_gives_files_of_known_kinds_sorted(tmp_path: Path) -> None:
@@ -24,6 +26,46 @@ def test_a_folder_gives_files_of_known_kinds_sorted(tmp_path: Path) -> None:
     found = documents(tmp_path)
     assert [document.title for document in found] == ["Upper", "Title", "Notes", "Second.", "Text."]
     assert found[2].text == "# Notes\n\nText."
+    unread = [item for item in reader.read_corpus(tmp_path) if isinstance(item, SkippedInput)]
+    assert unread == [
+        SkippedInput("no suffix", "a file that no reader takes: no-suffix", lost=False),
+        SkippedInput(
+            "*.jsonl",
+            "a file that no reader takes: other.jsonl; a corpus of its own: longmatch index "
+            "other.jsonl",
+            lost=False,
+        ),
+        SkippedInput("*.png", "a file that no reader takes: picture.png", lost=False),
+    ]
+    assert reader.count_documents(tmp_path) == 5
+
+
+def test_a_document_has_the_fields_of_its_file(tmp_path: Path) -> None:
+    page = b"<meta name=author content=Ann><p>" + b"Die Fluesse tragen kaltes Wasser. " * 9
+    write(tmp_path / "a.html", page)
+    book = write(tmp_path / "b.epub", archive(epub_parts({"a.xhtml": "<p>Text."})))
+    book.write_bytes(
+        archive(epub_parts({"a.xhtml": "Text.", "b.xhtml": ""}) | {"OEBPS/b.xhtml": b"\xff"})
+    )
+    first, second, part = reader.read_corpus(tmp_path)
+    assert isinstance(first, Document)
+    assert first.metadata == {"author": "Ann", "language": "de"}
+    assert isinstance(second, Document)
+    assert part == SkippedInput("b.epub", "OEBPS/b.xhtml: is not UTF-8 at byte 0")
+
+
+def test_the_extra_that_reads_a_kind_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a.txt", "Text.")
+    letter = write(tmp_path / "letter.odt", b"x")
+    for module in ("optional_dependencies", "corpus.formats.extra"):
+        monkeypatch.setattr(f"index.{module}.find_spec", lambda name: None)
+    [_, remark] = reader.read_corpus(tmp_path)
+    assert isinstance(remark, SkippedInput)
+    assert remark.reason.endswith("letter.odt; pip install 'longmatch[formats]' reads them")
+    with pytest.raises(MissingExtraError, match=r"reading \.odt needs the extra 'formats'"):
+        reader.read_document(letter)
 
 
 def test_hidden_files_and_folders_are_passed_over(tmp_path: Path) -> None:
@@ -108,7 +150,7 @@ def test_a_beir_corpus_file_that_is_a_link_out_is_refused(tmp_path: Path) -> Non
 
 
 def test_bad_files_are_refused_by_name_and_the_rest_goes_on(tmp_path: Path) -> None:
-    write(tmp_path / "a" / "latin.txt", "Größe".encode("latin-1"))
+    write(tmp_path / "a" / "other.txt", b"a\xff")
     write(tmp_path / "broken.pdf", b"%PDF-1.4 and nothing more")
     write(tmp_path / "empty.txt", b"")
     write(tmp_path / "good.txt", "Text.")
@@ -119,9 +161,17 @@ def test_bad_files_are_refused_by_name_and_the_rest_goes_on(tmp_path: Path) -> N
     assert [document.id for document in documents(tmp_path)] == ["good.txt"]
     found = refusals(tmp_path)
     assert sorted(found) == [
-        *("a/latin.txt", "broken.pdf", "empty.txt", "gone.txt", "pipe.txt", "self.txt", "space.md"),
+        *(
+            "a/other.txt",
+            "broken.pdf",
+            "empty.txt",
+            "gone.txt",
+            "pipe.txt",
+            "self.txt",
+            "space.md",
+        ),
     ]
-    assert found["a/latin.txt"] == "is not UTF-8 at byte 2"
+    assert found["a/other.txt"] == "is not UTF-8 at byte 1"
     assert found["empty.txt"] == "text: is empty"
 
 
@@ -143,8 +193,8 @@ def test_one_file_is_a_corpus_of_one_document(tmp_path: Path) -> None:
 def test_what_is_no_corpus_is_refused_at_the_call(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "self").symlink_to(tmp_path / "self")
-    write(tmp_path / "x.odt", "Text.")
-    for name in ("missing", "missing.jsonl", "pipe.jsonl", "self", "x.odt", "nul\0.txt"):
+    write(tmp_path / "x.png", "Text.")
+    for name in ("missing", "missing.jsonl", "pipe.jsonl", "self", "x.png", "nul\0.txt"):
         with pytest.raises(CorpusError, match=name.partition("\0")[0]):
             reader.read_corpus(tmp_path / name)
 
@@ -168,9 +218,9 @@ def test_read_document_gives_one_file_under_its_name(tmp_path: Path) -> None:
 
 def test_read_document_names_the_file_it_cannot_read(tmp_path: Path) -> None:
     write(tmp_path / "bad.txt", b"\xff")
-    write(tmp_path / "x.odt", "Text.")
+    write(tmp_path / "x.png", "Text.")
     write(tmp_path / "x.jsonl", json_lines([{"id": "1", "text": "Text."}]))
     os.mkfifo(tmp_path / "pipe.txt")
-    for name in ("bad.txt", "x.odt", "x.jsonl", "pipe.txt", "missing.txt", "."):
+    for name in ("bad.txt", "x.png", "x.jsonl", "pipe.txt", "missing.txt", "."):
         with pytest.raises(CorpusError, match=re.escape(str(tmp_path / name))):
             reader.read_document(tmp_path / name)

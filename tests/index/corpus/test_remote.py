@@ -82,7 +82,7 @@ def test_a_folder_is_read_at_any_depth_in_order(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"png")
     items = read(f"file://{tmp_path}/")
     assert ids(items) == ["deep/empty.txt", "deep/music.txt", "rivers.md"]
-    assert items[1:] == list(read_corpus(tmp_path))[1:]
+    assert items[1:] == list(read_corpus(tmp_path))[1:-1]  # the last is of the picture
     assert ids(read(f"file://{tmp_path}/rivers.md")) == ["rivers.md"]
 
 

@@ -16,7 +16,7 @@ DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 BEES = "Bees live in hives."
 NO_PDF = "the file is encrypted or not a readable PDF"
 FILES = {
-    "application/pdf": pdf([BEES], info="/Title (Of bees)"),
+    "application/pdf": pdf([f"Of bees\n{BEES}"], info="/Title (Of bees)"),
     DOCX: archive(docx_parts(paragraph(BEES), title="Of bees")),
     "application/epub+zip": archive(epub_parts({"one": f"<p>{BEES}</p>"}, title="Of bees")),
     "text/html": f"<title>Of bees</title><p>{BEES}</p>".encode(),

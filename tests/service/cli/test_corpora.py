@@ -31,6 +31,41 @@ def corpus(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_folder_lives(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
+    (corpus / "gone.txt").write_text("Gates are made of iron and wood. " * 5)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "x.txt").write_text("Ants find short paths. " * 5)
+    assert longmatch("index", other).status == longmatch("index", corpus).status == 0
+    (corpus / "gone.txt").unlink()
+    (corpus / "rivers.md").rename(corpus / "deep" / "streams.md")
+    reported = longmatch("index", corpus)
+    assert reported.status == 0
+    assert "6 documents; 0 encoded" in reported.err
+    assert "note: gone.txt: is gone; its document stays; --prune removes it" in reported.err
+    assert "note: rivers.md: is now deep/streams.md; its document stays" in reported.err
+    assert "2 gone\n" in reported.err
+    assert "gone.txt" in (tmp_path / "data" / "skipped.jsonl").read_text()
+    pruned = longmatch("index", corpus, "--prune")
+    assert "4 documents; 0 encoded" in pruned.err
+    assert "2 gone and removed" in pruned.err
+    again = longmatch("index", corpus, "--prune")
+    assert "4 documents; 0 encoded" in again.err
+    assert "0 gone" in again.err
+    found = json.loads(longmatch("match", corpus / "deep/streams.md", "--json").out)["matches"]
+    assert found[0]["id"] == "deep/streams.md"
+    assert found[0]["score"] == pytest.approx(1.0, abs=1e-4)
+    assert {match["id"] for match in found} >= {"x.txt"}
+
+
+def test_a_move_at_once_with_prune_encodes_nothing(longmatch: Run, corpus: Path) -> None:
+    longmatch("index", corpus)
+    (corpus / "rivers.md").rename(corpus / "deep" / "streams.md")
+    pruned = longmatch("index", corpus, "--prune")
+    assert "3 documents; 0 encoded" in pruned.err
+    assert "note: rivers.md: is now deep/streams.md; its document is removed" in pruned.err
+
+
 def test_index_reads_a_query(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
         connection.execute("CREATE TABLE papers (id INTEGER, name TEXT, body TEXT, year INTEGER)")

@@ -1,8 +1,11 @@
 """What holds for files of every kind."""
 
+import random
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import wrap
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +22,7 @@ from index.corpus.formats.content import (
 )
 from index.corpus.formats.files import read_file_text
 from index.corpus.formats.html import declared_encoding, element_text, parse_html, parse_markup
+from index.corpus.formats.pdf import compose_accents
 from index.corpus.formats.plain import decode_text
 from index.errors import CorpusError
 from tests.kit.pdf_files import pdf
@@ -30,9 +34,9 @@ def read(path: Path, content: bytes) -> FileText:
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".md", ".rst", ".html"])
-def test_the_title_is_the_file_stem_where_there_is_no_word(tmp_path: Path, suffix: str) -> None:
-    assert read(tmp_path / f"my.notes{suffix}", b"***\n") == FileText(
-        "my.notes", "***\n".strip() if suffix == ".html" else "***\n"
+def test_the_title_is_the_file_name_where_there_is_no_word(tmp_path: Path, suffix: str) -> None:
+    assert read(tmp_path / f"my-old_notes.2026-05-01{suffix}", b"***\n") == FileText(
+        "My old notes 2026-05-01", "***\n".strip() if suffix == ".html" else "***\n"
     )
 
 
@@ -60,8 +64,45 @@ def test_a_pdf_gives_the_text_of_all_pages_and_its_title(tmp_path: Path) -> None
     pages = ["First page.\nSecond line.", "A word broken at a hy-\nphen is whole."]
     content = read(tmp_path / "x.pdf", pdf(pages, info="/Title (A paper)"))
     words = "First page. Second line. A word broken at a hyphen is whole."
-    assert (content.title, " ".join(content.text.split())) == ("A paper", words)
-    assert read(tmp_path / "x.PDF", pdf(pages)).title == "First page."
+    assert (content.title, " ".join(content.text.split())) == ("X", words)
+    assert content.metadata == {"pages": 2}
+    info = "/Title (First page) /Author (Nobody) /CreationDate (D:20260501120000Z)"
+    content = read(tmp_path / "x.PDF", pdf(["First page. " * 9], info=info))
+    assert (content.title, content.metadata) == ("First page", {"date": "2026-05-01", "pages": 1})
+
+
+@pytest.mark.parametrize(
+    ("info", "title"),
+    [
+        *(("/Title (paper.dvi)", "Rivers of the North"), ("", "Rivers of the North")),
+        ("/Title (Microsoft Word - Rivers.doc)", "Rivers of the North"),
+        *(("/Title (347)", "Rivers of the North"), ("/Title (of the north)", "of the north")),
+    ],
+)
+def test_a_title_is_what_stands_on_the_page(tmp_path: Path, info: str, title: str) -> None:
+    page = "\n".join(
+        ["Journal of Water 347", "", "/F1 20:Rivers", "/F1 20:of the North", "Text." * 99]
+    )
+    assert read(tmp_path / "x.pdf", pdf([page], info=info)).title == title
+
+
+def test_running_headers_and_hyphens_of_lines(tmp_path: Path) -> None:
+    pages = [f"The journal, vol. 3\nText {'x' * n} alone.\n{n}" for n in range(7, 12)]
+    content = read(tmp_path / "x.pdf", pdf(pages))
+    assert content.text.count("The journal") == 1
+    assert [line for line in content.text.split("\n") if line.isdigit()] == []
+    lines = "A long rain, a term. The n-\noctanal of COVID-\n19, state-of-the-\nart infor-\nmation "
+    content = read(tmp_path / "x.pdf", pdf([lines + "of the long-\nterm kind in 2019-\n2020."]))
+    words = content.text.replace("\n", "").split()
+    assert {"n-octanal", "COVID-19,", "state-of-the-art", "long-term"} <= {*words}
+    assert {"information", "2019-2020."} <= {*words}
+
+
+def test_accents_that_are_characters_of_their_own() -> None:
+    assert compose_accents("Per Martin-Lof¨, Schr¨odinger, Erd˝os, ´ıt, caf´e") == (
+        "Per Martin-Löf, Schrödinger, Erdős, ít, café"
+    )
+    assert compose_accents("x ´ y, 90˚ and `code`") == "x ´ y, 90˚ and `code`"
 
 
 @pytest.mark.parametrize(
@@ -70,6 +111,7 @@ def test_a_pdf_gives_the_text_of_all_pages_and_its_title(tmp_path: Path) -> None
         *((b"", "not a readable PDF"), (b"not a PDF", "not a readable PDF")),
         (pdf(["Text."])[:200], "not a readable PDF"),
         *((pdf(["Text."], encrypted=True), "is encrypted"), (pdf([""]), "has no text")),
+        (pdf(["Words" + "\x03\x04\x05" * 9]), "is not readable: 84% of its characters"),
     ],
 )
 def test_a_pdf_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -90,7 +132,16 @@ def test_a_pdf_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes, me
         (rst_title, ".. comment\n\nTitle\n=====\n", "Title"),
         (rst_title, "Longer than\n===\n\nTitle\n=====", "Title"),
         (rst_title, "Words.\n\n-----\n\nMore.", "Words."),
+        (rst_title, "PEP: 8\nTitle: Style\n Guide\n\nAbstract\n========\n", "Style Guide"),
+        (rst_title, ":Title: Fields\n\nTitle\n=====\n", "Fields"),
+        (
+            rst_title,
+            "Abstract\n========\n\nThe :mod:`io` module\n====================",
+            "The io module",
+        ),
         (rst_title, "", ""),
+        (markdown_title, "[![b](x)](y)\n\n<h1 align=center>A <b>tool</b></h1>\n", "A tool"),
+        (markdown_title, "# The [`io`](http://x) *module*", "The io module"),
         (markdown_title, "Intro.\n\n## Second level ##\n\n# First", "Second level"),
         (markdown_title, "#hashtag\n\nNo heading here.", "#hashtag"),
         (markdown_title, "```sh\n# a comment\n```\n\n# Heading", "Heading"),
@@ -140,13 +191,13 @@ def test_hostile_text_ends(text: str) -> None:
     ],
 )
 def test_text_that_is_decoded(data: bytes, text: str) -> None:
-    assert decode_text(data) == text
+    assert decode_text(data) == (text, "")
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"abc\xe9 d", "is not UTF-8 at byte 3"),
+        (b"a\xff", "is not UTF-8 at byte 1"),
         (b"\xef\xbb\xbfabc\xe9", "is not UTF-8 at byte 6"),
         (b"\xed\xa0\x80", "is not UTF-8 at byte 0"),
         (b"\xff\xfea\0b", "is not UTF-16 at byte 4"),
@@ -171,7 +222,27 @@ TEXTS = {
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("language", TEXTS)
 def test_encodings_without_a_byte_order_mark(language: str, encoding: str) -> None:
-    assert decode_text(TEXTS[language].encode(encoding)) == TEXTS[language]
+    assert decode_text(TEXTS[language].encode(encoding)).text == TEXTS[language]
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "remark"),
+    [
+        ("The “Café” isn’t open — 5 €.", "cp1252", "read as windows-1252, a guess"),
+        ("東京の地下鉄は安全です。\n", "cp932", "read as cp932, a guess"),
+        ("Zażółć gęślą jaźń. Rzeka niesie zimną wodę.", "cp1250", "read as windows-1250, a guess"),
+    ],
+)
+def test_another_encoding_is_guessed(text: str, encoding: str, remark: str) -> None:
+    decoded = decode_text(text.encode(encoding))
+    assert decoded.text == text
+    assert remark in decoded.remark
+
+
+def test_a_line_of_another_encoding_does_not_lose_the_file() -> None:
+    decoded = decode_text("A café — far.\n".encode() * 9 + "One café".encode("cp1252"))
+    assert decoded == ("A café — far.\n" * 9 + "One café", decoded.remark)
+    assert "with 1 bytes that are not: read as windows-1252" in decoded.remark
 
 
 @pytest.mark.parametrize(
@@ -280,8 +351,63 @@ def test_html_is_decoded_as_it_says(tmp_path: Path, encoding: str) -> None:
     assert read(tmp_path / "x.html", utf_8).text == "Größe"
 
 
+@pytest.mark.parametrize(
+    ("label", "codec", "text"),
+    [
+        ("iso-8859-1", "cp1252", "The “Café” isn’t open — 5 €."),
+        ("Shift_JIS", "cp932", "①東京の地下鉄㈱は安全です。"),
+        ("x-sjis", "cp932", "東京の地下鉄は安全です。"),
+        ("gb2312", "gbk", "朱镕基总理访问。"),
+        ("euc-kr", "cp949", "똠방각하 펲시콜라"),
+        ("iso-2022-jp", "iso2022_jp", "東京の地下鉄は安全です。"),
+    ],
+)
+def test_labels_of_the_web(tmp_path: Path, label: str, codec: str, text: str) -> None:
+    page = f'<meta charset="{label}"><p>{text}'.encode(codec)
+    assert read(tmp_path / "x.html", page).text == text
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "nonsense", "hex", ""])
-def test_html_that_is_not_what_it_says_is_refused(tmp_path: Path, encoding: str) -> None:
-    page = f'<meta charset="{encoding}"><p>Gr\xf6\xdfe'.encode("latin-1")
-    with pytest.raises(CorpusError, match="UTF-8"):
-        read(tmp_path / "x.html", page)
+def test_html_that_is_not_what_it_says_is_guessed(tmp_path: Path, encoding: str) -> None:
+    page = f'<meta charset="{encoding}"><p>Die Gr\xf6\xdfe'.encode("latin-1")
+    content = read(tmp_path / "x.html", page)
+    assert content.text == "Die Größe"
+    assert "a guess" in content.remarks[0]
+
+
+def test_fields_of_files_are_metadata(tmp_path: Path) -> None:
+    page = b'<meta name="Author" content="Ann"><meta name="date" content="2026-05-01T10:00">Text.'
+    expected = {"author": "Ann", "date": "2026-05-01"}
+    assert read(tmp_path / "x.html", page).metadata == expected
+    front = b"---\nauthor: Ann\ndate: 2026-05-01\n---\n\nText."
+    assert read(tmp_path / "x.md", front).metadata == expected
+
+
+def test_data_and_soft_hyphens_leave_the_text(tmp_path: Path) -> None:
+    picture = b64encode(random.Random(3).randbytes(6_000)).decode()
+    text = f"# Rivers\n\n![map](data:image/png;base64,{picture}) Ge\u00adsamt\n"
+    lines = "\n".join(wrap(picture, 76))
+    content = read(tmp_path / "x.md", f"{text}\n{lines}\nEnd {'ACGT' * 200}.".encode())
+    assert content.text == f"# Rivers\n\n![map]() Gesamt\n\n\nEnd {'ACGT' * 200}."
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content", "expected"),
+    [
+        (
+            ".rtf",
+            b"{\\rtf1\\ansi{\\info{\\title Bees}{\\author Ann}} A caf\\'e9 of bees.\\par}",
+            FileText("Bees", "A café of bees.", {"author": "Ann"}),
+        ),
+        (".csv", b"name,weight\nbee,2\n", FileText("My list", "Row 1:\n  name: bee\n  weight: 2")),
+    ],
+)
+def test_kinds_of_the_extra(
+    tmp_path: Path, suffix: str, content: bytes, expected: FileText
+) -> None:
+    assert read(tmp_path / f"my_list{suffix}", content) == expected
+    mail = b"From: ann@example.org\nSubject: Bees\nDate: Mon, 4 May 2026 10:00:00 +0000\n\nText."
+    found = read(tmp_path / "x.eml", mail)
+    assert (found.title, found.metadata["date"]) == ("Bees", "2026-05-04")
+    with pytest.raises(CorpusError, match="not a readable XLSX"):
+        read(tmp_path / "x.xlsx", b"x")

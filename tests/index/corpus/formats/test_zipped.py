@@ -43,10 +43,38 @@ def test_a_document_as_a_reader_sees_it(tmp_path: Path) -> None:
         (paragraph("First.") + paragraph("Heading", "Heading1"), "Of the file", "Of the file"),
         (paragraph("First.") + paragraph("Heading", "Heading2"), "", "First."),
         (paragraph(" ", "Title") + paragraph("Heading", "Heading1"), " ", "Heading"),
+        (paragraph("First.") + paragraph("Satzung", "Titel"), "Microsoft Word - x.doc", "Satzung"),
     ],
 )
 def test_the_title(tmp_path: Path, body: str, properties: str, title: str) -> None:
-    assert read(tmp_path / "x.DOCX", body, title=properties).title == title
+    parts = docx_parts(body, title=properties)
+    if "Titel" in body:
+        parts["word/styles.xml"] = STYLES
+    (tmp_path / "x.DOCX").write_bytes(archive(parts))
+    assert read_file_text(tmp_path / "x.DOCX").title == title
+
+
+STYLES = (
+    '<w:styles xmlns:w="w"><w:style w:styleId="Titel"><w:name w:val="Title"/></w:style></w:styles>'
+)
+ODD = (
+    "<w:p><w:moveFrom><w:r><w:t>Moved.</w:t></w:r></w:moveFrom>"
+    "<w:moveTo><w:r><w:t>Moved. </w:t></w:r></w:moveTo>"
+    "<w:r><w:ruby><w:rt><w:r><w:t>reading</w:t></w:r></w:rt>"
+    "<w:rubyBase><w:r><w:t>base</w:t></w:r></w:rubyBase></w:ruby></w:r></w:p>"
+    '<w:altChunk xmlns:r="r" r:id="r1"/><w:altChunk xmlns:r="r" r:id="r2"/>'
+)
+
+
+def test_moves_readings_and_included_parts(tmp_path: Path) -> None:
+    parts = docx_parts(ODD) | {
+        "word/_rels/document.xml.rels": '<Relationships><Relationship Id="r1" Target="a.html"/>'
+        '<Relationship Id="r2" Target="b.rtf"/></Relationships>',
+        "word/a.html": "<p>In a chunk.</p>",
+    }
+    content = read_file_text(write(tmp_path / "x.docx", parts))
+    assert content.text == "Moved. base(reading)\n\nIn a chunk."
+    assert content.skipped == ("word/b.rtf: is a part of a kind that is not read",)
 
 
 ENTITIES = """<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">
@@ -155,18 +183,38 @@ ENCRYPTED = (
     [
         ({"mimetype": "x"}, "has no META-INF/container.xml"),
         ({"META-INF/container.xml": "<container/>"}, "names no book"),
-        (BOOK | {"META-INF/container.xml": "<!DOCTYPE c><c/>"}, "document type declaration"),
+        (BOOK | {"META-INF/container.xml": "<!DOCTYPE c [<!ENTITY a 'b'>]><c/>"}, "declaration"),
         (BOOK | {"OEBPS/book.opf": "<package"}, "OEBPS/book.opf: is not XML"),
         (BOOK | {"OEBPS/book.opf": "<package/>"}, "has no text"),
-        (BOOK | {"OEBPS/a.xhtml": b"\xff"}, "OEBPS/a.xhtml: is not UTF-8 at byte 0"),
-        ({name: part for name, part in BOOK.items() if "a.xhtml" not in name}, "has no OEBPS/a"),
-        (BOOK | {"META-INF/encryption.xml": ENCRYPTED}, "two words.xhtml: is encrypted"),
+        (epub_parts({"a.xhtml": ""}) | {"META-INF/encryption.xml": ENCRYPTED}, "has no text"),
+        (
+            {**epub_parts({"text/two words.xhtml": "x"}), "META-INF/encryption.xml": ENCRYPTED},
+            "two words.xhtml: is encrypted",
+        ),
     ],
 )
 def test_a_bad_epub_is_refused(tmp_path: Path, parts: dict[str, str | bytes], message: str) -> None:
     path = write(tmp_path / "x.epub", parts)
     with pytest.raises(CorpusError, match=message):
         read_file_text(path)
+
+
+@pytest.mark.parametrize("chapter", ["missing", b"\xff"])
+def test_a_chapter_that_cannot_be_read_is_reported(tmp_path: Path, chapter: str | bytes) -> None:
+    parts = {name: part for name, part in BOOK.items() if name != "OEBPS/a.xhtml"}
+    if isinstance(chapter, bytes):
+        parts["OEBPS/a.xhtml"] = chapter
+    content = read_file_text(write(tmp_path / "x.epub", parts))
+    assert content.text == "First\n\nText é."
+    assert content.skipped[0].startswith("OEBPS/a.xhtml: ")
+
+
+def test_character_data_and_a_harmless_doctype(tmp_path: Path) -> None:
+    parts = epub_parts({"a.xhtml": "<p>It <![CDATA[is <here>]]> &amp; ends.<![CDATA[open</p>"})
+    doctype = '<!DOCTYPE package PUBLIC "+//ISBN//OEB" "http://example.org/oeb.dtd">'
+    parts["OEBPS/book.opf"] = doctype + str(parts["OEBPS/book.opf"])
+    content = read_file_text(write(tmp_path / "x.epub", parts))
+    assert content.text.startswith("It is <here> & ends.")
 
 
 def test_a_book_whose_fonts_are_obfuscated_is_read(tmp_path: Path) -> None:
