@@ -101,7 +101,11 @@ def hostile_page(make: Make, text: str) -> str:
     titled = type(section)(section.span, text)
     changed = type(comparison)(
         **{name: getattr(comparison, name) for name in comparison.__slots__}
-        | {"evidence": (text, text), "left_sections": (titled,) * 2, "right_sections": (titled,) * 2}
+        | {
+            "evidence": (text, text),
+            "left_sections": (titled,) * 2,
+            "right_sections": (titled,) * 2,
+        }
     )
     return render_report(changed, text, text, text, text)
 
