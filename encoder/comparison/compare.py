@@ -84,10 +84,10 @@ def _scored(pair: PairScore) -> str:
         "meaning as a whole": pair.vector_score,
     }
     named = ", ".join(f"{name} {part:.2f}" for name, part in parts.items() if part is not None)
-    worth = f"there is no probability: {pair.no_probability}"
+    stated = f"there is no probability: {pair.no_probability}"
     if pair.probability is not None:
-        worth = f"the probability of a match is {pair.probability:.2f}"
-    return f"The score is {pair.score:.2f} ({named}); {worth}."
+        stated = f"the probability of a match is {pair.probability:.2f}"
+    return f"The score is {pair.score:.2f} ({named}); {stated}."
 
 
 def _coverage(left: Coverage, right: Coverage, passages: int) -> str:
