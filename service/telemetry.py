@@ -1,7 +1,7 @@
 """What a running service reports on its requests: logs, and the stages of traces.
 
-A log has a line for each event, text or JSON, with the id of its request, never with its text. Each
-stage of a request is measured, and is a span of the trace of its request. Traces are those of
+A log has a line for each event, text or JSON, with the ids of its request, never with its text.
+Each stage of a request is measured, and is a span of the trace of its request. Traces are those of
 OpenTelemetry. FastAPI begins one for each request and exports it where the extra `otel` is
 installed and OTEL_EXPORTER_OTLP_ENDPOINT is set; without them nothing is recorded.
 """
@@ -10,10 +10,11 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from opentelemetry import trace
@@ -22,14 +23,28 @@ from index.optional_dependencies import require_extra
 from service.metrics import Metrics, Stage
 from service.settings import LogFormat, LogLevel
 
-# Of the request that this context works for.
-request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+# Of the request that this context works for: its id, the id of its key, its collection.
+_IDS: ContextVar[Mapping[str, str]] = ContextVar("ids", default=MappingProxyType({}))
 # Whether the times of its stages, which others' work changes, are kept from its client.
 hides_stages: ContextVar[bool] = ContextVar("hides_stages", default=False)
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # What a record may have in addition to its message, by `extra`.
 _FIELDS = ("route", "method", "code", "milliseconds")
+
+
+def name_in_logs(**ids: str) -> None:
+    """Add ids of the request that this context works for to the lines of its logs."""
+    _IDS.set({**_IDS.get(), **ids})
+
+
+class TextFormatter(logging.Formatter):
+    """Formats a record as a line of text, with the ids of its request at the end."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  a name of `logging`
+        """Return the line, before the traceback of an error."""
+        ids = " ".join(f"{name}={value}" for name, value in _IDS.get().items())
+        return super().formatMessage(record) + (f" [{ids}]" if ids else "")
 
 
 class JsonFormatter(logging.Formatter):
@@ -44,8 +59,7 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         content |= {name: getattr(record, name) for name in _FIELDS if hasattr(record, name)}
-        if (of_request := request_id.get()) is not None:
-            content["request_id"] = of_request
+        content |= _IDS.get()
         span = trace.get_current_span().get_span_context()
         if span.is_valid:
             content["trace_id"] = trace.format_trace_id(span.trace_id)
@@ -63,7 +77,7 @@ def configured_logs(level: LogLevel, form: LogFormat) -> Iterator[None]:
         form: of the lines.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(_TEXT))
     root = logging.getLogger()
     before = root.level
     root.addHandler(handler)

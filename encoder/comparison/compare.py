@@ -12,6 +12,7 @@ from encoder.comparison.alignment import (
     Coverage,
     align_texts,
 )
+from encoder.comparison.differences import find_differences
 from encoder.comparison.result import (
     AlignedBlockPair,
     AlignedPassage,
@@ -118,6 +119,7 @@ def compare_texts(
     pair: PairScore,
     *,
     reader: SectionReader | None = None,
+    differences: bool = False,
     rule: AlignmentThresholds = ALIGNMENT_RULE,
 ) -> Comparison:
     """Compare two texts from their vectors and words; no text is encoded.
@@ -127,6 +129,7 @@ def compare_texts(
         right: the other, of the same checkpoint and adapter.
         pair: their scores.
         reader: of sections, which both were prepared with; None where the model has none.
+        differences: whether to find what each text has that the other lacks.
         rule: the thresholds.
     """
     alignment = align_texts(left, right, rule)
@@ -148,6 +151,7 @@ def compare_texts(
         attended_blocks=attended,
         left_coverage=alignment.left.all,
         right_coverage=alignment.right.all,
+        differences=find_differences(left, right, alignment.passages) if differences else None,
     )
 
 

@@ -10,6 +10,7 @@ from encoder.arrays import Float32
 
 Relation = Literal["identical", "near-copy", "paraphrase", "same topic", "uncertain", "unrelated"]
 PassageKind = Literal["verbatim", "paraphrase", "similar"]
+DifferenceKind = Literal["missing", "changed"]
 SectionScoresFrom = Literal["section vectors", "block vectors"]
 
 
@@ -96,6 +97,34 @@ class AttendedBlockPair:
     times_average: float
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A sentence block of a text that the other text does not have.
+
+    Attributes:
+        span: of the block; or of a sentence in a part that was not read.
+        kind: "missing" if most of its words are in no passage that the texts share, "changed" if
+            the other text has it with other words.
+        words: the runs of its words that the other text does not have in this order.
+        nearest: the block of the other text with the closest vector; None for what was not read.
+        similarity: cosine of these two block vectors, between -1 and 1; or None.
+    """
+
+    span: Span
+    kind: DifferenceKind
+    words: tuple[Span, ...]
+    nearest: Span | None
+    similarity: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """What the left text has that the right one lacks, and the other way, in their order."""
+
+    left: tuple[Difference, ...]
+    right: tuple[Difference, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairScore:
     """What a search for one of two documents gives the other.
@@ -145,6 +174,7 @@ class Comparison:
             strongest first; None where the model has no such attention.
         left_coverage: share of the characters of the left text found in the right one, 0 to 1.
         right_coverage: the same the other way.
+        differences: what each text has that the other lacks; None if it was not asked for.
     """
 
     pair: PairScore
@@ -159,3 +189,4 @@ class Comparison:
     attended_blocks: tuple[AttendedBlockPair, ...] | None
     left_coverage: float
     right_coverage: float
+    differences: Differences | None = None

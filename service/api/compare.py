@@ -78,6 +78,7 @@ EXPLANATION = {
 RECEIPT = receipt_example(1204, 21)
 ANSWER = {
     **EXPLANATION,
+    "differences": None,
     "left": {"id": None, "title": "Ants, a draft", "receipt": RECEIPT},
     "right": {"id": "articles/ants", "title": "Ants", "receipt": RECEIPT},
     "timings": {"encode": 96.2, "explain": 6.1},
@@ -112,12 +113,17 @@ async def post_compare(
     with what speaks for it, the passages that match with their places in both texts, the share of
     each text that they cover, the pairs of sentence blocks that give most to the alignment score,
     the scores of the sections, and, with a model that has such an attention, the blocks that attend
-    to each other most.
+    to each other most. With `differences`, it also holds what each text has that the other lacks.
     """
     kind = choose_media_type(accept, (JSON, HTML))
     left, right = request.to_queries()
     compared = await compare(
-        collection, left, right, passages=request.passages, strict=request.strict
+        collection,
+        left,
+        right,
+        passages=request.passages,
+        differences=request.differences or kind == HTML,
+        strict=request.strict,
     )
     if kind == HTML:
         page = await run_in(collection.engine.readers, _page, compared.explanation)

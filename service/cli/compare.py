@@ -16,6 +16,7 @@ from encoder.comparison.result import (
     AttendedBlockPair,
     BlockAlignment,
     Comparison,
+    Difference,
     Span,
 )
 from index.alignment.alignment_index import AlignableDocuments
@@ -26,7 +27,7 @@ from index.progress import SilentProgress
 from index.search.calibrate import open_scoring
 from index.search.records import Mode
 from index.sqlite.block_vectors import block_vectors_of
-from service.api.schemas.compare import comparison_body
+from service.api.schemas.compare import comparison_body, differences_body
 from service.cli.checks import check_output_file
 from service.cli.corpus_checks import check_data_directory, check_document
 from service.cli.opening import Loaded, load, opened
@@ -58,6 +59,9 @@ def compare(
     right: SideArgument,
     data: DataOption = DEFAULT_DATA,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    differences: Annotated[
+        bool, typer.Option("--differences", help="Say what each has that the other lacks.")
+    ] = False,
     html: Annotated[
         Path | None, typer.Option(help="Write the comparison as an HTML page here.")
     ] = None,
@@ -75,15 +79,23 @@ def compare(
     loaded = load(encoder, data=data if known else None)
     with opened(data, loaded.encoder, read_only=True) if known else nullcontext() as directory:
         ours, theirs = (_source(name, loaded, directory) for name in (left, right))
-        found, calibration = _compare(loaded, data, directory, ours, theirs)
+        found, calibration = _compare(
+            loaded, data, directory, ours, theirs, differences=differences or html is not None
+        )
     if html:
         names = [Path(name.removeprefix(STORED)).name for name in (left, right)]
         _write_page(html, found, (ours, theirs), names)
     if as_json:
         body = comparison_body(Explanation(found, 0, ours, theirs)).model_dump()
+        if differences and found.differences is not None:
+            lacking = differences_body(found.differences, ours.text, theirs.text)
+            body["differences"] = lacking.model_dump()
         print_json({**body, "calibration": calibration})
     else:
         _print(found, ours.text, theirs.text)
+        if differences and found.differences is not None:
+            _print_differences("left", "right", found.differences.left, ours.text)
+            _print_differences("right", "left", found.differences.right, theirs.text)
 
 
 def _source(name: str, loaded: Loaded, directory: DataDirectory | None) -> EncodedText:
@@ -122,6 +134,8 @@ def _compare(
     directory: DataDirectory | None,
     left: EncodedText,
     right: EncodedText,
+    *,
+    differences: bool,
 ) -> tuple[Comparison, str | None]:
     """Return the comparison, and the version of the calibration.
 
@@ -142,7 +156,7 @@ def _compare(
     ours, theirs = (to_comparable(language, side, alignable, reader) for side in (left, right))
     documents = 0 if directory is None else len(directory.store)
     scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter, documents)
-    found = compare_prepared(scoring, ours, theirs, lexical, reader)
+    found = compare_prepared(scoring, ours, theirs, lexical, reader, differences=differences)
     return found, scoring.calibrator.version
 
 
@@ -170,6 +184,15 @@ def _print(found: Comparison, left: str, right: str) -> None:
         _print_alignment(out, found.block_alignment, left, right)
     if found.attended_blocks is not None:
         _print_attention(out, found.attended_blocks, left, right)
+
+
+def _print_differences(here: str, there: str, found: Sequence[Difference], text: str) -> None:
+    """Print every block that a text has and the other lacks."""
+    out = Console(markup=False, highlight=False)
+    out.print(f"{len(found)} blocks that the {here} text has and the {there} text lacks")
+    for difference in found:
+        words = " … ".join(" ".join(text[slice(*span)].split()) for span in difference.words)
+        out.print(f"  {difference.kind}, {_place(difference.span)}: {printable(words)}")
 
 
 def _print_passages(out: Console, found: Comparison, left: str) -> None:

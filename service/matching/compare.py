@@ -65,6 +65,8 @@ def compare_prepared(
     right: ComparableText,
     lexical: tuple[Mode, float | None],
     reader: SectionReader | None,
+    *,
+    differences: bool = False,
 ) -> Comparison:
     """Compare two texts, with the scores that a search for the left one gives the right one.
 
@@ -74,6 +76,7 @@ def compare_prepared(
         right: the other.
         lexical: the mode whose scores they get, and the lexical score, None if it is not known.
         reader: of sections; None where the model has no vectors of them.
+        differences: whether to find what each text has that the other lacks.
     """
     mode, words = lexical
     alignment = None
@@ -86,7 +89,7 @@ def compare_prepared(
         alignment,
         None if words is None else np.array([words], dtype=np.float32),
     )
-    return compare_texts(left, right, pair, reader=reader)
+    return compare_texts(left, right, pair, reader=reader, differences=differences)
 
 
 def lexical_scores(
@@ -127,7 +130,13 @@ class Compared:
 
 
 async def compare(
-    collection: Collection, left: Query, right: Query, *, passages: int, strict: bool = False
+    collection: Collection,
+    left: Query,
+    right: Query,
+    *,
+    passages: int,
+    differences: bool = False,
+    strict: bool = False,
 ) -> Compared:
     """Compare two texts of the request or stored documents."""
     started = time.perf_counter()
@@ -135,7 +144,9 @@ async def compare(
         collection, await read_queries(collection, [left, right], strict=strict)
     )
     encoded = time.perf_counter()
-    (explanation,) = await run_in(collection.engine.readers, _explain, collection, texts, passages)
+    (explanation,) = await run_in(
+        collection.engine.readers, _explain, collection, texts, passages, differences=differences
+    )
     ended = time.perf_counter()
     return Compared(explanation, {"encode": encoded - started, "explain": ended - encoded})
 
@@ -159,7 +170,11 @@ async def explain(
 
 
 def _explain(
-    collection: Collection, texts: Sequence[EncodedText], passages: int
+    collection: Collection,
+    texts: Sequence[EncodedText],
+    passages: int,
+    *,
+    differences: bool = False,
 ) -> list[Explanation]:
     """Compare the first text with each of the others."""
     left, *others = texts
@@ -172,7 +187,9 @@ def _explain(
     for other, lexical in zip(others, lexical_scores(store.lexical, left, others), strict=True):
         started = time.perf_counter()
         theirs = to_comparable(language, other, alignable, reader)
-        comparison = compare_prepared(scoring, ours, theirs, lexical, reader)
+        comparison = compare_prepared(
+            scoring, ours, theirs, lexical, reader, differences=differences
+        )
         observe_stage(collection.engine.metrics, "explain", time.perf_counter() - started)
         explanations.append(_shortened(comparison, passages, left, other))
     return explanations

@@ -33,8 +33,42 @@
     pane.scrollTo({ top: pane.scrollTop + shift, behavior: behavior() });
   }
 
+  const root = document.documentElement;
+  const differs = () => root.classList.contains("differing");
+
+  // Show what differs in place of the texts, or the texts.
+  function turn(differing) {
+    root.classList.toggle("differing", differing);
+    for (const link of document.querySelectorAll(".views a")) {
+      if ((link.hash === "#differences") === differing) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+  }
+
+  // Go where a link within the page leads, which a browser refuses to do in a sandboxed frame.
+  function go(id) {
+    turn(id === "differences");
+    const place = byId(id);
+    for (const part of document.querySelectorAll(".h.on")) part.classList.remove("on");
+    if (place.matches(".h")) {
+      place.classList.add("on");
+      reveal(id[0], place);
+    } else {
+      if (!scrolls(place)) place.scrollIntoView({ behavior: behavior() });
+      place.focus({ preventScroll: true });
+    }
+  }
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#"]');
+    if (!link || event.defaultPrevented) return;
+    event.preventDefault();
+    go(link.getAttribute("href").slice(1));
+  });
+
   // Show a passage. `from` is the side where it was chosen, which stays where it is.
   function show(index, from) {
+    turn(false);
     for (const part of document.querySelectorAll(".on")) part.classList.remove("on");
     void document.body.offsetWidth; // the animation of what is shown again starts again
     const passage = passages[index];
@@ -136,6 +170,7 @@
     ArrowRight: () => step(1),
     p: () => step(-1),
     ArrowLeft: () => step(-1),
+    ...(byId("differences") && { d: () => go(differs() ? "left" : "differences") }),
     1: () => panes.l.focus(),
     2: () => panes.r.focus(),
     "?": () => help.showModal(),
@@ -156,12 +191,13 @@
   byId("help-button").addEventListener("click", () => help.showModal());
   byId("help-close").addEventListener("click", () => help.close());
 
-  document.documentElement.classList.add("js");
+  root.classList.add("js");
+  turn(location.hash === "#differences");
   const linked = /^#([lr])(\d+)$/.exec(location.hash);
   if (linked && passages[linked[2] - 1]) {
     // Once the page is complete: the browser itself goes to the one side that the link names.
     addEventListener("load", () => requestAnimationFrame(() => show(linked[2] - 1)));
-  } else if (passages.length && scrolls(panes.l)) { // a phone begins with the findings
+  } else if (passages.length && scrolls(panes.l) && !differs()) { // a phone begins with the findings
     show(0);
   }
 })();

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +10,14 @@ from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from encoder.comparison.result import (
     AlignedBlockPair,
     AlignedPassage,
     AttendedBlockPair,
     Comparison,
+    Difference,
     PassageKind,
     Relation,
     Section,
@@ -34,6 +36,7 @@ _FOLDER = Path(__file__).parent
 _EXCERPT = 90  # characters of a passage that the list shows
 _BLOCK_EXCERPT = 160  # characters of a block and of the one that it is aligned with
 _PAIRS = 10
+_MARK = Markup("<mark class=d>{}</mark>")
 _RELATIONS: dict[Relation, str] = {
     "identical": "The same text",
     "near-copy": "Mostly the same text",
@@ -78,7 +81,13 @@ def render_report(
         "right", right_title, right_text, passages, sections[1], comparison.right_coverage
     )
     excerpts = [_excerpt(left_text[slice(*passage.left)], _EXCERPT) for passage in passages]
-    aligned = comparison.block_alignment
+    aligned, differences = comparison.block_alignment, comparison.differences
+    differing = []
+    if differences is not None:
+        differing = [
+            (left, right, _differing(left, left_text, right_text, differences.left)),
+            (right, left, _differing(right, right_text, left_text, differences.right)),
+        ]
     return _template().render(
         comparison=comparison,
         left=left,
@@ -86,6 +95,7 @@ def render_report(
         rows=list(zip(passages, excerpts, left.text.ranges, right.text.ranges, strict=True)),
         pairs=[] if aligned is None else _pairs(aligned.pairs, left_text, right_text),
         attended=_pairs(comparison.attended_blocks or (), left_text, right_text),
+        differing=differing,
         counts=Counter(passage.kind for passage in passages),
         ribbons=draw_ribbons(left_text, right_text, passages),
         matrix=draw_matrix(comparison.section_scores, *sections),
@@ -175,6 +185,32 @@ def _side(
         coverage=coverage,
         sections=sections,
     )
+
+
+def _differing(
+    side: ReportSide, text: str, other: str, found: Sequence[Difference]
+) -> list[tuple[Difference, int, Markup, str]]:
+    """Return each difference with the number of its section, its text, and what the other says."""
+    starts = [section.span.start for section in side.sections]
+    return [
+        (
+            difference,
+            max(1, bisect(starts, difference.span.start)),
+            _marked(text, difference),
+            "" if difference.nearest is None else other[slice(*difference.nearest)],
+        )
+        for difference in found
+    ]
+
+
+def _marked(text: str, difference: Difference) -> Markup:
+    """Return the text of a block; in one that was changed, the words that differ are marked."""
+    here, end = difference.span
+    parts = []
+    for start, stop in difference.words if difference.kind == "changed" else ():
+        parts += [escape(visible(text[here:start])), _MARK.format(visible(text[start:stop]))]
+        here = stop
+    return Markup("").join([*parts, escape(visible(text[here:end]))])
 
 
 def _pairs(

@@ -65,8 +65,10 @@ def test_what_scores_no_more_than_chance_is_folded_away(
         assert shown is not None
         assert "already in your corpus" in fields(page, 0)
         page.locator(".title").first.click()
-        figures = page.frame_locator("#comparison iframe").locator(".figures").inner_text()
-        assert figures.split() == shown[0].split()
+        frame = page.frame_locator("#comparison iframe")
+        assert frame.locator(".figures").inner_text().split() == shown[0].split()
+        frame.locator(".views a >> nth=1").click()
+        assert "0 missing from the other text" in frame.locator("#differences").inner_text()
         page.click("#close-comparison")
         assert page.inner_text("#search-status").startswith("1 match in")
         folded = page.locator("#match-list > li > details:not(.details) > summary")

@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -11,9 +12,9 @@ import pypdfium2
 import pytest
 from playwright.sync_api import Page
 
-from encoder.comparison.result import Comparison, Span
+from encoder.comparison.result import Comparison, Difference, Differences, Span
 from service.web.report import render_report
-from tests.kit.browser import announced, complaints_of_axe
+from tests.kit.browser import PageLog, announced, complaints_of_axe
 
 Show = Callable[..., Page]
 Make = Callable[..., Comparison]
@@ -42,6 +43,27 @@ def test_axe_finds_nothing_serious(show: Show, scheme: Literal["light", "dark"])
         page.keyboard.press(key)
         page.evaluate("document.querySelector('details').open = true")
         assert complaints_of_axe(page) == []
+
+
+def test_what_differs_is_a_second_view(show: Show, by_hand: Make, page_log: PageLog) -> None:
+    left, right = "Pay in <b>thirty</b> days. Rest.", "Pay in sixty days. Interest is due."
+    changed = Difference(Span(0, 26), "changed", (Span(10, 16),), Span(0, 18), 0.9)
+    missing = Difference(Span(19, 35), "missing", (Span(19, 34),), Span(0, 18), 0.1)
+    found = replace(by_hand(left, right), differences=Differences((changed,), (missing,)))
+    page = show(render_report(found, "Draft", left, "Final", right))
+    assert not page.is_visible("#differences")
+    page.click("text=What differs")
+    assert not page.is_visible("#left")
+    assert page.locator("#differences .part").all_inner_texts() == [left[:26], right[19:]]
+    assert page.locator("#differences mark").all_inner_texts() == [left[10:16]]
+    assert "The other text: Pay in sixty days." in page.inner_text("#differences")
+    assert complaints_of_axe(page) == []
+    page.keyboard.press("d")
+    assert page.is_visible("#left")
+    page.keyboard.press("d")
+    page.click("#differences a >> nth=1")
+    assert page.is_visible("#left")
+    assert page_log.complaints == []
 
 
 def test_light_is_light_and_dark_is_dark(show: Show) -> None:

@@ -29,6 +29,7 @@ ANSWERS: dict[type, type[BaseModel]] = {
     results.AttendedPair: compare.AttendedPairBody, results.Section: compare.SectionBody,
     results.Explanation: compare.ComparisonBody, results.ReadSide: compare.ReadBody,
     results.Comparison: compare.CompareResponse, results.Match: match.MatchBody,
+    results.Difference: compare.DifferenceBody, results.Differences: compare.DifferencesBody,
     results.Alignment: match.AlignedBody, results.Reranking: match.RerankedBody,
     results.Matches: match.MatchResponse, results.Indexed: common.IndexedBody,
     results.IndexResult: common.IndexResponse, results.StoredDocument: documents.DocumentResponse,

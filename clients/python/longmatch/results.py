@@ -110,6 +110,27 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """A sentence block of one text that the other lacks, or has with other words."""
+
+    start: int
+    end: int
+    text: str
+    kind: str
+    words: list[Place]
+    nearest: Place | None
+    similarity: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """What each of two texts has that the other lacks."""
+
+    left: list[Difference]
+    right: list[Difference]
+
+
+@dataclass(frozen=True, slots=True)
 class ReadSide:
     """One of two texts as it was read; the id is None for a text of the request."""
 
@@ -122,6 +143,7 @@ class ReadSide:
 class Comparison(Explanation):
     """The answer to a comparison."""
 
+    differences: Differences | None
     left: ReadSide
     right: ReadSide
     timings: dict[str, float]

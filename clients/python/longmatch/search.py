@@ -123,6 +123,7 @@ def compare(
     right: Query,
     *,
     passages: int | None = None,
+    differences: bool | None = None,
     strict: bool | None = None,
 ) -> Steps[Comparison]:
     """Say how two texts, or stored documents, match, and where.
@@ -131,9 +132,13 @@ def compare(
         left: a text, a `Text` with the title that the page calls it by, or `Stored(id)`.
         right: the other one.
         passages: how many to return at most.
+        differences: return what each text has that the other lacks, too.
         strict: refuse a text that is too long to be read whole.
     """
-    return fetch(caller, Comparison, _comparison(left, right, passages, strict, {}))
+    request = _comparison(
+        left, right, {}, passages=passages, differences=differences, strict=strict
+    )
+    return fetch(caller, Comparison, request)
 
 
 def compare_as_page(
@@ -145,7 +150,7 @@ def compare_as_page(
     strict: bool | None = None,
 ) -> Steps[str]:
     """Return the comparison as a page for a person, HTML in one file; as `compare`."""
-    request = _comparison(left, right, passages, strict, {"Accept": _HTML})
+    request = _comparison(left, right, {"Accept": _HTML}, passages=passages, strict=strict)
     reply = yield from caller.ask(request)
     return reply.content.decode()
 
@@ -160,12 +165,7 @@ def _options(options: MatchOptions | None) -> dict[str, Any]:
 
 
 def _comparison(
-    left: Query,
-    right: Query,
-    passages: int | None,
-    strict: bool | None,
-    headers: Mapping[str, str],
+    left: Query, right: Query, headers: Mapping[str, str], **options: int | bool | None
 ) -> Request:
-    sides = {"left": query_body(left), "right": query_body(right)}
-    body = body_of(**sides, passages=passages, strict=strict)
+    body = body_of(left=query_body(left), right=query_body(right), **options)
     return Request(method="POST", path="/compare", json=body, headers=headers)

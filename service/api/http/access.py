@@ -39,7 +39,7 @@ from service.errors import (
 from service.keys import ApiKey, KeyRing
 from service.limits import client_name
 from service.settings import Settings
-from service.telemetry import hides_stages
+from service.telemetry import hides_stages, name_in_logs
 
 _LOG = logging.getLogger(__name__)
 
@@ -112,6 +112,7 @@ class KeyMiddleware:
         if needed is not None and self._ring.required:
             key = scope["state"]["key"] = self._authenticate(scope, needed)
             hides_stages.set(key.collection is not None)
+            name_in_logs(key=key.id)
         if needed in ("write", "admin") and scope["method"] not in _READING:
             send = self._audit.following(scope, send)
         await self._app(scope, receive, send)
@@ -285,6 +286,7 @@ class CollectionMiddleware:
             return
         with engine.collections.use(name) as used:
             scope["state"]["used"] = used
+            name_in_logs(collection=name)
             await self._app(scope, receive, send)
 
 

@@ -10,11 +10,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service import telemetry
 from service.api.http.errors import problem_response
 from service.api.http.request import BodyKind, request_body, route_template
 from service.engine import Engine
 from service.errors import BodyTooLargeError, ShuttingDownError
+from service.telemetry import name_in_logs
 
 CLIENT_CLOSED_REQUEST = 499
 UNMATCHED_ROUTE = "unmatched"
@@ -43,7 +43,7 @@ class RequestMiddleware:
             return
         request_id = _request_id(Headers(scope=scope))
         scope.setdefault("state", {})["request_id"] = request_id
-        telemetry.request_id.set(request_id)
+        name_in_logs(request_id=request_id)
         started = time.perf_counter()
         code: int | None = None
         head_only, ended = scope["method"] == "HEAD", False

@@ -10,6 +10,9 @@ from encoder.comparison.result import (
     AlignedBlockPair,
     AlignedPassage,
     AttendedBlockPair,
+    Difference,
+    DifferenceKind,
+    Differences,
     PassageKind,
     Relation,
     Section,
@@ -83,6 +86,30 @@ class AttendedPairBody(BaseModel):
         description="How many times the weights of even attention these are, the mean of both "
         "ways; the mean over all pairs of blocks is 1."
     )
+
+
+class DifferenceBody(PlaceBody):
+    """A sentence block of one text that the other does not have."""
+
+    kind: DifferenceKind = Field(
+        description="`missing`: most of its words are in no passage that the texts share; "
+        "`changed`: the other text has it with other words."
+    )
+    words: list[PlaceBody] = Field(
+        description="The runs of its words that the other text does not have in this order."
+    )
+    nearest: PlaceBody | None = nullable(
+        "The block of the other text that is closest in meaning; null for a sentence in a part "
+        "that was not read."
+    )
+    similarity: float | None = nullable("Cosine of these two blocks; null without `nearest`.")
+
+
+class DifferencesBody(BaseModel):
+    """What each text has that the other lacks, block by block, in its order."""
+
+    left: list[DifferenceBody] = Field(description="What the left text has and the right lacks.")
+    right: list[DifferenceBody] = Field(description="What the right text has and the left lacks.")
 
 
 Pair = TypeVar("Pair", PassageBody, BlockPairBody, AttendedPairBody)
@@ -196,6 +223,24 @@ def _place(span: Span, text: str) -> PlaceBody:
     return PlaceBody(start=span.start, end=span.end, text=text[span.start : span.end])
 
 
+def differences_body(found: Differences, left: str, right: str) -> DifferencesBody:
+    """Shape the differences of two texts, with the text of their blocks and words."""
+    return DifferencesBody(
+        left=[_difference(entry, left, right) for entry in found.left],
+        right=[_difference(entry, right, left) for entry in found.right],
+    )
+
+
+def _difference(found: Difference, text: str, other: str) -> DifferenceBody:
+    return DifferenceBody(
+        **dict(_place(found.span, text)),
+        kind=found.kind,
+        words=[_place(words, text) for words in found.words],
+        nearest=None if found.nearest is None else _place(found.nearest, other),
+        similarity=found.similarity,
+    )
+
+
 def _section(section: Section) -> SectionBody:
     return SectionBody(start=section.span.start, end=section.span.end, title=section.title)
 
@@ -222,6 +267,10 @@ class CompareRequest(BodyModel):
         default=DEFAULT_PASSAGES,
         description="Passages, and pairs of aligned blocks, to give at most, the largest ones.",
     )
+    differences: bool = Field(
+        default=False,
+        description="Give `differences`, too: what each text has that the other lacks.",
+    )
     strict: Strict = False
 
     def to_queries(self) -> tuple[Query, Query]:
@@ -240,6 +289,9 @@ class ReadBody(BaseModel):
 class CompareResponse(ComparisonBody):
     """How two texts match, and where."""
 
+    differences: DifferencesBody | None = nullable(
+        "What each text has that the other lacks; null if it was not asked for."
+    )
     left: ReadBody
     right: ReadBody
     timings: dict[str, float] = Field(description=STAGE_TIMES)
@@ -254,10 +306,12 @@ def compare_response(
 ) -> CompareResponse:
     """Shape the answer to POST /compare."""
     explanation = compared.explanation
+    found, left, right = explanation.comparison.differences, explanation.left, explanation.right
     return CompareResponse(
         **dict(comparison_body(explanation)),
-        left=_read(explanation.left),
-        right=_read(explanation.right),
+        differences=None if found is None else differences_body(found, left.text, right.text),
+        left=_read(left),
+        right=_read(right),
         timings=milliseconds(compared.seconds),
         checkpoint=checkpoint,
         calibration=calibration,

@@ -18,7 +18,9 @@ export function whyItMatches({ explanation: found, terms, relevant }) {
   if (relevant === false) return ["It resembles the document no more than a random one does."];
   const copied = found?.left_coverage >= 0.01 ? `${shared(found)}. ` : "";
   if (named.length) return [`${copied}Both write about `, ...listed(named), "."];
-  return [copied || "It is close in meaning; no telling word is shared."];
+  if (copied) return [copied];
+  return [relevant === true ? "It is close in meaning; no telling word is shared."
+    : "No telling word is shared, and it is not known how close random documents come."];
 }
 
 const shared = ({ left_coverage: here, right_coverage: there }) =>

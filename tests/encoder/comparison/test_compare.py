@@ -25,7 +25,7 @@ from encoder.comparison.matches import (
     measure_background,
     merge_spans,
 )
-from encoder.comparison.result import Comparison, PairScore, Span
+from encoder.comparison.result import Comparison, Difference, Differences, PairScore, Span
 from encoder.comparison.text import ComparableText, prepare_text
 from encoder.comparison.words import locate_words
 from encoder.comparison.words import locate_words as words
@@ -369,3 +369,48 @@ def test_the_background_is_that_of_blocks_that_do_not_match() -> None:
     assert found.threshold(3.0, 0.2) > found.centre + 2 * found.spread
     assert found.threshold(0.0, 0.99) == 0.99
     assert measure_background(vectors[:4], vectors[:4], NONE) is NONE  # too short
+
+
+def differing(left: str, right: str) -> Differences:
+    found = compare_texts(read(left), read(right), PAIR, differences=True).differences
+    assert found is not None
+    return found
+
+
+def worded(text: str, found: tuple[Difference, ...]) -> list[tuple[str, str]]:
+    return [(d.kind, " ".join(text[slice(*span)] for span in d.words)) for d in found]
+
+
+def test_a_changed_word_differs_on_both_sides() -> None:
+    left = prose(800, 1)
+    before, word, after = left[:2000].rpartition(" ")[0], "thirty", left[2000:].partition(" ")[2]
+    ours, theirs = f"{before} {word} {after}", f"{before} sixty {after}"
+    found = differing(ours, theirs)
+    assert worded(ours, found.left) == [("changed", "thirty")]
+    assert worded(theirs, found.right) == [("changed", "sixty")]
+
+
+def test_what_is_added_is_missing_on_the_other_side() -> None:
+    left, clause = prose(800, 1), prose(2 * BLOCK_WORDS, 2)
+    right = f"{left} {clause}"
+    found = differing(left, right)
+    assert found.left == ()
+    assert {kind for kind, _ in worded(right, found.right)} == {"missing"}
+    assert " ".join(words for _, words in worded(right, found.right)) == clause.rstrip(".")
+
+
+@pytest.mark.parametrize(("left", "right"), [(prose(300, 3),) * 2, ("?!", "...")])
+def test_nothing_differs_where_the_words_are_the_same(left: str, right: str) -> None:
+    assert differing(left, right) == Differences((), ())
+
+
+def test_words_that_were_not_read_differ_by_sentences() -> None:
+    left = prose(200, 1)
+    rest = prose(60, 2)
+    whole = read(f"{left} {rest}")
+    kept = whole.offsets[:, 1] <= len(left)
+    unread = replace(whole, block_vectors=whole.block_vectors[kept], offsets=whole.offsets[kept])
+    found = compare_texts(unread, read(left), PAIR, differences=True).differences
+    assert found is not None
+    assert {(d.kind, d.nearest, d.similarity) for d in found.left} == {("missing", None, None)}
+    assert len(found.left) == rest.count(".")

@@ -61,6 +61,22 @@ def test_two_texts_are_compared(library: Any) -> None:
     assert any("100 % of the left text" in sentence for sentence in answer["evidence"])
 
 
+def test_differences_are_given_on_request(library: Any) -> None:
+    body = {"left": {"text": f"Rivers carve valleys over a thousand years. {LONG}"}}
+    body["right"] = {"text": LONG.replace("colony 7 carries", "colony 7 burns")}
+    assert library.post("/compare", json=body).json()["differences"] is None
+    answer = library.post("/compare", json={**body, "differences": True}).json()["differences"]
+    words = {
+        side: " ".join(words["text"] for entry in answer[side] for words in entry["words"])
+        for side in answer
+    }
+    assert words == {"left": "Rivers carve valleys over a thousand years carries", "right": "burns"}
+    for side, entries in answer.items():
+        text = body[side]["text"]
+        assert all(text[entry["start"] : entry["end"]] == entry["text"] for entry in entries)
+        assert all(entry["nearest"]["text"] for entry in entries)
+
+
 def test_stored_documents_are_compared_without_encoding(stored: Any) -> None:
     before = blocks_encoded(stored)
     answer = stored.post("/compare", json={"left": {"id": "d1"}, "right": {"id": "d2"}}).json()

@@ -29,6 +29,16 @@ def test_files_are_compared(longmatch: Run, files: tuple[Path, Path]) -> None:
     assert "left block begins" in printed
 
 
+def test_differences_are_printed(longmatch: Run, files: tuple[Path, Path]) -> None:
+    printed = longmatch("compare", *files, "--differences").out
+    assert "that the right text has and the left text lacks" in printed
+    assert "Rivers carve valleys" in printed
+    answer = json.loads(longmatch("compare", *files, "--differences", "--json").out)["differences"]
+    assert "Colony 11 sends 13" in " ".join(entry["text"] for entry in answer["left"])
+    same = json.loads(longmatch("compare", files[0], files[0], "--differences", "--json").out)
+    assert same["differences"] == {"left": [], "right": []}
+
+
 def test_json_and_a_page(longmatch: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     printed = longmatch("compare", *files, "--json", "--html", page)

@@ -14,6 +14,7 @@ from service.api.http.access import AUDIT_FILE, needed_scope
 from service.api.http.request import COLLECTION_PARTS
 from service.errors import SettingsError
 from service.keys import SCOPES, Scope, change_keys, make_key, split_token
+from service.telemetry import configured_logs
 
 DOCUMENT = {"id": "ants", "text": "Ants find short paths to their food."}
 READS = [
@@ -206,6 +207,25 @@ def test_changes_are_logged_without_texts(client: Any, keys: Path) -> None:
     assert (third["method"], third["path"], third["status"]) == ("DELETE", "/documents/ants", 204)
     assert "food" not in "".join(lines)
     assert token.split("_", 2)[2] not in "".join(lines)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_line_names_request_key_and_collection(
+    client: Any, keys: Path, form: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = token_of(keys, "read")
+    with configured_logs("info", form):
+        answer = ask(client, "POST", "/match", {"text": "ants"}, token)
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "POST /match" in line]
+    named = {
+        "request_id": answer.headers["X-Request-ID"],
+        "key": token.split("_")[1],
+        "collection": "default",
+    }
+    if form == "json":
+        assert named.items() <= json.loads(line).items()
+    else:
+        assert line.endswith(f"[{' '.join(f'{name}={value}' for name, value in named.items())}]")
 
 
 def test_a_full_disk_of_the_log_fails_no_change(
