@@ -95,6 +95,14 @@ def add_span(stage: Stage, seconds: float) -> None:
     _TRACER.start_span(stage, start_time=ended - round(seconds * 1e9)).end(ended)
 
 
+def name_span(method: str, template: str) -> None:
+    """Name the span of a request by its route, where it is traced."""
+    span = trace.get_current_span()
+    if span.is_recording():
+        span.update_name(f"{method} {template}")
+        span.set_attribute("http.route", template)
+
+
 def require_exporter() -> None:
     """Check that traces can be exported if the environment asks for it."""
     endpoints = [name for name in _ENDPOINTS if os.environ.get(name)]

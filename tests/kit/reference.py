@@ -11,10 +11,10 @@ from typing import Any
 from unittest.mock import patch
 
 import typer
+from service.api.http.request import COLLECTIONS
 from typer.cli import get_docs_for_click
 
 from service.api.app import create_app
-from service.api.http.request import COLLECTIONS
 from service.cli.main import make_app
 from service.settings import Settings
 

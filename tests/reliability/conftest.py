@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
+from service.api.http.problems import PROBLEM_TYPES
 
 from index.doctor.examine import examine
-from service.api.http.problems import PROBLEM_TYPES
 from service.engine import Engine
 from tests.kit.waiting import wait_until
 

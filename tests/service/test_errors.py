@@ -3,10 +3,11 @@
 import inspect
 from types import ModuleType
 
+from service.api.http.problems import PROBLEM_OF, PROBLEM_TYPES
+
 from encoder import errors as encoder_errors
 from index import errors as index_errors
 from service import errors as service_errors
-from service.api.http.problems import PROBLEM_OF, PROBLEM_TYPES
 from service.errors import FieldError, InvalidInputError, OverloadedError, RequestTooLargeError
 
 MODULES = (encoder_errors, index_errors, service_errors)

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 import pytest
+from service.api.http.problems import PROBLEM_TYPES
 
 from index.search.calibrator import ScoreCalibrator
 from index.search.corpus_calibration import CorpusCalibration, NullDistribution, Threshold
 from index.search.records import Mode
 from service.api.app import create_app
 from service.api.embeddings import EmbeddingsRequest
-from service.api.http.problems import PROBLEM_TYPES
 from service.api.schemas.common import IndexRequest
 from service.api.schemas.compare import CompareRequest
 from service.api.schemas.match import MatchRequest

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from service.api.http.problems import PROBLEM_TYPES
 
 from service import engine as engine_module
 from service.api.app import create_app
-from service.api.http.problems import PROBLEM_TYPES
 from service.engine import Engine
 from service.metrics import Metrics
 from service.workers.scheduler import EncodeScheduler

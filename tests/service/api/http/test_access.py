@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from service.api.http.access import AUDIT_FILE, needed_scope
+from service.api.http.request import COLLECTION_PARTS
 
 from index.directory.data_directory import KEY_FILE
 from service.api.app import check_exposure
-from service.api.http.access import AUDIT_FILE, needed_scope
-from service.api.http.request import COLLECTION_PARTS
 from service.errors import SettingsError
 from service.keys import SCOPES, Scope, change_keys, make_key, split_token
 

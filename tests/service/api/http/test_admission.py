@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
+from service.api.http.admission import OPEN_PATHS, is_open
 
 from service.api.app import create_app
-from service.api.http.admission import OPEN_PATHS, is_open
 from service.engine import Engine
 from service.errors import OverloadedError
 from service.metrics import Metrics

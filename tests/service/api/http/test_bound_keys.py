@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from index.directory.data_directory import KEY_FILE
 from service.api.http.access import AUDIT_FILE
 from service.api.http.request import COLLECTION_PARTS
+
+from index.directory.data_directory import KEY_FILE
 from service.keys import SCOPES, change_keys, make_key
 from tests.kit.service_fixtures import Client, counted
 from tests.kit.waiting import wait_until

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from service.api.http.access import AllowedHosts
 
 from service.api.app import create_app
-from service.api.http.access import AllowedHosts
 
 LOOPBACK = ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:80", "127.1.2.3", "[::1]:8000"]
 ADDRESSES = ["10.0.0.7:8000", "[fd00::7]", "[fd00::7]:8000", "8.8.8.8"]

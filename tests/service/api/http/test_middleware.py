@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from service.api.http.middleware import BodyMiddleware
+from service.api.http.request import BodyKind, RequestBody
 
 from service import documents as indexing
 from service.api import match as match_route
 from service.api.app import create_app
-from service.api.http.middleware import BodyMiddleware
-from service.api.http.request import BodyKind, RequestBody
 from service.engine import Engine
 from service.errors import EncodingFailedError
 from service.metrics import Metrics
