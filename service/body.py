@@ -1,4 +1,4 @@
-"""The body of a request: its media type, what of it is reserved while it arrives, how it is read."""
+"""The body of a request: its media type, its time and its memory, and how it is read."""
 
 import asyncio
 import time

@@ -2,9 +2,9 @@
 
 It finds the route once, and reads what the route declares of itself: see `Rules`. The order of the
 checks is that of the lines of `Gate._admit`. What is refused there is refused by the head of the
-request, before a byte of its body is read: a body that is not taken is never waited for. An admitted
-request has a place, a reservation in the queue and memory for its body from its first byte on, and
-gives them back however it ends.
+request, before a byte of its body is read: a body that is not taken is never waited for. A request
+that is admitted has a place, a reservation in the queue and memory for its body from its first byte
+on, and gives them back however it ends.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.routing import BaseRoute, Match, Mount
+from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from index.directory.data_directory import KEY_FILE
@@ -165,6 +165,12 @@ class Found:
     matched: Scope = field(default_factory=dict)
     refused: HTTPStatus | None = None
 
+    async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the route, which there is if nothing was refused."""
+        scope.update(self.matched)
+        if self.route is not None:
+            await self.route.handle(scope, receive, send)
+
     @property
     def rules(self) -> Rules:
         """The rules of the route; where there is none, those that are the strictest."""
@@ -200,11 +206,8 @@ class FoundRoute:
             await self._router(scope, receive, send)
             return
         found: Found = scope["state"]["found"]
-        scope.update(found.matched)
-        route: BaseRoute | None = found.route
-        assert route is not None
         telemetry.name_span(scope["method"], scope["state"]["template"])
-        await route.handle(scope, receive, send)
+        await found.call(scope, receive, send)
 
 
 class Gate:
@@ -286,39 +289,50 @@ class Gate:
                 state["used"] = used.enter_context(engine.collections.use(name))
             if found.refused is not None:
                 raise HTTPException(found.refused)
-            limit = self._limits[kind]
-            length = state["announced"] = announced_length(headers, kind, limit)
+            state["announced"] = announced_length(headers, kind, self._limits[kind])
             if engine is None or rules.cost == "nothing":
-                await self._serve(kind, limit, scope, receive, send)
+                await self._serve(kind, scope, receive, send)
                 return
-            seconds = _timeout_seconds(headers)
-            tokens_reserved = (
-                kind is BodyKind.JSON if rules.cost is None else rules.cost == "tokens"
+            await self._reserve_and_serve(engine, found, used, scope, receive, send)
+
+    async def _reserve_and_serve(
+        self,
+        engine: Engine,
+        found: Found,
+        used: ExitStack,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Reserve memory, tokens and a place, in this order, and serve the request with them."""
+        kind, length, settings = found.body_kind, scope["state"]["announced"], engine.settings
+        encodes = (
+            kind is BodyKind.JSON if found.rules.cost is None else found.rules.cost == "tokens"
+        )
+        seconds = _timeout_seconds(Headers(scope=scope))
+        if kind is BodyKind.JSON and found.rules.scope_for(scope["method"]) == "write":
+            check_disk(settings.data, length, settings.disk_reserve_bytes)
+        client, lines = client_of(scope), kind is BodyKind.LINES
+        hold = used.enter_context(engine.bodies.hold(client, _LINES_BYTES if lines else length))
+        place = used.enter_context(ExitStack())  # until the response starts; the body stays
+        reservation = place.enter_context(
+            engine.scheduler.reserve(
+                estimate_tokens(length, settings.max_queue_tokens) if encodes else 0,
+                deadline=time.monotonic() + seconds,
+                background=not encodes,
             )
-            if kind is BodyKind.JSON and needed == "write":
-                reserve = engine.settings.disk_reserve_bytes
-                check_disk(engine.settings.data, length, reserve)
-            client, lines = client_of(scope), kind is BodyKind.LINES
-            hold = used.enter_context(engine.bodies.hold(client, _LINES_BYTES if lines else length))
-            place = used.enter_context(ExitStack())  # until the response starts
-            max_tokens = engine.settings.max_queue_tokens
-            reservation = place.enter_context(
-                engine.scheduler.reserve(
-                    estimate_tokens(length, max_tokens) if tokens_reserved else 0,
-                    deadline=time.monotonic() + seconds,
-                    background=not tokens_reserved,
-                )
-            )
-            place.enter_context(engine.admission.admit())
-            charge = state["charge"] = RateLimitCharge(engine.rate_limiter, client)
-            await charge.cover(length, complete=True)
-            if kind is not BodyKind.NONE:
-                held = (lambda _: None) if lines else hold
-                receive = TimedBody(receive, reservation, charge, held, length, max_tokens).receive
-            async with _deadline(seconds) as timer:
-                with use_reservation(reservation):
-                    send = _responding(send, timer, charge, place)
-                    await self._serve(kind, limit, scope, receive, send)
+        )
+        place.enter_context(engine.admission.admit())
+        charge = scope["state"]["charge"] = RateLimitCharge(engine.rate_limiter, client)
+        await charge.cover(length, complete=True)
+        if kind is not BodyKind.NONE:
+            held = (lambda _: None) if lines else hold
+            timed = TimedBody(receive, reservation, charge, held, length, settings.max_queue_tokens)
+            receive = timed.receive
+        async with _deadline(seconds) as timer:
+            with use_reservation(reservation):
+                responding = _responding(send, timer, charge, place)
+                await self._serve(kind, scope, receive, responding)
 
     def _takes_key(self, rules: Rules) -> bool:
         if not self._ring.required or rules.keyless == "always":
@@ -336,9 +350,7 @@ class Gate:
             raise KeyBoundError
         return key
 
-    async def _serve(
-        self, kind: BodyKind, limit: int, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _serve(self, kind: BodyKind, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body and call the route, or let the route read it."""
         if kind is BodyKind.LINES:
             try:
@@ -346,7 +358,7 @@ class Gate:
             except ClientDisconnect:
                 _count_cancelled(scope)
             return
-        body = b"" if kind is BodyKind.NONE else await read_body(receive, limit)
+        body = b"" if kind is BodyKind.NONE else await read_body(receive, self._limits[kind])
         if body is None:
             return
         if not await answer_unless_disconnected(self._app, body, scope, receive, send):

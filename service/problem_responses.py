@@ -157,7 +157,10 @@ def _problem(error: Exception, scope: Scope) -> Problem:
         failure = storage_error(Path(), error)
         if failure is not None:
             return _storage_problem(failure)
-    kind = problem_of(type(error))
+    return _own_problem(problem_of(type(error)), error)
+
+
+def _own_problem(kind: ProblemType, error: Exception) -> Problem:
     if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return Problem(kind, _INTERNAL)
     match error:

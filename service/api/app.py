@@ -4,12 +4,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
+import fastapi_offline
 from fastapi import FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
-from swagger_ui_bundle import swagger_ui_path
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from index.directory.data_directory import KEY_FILE
@@ -99,7 +100,7 @@ def create_app(
     for router in (*ROUTERS, page.router, docs_router):
         app.router.routes.extend(router.all_routes)
     app.state.engine = engine
-    swagger = StaticFiles(directory=swagger_ui_path)
+    swagger = StaticFiles(directory=Path(fastapi_offline.__file__).parent / "static")
     app.router.routes += [
         FilesMount(page.STATIC_PATH, page.PageFiles()),
         FilesMount("/docs/static", swagger),
@@ -158,7 +159,7 @@ async def get_docs() -> HTMLResponse:
         openapi_url="openapi.json",
         swagger_js_url="docs/static/swagger-ui-bundle.js",
         swagger_css_url="docs/static/swagger-ui.css",
-        swagger_favicon_url="docs/static/favicon-32x32.png",
+        swagger_favicon_url="docs/static/favicon.png",
         # None: otherwise the page calls a validator on the internet.
         swagger_ui_parameters={"validatorUrl": None, "displayRequestDuration": True},
     )

@@ -92,17 +92,15 @@ class Router(APIRouter):
             shown.append(Depends(_take_timeout))
         options["dependencies"] = [*(options.get("dependencies") or ()), *shown]
         super().add_api_route(path, endpoint, **options)
-        template = self._take_rules(self.routes[-1], rules, None)
+        _take_rules(self.routes[-1], rules, f"{self.prefix}{path}")
         if rules.collection:
             options["dependencies"] = [Depends(_take_collection), *options["dependencies"]]
             self._below.add_api_route(path, endpoint, **options)
-            self._take_rules(self._below.routes[-1], rules, template)
+            _take_rules(self._below.routes[-1], rules, f"{self.prefix}{path}")
 
-    @staticmethod
-    def _take_rules(route: Any, rules: Rules, template: str | None) -> str:
-        assert isinstance(route, RuledRoute)
-        route.rules, route.template = rules, template or route.path
-        return route.template
+
+def _take_rules(route: Any, rules: Rules, template: str) -> None:
+    route.rules, route.template = rules, template
 
 
 _PROBLEM = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}

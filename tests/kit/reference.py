@@ -11,11 +11,11 @@ from typing import Any
 from unittest.mock import patch
 
 import typer
-from service.api.http.request import COLLECTIONS
 from typer.cli import get_docs_for_click
 
 from service.api.app import create_app
 from service.cli.main import make_app
+from service.gate import COLLECTION_PREFIX
 from service.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
@@ -56,7 +56,7 @@ def reference() -> Mapping[str, str]:
 
 def _operations(document: Schema) -> Iterator[str]:
     for path, operations in document["paths"].items():
-        if path.startswith(f"{COLLECTIONS}/{{collection}}/"):
+        if path.startswith(f"{COLLECTION_PREFIX}/"):
             continue  # the same as without
         for method, operation in operations.items():
             yield f"## {method.upper()} {path}\n"

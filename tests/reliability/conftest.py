@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
-from service.api.http.problems import PROBLEM_TYPES
 
 from index.doctor.examine import examine
 from service.engine import Engine
+from service.problems import PROBLEM_TYPES
 from tests.kit.waiting import wait_until
 
 LINES = {"content-type": "application/x-ndjson"}

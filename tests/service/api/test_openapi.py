@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 import pytest
-from service.api.http.problems import PROBLEM_TYPES
 
 from index.search.calibrator import ScoreCalibrator
 from index.search.corpus_calibration import CorpusCalibration, NullDistribution, Threshold
@@ -16,6 +15,7 @@ from service.api.schemas.common import IndexRequest
 from service.api.schemas.compare import CompareRequest
 from service.api.schemas.match import MatchRequest
 from service.api.standing import StandingQueryRequest
+from service.problems import PROBLEM_TYPES
 from service.settings import Settings
 from tests.kit.calibrations import RULE, STATISTICS, of_checkpoint
 from tests.kit.service_fixtures import with_parts

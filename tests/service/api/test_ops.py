@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from service.api.http.problems import PROBLEM_TYPES
 
 from service import engine as engine_module
 from service.api.app import create_app
 from service.engine import Engine
 from service.metrics import Metrics
+from service.problems import PROBLEM_TYPES
 from service.workers.scheduler import EncodeScheduler
 from tests.kit.service_fixtures import with_parts
 

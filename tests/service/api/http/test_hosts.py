@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from service.api.http.access import AllowedHosts
 
+from service.access import AllowedHosts
 from service.api.app import create_app
 
 LOOPBACK = ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:80", "127.1.2.3", "[::1]:8000"]
