@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body, Path
 from fastapi.responses import Response
-from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema, field_validator
+from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema
 
 from encoder.arrays import Float32
 from service.api.deps import CollectionDep, OpenCollectionDep
@@ -16,11 +16,18 @@ from service.api.schemas.fields import (
     BodyModel,
     Characters,
     Strict,
-    optional_or_null,
+    optional,
     whole_characters,
 )
 from service.body import JSON
-from service.encode import EncodedText, RequestText, check_model, check_size, encode_texts
+from service.encode import (
+    MAX_INPUTS,
+    EncodedText,
+    RequestText,
+    check_model,
+    check_size,
+    encode_texts,
+)
 from service.errors import FieldError, InvalidInputError
 from service.gate import declare
 from service.problems import MODEL_NOT_FOUND
@@ -49,30 +56,26 @@ _TEXT = {"type": "string", "pattern": r"\S"}
 InputField = Annotated[
     Any,
     PlainValidator(_texts),
-    WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}),
+    WithJsonSchema(
+        {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_INPUTS}]}
+    ),
 ]
 
 
 class EmbeddingsRequest(BodyModel):
-    """Texts to encode. What OpenAI's API calls optional may also be null."""
+    """Texts to encode."""
 
     input: InputField = Field(
         description="A text, or a list of at most `max_embedding_inputs` (see /version); each a "
         "whole document. Token ids are refused."
     )
     model: Characters = Field(description="Name of the checkpoint, or `longmatch`.")
-    encoding_format: EncodingFormat | None = optional_or_null(
+    encoding_format: EncodingFormat | None = optional(
         "`float`, the default, or `base64`: of the vector as float32, little-endian."
     )
-    dimensions: int | None = optional_or_null("Only the dimension of the vectors.")
-    user: str | None = optional_or_null("Ignored.")
+    dimensions: int | None = optional("Only the dimension of the vectors.")
+    user: str | None = optional("Ignored.")
     strict: Strict = False
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _not_null(cls, value: object) -> object:
-        """Let null pass, unlike `BodyModel`: clients send it for what is not given."""
-        return value
 
     @property
     def count(self) -> int:

@@ -3,7 +3,6 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.models import Example
 from fastapi.responses import StreamingResponse
 
@@ -184,6 +183,7 @@ async def get_similar(
         int | None,
         Query(
             ge=1,
+            le=MAX_TOP_K,
             description="How many; at most `max_top_k`, `default_top_k` when not given.",
             openapi_examples={"some": {"value": 5}},
         ),
@@ -196,9 +196,6 @@ async def get_similar(
 
     The same as POST /match with this id.
     """
-    if top_k is not None and top_k > MAX_TOP_K:
-        refused = {"loc": ("query", "top_k"), "msg": f"must be from 1 to {MAX_TOP_K}"}
-        raise RequestValidationError([{**refused, "type": "le", "ctx": {"le": MAX_TOP_K}}])
     search = SearchOptions(
         top_k=top_k or DEFAULT_TOP_K,
         bounds=Bounds(min_score=min_score),

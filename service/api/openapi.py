@@ -94,13 +94,37 @@ class Router(APIRouter):
         super().add_api_route(path, endpoint, **options)
         _take_rules(self.routes[-1], rules, f"{self.prefix}{path}")
         if rules.collection:
-            options["dependencies"] = [Depends(_take_collection), *options["dependencies"]]
-            self._below.add_api_route(path, endpoint, **options)
+            below = {
+                "dependencies": [Depends(_take_collection), *options["dependencies"]],
+                "responses": _without_examples(options.get("responses") or {}),
+                "description": f"The same as {self.prefix}{path}, of this collection.",
+            }
+            self._below.add_api_route(path, endpoint, **(options | below))
             _take_rules(self._below.routes[-1], rules, f"{self.prefix}{path}")
 
 
 def _take_rules(route: Any, rules: Rules, template: str) -> None:
     route.rules, route.template = rules, template
+
+
+def _without_examples(node: Any) -> Any:
+    """Return responses as they are described a second time."""
+    if not isinstance(node, dict):
+        return node
+    return {key: _without_examples(part) for key, part in node.items() if key != "examples"}
+
+
+def _without_titles(schema: Any) -> Any:
+    """Return a schema without the titles that pydantic makes of the names: they say nothing."""
+    if isinstance(schema, list):
+        return [_without_titles(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _without_titles(part)
+        for key, part in schema.items()
+        if key != "title" or not isinstance(part, str)
+    }
 
 
 _PROBLEM = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -179,7 +203,7 @@ def _example(kind: ProblemType) -> dict[str, Any]:
         "type": kind.uri,
         "title": kind.title,
         "status": kind.status,
-        "detail": kind.description,
+        "detail": kind.title,
         "instance": "/match",
         "request_id": "5f0c7a2e9d6b4f7f8f0e3a1b2c3d4e5f",
     }
@@ -235,7 +259,14 @@ class DescribedFastAPI(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
         if self.openapi_schema is None:
-            components = super().openapi()["components"]
+            document = super().openapi()
+            components = document["components"]
+            components["schemas"] = _without_titles(components["schemas"])
+            for operations in document["paths"].values():
+                for operation in operations.values():
+                    for parameter in operation.get("parameters", ()):
+                        parameter["schema"] = _without_titles(parameter["schema"])
+                        parameter["schema"].pop("description", None)  # the parameter has it, too
             components["schemas"]["Problem"] = _PROBLEM_SCHEMA
             components["responses"] = {
                 name: {

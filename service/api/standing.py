@@ -10,10 +10,8 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    field_validator,
     model_validator,
 )
 from starlette.routing import Match
@@ -39,7 +37,6 @@ from service.api.schemas.fields import (
     exclusive,
     nullable,
     optional,
-    optional_or_null,
     write_cursor,
 )
 from service.api.schemas.filter import FilterField
@@ -162,22 +159,16 @@ class StandingQueryRequest(BodyModel):
         )
 
 
-def _given(value: object) -> object:
-    if value is None:
-        raise ValueError("must not be null")
-    return value
-
-
 class _Change(BodyModel):
-    """What is to be another; what is not given stays. Null takes away."""
+    """What is to be another; what is not given stays. Null takes away what there may be none of."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _not_null(cls, value: object) -> object:
-        """Let null pass, instead of the rule of `BodyModel`, where no `_given` forbids it."""
-        return value
+    def _as_in_json(cls, given: object) -> object:
+        """Let null pass, unlike `BodyModel`."""
+        return given
 
     @model_validator(mode="after")
     def _of_something(self) -> Self:
@@ -189,10 +180,10 @@ class _Change(BodyModel):
 class WebhookChange(_Change):
     """Another address, another secret, or both."""
 
-    url: Annotated[Url | None, BeforeValidator(_given)] = optional(
+    url: Url | None = optional(
         "As in POST /standing-queries; needed where the query has no webhook."
     )
-    secret: Secret | None = optional_or_null(
+    secret: Secret | None = optional(
         "As in POST /standing-queries; null lets the server make a new one. A new secret is in the "
         "answer, and never shown again."
     )
@@ -217,19 +208,17 @@ class WebhookChange(_Change):
 class StandingQueryChange(_Change):
     """What is to be another of a standing query; what is not given stays."""
 
-    min_score: Cosine | None = optional_or_null("As in POST /standing-queries; null for none.")
-    min_probability: Share | None = optional_or_null(
+    min_score: Cosine | None = optional("As in POST /standing-queries; null for none.")
+    min_probability: Share | None = optional(
         "As in POST /standing-queries; null for none. Without any bound, the "
         "query gets the default."
     )
-    max_false_positive_rate: Share | None = optional_or_null(
-        "As in POST /standing-queries; null for none."
-    )
-    webhook: WebhookChange | None = optional_or_null(
+    max_false_positive_rate: Share | None = optional("As in POST /standing-queries; null for none.")
+    webhook: WebhookChange | None = optional(
         "Another address or secret; null for no webhook. One where there was none receives what "
         "is found from now on; another one goes on with the first event that was not received."
     )
-    paused: Annotated[bool | None, BeforeValidator(_given)] = optional(
+    paused: bool | None = optional(
         "True: nothing is compared or delivered. False: both go on where they were."
     )
 
