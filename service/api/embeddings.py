@@ -53,6 +53,7 @@ def _texts(value: object) -> object:
 
 
 _TEXT = {"type": "string", "pattern": r"\S"}
+_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_INPUTS}
 InputField = Annotated[
     Any,
     PlainValidator(_texts),

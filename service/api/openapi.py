@@ -1,7 +1,8 @@
 """The router of all routes, and the responses that they share in the OpenAPI document."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Security
@@ -18,7 +19,7 @@ from service.gate import (
     Rules,
 )
 from service.problem_responses import PROBLEM_JSON
-from service.problems import ProblemType
+from service.problems import PROBLEM_TYPES, ProblemType
 
 # What the gate checks, for the document: each names a part of the request.
 _Key = Security(
@@ -37,9 +38,8 @@ async def _take_timeout(
             alias=TIMEOUT_HEADER,
             ge=1,
             le=MAX_TIMEOUT_MS,
-            description="Milliseconds after which the response is of no use: the request is then "
-            "cancelled, and what waits is never started (504).",
-            openapi_examples={"two": {"summary": "Two seconds", "value": 2000}},
+            description="Milliseconds after which the request is cancelled (504).",
+            openapi_examples={"two": {"value": 2000}},
         ),
     ] = None,
 ) -> None:
@@ -87,16 +87,15 @@ class Router(APIRouter):
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         """Add a route, and the one below a collection, if it belongs to one."""
         rules = replace(self._rules, **getattr(endpoint, "rules", {}))
-        shown = [] if rules.keyless == "always" else [_Key]
-        if rules.cost != "nothing":
-            shown.append(Depends(_take_timeout))
-        options["dependencies"] = [*(options.get("dependencies") or ()), *shown]
+        key = [] if rules.keyless == "always" else [_Key]
+        timeout = [] if rules.cost == "nothing" else [Depends(_take_timeout)]
+        options["dependencies"] = [*key, *timeout]
         super().add_api_route(path, endpoint, **options)
         _take_rules(self.routes[-1], rules, f"{self.prefix}{path}")
         if rules.collection:
             below = {
-                "dependencies": [Depends(_take_collection), *options["dependencies"]],
-                "responses": _without_examples(options.get("responses") or {}),
+                "dependencies": [Depends(_take_collection), *key],
+                "responses": _described_again(options.get("responses") or {}),
                 "description": f"The same as {self.prefix}{path}, of this collection.",
             }
             self._below.add_api_route(path, endpoint, **(options | below))
@@ -107,11 +106,21 @@ def _take_rules(route: Any, rules: Rules, template: str) -> None:
     route.rules, route.template = rules, template
 
 
-def _without_examples(node: Any) -> Any:
-    """Return responses as they are described a second time."""
-    if not isinstance(node, dict):
-        return node
-    return {key: _without_examples(part) for key, part in node.items() if key != "examples"}
+def _described_again(responses: dict[int | str, Any]) -> dict[int | str, Any]:
+    """Return responses without what the same route has said without the collection."""
+    return {
+        status: {
+            name: {
+                kind: {k: v for k, v in content.items() if k != "examples"}
+                for kind, content in part.items()
+            }
+            if name == "content"
+            else part
+            for name, part in response.items()
+        }
+        for status, response in responses.items()
+        if status == "default" or int(status) < HTTPStatus.BAD_REQUEST
+    }
 
 
 def _without_titles(schema: Any) -> Any:
@@ -127,7 +136,8 @@ def _without_titles(schema: Any) -> Any:
     }
 
 
-_PROBLEM = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+_PROBLEM = {"$ref": "#/components/schemas/Problem"}
+_OF_ROUTE = {"$ref": "#/components/responses/problem"}
 
 _REFUSALS = (
     problems.MALFORMED_REQUEST,
@@ -173,8 +183,7 @@ def of_route(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
     for kind in kinds:
         titles.setdefault(kind.status, []).append(kind.title)
     return {
-        status: {"description": "; ".join(named), "content": _PROBLEM}
-        for status, named in titles.items()
+        status: {**_OF_ROUTE, "description": "; ".join(named)} for status, named in titles.items()
     }
 
 
@@ -209,6 +218,19 @@ def _example(kind: ProblemType) -> dict[str, Any]:
     }
 
 
+def _response(description: str, kinds: Iterable[ProblemType]) -> dict[str, Any]:
+    examples = {kind.name: {"$ref": f"#/components/examples/{kind.name}"} for kind in kinds}
+    content = {PROBLEM_JSON: {"schema": _PROBLEM, "examples": examples}}
+    return {"description": description, "content": content}
+
+
+_OF_GROUPS = {kind for _, kinds in GROUPS.values() for kind in kinds}
+_RESPONSES = {name: _response(*group) for name, group in GROUPS.items()} | {
+    "problem": _response(
+        "What is wrong with a request to this path",
+        (kind for kind in PROBLEM_TYPES.values() if kind not in _OF_GROUPS),
+    )
+}
 _PROBLEM_SCHEMA = {
     "type": "object",
     "title": "Problem",
@@ -262,22 +284,17 @@ class DescribedFastAPI(FastAPI):
             document = super().openapi()
             components = document["components"]
             components["schemas"] = _without_titles(components["schemas"])
-            for operations in document["paths"].values():
+            for path, operations in document["paths"].items():
                 for operation in operations.values():
                     for parameter in operation.get("parameters", ()):
                         parameter["schema"] = _without_titles(parameter["schema"])
                         parameter["schema"].pop("description", None)  # the parameter has it, too
+                    if path.startswith(f"{COLLECTION_PREFIX}/"):
+                        for content in operation.get("requestBody", {}).get("content", {}).values():
+                            content.pop("examples", None)
             components["schemas"]["Problem"] = _PROBLEM_SCHEMA
-            components["responses"] = {
-                name: {
-                    "description": description,
-                    "content": {
-                        PROBLEM_JSON: {
-                            "schema": _PROBLEM[PROBLEM_JSON]["schema"],
-                            "examples": {kind.name: {"value": _example(kind)} for kind in kinds},
-                        }
-                    },
-                }
-                for name, (description, kinds) in GROUPS.items()
+            components["responses"] = _RESPONSES
+            components["examples"] = {
+                name: {"value": _example(kind)} for name, kind in PROBLEM_TYPES.items()
             }
         return super().openapi()

@@ -83,6 +83,10 @@ class AlignBody(BodyModel):
         return AlignmentOptions(self.candidates, budget_seconds if given is None else given / 1000)
 
 
+RerankMilliseconds = Annotated[float, Field(ge=1e-3, le=1000 * RERANK_SECONDS, allow_inf_nan=False)]
+Queries = Annotated[list[QueryBody], Field(min_length=1, max_length=MAX_QUERIES)]
+
+
 class RerankBody(BodyModel):
     """The second stage: the first candidates are read together with the query."""
 
@@ -139,17 +143,15 @@ class MatchRequest(QueryBody):
         without={"like": OF_ONE_DOCUMENT},
     )
 
-    queries: Annotated[list[QueryBody], Field(min_length=1, max_length=MAX_QUERIES)] | None = (
-        optional(
-            "Several queries; at most `max_queries_per_request` (see /version).",
-        )
+    queries: Queries | None = optional(
+        "Several queries; at most `max_queries_per_request` (see /version).",
     )
-    like: Annotated[list[QueryBody], Field(min_length=1)] | None = optional(
+    like: Queries | None = optional(
         "Examples, all of which a match is like; with those of `unlike` at most "
         "`max_queries_per_request` (see /version). They are not among the matches. `rerank` and "
         "bounds that need a calibration are refused with them.",
     )
-    unlike: Annotated[list[QueryBody], Field(min_length=1)] | None = optional(
+    unlike: Queries | None = optional(
         "Examples of what a match is not: a document that is nearer to one of them than to those "
         "of `like` has a lower score. Only together with `like`.",
     )
