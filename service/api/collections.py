@@ -101,6 +101,15 @@ ANSWER = {
     "calibration": VERSION["calibration"],
 }
 
+CREATED = {
+    **LISTED,
+    "documents": 0,
+    "sequence": 0,
+    "reading_share": 1.0,
+    "adapter": {"digest": None, "documents": None, "dimension": 384},
+    "calibration": {"version": None, "kinds": {}},
+}
+
 CollectionName = Annotated[
     str,
     Path(
@@ -151,7 +160,7 @@ async def get_collection(
     summary="Create a collection",
     responses={
         200: json_example(ANSWER, "It existed"),
-        201: json_example({**ANSWER, "documents": 0, "sequence": 0}, "It was created"),
+        201: json_example(CREATED, "It was created"),
         **WRITE,
         **of_route(COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS),
     },

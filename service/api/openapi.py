@@ -96,7 +96,7 @@ class Router(APIRouter):
             below = {
                 "dependencies": [Depends(_take_collection), *key],
                 "responses": _described_again(options.get("responses") or {}),
-                "description": f"The same as {self.prefix}{path}, of this collection.",
+                "description": f"As {self.prefix}{path}, of this collection.",
             }
             self._below.add_api_route(path, endpoint, **(options | below))
             _take_rules(self._below.routes[-1], rules, f"{self.prefix}{path}")
@@ -157,7 +157,7 @@ _REFUSALS = (
 )
 _OF_BODIES = (problems.MALFORMED_BODY, problems.BODY_TOO_LARGE, problems.UNSUPPORTED_MEDIA_TYPE)
 GROUPS = {
-    "read": ("The request was refused or failed", _REFUSALS),
+    "read": ("It was refused or failed", _REFUSALS),
     "write": (
         "Nothing was changed",
         (*_REFUSALS, *_OF_BODIES, problems.STORAGE_FULL, problems.STORAGE_FAILED),
@@ -212,9 +212,9 @@ def _example(kind: ProblemType) -> dict[str, Any]:
         "type": kind.uri,
         "title": kind.title,
         "status": kind.status,
-        "detail": kind.title,
+        "detail": "…",
         "instance": "/match",
-        "request_id": "5f0c7a2e9d6b4f7f8f0e3a1b2c3d4e5f",
+        "request_id": "5f0c7a2e9d6b4f7f",
     }
 
 
@@ -275,6 +275,16 @@ _PROBLEM_SCHEMA = {
 }
 
 
+def _shared(known: dict[str, Any], parameter: dict[str, Any]) -> dict[str, Any]:
+    """Put a parameter among those of all operations, once, and return the reference to it."""
+    parameter["schema"] = _without_titles(parameter["schema"])
+    parameter["schema"].pop("description", None)  # the parameter has it, too
+    name = parameter["name"]
+    while known.setdefault(name, parameter) != parameter:
+        name += "_"
+    return {"$ref": f"#/components/parameters/{name}"}
+
+
 class DescribedFastAPI(FastAPI):
     """An application whose OpenAPI document has the responses that its routes share."""
 
@@ -284,15 +294,16 @@ class DescribedFastAPI(FastAPI):
             document = super().openapi()
             components = document["components"]
             components["schemas"] = _without_titles(components["schemas"])
+            parameters = components["parameters"] = {}
             for path, operations in document["paths"].items():
                 for operation in operations.values():
-                    for parameter in operation.get("parameters", ()):
-                        parameter["schema"] = _without_titles(parameter["schema"])
-                        parameter["schema"].pop("description", None)  # the parameter has it, too
+                    if "parameters" in operation:
+                        operation["parameters"] = [
+                            _shared(parameters, given) for given in operation["parameters"]
+                        ]
                     if path.startswith(f"{COLLECTION_PREFIX}/"):
                         for content in operation.get("requestBody", {}).get("content", {}).values():
                             content.pop("examples", None)
-            components["schemas"]["Problem"] = _PROBLEM_SCHEMA
             components["responses"] = _RESPONSES
             components["examples"] = {
                 name: {"value": _example(kind)} for name, kind in PROBLEM_TYPES.items()
