@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
+from fastapi.telemetry import TelemetryConfig
 from opentelemetry import trace
 
 from index.optional_dependencies import require_extra
@@ -76,7 +77,7 @@ def configured_logs(level: LogLevel, form: LogFormat) -> Iterator[None]:
 
 
 # How FastAPI reports: metrics and logs are our own, and its logs of errors would have messages.
-TELEMETRY = {"auto_configure": True, "metrics": False, "logs": False}
+TELEMETRY: TelemetryConfig = {"auto_configure": True, "metrics": False, "logs": False}
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _TRACER = trace.get_tracer("longmatch")
 

@@ -1,6 +1,6 @@
 """GET /collections, and GET, PUT and DELETE /collections/{collection}."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Path, Request, Response
 from pydantic import BaseModel, Field
@@ -101,7 +101,7 @@ ANSWER = {
     "calibration": VERSION["calibration"],
 }
 
-CREATED = {
+CREATED: dict[str, Any] = {
     **LISTED,
     "documents": 0,
     "sequence": 0,

@@ -96,7 +96,7 @@ class Router(APIRouter):
             below = {
                 "dependencies": [Depends(_take_collection), *key],
                 "responses": _described_again(options.get("responses") or {}),
-                "description": f"As {self.prefix}{path}, of this collection.",
+                "description": f"See {self.prefix}{path}.",
             }
             self._below.add_api_route(path, endpoint, **(options | below))
             _take_rules(self._below.routes[-1], rules, f"{self.prefix}{path}")
@@ -157,7 +157,7 @@ _REFUSALS = (
 )
 _OF_BODIES = (problems.MALFORMED_BODY, problems.BODY_TOO_LARGE, problems.UNSUPPORTED_MEDIA_TYPE)
 GROUPS = {
-    "read": ("It was refused or failed", _REFUSALS),
+    "read": ("Refused or failed", _REFUSALS),
     "write": (
         "Nothing was changed",
         (*_REFUSALS, *_OF_BODIES, problems.STORAGE_FULL, problems.STORAGE_FAILED),
@@ -233,11 +233,10 @@ _RESPONSES = {name: _response(*group) for name, group in GROUPS.items()} | {
 }
 _PROBLEM_SCHEMA = {
     "type": "object",
-    "title": "Problem",
     "description": "An error (RFC 9457).",
     "required": ["type", "title", "status", "detail", "instance", "request_id"],
     "properties": {
-        "type": {"type": "string", "description": "The kind of error, described at this path."},
+        "type": {"type": "string", "description": "Described at this path."},
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "What went wrong this time."},
@@ -294,7 +293,9 @@ class DescribedFastAPI(FastAPI):
             document = super().openapi()
             components = document["components"]
             components["schemas"] = _without_titles(components["schemas"])
-            parameters = components["parameters"] = {}
+            components["schemas"]["Problem"] = _PROBLEM_SCHEMA
+            parameters: dict[str, Any] = {}
+            components["parameters"] = parameters
             for path, operations in document["paths"].items():
                 for operation in operations.values():
                     if "parameters" in operation:

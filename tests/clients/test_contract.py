@@ -1,7 +1,9 @@
 """The Python client knows every route of the server and every field of its answers."""
 
+import inspect
 import re
 import sys
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,19 @@ def test_both_clients_have_every_method() -> None:
         assert methods == built | shared
     text = README.read_text(encoding="utf-8")
     assert [name for name in built | shared - {"close"} if f"{name}(" not in text] == []
+
+
+def test_a_signature_is_what_a_caller_needs() -> None:
+    for client, emits in ((Client, Iterator), (AsyncClient, AsyncIterator)):
+        match = inspect.signature(client.match)
+        assert str(match).startswith("(self, /, query: ")
+        assert list(match.parameters) == ["self", "query", "options"]
+        assert match.return_annotation is results.Matches
+        documents = inspect.signature(client.documents)
+        assert documents.return_annotation == emits[results.StoredDocument]
+        for name in dir(client):
+            if name[0] != "_":
+                assert "Caller" not in str(inspect.signature(getattr(client, name))), name
 
 
 def test_the_package_is_typed_and_needs_httpx_alone() -> None:

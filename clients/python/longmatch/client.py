@@ -2,12 +2,13 @@
 
 import copy
 import functools
+import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, get_args, get_origin
 
 import httpx
 
@@ -33,7 +34,10 @@ DEFAULT_CONNECTIONS = 20
 
 # First segments of the paths that each collection has.
 _OF_COLLECTIONS = frozenset(
-    {"match", "compare", "index", "documents", "jobs", "pairs", "standing-queries", "v1"}
+    {
+        *("match", "compare", "index", "documents", "jobs", "pairs", "feedback"),
+        *("standing-queries", "v1"),
+    }
 )
 
 TOO_LONG = "the answer did not end in time"
@@ -70,23 +74,42 @@ class Options:
         return httpx.Timeout(between, connect=connect)
 
 
+def sign(method: Any, build: Callable[..., Any], iterates: Any = None) -> None:
+    """Give a method the name, text and signature of what builds its steps.
+
+    Args:
+        method: of a client.
+        build: takes a `Caller` first, and returns steps.
+        iterates: the kind of iterator that the method returns, if it returns one.
+    """
+    functools.update_wrapper(method, build)
+    built = inspect.signature(build)
+    steps, _, answer = get_args(built.return_annotation)
+    for step in get_args(steps):
+        if get_origin(step) is Emit:
+            answer = iterates[get_args(step)[0]]
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    parameters = [itself, *list(built.parameters.values())[1:]]
+    method.__signature__ = built.replace(parameters=parameters, return_annotation=answer)
+
+
 def _blocking(
     build: Callable[Concatenate[Caller, P], Steps[T]],
 ) -> Callable[Concatenate["Client", P], T]:
-    @functools.wraps(build)
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._run(build(self._options.caller(), *args, **kwargs))
 
+    sign(method, build)
     return method
 
 
 def _iterating(
     build: Callable[Concatenate[Caller, P], Emitting[T]],
 ) -> Callable[Concatenate["Client", P], Iterator[T]]:
-    @functools.wraps(build)
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         return self._iterate(build(self._options.caller(), *args, **kwargs))
 
+    sign(method, build, Iterator)
     return method
 
 

@@ -4,15 +4,20 @@ import json
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from fastapi import Body
 
 from index.directory.data_directory import KEY_FILE
 from service.access import AUDIT_FILE
 from service.api.app import check_exposure
+from service.api.deps import CollectionDep
+from service.api.openapi import READ, Router
 from service.errors import SettingsError
+from service.gate import declare
 from service.keys import SCOPES, Scope, change_keys, make_key, split_token
+from tests.kit.service_fixtures import counted
 
 DOCUMENT = {"id": "ants", "text": "Ants find short paths to their food."}
 READS = [
@@ -184,6 +189,36 @@ def test_scopes_of_routes(client: Any, path: str, method: str, expected: object)
         if route.path == path and method in (getattr(route, "methods", None) or {"GET"})
     }
     assert scopes == {expected}
+
+
+def test_a_new_route_declares_all_that_the_gate_knows(client: Any, keys: Path) -> None:
+    """In one file: its router and its function."""
+    router = Router(prefix="/words", tags=["words"])
+
+    @router.post("", responses={200: {"description": "The words"}, **READ})
+    @declare(scope="read")
+    async def post_words(words: Annotated[list[str], Body()], collection: CollectionDep) -> str:
+        """Join words."""
+        return f"{collection.name}: {' '.join(words)}"
+
+    client.app.router.routes += router.all_routes
+    read, write = token_of(keys, "read"), token_of(keys, "write")
+    for path in ("/words", "/collections/default/words"):
+        assert ask(client, "POST", path, ["a", "b"], read).json() == "default: a b"
+        assert_refused(ask(client, "POST", path, ["a"], write), 403, "scope-missing")
+        assert_refused(ask(client, "PUT", path, ["a"], read), 405, "method-not-allowed")
+        refused = client.post(path, content=b"a", headers={"authorization": f"Bearer {read}"})
+        assert_refused(refused, 415, "unsupported-media-type")
+    missing = ask(client, "POST", "/collections/none/words", ["a"], read)
+    assert_refused(missing, 404, "collection-not-found")
+    engine = client.app.state.engine
+    with engine.scheduler.reserve(engine.settings.max_queue_tokens):
+        assert_refused(ask(client, "POST", "/words", ["a"], read), 503, "overloaded")
+    assert (
+        counted(engine, "longmatch_requests_total", route="/words", method="PUT", code="405") == 2
+    )
+    operation = client.app.openapi()["paths"]["/collections/{collection}/words"]["post"]
+    assert operation["security"] == [{"key": []}]
 
 
 def test_metrics_and_documentation_may_be_open(make_client: Any) -> None:

@@ -74,8 +74,3 @@ def test_the_setting_and_the_address_decide(library: Any, make_settings: Any) ->
 def test_a_setting_that_is_no_name_is_refused(make_settings: Any, given: str) -> None:
     with pytest.raises(ValueError, match="is no host name"):
         make_settings(allowed_hosts=given)
-
-
-def test_every_operation_says_that_it_may_be_refused(library: Any) -> None:
-    for methods in library.app.openapi()["paths"].values():
-        assert all("421" in operation["responses"] for operation in methods.values())
