@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from index.errors import StoreError
+from index.errors import StorageError, StoreError
 from service.problems import (
     BODY_TOO_LARGE,
     COLLECTION_NOT_FOUND,
@@ -33,6 +33,7 @@ from service.problems import (
     SCOPE_MISSING,
     SHUTTING_DOWN,
     STANDING_QUERY_NOT_FOUND,
+    STORAGE_FAILED,
     TOO_MANY_COLLECTIONS,
     TOO_MANY_STANDING_QUERIES,
     UNSUPPORTED_MEDIA_TYPE,
@@ -78,12 +79,12 @@ class ServiceError(Exception):
     """Base of every error that `service` raises on purpose.
 
     Attributes:
-        problem: its problem type.
+        problem_type: of the problem that it becomes.
         members: that the problem has in addition to those of every problem.
         headers: that the response has.
     """
 
-    problem: ClassVar[ProblemType] = INTERNAL_ERROR
+    problem_type: ClassVar[ProblemType] = INTERNAL_ERROR
     members: Mapping[str, Any] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
 
@@ -99,7 +100,7 @@ class KeyFileError(ServiceError):
 class KeyRequiredError(ServiceError):
     """The request has no valid API key."""
 
-    problem = KEY_REQUIRED
+    problem_type = KEY_REQUIRED
     headers = MappingProxyType({"WWW-Authenticate": "Bearer"})
 
     def __init__(self) -> None:
@@ -109,7 +110,7 @@ class KeyRequiredError(ServiceError):
 class ScopeMissingError(ServiceError):
     """The API key of the request does not have the scope that it needs."""
 
-    problem = SCOPE_MISSING
+    problem_type = SCOPE_MISSING
 
     def __init__(self, scope: str) -> None:
         """Name the scope."""
@@ -119,7 +120,7 @@ class ScopeMissingError(ServiceError):
 class KeyBoundError(ServiceError):
     """The API key of the request is bound to one collection, and the request is for all."""
 
-    problem = SCOPE_MISSING
+    problem_type = SCOPE_MISSING
 
     def __init__(self) -> None:
         super().__init__("the API key is bound to one collection, and this is for all of them")
@@ -128,7 +129,7 @@ class KeyBoundError(ServiceError):
 class InvalidInputError(ServiceError):
     """Fields of a request are invalid."""
 
-    problem = INVALID_INPUT
+    problem_type = INVALID_INPUT
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(f"{error.pointer}: {error.detail}" for error in errors))
@@ -138,7 +139,7 @@ class InvalidInputError(ServiceError):
 class HostNotAllowedError(ServiceError):
     """The Host header of a request names another service."""
 
-    problem = HOST_NOT_ALLOWED
+    problem_type = HOST_NOT_ALLOWED
 
     def __init__(self) -> None:
         super().__init__(
@@ -150,7 +151,7 @@ class HostNotAllowedError(ServiceError):
 class UnsupportedMediaTypeError(ServiceError):
     """The body of a request has a media type that is not accepted."""
 
-    problem = UNSUPPORTED_MEDIA_TYPE
+    problem_type = UNSUPPORTED_MEDIA_TYPE
 
     def __init__(
         self, advice: str = "send the body as JSON, with Content-Type: application/json"
@@ -161,7 +162,7 @@ class UnsupportedMediaTypeError(ServiceError):
 class NotAcceptableError(ServiceError):
     """The client accepts none of the media types that the response can have."""
 
-    problem = NOT_ACCEPTABLE
+    problem_type = NOT_ACCEPTABLE
 
     def __init__(self, offered: Sequence[str]) -> None:
         super().__init__(f"the response can be {' or '.join(offered)}: accept one of them")
@@ -170,7 +171,7 @@ class NotAcceptableError(ServiceError):
 class BodyTooLargeError(ServiceError):
     """The body of a request has too many bytes."""
 
-    problem = BODY_TOO_LARGE
+    problem_type = BODY_TOO_LARGE
     headers = MappingProxyType({"Connection": "close"})
 
     def __init__(self, limit: int) -> None:
@@ -181,7 +182,7 @@ class BodyTooLargeError(ServiceError):
 class CompressionRatioError(ServiceError):
     """A compressed body is too many times larger when it is decompressed."""
 
-    problem = COMPRESSION_RATIO
+    problem_type = COMPRESSION_RATIO
     headers = MappingProxyType({"Connection": "close"})
 
     def __init__(self, limit: float) -> None:
@@ -195,7 +196,7 @@ class CompressionRatioError(ServiceError):
 class RequestTooLargeError(ServiceError):
     """The documents of one request together have more tokens than the queue holds."""
 
-    problem = REQUEST_TOO_LARGE
+    problem_type = REQUEST_TOO_LARGE
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(
@@ -208,7 +209,7 @@ class RequestTooLargeError(ServiceError):
 class DocumentNotFoundError(ServiceError):
     """No document has the id."""
 
-    problem = DOCUMENT_NOT_FOUND
+    problem_type = DOCUMENT_NOT_FOUND
 
     def __init__(self, document_id: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no document with the id {document_id!r}")
@@ -218,7 +219,7 @@ class DocumentNotFoundError(ServiceError):
 class CollectionNotFoundError(ServiceError):
     """No collection has the name."""
 
-    problem = COLLECTION_NOT_FOUND
+    problem_type = COLLECTION_NOT_FOUND
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no collection {name!r}")
@@ -227,7 +228,7 @@ class CollectionNotFoundError(ServiceError):
 class TooManyCollectionsError(ServiceError):
     """There are as many collections as the settings allow."""
 
-    problem = TOO_MANY_COLLECTIONS
+    problem_type = TOO_MANY_COLLECTIONS
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -239,7 +240,7 @@ class TooManyCollectionsError(ServiceError):
 class StandingQueryNotFoundError(ServiceError):
     """No standing query has the id."""
 
-    problem = STANDING_QUERY_NOT_FOUND
+    problem_type = STANDING_QUERY_NOT_FOUND
 
     def __init__(self, query_id: str) -> None:
         super().__init__(f"there is no standing query with the id {query_id!r}")
@@ -248,7 +249,7 @@ class StandingQueryNotFoundError(ServiceError):
 class TooManyStandingQueriesError(ServiceError):
     """There are as many standing queries, or as long ones, as the settings allow."""
 
-    problem = TOO_MANY_STANDING_QUERIES
+    problem_type = TOO_MANY_STANDING_QUERIES
 
     def __init__(self, limit: int, unit: str) -> None:
         """Name the limit, and what it counts."""
@@ -261,7 +262,7 @@ class TooManyStandingQueriesError(ServiceError):
 class FeedbackNotFoundError(ServiceError):
     """No verdict has the id."""
 
-    problem = FEEDBACK_NOT_FOUND
+    problem_type = FEEDBACK_NOT_FOUND
 
     def __init__(self, feedback_id: str) -> None:
         super().__init__(f"there is no feedback with the id {feedback_id!r}")
@@ -270,7 +271,7 @@ class FeedbackNotFoundError(ServiceError):
 class FeedbackFullError(ServiceError):
     """There is as much feedback as the settings allow."""
 
-    problem = FEEDBACK_FULL
+    problem_type = FEEDBACK_FULL
 
     def __init__(self, taken: str, limit: int) -> None:
         """Say how much there is, which is the limit."""
@@ -278,10 +279,17 @@ class FeedbackFullError(ServiceError):
         self.limit = limit
 
 
+class DatabaseFailedError(StorageError, ServiceError):
+    """The database of the setting `state` cannot be reached, or failed."""
+
+    problem = "the database failed"
+    problem_type = STORAGE_FAILED
+
+
 class ModelNotFoundError(ServiceError):
     """The name of a model is not that of the served checkpoint, nor its alias."""
 
-    problem = MODEL_NOT_FOUND
+    problem_type = MODEL_NOT_FOUND
 
     def __init__(self, name: str, served: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no model {name!r}: the one that is served is {served!r}")
@@ -291,13 +299,13 @@ class ModelNotFoundError(ServiceError):
 class MalformedUploadError(ServiceError):
     """The body of a request cannot be decompressed."""
 
-    problem = MALFORMED_BODY
+    problem_type = MALFORMED_BODY
 
 
 class JobNotFoundError(ServiceError):
     """No job has the id."""
 
-    problem = JOB_NOT_FOUND
+    problem_type = JOB_NOT_FOUND
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"there is no job with the id {job_id!r}")
@@ -306,7 +314,7 @@ class JobNotFoundError(ServiceError):
 class JobEndedError(ServiceError):
     """The job to cancel has ended already."""
 
-    problem = JOB_ENDED
+    problem_type = JOB_ENDED
 
     def __init__(self, job_id: str, state: str) -> None:
         super().__init__(f"the job {job_id} is {state} already: there is nothing to cancel")
@@ -315,7 +323,7 @@ class JobEndedError(ServiceError):
 class KeyInUseError(ServiceError):
     """A request with the same Idempotency-Key is in progress."""
 
-    problem = KEY_IN_USE
+    problem_type = KEY_IN_USE
 
     def __init__(self) -> None:
         super().__init__(
@@ -326,7 +334,7 @@ class KeyInUseError(ServiceError):
 class KeyReusedError(ServiceError):
     """The Idempotency-Key was used with another request before."""
 
-    problem = KEY_REUSED
+    problem_type = KEY_REUSED
 
     def __init__(self) -> None:
         super().__init__(
@@ -342,7 +350,7 @@ class OverloadedError(ServiceError):
         reason: the limit that was reached.
     """
 
-    problem = OVERLOADED
+    problem_type = OVERLOADED
 
     def __init__(self, retry_after: int, reason: RejectionReason) -> None:
         super().__init__(f"more work is waiting than the service accepts: retry in {retry_after} s")
@@ -359,7 +367,7 @@ class RateLimitedError(ServiceError):
         retry_after: whole seconds until the same request is admitted.
     """
 
-    problem = RATE_LIMITED
+    problem_type = RATE_LIMITED
 
     def __init__(self, limit: int, retry_after: int, headers: Mapping[str, str]) -> None:
         super().__init__(
@@ -373,7 +381,7 @@ class RateLimitedError(ServiceError):
 class UploadTooSlowError(ServiceError):
     """The body of a request did not arrive in time."""
 
-    problem = UPLOAD_TOO_SLOW
+    problem_type = UPLOAD_TOO_SLOW
     headers = MappingProxyType({"Connection": "close"})
 
     def __init__(self) -> None:
@@ -383,7 +391,7 @@ class UploadTooSlowError(ServiceError):
 class DeadlinePassedError(ServiceError):
     """The deadline that the client set has passed, and its request was cancelled."""
 
-    problem = DEADLINE_PASSED
+    problem_type = DEADLINE_PASSED
 
     def __init__(self) -> None:
         super().__init__("the deadline set by X-Request-Timeout-Ms has passed")
@@ -392,7 +400,7 @@ class DeadlinePassedError(ServiceError):
 class EncodingFailedError(ServiceError):
     """The encoder failed while it processed the request; the cause is chained and logged."""
 
-    problem = ENCODING_FAILED
+    problem_type = ENCODING_FAILED
 
     def __init__(self) -> None:
         super().__init__("the document could not be encoded")
@@ -401,7 +409,7 @@ class EncodingFailedError(ServiceError):
 class UnavailableError(ServiceError):
     """The service cannot work."""
 
-    problem = NOT_READY
+    problem_type = NOT_READY
 
 
 class NotReadyError(UnavailableError):
@@ -416,7 +424,7 @@ class NotReadyError(UnavailableError):
 class ShuttingDownError(UnavailableError):
     """The service is closing."""
 
-    problem = SHUTTING_DOWN
+    problem_type = SHUTTING_DOWN
 
     def __init__(self) -> None:
         super().__init__("the service is shutting down")

@@ -178,7 +178,7 @@ def _own_problem(kind: ProblemType, error: Exception) -> Problem:
 def problem_of(error: type[BaseException]) -> ProblemType:
     """Return the problem type of a class of errors: its own, or that of an error of a package."""
     if issubclass(error, ServiceError):
-        return error.problem
+        return error.problem_type
     return _OF_PACKAGES.get(error, INTERNAL_ERROR)
 
 

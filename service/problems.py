@@ -164,8 +164,8 @@ STORAGE_FULL = ProblemType(
 )  # fmt: skip
 STORAGE_FAILED = ProblemType(
     "storage-failed", 503, "The storage of the service failed",
-    "A file of the service could not be read or written: the disk failed or is read only, or a "
-    "limit of the system is reached, as `detail` says. Nothing was changed.",
+    "A file of the service could not be read or written: the disk failed or is read only, a limit "
+    "of the system is reached, or its database failed, as `detail` says. Nothing was changed.",
 )  # fmt: skip
 OVERLOADED = ProblemType(
     "overloaded", 503, "The service is overloaded",

@@ -20,12 +20,9 @@ from service.api.schemas.fields import (
     write_cursor,
 )
 from service.body import JSON, NDJSON, choose_media_type
+from service.feedback.logic import export_feedback, give_feedback
 from service.feedback.store import MAX_GRADE, JudgedQuery, Verdict
 from service.gate import declare
-from service.matching.feedback import (
-    export_feedback,
-    give_feedback,
-)
 from service.problems import DOCUMENT_NOT_FOUND, FEEDBACK_FULL, FEEDBACK_NOT_FOUND, NOT_ACCEPTABLE
 from service.threads import run_in
 

@@ -45,14 +45,6 @@ from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.gate import RuledRoute, listens
 from service.jobs.idempotency import StoredResponse
-from service.matching.standing import (
-    bounds_or_default,
-    change_standing_query,
-    create_standing_query,
-    find_query,
-    follow_events,
-    list_events,
-)
 from service.problems import (
     DOCUMENT_NOT_FOUND,
     KEY_IN_USE,
@@ -60,6 +52,14 @@ from service.problems import (
     NOT_ACCEPTABLE,
     STANDING_QUERY_NOT_FOUND,
     TOO_MANY_STANDING_QUERIES,
+)
+from service.standing.logic import (
+    bounds_or_default,
+    change_standing_query,
+    create_standing_query,
+    find_query,
+    follow_events,
+    list_events,
 )
 from service.standing.store import DeliveryState, Event, Interest, StandingQuery, Webhook
 from service.standing.targets import (
@@ -485,7 +485,7 @@ async def get_standing_queries(
 ) -> StandingQueriesResponse:
     """Return the standing queries in the order in which they were made, without their texts."""
     standing, threads = collection.standing, collection.jobs.threads
-    found = await run_in(threads, standing.queries.listed, cursor, limit)
+    found = await run_in(threads, standing.store.listed, cursor, limit)
     return StandingQueriesResponse(
         queries=[standing_query_response(query) for query in found],
         next_cursor=write_cursor(found[-1].id) if len(found) == limit else None,

@@ -6,21 +6,34 @@ from typing import Annotated
 
 import typer
 
-from index.directory.backup import BackupManifest, restore_backup, write_backup
+from index.directory.backup import (
+    BackupManifest,
+    read_signing_key,
+    restore_backup,
+    write_backup,
+)
 from index.doctor.examine import Finding, examine
 from index.doctor.repair import repair as repair_data
+from index.errors import BackupError
 from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
 from service.cli.corpus_checks import check_data_directory
 from service.cli.options import (
     INPUT_SKIPPED,
     OK,
-    CheckpointOption,
     DataArgument,
+    EncoderOption,
     PrecisionOption,
     console,
 )
 from service.cli.progress import printable, show_progress
 from service.doctor import examine_service_files, repair_service_files
+
+
+def _read_key(path: Path | None) -> bytes | None:
+    try:
+        return None if path is None else read_signing_key(path)
+    except BackupError as error:
+        raise OptionError("--key", error) from error
 
 
 def snapshot(
@@ -29,13 +42,17 @@ def snapshot(
         Path,
         typer.Option("--output", "-o", help="A new folder, or a new file whose name ends in .tar."),
     ],
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Sign it with the key in this file, of 16 bytes or more.")
+    ] = None,
 ) -> None:
     """Write a backup of a data directory with its collections; a server may be running."""
     check_data_directory(data, "DATA")
     check_new_path(output)
-    opened = open_checkpoint(checkpoint)
-    manifest = write_backup(data, output, opened)
+    signing = _read_key(key)
+    opened = open_checkpoint(encoder, data=data)
+    manifest = write_backup(data, output, opened, key=signing)
     size = sum(file.size for file in manifest.files.values())
     console.print(
         printable(
@@ -48,14 +65,18 @@ def snapshot(
 def restore(
     backup: Annotated[Path, typer.Argument(help="A backup written by `longmatch snapshot`.")],
     data: DataArgument,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Refuse a backup that the key in this file did not sign.")
+    ] = None,
 ) -> None:
     """Restore a backup into a new or empty data directory, after verifying every file."""
     if not backup.exists():
         raise OptionError("BACKUP", f"{backup}: there is no such backup")
     check_output_folder(data, "DATA")
-    opened = open_checkpoint(checkpoint)
-    manifest = restore_backup(backup, data, opened)
+    signed = _read_key(key)
+    opened = open_checkpoint(encoder, data=backup)
+    manifest = restore_backup(backup, data, opened, key=signed)
     console.print(printable(f"{data}: {_held(manifest)}, backed up at {manifest.created}"))
 
 
@@ -65,7 +86,7 @@ def doctor(
         bool,
         typer.Option("--repair", help="Rebuild what can be rebuilt; no server may be running."),
     ] = False,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
     precision: PrecisionOption = None,
 ) -> None:
     """Examine a data directory: exit status 0 if no problem is found, 1 if one is.
@@ -73,7 +94,7 @@ def doctor(
     2 if a disk that is full or fails lets it not be examined.
     """
     check_data_directory(data, "DATA")
-    opened = open_checkpoint(checkpoint, precision)
+    opened = open_checkpoint(encoder, precision, data=data)
     with show_progress(console) as progress:
         of_documents = examine(data, opened)
         of_service = examine_service_files(data)

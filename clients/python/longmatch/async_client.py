@@ -1,6 +1,7 @@
 """The client that awaits."""
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from types import TracebackType
@@ -19,7 +20,7 @@ from longmatch.client import (
     Options,
     build_request,
     key_headers,
-    sign,
+    shown_signature,
     to_reply,
 )
 from longmatch.retries import Caller, Retry
@@ -33,20 +34,22 @@ P = ParamSpec("P")
 def _awaiting(
     build: Callable[Concatenate[Caller, P], Steps[T]],
 ) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, T]]:
+    @functools.wraps(build)
     async def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._run(build(self._options.caller(), *args, **kwargs))
 
-    sign(method, build)
+    vars(method)["__signature__"] = shown_signature(build)
     return method
 
 
 def _iterating_async(
     build: Callable[Concatenate[Caller, P], Emitting[T]],
 ) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[T]]:
+    @functools.wraps(build)
     def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
         return self._iterate(build(self._options.caller(), *args, **kwargs))
 
-    sign(method, build, AsyncIterator)
+    vars(method)["__signature__"] = shown_signature(build, AsyncIterator)
     return method
 
 

@@ -74,42 +74,43 @@ class Options:
         return httpx.Timeout(between, connect=connect)
 
 
-def sign(method: Any, build: Callable[..., Any], iterates: Any = None) -> None:
-    """Give a method the name, text and signature of what builds its steps.
+def shown_signature(build: Callable[..., Any], iterator: Any = None) -> inspect.Signature:
+    """Return the signature of the method made of `build`, which `help` shows.
 
     Args:
-        method: of a client.
-        build: takes a `Caller` first, and returns steps.
-        iterates: the kind of iterator that the method returns, if it returns one.
+        build: takes the caller of one call first, and returns `Steps` or `Emitting`.
+        iterator: what the method of an `Emitting` returns, such as `Iterator`.
     """
-    functools.update_wrapper(method, build)
-    built = inspect.signature(build)
-    steps, _, answer = get_args(built.return_annotation)
-    for step in get_args(steps):
-        if get_origin(step) is Emit:
-            answer = iterates[get_args(step)[0]]
+    signature = inspect.signature(build)
+    _, *parameters = signature.parameters.values()
     itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    parameters = [itself, *list(built.parameters.values())[1:]]
-    method.__signature__ = built.replace(parameters=parameters, return_annotation=answer)
+    yielded, _, result = get_args(signature.return_annotation)
+    if iterator is not None:
+        (emitted,) = (part for part in get_args(yielded) if get_origin(part) is Emit)
+        result = iterator[get_args(emitted)]
+    shown = None if result is type(None) else result
+    return signature.replace(parameters=[itself, *parameters], return_annotation=shown)
 
 
 def _blocking(
     build: Callable[Concatenate[Caller, P], Steps[T]],
 ) -> Callable[Concatenate["Client", P], T]:
+    @functools.wraps(build)
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._run(build(self._options.caller(), *args, **kwargs))
 
-    sign(method, build)
+    vars(method)["__signature__"] = shown_signature(build)
     return method
 
 
 def _iterating(
     build: Callable[Concatenate[Caller, P], Emitting[T]],
 ) -> Callable[Concatenate["Client", P], Iterator[T]]:
+    @functools.wraps(build)
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         return self._iterate(build(self._options.caller(), *args, **kwargs))
 
-    sign(method, build, Iterator)
+    vars(method)["__signature__"] = shown_signature(build, Iterator)
     return method
 
 
