@@ -1,6 +1,6 @@
 """The router of all routes, and the responses that they share in the OpenAPI document."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -89,21 +89,31 @@ class Router(APIRouter):
         rules = replace(self._rules, **getattr(endpoint, "rules", {}))
         key = [] if rules.keyless == "always" else [_Key]
         timeout = [] if rules.cost == "nothing" else [Depends(_take_timeout)]
-        options["dependencies"] = [*key, *timeout]
         super().add_api_route(path, endpoint, **options)
-        _take_rules(self.routes[-1], rules, f"{self.prefix}{path}")
+        _take_rules(self.routes[-1], rules, f"{self.prefix}{path}", [*key, *timeout])
         if rules.collection:
             below = {
-                "dependencies": [Depends(_take_collection), *key],
                 "responses": _described_again(options.get("responses") or {}),
                 "description": f"See {self.prefix}{path}.",
             }
             self._below.add_api_route(path, endpoint, **(options | below))
-            _take_rules(self._below.routes[-1], rules, f"{self.prefix}{path}")
+            shown = [Depends(_take_collection), *key]
+            _take_rules(self._below.routes[-1], rules, f"{self.prefix}{path}", shown)
 
 
-def _take_rules(route: Any, rules: Rules, template: str) -> None:
+def _take_rules(route: Any, rules: Rules, template: str, shown: Sequence[Any]) -> None:
+    """Give a route its rules, and show what the gate checks of them as its dependencies.
+
+    They are in the document alone: the gate has checked a request before its route is called.
+    """
     route.rules, route.template = rules, template
+    checked = APIRoute(route.path, _nothing, dependencies=shown).dependant.dependencies
+    known = route.dependant
+    route.dependant = replace(known, dependencies=[*checked, *known.dependencies])
+
+
+async def _nothing() -> None:
+    """Stand for any route."""
 
 
 def _described_again(responses: dict[int | str, Any]) -> dict[int | str, Any]:
