@@ -105,7 +105,7 @@ def declare(**rules: Any) -> Callable[[Endpoint], Endpoint]:
     """Declare `Rules` of the route of a function that differ from those of its router."""
 
     def declared(endpoint: Endpoint) -> Endpoint:
-        endpoint.rules = rules  # type: ignore[attr-defined]
+        vars(endpoint)["rules"] = rules
         return endpoint
 
     return declared
