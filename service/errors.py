@@ -2,9 +2,44 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 from index.errors import StorageError, StoreError
+from service.problems import (
+    BODY_TOO_LARGE,
+    COLLECTION_NOT_FOUND,
+    COMPRESSION_RATIO,
+    DEADLINE_PASSED,
+    DOCUMENT_NOT_FOUND,
+    ENCODING_FAILED,
+    FEEDBACK_FULL,
+    FEEDBACK_NOT_FOUND,
+    HOST_NOT_ALLOWED,
+    INTERNAL_ERROR,
+    INVALID_INPUT,
+    JOB_ENDED,
+    JOB_NOT_FOUND,
+    KEY_IN_USE,
+    KEY_REQUIRED,
+    KEY_REUSED,
+    MALFORMED_BODY,
+    MODEL_NOT_FOUND,
+    NOT_ACCEPTABLE,
+    NOT_READY,
+    OVERLOADED,
+    RATE_LIMITED,
+    REQUEST_TOO_LARGE,
+    SCOPE_MISSING,
+    SHUTTING_DOWN,
+    STANDING_QUERY_NOT_FOUND,
+    STORAGE_FAILED,
+    TOO_MANY_COLLECTIONS,
+    TOO_MANY_STANDING_QUERIES,
+    UNSUPPORTED_MEDIA_TYPE,
+    UPLOAD_TOO_SLOW,
+    ProblemType,
+)
 
 RejectionReason = Literal[
     "queue_tokens",
@@ -41,7 +76,17 @@ class FieldError:
 
 
 class ServiceError(Exception):
-    """Base of every error that `service` raises on purpose."""
+    """Base of every error that `service` raises on purpose.
+
+    Attributes:
+        problem_type: of the problem that it becomes.
+        members: that the problem has in addition to those of every problem.
+        headers: that the response has.
+    """
+
+    problem_type: ClassVar[ProblemType] = INTERNAL_ERROR
+    members: Mapping[str, Any] = MappingProxyType({})
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class SettingsError(ServiceError):
@@ -55,12 +100,17 @@ class KeyFileError(ServiceError):
 class KeyRequiredError(ServiceError):
     """The request has no valid API key."""
 
+    problem_type = KEY_REQUIRED
+    headers = MappingProxyType({"WWW-Authenticate": "Bearer"})
+
     def __init__(self) -> None:
         super().__init__("send a valid API key: Authorization: Bearer lm_...")
 
 
 class ScopeMissingError(ServiceError):
     """The API key of the request does not have the scope that it needs."""
+
+    problem_type = SCOPE_MISSING
 
     def __init__(self, scope: str) -> None:
         """Name the scope."""
@@ -70,12 +120,16 @@ class ScopeMissingError(ServiceError):
 class KeyBoundError(ServiceError):
     """The API key of the request is bound to one collection, and the request is for all."""
 
+    problem_type = SCOPE_MISSING
+
     def __init__(self) -> None:
         super().__init__("the API key is bound to one collection, and this is for all of them")
 
 
 class InvalidInputError(ServiceError):
     """Fields of a request are invalid."""
+
+    problem_type = INVALID_INPUT
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(f"{error.pointer}: {error.detail}" for error in errors))
@@ -84,6 +138,8 @@ class InvalidInputError(ServiceError):
 
 class HostNotAllowedError(ServiceError):
     """The Host header of a request names another service."""
+
+    problem_type = HOST_NOT_ALLOWED
 
     def __init__(self) -> None:
         super().__init__(
@@ -95,6 +151,8 @@ class HostNotAllowedError(ServiceError):
 class UnsupportedMediaTypeError(ServiceError):
     """The body of a request has a media type that is not accepted."""
 
+    problem_type = UNSUPPORTED_MEDIA_TYPE
+
     def __init__(
         self, advice: str = "send the body as JSON, with Content-Type: application/json"
     ) -> None:
@@ -104,6 +162,8 @@ class UnsupportedMediaTypeError(ServiceError):
 class NotAcceptableError(ServiceError):
     """The client accepts none of the media types that the response can have."""
 
+    problem_type = NOT_ACCEPTABLE
+
     def __init__(self, offered: Sequence[str]) -> None:
         super().__init__(f"the response can be {' or '.join(offered)}: accept one of them")
 
@@ -111,36 +171,45 @@ class NotAcceptableError(ServiceError):
 class BodyTooLargeError(ServiceError):
     """The body of a request has too many bytes."""
 
+    problem_type = BODY_TOO_LARGE
+    headers = MappingProxyType({"Connection": "close"})
+
     def __init__(self, limit: int) -> None:
         super().__init__(f"the body is larger than {limit} bytes")
-        self.limit = limit
+        self.members = {"limit": limit}
 
 
 class CompressionRatioError(ServiceError):
     """A compressed body is too many times larger when it is decompressed."""
+
+    problem_type = COMPRESSION_RATIO
+    headers = MappingProxyType({"Connection": "close"})
 
     def __init__(self, limit: float) -> None:
         super().__init__(
             f"the body decompresses to more than {limit:g} times its size: send it uncompressed, "
             "or in parts with less repetition"
         )
-        self.limit = limit
+        self.members = {"limit": limit}
 
 
 class RequestTooLargeError(ServiceError):
     """The documents of one request together have more tokens than the queue holds."""
+
+    problem_type = REQUEST_TOO_LARGE
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(
             f"the documents of this request have {tokens} tokens to read, and the limit of one "
             f"request is {limit}: send fewer documents at a time"
         )
-        self.tokens = tokens
-        self.limit = limit
+        self.members = {"tokens": tokens, "limit": limit}
 
 
 class DocumentNotFoundError(ServiceError):
     """No document has the id."""
+
+    problem_type = DOCUMENT_NOT_FOUND
 
     def __init__(self, document_id: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no document with the id {document_id!r}")
@@ -150,12 +219,16 @@ class DocumentNotFoundError(ServiceError):
 class CollectionNotFoundError(ServiceError):
     """No collection has the name."""
 
+    problem_type = COLLECTION_NOT_FOUND
+
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no collection {name!r}")
 
 
 class TooManyCollectionsError(ServiceError):
     """There are as many collections as the settings allow."""
+
+    problem_type = TOO_MANY_COLLECTIONS
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -167,12 +240,16 @@ class TooManyCollectionsError(ServiceError):
 class StandingQueryNotFoundError(ServiceError):
     """No standing query has the id."""
 
+    problem_type = STANDING_QUERY_NOT_FOUND
+
     def __init__(self, query_id: str) -> None:
         super().__init__(f"there is no standing query with the id {query_id!r}")
 
 
 class TooManyStandingQueriesError(ServiceError):
     """There are as many standing queries, or as long ones, as the settings allow."""
+
+    problem_type = TOO_MANY_STANDING_QUERIES
 
     def __init__(self, limit: int, unit: str) -> None:
         """Name the limit, and what it counts."""
@@ -185,12 +262,16 @@ class TooManyStandingQueriesError(ServiceError):
 class FeedbackNotFoundError(ServiceError):
     """No verdict has the id."""
 
+    problem_type = FEEDBACK_NOT_FOUND
+
     def __init__(self, feedback_id: str) -> None:
         super().__init__(f"there is no feedback with the id {feedback_id!r}")
 
 
 class FeedbackFullError(ServiceError):
     """There is as much feedback as the settings allow."""
+
+    problem_type = FEEDBACK_FULL
 
     def __init__(self, taken: str, limit: int) -> None:
         """Say how much there is, which is the limit."""
@@ -202,10 +283,13 @@ class DatabaseFailedError(StorageError, ServiceError):
     """The database of the setting `state` cannot be reached, or failed."""
 
     problem = "the database failed"
+    problem_type = STORAGE_FAILED
 
 
 class ModelNotFoundError(ServiceError):
     """The name of a model is not that of the served checkpoint, nor its alias."""
+
+    problem_type = MODEL_NOT_FOUND
 
     def __init__(self, name: str, served: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no model {name!r}: the one that is served is {served!r}")
@@ -215,9 +299,13 @@ class ModelNotFoundError(ServiceError):
 class MalformedUploadError(ServiceError):
     """The body of a request cannot be decompressed."""
 
+    problem_type = MALFORMED_BODY
+
 
 class JobNotFoundError(ServiceError):
     """No job has the id."""
+
+    problem_type = JOB_NOT_FOUND
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"there is no job with the id {job_id!r}")
@@ -226,12 +314,16 @@ class JobNotFoundError(ServiceError):
 class JobEndedError(ServiceError):
     """The job to cancel has ended already."""
 
+    problem_type = JOB_ENDED
+
     def __init__(self, job_id: str, state: str) -> None:
         super().__init__(f"the job {job_id} is {state} already: there is nothing to cancel")
 
 
 class KeyInUseError(ServiceError):
     """A request with the same Idempotency-Key is in progress."""
+
+    problem_type = KEY_IN_USE
 
     def __init__(self) -> None:
         super().__init__(
@@ -241,6 +333,8 @@ class KeyInUseError(ServiceError):
 
 class KeyReusedError(ServiceError):
     """The Idempotency-Key was used with another request before."""
+
+    problem_type = KEY_REUSED
 
     def __init__(self) -> None:
         super().__init__(
@@ -256,32 +350,39 @@ class OverloadedError(ServiceError):
         reason: the limit that was reached.
     """
 
+    problem_type = OVERLOADED
+
     def __init__(self, retry_after: int, reason: RejectionReason) -> None:
         super().__init__(f"more work is waiting than the service accepts: retry in {retry_after} s")
         self.retry_after = retry_after
         self.reason = reason
+        self.members = {"retry_after": retry_after}
+        self.headers = {"Retry-After": str(retry_after)}
 
 
 class RateLimitedError(ServiceError):
     """A client exceeds its rate limit.
 
     Attributes:
-        limit: tokens a minute.
         retry_after: whole seconds until the same request is admitted.
-        headers: the RateLimit headers of the response.
     """
+
+    problem_type = RATE_LIMITED
 
     def __init__(self, limit: int, retry_after: int, headers: Mapping[str, str]) -> None:
         super().__init__(
             f"the limit of this client is {limit} tokens a minute: retry in {retry_after} s"
         )
-        self.limit = limit
         self.retry_after = retry_after
-        self.headers = headers
+        self.members = {"retry_after": retry_after, "limit": limit}
+        self.headers = {"Retry-After": str(retry_after), **headers}
 
 
 class UploadTooSlowError(ServiceError):
     """The body of a request did not arrive in time."""
+
+    problem_type = UPLOAD_TOO_SLOW
+    headers = MappingProxyType({"Connection": "close"})
 
     def __init__(self) -> None:
         super().__init__("the body of the request did not arrive in time")
@@ -290,12 +391,16 @@ class UploadTooSlowError(ServiceError):
 class DeadlinePassedError(ServiceError):
     """The deadline that the client set has passed, and its request was cancelled."""
 
+    problem_type = DEADLINE_PASSED
+
     def __init__(self) -> None:
         super().__init__("the deadline set by X-Request-Timeout-Ms has passed")
 
 
 class EncodingFailedError(ServiceError):
     """The encoder failed while it processed the request; the cause is chained and logged."""
+
+    problem_type = ENCODING_FAILED
 
     def __init__(self) -> None:
         super().__init__("the document could not be encoded")
@@ -304,9 +409,13 @@ class EncodingFailedError(ServiceError):
 class UnavailableError(ServiceError):
     """The service cannot work."""
 
+    problem_type = NOT_READY
+
 
 class NotReadyError(UnavailableError):
     """The service is starting, or a part of it has failed."""
+
+    headers = MappingProxyType({"Retry-After": "5"})
 
     def __init__(self, reason: str = "the service is still starting") -> None:
         super().__init__(reason)
@@ -314,6 +423,8 @@ class NotReadyError(UnavailableError):
 
 class ShuttingDownError(UnavailableError):
     """The service is closing."""
+
+    problem_type = SHUTTING_DOWN
 
     def __init__(self) -> None:
         super().__init__("the service is shutting down")

@@ -21,7 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from index.errors import StorageFullError
-from service.errors import OverloadedError, RejectionReason, ShuttingDownError
+from service.errors import (
+    OverloadedError,
+    RateLimitedError,
+    RejectionReason,
+    ShuttingDownError,
+)
 from service.redis_client import RedisClient
 
 _RETRY_SECONDS = 1
@@ -264,6 +269,69 @@ class RedisRateLimiter:
 
 
 RateLimiter = LocalRateLimiter | RedisRateLimiter
+
+
+BYTES_PER_TOKEN = 4  # of English in JSON; the actual tokens are counted when the body is read
+_SLICE_TOKENS = 4096  # a growing body is charged in slices: each may be a call of Redis
+
+
+def tokens_of(size: int) -> int:
+    """Return the estimated tokens of a body of so many bytes."""
+    return size // BYTES_PER_TOKEN + 1
+
+
+def estimate_tokens(length: int, max_queue_tokens: int) -> int:
+    """Return the tokens that are reserved for a body.
+
+    Args:
+        length: of the body, in bytes.
+        max_queue_tokens: tokens that the queue holds; the estimate is at most half of them, so that
+            a large body finds room among small ones.
+    """
+    return min(tokens_of(length), max_queue_tokens // 2)
+
+
+class RateLimitCharge:
+    """The tokens that one request has spent.
+
+    A request costs the estimated tokens of its body, however the body is sent: announced, in
+    chunks, or compressed, where the decompressed bytes count.
+    """
+
+    def __init__(self, limiter: RateLimiter | None, client: str) -> None:
+        """Spend nothing yet; nothing is charged without a limiter."""
+        self._limiter = limiter
+        self._client = client
+        self._spent = 0
+        self._status: RateLimitStatus | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that tell a client how many tokens it has left, and for how long, if any."""
+        if self._status is None:
+            return {}
+        status = self._status
+        return {
+            "RateLimit-Policy": f'"tokens";q={status.limit};w={WINDOW_SECONDS}',
+            "RateLimit": f'"tokens";r={status.remaining};t={status.reset_seconds}',
+        }
+
+    async def cover(self, size: int, *, complete: bool = False) -> None:
+        """Spend what a body costs and what has not been spent, or raise RateLimitedError.
+
+        Args:
+            size: of the body so far, in bytes.
+            complete: there is no more of it: spend the last tokens, however few.
+        """
+        tokens = tokens_of(size)
+        more = tokens - self._spent
+        if self._limiter is None or more <= 0 or not (complete or more >= _SLICE_TOKENS):
+            return
+        status = await asyncio.to_thread(self._limiter.spend, self._client, more, self._spent)
+        self._status = status
+        if not status.admitted:
+            raise RateLimitedError(status.limit, status.retry_after, self.headers)
+        self._spent = tokens
 
 
 def client_name(address: str) -> str:

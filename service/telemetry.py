@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from fastapi.telemetry import TelemetryConfig
 from opentelemetry import trace
 
 from index.optional_dependencies import require_extra
@@ -90,7 +91,7 @@ def configured_logs(level: LogLevel, form: LogFormat) -> Iterator[None]:
 
 
 # How FastAPI reports: metrics and logs are our own, and its logs of errors would have messages.
-TELEMETRY = {"auto_configure": True, "metrics": False, "logs": False}
+TELEMETRY: TelemetryConfig = {"auto_configure": True, "metrics": False, "logs": False}
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _TRACER = trace.get_tracer("longmatch")
 
@@ -107,6 +108,14 @@ def add_span(stage: Stage, seconds: float) -> None:
         return
     ended = time.time_ns()
     _TRACER.start_span(stage, start_time=ended - round(seconds * 1e9)).end(ended)
+
+
+def name_span(method: str, template: str) -> None:
+    """Name the span of a request by its route, where it is traced."""
+    span = trace.get_current_span()
+    if span.is_recording():
+        span.update_name(f"{method} {template}")
+        span.set_attribute("http.route", template)
 
 
 def require_exporter() -> None:

@@ -4,15 +4,17 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
-from fastapi import FastAPI
+import fastapi_offline
+from fastapi import FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
-from swagger_ui_bundle import swagger_ui_path
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from index.directory.data_directory import KEY_FILE
+from service.access import LOOPBACK, AllowedHosts, is_loopback
 from service.api import (
     collections,
     compare,
@@ -27,22 +29,12 @@ from service.api import (
     page,
     standing,
 )
-from service.api.http.access import (
-    LOOPBACK,
-    AllowedHosts,
-    CollectionMiddleware,
-    HostMiddleware,
-    KeyMiddleware,
-    is_loopback,
-)
-from service.api.http.admission import AdmissionMiddleware
-from service.api.http.errors import install_error_handlers
-from service.api.http.middleware import BodyMiddleware, RequestMiddleware
-from service.api.http.request import BodyRuleMiddleware
 from service.api.openapi import DescribedFastAPI, Router
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
+from service.gate import FilesMount, FoundRoute, Gate
 from service.keys import KeyRing
+from service.problem_responses import install_error_handlers
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 from service.telemetry import TELEMETRY
@@ -79,7 +71,7 @@ Every path that has GET has HEAD, too.
 
 _LOG = logging.getLogger(__name__)
 
-docs_router = Router(include_in_schema=False)
+docs_router = Router(page.RULES, include_in_schema=False)
 
 
 def create_app(
@@ -95,10 +87,10 @@ def create_app(
             reached.
     """
     app = DescribedFastAPI(
-        settings,
         title="Longmatch",
         version=installed_version(),
         description=DESCRIPTION,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -106,23 +98,17 @@ def create_app(
         lifespan=_lifespan(settings) if engine is None else None,
     )
     for router in (*ROUTERS, page.router, docs_router):
-        app.router.routes.extend(router.routes)
+        app.router.routes.extend(router.all_routes)
     app.state.engine = engine
-    app.mount(page.STATIC_PATH, page.PageFiles(), name="page")
-    app.mount("/docs/static", StaticFiles(directory=swagger_ui_path), name="swagger-ui")
+    swagger = StaticFiles(directory=Path(fastapi_offline.__file__).parent / "static")
+    app.router.routes += [
+        FilesMount(page.STATIC_PATH, page.PageFiles()),
+        FilesMount("/docs/static", swagger),
+    ]
+    app.router.middleware_stack = FoundRoute(app.router.middleware_stack)
     install_error_handlers(app)
-    # The one that is added last is around all others.
-    app.add_middleware(BodyMiddleware)
-    app.add_middleware(AdmissionMiddleware)
-    app.add_middleware(
-        BodyRuleMiddleware,
-        max_body_bytes=settings.max_body_bytes,
-        max_upload_bytes=settings.max_upload_bytes,
-    )
-    app.add_middleware(CollectionMiddleware)
-    app.add_middleware(KeyMiddleware, ring=KeyRing(settings.data / KEY_FILE), settings=settings)
-    app.add_middleware(HostMiddleware, allowed=AllowedHosts(bound_to, settings.allowed_hosts))
-    app.add_middleware(RequestMiddleware)
+    hosts = AllowedHosts(bound_to, settings.allowed_hosts)
+    app.add_middleware(Gate, settings=settings, hosts=hosts)
     if settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
     return app
@@ -159,6 +145,12 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
     return lifespan
 
 
+@docs_router.get("/openapi.json")
+async def get_openapi(request: Request) -> JSONResponse:
+    """Return the OpenAPI document."""
+    return JSONResponse(request.app.openapi())
+
+
 @docs_router.get("/docs")
 async def get_docs() -> HTMLResponse:
     """Return the documentation page; its URLs are relative, so that a proxy may add a prefix."""
@@ -167,7 +159,7 @@ async def get_docs() -> HTMLResponse:
         openapi_url="openapi.json",
         swagger_js_url="docs/static/swagger-ui-bundle.js",
         swagger_css_url="docs/static/swagger-ui.css",
-        swagger_favicon_url="docs/static/favicon-32x32.png",
+        swagger_favicon_url="docs/static/favicon.png",
         # None: otherwise the page calls a validator on the internet.
         swagger_ui_parameters={"validatorUrl": None, "displayRequestDuration": True},
     )

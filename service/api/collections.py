@@ -1,29 +1,22 @@
 """GET /collections, and GET, PUT and DELETE /collections/{collection}."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Path, Request, Response
 from pydantic import BaseModel, Field
 
 from index.directory.collections import NAME_PATTERN
+from service.access import bound_to
 from service.api.deps import OpenEngineDep
-from service.api.http.access import bound_to
-from service.api.http.problems import (
-    COLLECTION_NOT_FOUND,
-    INTERNAL_ERROR,
-    INVALID_INPUT,
-    NOT_READY,
-    SHUTTING_DOWN,
-    STORING,
-    TOO_MANY_COLLECTIONS,
-)
-from service.api.openapi import Router, json_example, problem_responses
+from service.api.openapi import READ, WRITE, Router, json_example, of_route
 from service.api.ops import VERSION
 from service.api.schemas.fields import nullable
 from service.api.schemas.ops import AdapterBody, CalibrationBody, adapter_body, calibration_body
 from service.collections import create_collection, remove_collection
 from service.engine import Collection, Engine, UnopenedCollection
 from service.errors import CollectionNotFoundError
+from service.gate import Rules, declare
+from service.problems import COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS
 from service.threads import run_in
 
 
@@ -91,7 +84,7 @@ def collection_response(member: Collection | UnopenedCollection) -> CollectionRe
 
 
 # As operations they do not count in the failure ratios.
-router = Router(prefix="/collections", tags=["operations"])
+router = Router(Rules(collection=False, cost="nothing"), prefix="/collections", tags=["operations"])
 
 LISTED = {
     "name": "papers",
@@ -107,7 +100,15 @@ ANSWER = {
     "adapter": VERSION["adapter"],
     "calibration": VERSION["calibration"],
 }
-PROBLEMS = (COLLECTION_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, NOT_READY, SHUTTING_DOWN)
+
+CREATED: dict[str, Any] = {
+    **LISTED,
+    "documents": 0,
+    "sequence": 0,
+    "reading_share": 1.0,
+    "adapter": {"digest": None, "documents": None, "dimension": 384},
+    "calibration": {"version": None, "kinds": {}},
+}
 
 CollectionName = Annotated[
     str,
@@ -125,7 +126,7 @@ CollectionName = Annotated[
     summary="List the collections",
     responses={
         200: json_example({"collections": [LISTED]}, "The collections"),
-        **problem_responses(INTERNAL_ERROR, NOT_READY, SHUTTING_DOWN),
+        **READ,
     },
 )
 async def get_collections(request: Request, engine: OpenEngineDep) -> CollectionsResponse:
@@ -140,7 +141,11 @@ async def get_collections(request: Request, engine: OpenEngineDep) -> Collection
 @router.get(
     "/{collection}",
     summary="Get the state of a collection",
-    responses={200: json_example(ANSWER, "The collection"), **problem_responses(*PROBLEMS)},
+    responses={
+        200: json_example(ANSWER, "The collection"),
+        **READ,
+        **of_route(COLLECTION_NOT_FOUND),
+    },
 )
 async def get_collection(
     name: CollectionName, request: Request, engine: OpenEngineDep
@@ -155,8 +160,9 @@ async def get_collection(
     summary="Create a collection",
     responses={
         200: json_example(ANSWER, "It existed"),
-        201: json_example({**ANSWER, "documents": 0, "sequence": 0}, "It was created"),
-        **problem_responses(*PROBLEMS, TOO_MANY_COLLECTIONS, *STORING),
+        201: json_example(CREATED, "It was created"),
+        **WRITE,
+        **of_route(COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS),
     },
 )
 async def put_collection(
@@ -178,9 +184,11 @@ async def put_collection(
     status_code=204,
     responses={
         204: {"description": "It is deleted"},
-        **problem_responses(*PROBLEMS, *STORING),
+        **WRITE,
+        **of_route(COLLECTION_NOT_FOUND),
     },
 )
+@declare(scope="admin")
 async def delete_collection(name: CollectionName, request: Request, engine: OpenEngineDep) -> None:
     """Delete the documents, the index and the uploads of a collection; this takes the scope admin.
 

@@ -5,13 +5,14 @@ from typing import Annotated
 from fastapi import Body, Header
 from fastapi.responses import HTMLResponse
 
-from service.api.deps import Admitted, CollectionDep
-from service.api.http.problems import DOCUMENT_DAMAGED, DOCUMENT_NOT_FOUND, ENCODING, NOT_ACCEPTABLE
-from service.api.http.request import choose_media_type
-from service.api.openapi import Router, json_example, problem_responses, receipt_example
+from service.api.deps import CollectionDep
+from service.api.openapi import ENCODE, Router, json_example, of_route, receipt_example
 from service.api.schemas.compare import CompareRequest, CompareResponse, compare_response
+from service.body import choose_media_type
 from service.encode import EncodedText
+from service.gate import declare
 from service.matching.compare import Explanation, compare
+from service.problems import DOCUMENT_NOT_FOUND, NOT_ACCEPTABLE
 from service.threads import run_in
 from service.web.report import page_headers, render_report
 
@@ -96,12 +97,13 @@ GOOD["content"][HTML] = {
     "/compare",
     summary="Say how two documents match, and where",
     response_model=CompareResponse,
-    dependencies=[Admitted],
     responses={
         200: GOOD,
-        **problem_responses(*ENCODING, DOCUMENT_NOT_FOUND, DOCUMENT_DAMAGED, NOT_ACCEPTABLE),
+        **ENCODE,
+        **of_route(DOCUMENT_NOT_FOUND, NOT_ACCEPTABLE),
     },
 )
+@declare(scope="read")
 async def post_compare(
     request: Annotated[CompareRequest, Body(openapi_examples=REQUESTS)],
     collection: CollectionDep,

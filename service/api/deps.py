@@ -45,7 +45,6 @@ async def get_engine(request: Request) -> Engine:
 
 
 EngineDep = Annotated[Engine, Depends(get_engine)]
-Admitted = Depends(get_engine)  # `service.api.http.admission` admitted the request already
 
 
 async def get_open_collection(request: Request) -> Collection:

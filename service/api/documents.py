@@ -4,22 +4,13 @@ from typing import Annotated
 
 from fastapi import Header, Path, Query
 from fastapi.responses import StreamingResponse
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field, JsonValue
 from starlette.routing import Match
 from starlette.types import Scope
 
 from index.store.listing import BEFORE_ALL, Page
-from service.api.deps import Admitted, CollectionDep
-from service.api.http.problems import (
-    ANSWERING,
-    DOCUMENT_DAMAGED,
-    DOCUMENT_NOT_FOUND,
-    NOT_ACCEPTABLE,
-    STORING,
-)
-from service.api.http.request import JSON, NDJSON, choose_media_type
-from service.api.openapi import Router, json_example, problem_responses, receipt_example
+from service.api.deps import CollectionDep
+from service.api.openapi import READ, WRITE, Router, json_example, of_route, receipt_example
 from service.api.schemas.common import ReceiptBody, receipt_body
 from service.api.schemas.fields import (
     DEFAULT_PAGE,
@@ -29,6 +20,7 @@ from service.api.schemas.fields import (
     optional,
     write_cursor,
 )
+from service.body import JSON, NDJSON, choose_media_type
 from service.documents import (
     delete_document,
     export_documents,
@@ -36,6 +28,8 @@ from service.documents import (
     find_document,
     find_family,
 )
+from service.gate import RuledRoute
+from service.problems import DOCUMENT_NOT_FOUND, NOT_ACCEPTABLE
 from service.threads import run_in
 
 
@@ -97,7 +91,7 @@ def documents_response(page: Page) -> DocumentsResponse:
     )
 
 
-class UnescapedRoute(APIRoute):
+class UnescapedRoute(RuledRoute):
     """A route below an id that may contain slashes; its own last segment must not be escaped.
 
     So `/documents/a%2Fsimilar` is the document `a/similar`, not the documents similar to `a`.
@@ -111,11 +105,9 @@ class UnescapedRoute(APIRoute):
         return super().matches(scope)
 
 
-router = Router(prefix="/documents", tags=["documents"], dependencies=[Admitted])
+router = Router(prefix="/documents", tags=["documents"])
 # Must be matched before `router`, whose `{id:path}` takes the whole path.
-family_router = Router(
-    prefix="/documents", tags=["documents"], dependencies=[Admitted], route_class=UnescapedRoute
-)
+family_router = Router(prefix="/documents", tags=["documents"], route_class=UnescapedRoute)
 
 ANSWER = {
     "id": "articles/bees",
@@ -150,7 +142,7 @@ FAMILY = {
     ],
     "next_cursor": None,
 }
-PROBLEMS = problem_responses(*STORING, *ANSWERING, DOCUMENT_NOT_FOUND, DOCUMENT_DAMAGED)
+PROBLEMS = {**WRITE, **of_route(DOCUMENT_NOT_FOUND)}
 
 DocumentId = Annotated[
     str,
@@ -168,7 +160,8 @@ DocumentId = Annotated[
     response_model=DocumentsResponse,
     responses={
         200: PAGE,
-        **problem_responses(NOT_ACCEPTABLE, *ANSWERING),
+        **READ,
+        **of_route(NOT_ACCEPTABLE),
     },
 )
 async def get_documents(

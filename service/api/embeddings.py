@@ -6,29 +6,31 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body, Path
 from fastapi.responses import Response
-from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema, field_validator
+from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema
 
 from encoder.arrays import Float32
-from service.api.deps import Admitted, CollectionDep, OpenCollectionDep
-from service.api.http.problems import (
-    ENCODING,
-    INTERNAL_ERROR,
-    INVALID_INPUT,
-    MODEL_NOT_FOUND,
-    NOT_READY,
-)
-from service.api.http.request import JSON
-from service.api.openapi import Router, json_example, problem_responses, receipt_example
+from service.api.deps import CollectionDep, OpenCollectionDep
+from service.api.openapi import ENCODE, READ, Router, json_example, of_route, receipt_example
 from service.api.schemas.common import ReceiptBody, receipt_body
 from service.api.schemas.fields import (
     BodyModel,
     Characters,
     Strict,
-    optional_or_null,
+    optional,
     whole_characters,
 )
-from service.encode import EncodedText, RequestText, check_model, check_size, encode_texts
+from service.body import JSON
+from service.encode import (
+    MAX_INPUTS,
+    EncodedText,
+    RequestText,
+    check_model,
+    check_size,
+    encode_texts,
+)
 from service.errors import FieldError, InvalidInputError
+from service.gate import declare
+from service.problems import MODEL_NOT_FOUND
 from service.threads import run_in
 
 EncodingFormat = Literal["float", "base64"]
@@ -51,33 +53,30 @@ def _texts(value: object) -> object:
 
 
 _TEXT = {"type": "string", "pattern": r"\S"}
+_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_INPUTS}
 InputField = Annotated[
     Any,
     PlainValidator(_texts),
-    WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}),
+    WithJsonSchema(
+        {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_INPUTS}]}
+    ),
 ]
 
 
 class EmbeddingsRequest(BodyModel):
-    """Texts to encode. What OpenAI's API calls optional may also be null."""
+    """Texts to encode."""
 
     input: InputField = Field(
         description="A text, or a list of at most `max_embedding_inputs` (see /version); each a "
         "whole document. Token ids are refused."
     )
     model: Characters = Field(description="Name of the checkpoint, or `longmatch`.")
-    encoding_format: EncodingFormat | None = optional_or_null(
+    encoding_format: EncodingFormat | None = optional(
         "`float`, the default, or `base64`: of the vector as float32, little-endian."
     )
-    dimensions: int | None = optional_or_null("Only the dimension of the vectors.")
-    user: str | None = optional_or_null("Ignored.")
+    dimensions: int | None = optional("Only the dimension of the vectors.")
+    user: str | None = optional("Ignored.")
     strict: Strict = False
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _not_null(cls, value: object) -> object:
-        """Let null pass, unlike `BodyModel`: clients send it for what is not given."""
-        return value
 
     @property
     def count(self) -> int:
@@ -209,14 +208,15 @@ MODEL = {"id": "smith-minilm-l6", "object": "model", "created": 0, "owned_by": O
 @router.post(
     "/embeddings",
     tags=["embeddings"],
-    dependencies=[Admitted],
     summary="Get the document vectors of texts",
     response_model=EmbeddingsResponse,
     responses={
         200: json_example(ANSWER, "The vectors, in the order of the texts"),
-        **problem_responses(*ENCODING, MODEL_NOT_FOUND),
+        **ENCODE,
+        **of_route(MODEL_NOT_FOUND),
     },
 )
+@declare(scope="read")
 async def post_embeddings(
     request: Annotated[EmbeddingsRequest, Body(openapi_examples=REQUESTS)],
     collection: CollectionDep,
@@ -244,9 +244,10 @@ async def post_embeddings(
     summary="List the models for /v1/embeddings",
     responses={
         200: json_example({"object": "list", "data": [MODEL]}, "The served checkpoint"),
-        **problem_responses(INTERNAL_ERROR, NOT_READY),
+        **READ,
     },
 )
+@declare(cost="nothing")
 async def get_models(collection: OpenCollectionDep) -> ModelsResponse:
     """Return the served checkpoint; its alias `longmatch` is not listed."""
     return ModelsResponse(data=[model_body(collection.checkpoint.name)])
@@ -258,9 +259,11 @@ async def get_models(collection: OpenCollectionDep) -> ModelsResponse:
     summary="Get a model",
     responses={
         200: json_example(MODEL, "The served checkpoint"),
-        **problem_responses(MODEL_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, NOT_READY),
+        **READ,
+        **of_route(MODEL_NOT_FOUND),
     },
 )
+@declare(cost="nothing")
 async def get_model(
     model: Annotated[
         str,

@@ -7,18 +7,8 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from index.store.listing import BEFORE_ALL
-from service.api.deps import Admitted, CollectionDep
-from service.api.http.problems import (
-    ANSWERING,
-    DOCUMENT_NOT_FOUND,
-    FEEDBACK_FULL,
-    FEEDBACK_NOT_FOUND,
-    NOT_ACCEPTABLE,
-    STORING,
-    TAKING_JSON,
-)
-from service.api.http.request import JSON, NDJSON, choose_media_type
-from service.api.openapi import Router, json_example, problem_responses
+from service.api.deps import CollectionDep
+from service.api.openapi import READ, WRITE, Router, json_example, of_route
 from service.api.schemas.common import QueryBody
 from service.api.schemas.fields import (
     DEFAULT_PAGE,
@@ -29,8 +19,11 @@ from service.api.schemas.fields import (
     nullable,
     write_cursor,
 )
+from service.body import JSON, NDJSON, choose_media_type
 from service.feedback.logic import export_feedback, give_feedback
 from service.feedback.store import MAX_GRADE, JudgedQuery, Verdict
+from service.gate import declare
+from service.problems import DOCUMENT_NOT_FOUND, FEEDBACK_FULL, FEEDBACK_NOT_FOUND, NOT_ACCEPTABLE
 from service.threads import run_in
 
 
@@ -87,7 +80,7 @@ def feedback_body(verdict: Verdict) -> FeedbackBody:
     )
 
 
-router = Router(prefix="/feedback", tags=["feedback"], dependencies=[Admitted])
+router = Router(prefix="/feedback", tags=["feedback"])
 
 REQUESTS = {
     "of a document": {
@@ -122,7 +115,6 @@ LINE = (
     '"changed": "2026-01-31T12:00:00+00:00"}\n'
 )
 PAGE["content"][NDJSON] = {"schema": {"type": "string"}, "examples": {"lines": {"value": LINE}}}
-WRITING = (*ANSWERING, *STORING)
 
 FeedbackId = Annotated[
     str,
@@ -140,7 +132,8 @@ FeedbackId = Annotated[
     summary="Say whether a match is relevant",
     responses={
         200: json_example(ANSWER, "It is durable"),
-        **problem_responses(DOCUMENT_NOT_FOUND, FEEDBACK_FULL, *TAKING_JSON, *STORING),
+        **WRITE,
+        **of_route(DOCUMENT_NOT_FOUND, FEEDBACK_FULL),
     },
 )
 async def post_feedback(
@@ -162,8 +155,9 @@ async def post_feedback(
     "",
     summary="List the feedback, or export it",
     response_model=FeedbackPage,
-    responses={200: PAGE, **problem_responses(NOT_ACCEPTABLE, *ANSWERING)},
+    responses={200: PAGE, **READ, **of_route(NOT_ACCEPTABLE)},
 )
+@declare(scope="write")  # tells what others asked with
 async def get_feedback(
     collection: CollectionDep,
     limit: PageSize = DEFAULT_PAGE,
@@ -190,7 +184,8 @@ async def get_feedback(
     status_code=204,
     responses={
         204: {"description": "It is deleted"},
-        **problem_responses(FEEDBACK_NOT_FOUND, *WRITING),
+        **WRITE,
+        **of_route(FEEDBACK_NOT_FOUND),
     },
 )
 async def delete_feedback(

@@ -5,13 +5,13 @@ from typing import Any
 from fastapi import Request
 from pydantic import BaseModel, Field
 
-from service.api.deps import Admitted, EngineDep
-from service.api.http.problems import ANSWERING, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
-from service.api.http.request import FileRoute, media_type
-from service.api.openapi import Router, json_example, problem_responses
+from service.api.deps import EngineDep
+from service.api.openapi import READ, Router, json_example
+from service.body import BodyKind, media_type
 from service.files import FILE_TYPES
+from service.gate import Rules
 
-router = Router(tags=["match"], route_class=FileRoute)
+router = Router(Rules(scope="read", collection=False, body=BodyKind.FILE), tags=["match"])
 
 ANSWER = {"title": "Ants", "text": "Ants find short paths without a leader. …", "characters": 5120}
 REQUEST_BODY: dict[str, Any] = {
@@ -37,10 +37,9 @@ class FileTextResponse(BaseModel):
 @router.post(
     "/text",
     summary="Read the text of a file",
-    dependencies=[Admitted],
     responses={
         200: json_example(ANSWER, "The text, which POST /match and POST /index take"),
-        **problem_responses(BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, *ANSWERING),
+        **READ,
     },
     openapi_extra={"requestBody": REQUEST_BODY},
 )

@@ -6,24 +6,18 @@ from typing import Annotated, Any
 from fastapi import Body, Request
 from fastapi.responses import Response
 
-from service.api.deps import Admitted, CollectionDep, IdempotencyKey, respond_once, to_response
-from service.api.http.access import client_of, own_name
-from service.api.http.problems import (
-    COMPRESSION_RATIO,
-    DOCUMENT_DAMAGED,
-    ENCODING,
-    KEY_IN_USE,
-    KEY_REUSED,
-    STORING,
-)
-from service.api.http.request import NDJSON, LinesRoute, request_body
+from service.access import client_of, own_name
+from service.api.deps import CollectionDep, IdempotencyKey, respond_once, to_response
 from service.api.jobs import AcceptedBody, accepted_response
-from service.api.openapi import Router, json_example, problem_responses, receipt_example
+from service.api.openapi import ENCODE, Router, json_example, of_route, receipt_example
 from service.api.schemas.common import IndexRequest, IndexResponse, index_response
+from service.body import NDJSON, BodyKind
 from service.bulk_upload import UploadHead, submit_upload
 from service.documents import index_documents
 from service.errors import UnsupportedMediaTypeError
+from service.gate import LinesRoute, Rules
 from service.jobs.idempotency import StoredResponse
+from service.problems import COMPRESSION_RATIO, KEY_IN_USE, KEY_REUSED
 
 INDEX_PATH = "/index"
 
@@ -93,25 +87,18 @@ ACCEPTED: dict[str, Any] = {
 
 
 # Must be matched before `router`, which accepts every POST of the path.
-bulk_router = Router(tags=["documents"], route_class=LinesRoute)
+bulk_router = Router(Rules(body=BodyKind.LINES), tags=["documents"], route_class=LinesRoute)
 router = Router(tags=["documents"])
 
 
 @router.post(
     INDEX_PATH,
     summary="Insert or replace documents",
-    dependencies=[Admitted],
     responses={
         200: json_example(ANSWER, "All documents are durable, and the next match finds them"),
         202: ACCEPTED,
-        **problem_responses(
-            *STORING,
-            *ENCODING,
-            COMPRESSION_RATIO,
-            KEY_IN_USE,
-            KEY_REUSED,
-            DOCUMENT_DAMAGED,
-        ),
+        **ENCODE,
+        **of_route(COMPRESSION_RATIO, KEY_IN_USE, KEY_REUSED),
     },
     response_model=IndexResponse,
     openapi_extra={"requestBody": REQUEST_BODY},
@@ -144,7 +131,7 @@ async def post_index(
     return await respond_once(collection, name, await http.body(), work_as_json)
 
 
-@bulk_router.post(INDEX_PATH, dependencies=[Admitted], include_in_schema=False)
+@bulk_router.post(INDEX_PATH, include_in_schema=False)
 async def post_lines(
     request: Request, collection: CollectionDep, idempotency_key: IdempotencyKey = None
 ) -> Response:
@@ -152,13 +139,13 @@ async def post_lines(
     answer, replayed = await submit_upload(
         collection,
         request.stream(),
-        partial(accepted_response, request.scope.get("root_path", "")),
+        partial(accepted_response, request.state.prefix),
         partial(request.state.charge.cover, complete=True),
         UploadHead(
             gzip=_is_gzip(request),
             key=own_name(request.scope, idempotency_key),
             client=client_of(request.scope),
-            announced=request_body(request.scope).length,
+            announced=request.state.announced,
         ),
     )
     return to_response(answer, replayed=replayed)

@@ -7,19 +7,12 @@ from fastapi import Path, Query
 from pydantic import BaseModel, Field
 
 from service.api.deps import OpenCollectionDep
-from service.api.http.problems import (
-    INTERNAL_ERROR,
-    INVALID_INPUT,
-    JOB_ENDED,
-    JOB_NOT_FOUND,
-    NOT_READY,
-    SHUTTING_DOWN,
-    STORING,
-)
-from service.api.openapi import Router, json_example, problem_responses
+from service.api.openapi import WRITE, Router, json_example, of_route
 from service.api.schemas.fields import nullable
+from service.gate import Rules
 from service.jobs.idempotency import StoredResponse
 from service.jobs.store import Job, JobState, LineError, Upload
+from service.problems import JOB_ENDED, JOB_NOT_FOUND
 from service.threads import run_in
 
 
@@ -82,7 +75,8 @@ def job_response(job: Job, errors: Sequence[LineError]) -> JobResponse:
 
 
 # Clients poll these while a job runs: as operations they do not count in the failure ratios.
-router = Router(prefix="/jobs", tags=["operations"])
+# They tell what others sent: reading them takes the scope write, too.
+router = Router(Rules(scope="write", cost="nothing"), prefix="/jobs", tags=["operations"])
 
 JOB = {
     "id": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",
@@ -99,7 +93,6 @@ JOB = {
     "ended": "2026-01-31T12:04:51+00:00",
 }
 ANSWER = {**JOB, "errors": [{"line": 17, "pointer": "#/text", "detail": "is empty"}]}
-PROBLEMS = (JOB_NOT_FOUND, INVALID_INPUT, INTERNAL_ERROR, *STORING, NOT_READY, SHUTTING_DOWN)
 
 JobId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": JOB["id"]}})]
 
@@ -107,7 +100,7 @@ JobId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": JOB["
 @router.get(
     "",
     summary="List the uploads",
-    responses={200: json_example({"jobs": [JOB]}, "The jobs"), **problem_responses(*PROBLEMS)},
+    responses={200: json_example({"jobs": [JOB]}, "The jobs"), **WRITE, **of_route(JOB_NOT_FOUND)},
 )
 async def get_jobs(
     collection: OpenCollectionDep,
@@ -131,7 +124,7 @@ async def get_jobs(
 @router.get(
     "/{id}",
     summary="Get the progress of an upload",
-    responses={200: json_example(ANSWER, "The job"), **problem_responses(*PROBLEMS)},
+    responses={200: json_example(ANSWER, "The job"), **WRITE, **of_route(JOB_NOT_FOUND)},
 )
 async def get_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
     """Return counts, progress and the first errors of a job."""
@@ -144,7 +137,8 @@ async def get_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
     summary="Cancel an upload",
     responses={
         200: json_example({**ANSWER, "state": "cancelled"}, "It stops; what is stored stays"),
-        **problem_responses(JOB_ENDED, *PROBLEMS),
+        **WRITE,
+        **of_route(JOB_ENDED, JOB_NOT_FOUND),
     },
 )
 async def cancel_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:

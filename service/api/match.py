@@ -3,22 +3,14 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.models import Example
 from fastapi.responses import StreamingResponse
 
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
 from service.api.compare import EXPLANATION, SCORES
-from service.api.deps import Admitted, CollectionDep
+from service.api.deps import CollectionDep
 from service.api.documents import PROBLEMS, DocumentId, UnescapedRoute
-from service.api.http.problems import (
-    ANSWERING,
-    DOCUMENT_DAMAGED,
-    DOCUMENT_NOT_FOUND,
-    ENCODING,
-)
-from service.api.http.request import NDJSON
-from service.api.openapi import Router, json_example, problem_responses, receipt_example
+from service.api.openapi import ENCODE, READ, Router, json_example, of_route, receipt_example
 from service.api.schemas.match import (
     MatchBody,
     MatchesResponse,
@@ -26,10 +18,13 @@ from service.api.schemas.match import (
     MatchResponse,
     matches_json,
 )
+from service.body import NDJSON
+from service.gate import declare
 from service.matching.match import MatchOptions, match, match_examples
 from service.matching.pairs import export_pairs
 from service.matching.queries import StoredQuery
 from service.matching.retrieve import DEFAULT_TOP_K, MAX_TOP_K
+from service.problems import DOCUMENT_NOT_FOUND
 
 router = Router(tags=["match"])
 
@@ -126,13 +121,14 @@ ANSWER = {
 @router.post(
     "/match",
     summary="Find the documents that match a document",
-    dependencies=[Admitted],
     response_model=MatchResponse | MatchesResponse,
     responses={
         200: json_example(ANSWER, "The matches, best first; for `queries`, a list of `results`"),
-        **problem_responses(*ENCODING, DOCUMENT_NOT_FOUND, DOCUMENT_DAMAGED),
+        **ENCODE,
+        **of_route(DOCUMENT_NOT_FOUND),
     },
 )
+@declare(scope="read")
 async def post_match(
     request: Annotated[MatchRequest, Body(openapi_examples=REQUESTS)], collection: CollectionDep
 ) -> Response:
@@ -157,9 +153,7 @@ async def post_match(
     return Response(body, media_type="application/json")
 
 
-similar_router = Router(
-    prefix="/documents", tags=["match"], dependencies=[Admitted], route_class=UnescapedRoute
-)
+similar_router = Router(prefix="/documents", tags=["match"], route_class=UnescapedRoute)
 
 SIMILAR: dict[str, Any] = {
     **ANSWER,
@@ -189,6 +183,7 @@ async def get_similar(
         int | None,
         Query(
             ge=1,
+            le=MAX_TOP_K,
             description="How many; at most `max_top_k`, `default_top_k` when not given.",
             openapi_examples={"some": {"value": 5}},
         ),
@@ -201,9 +196,6 @@ async def get_similar(
 
     The same as POST /match with this id.
     """
-    if top_k is not None and top_k > MAX_TOP_K:
-        refused = {"loc": ("query", "top_k"), "msg": f"must be from 1 to {MAX_TOP_K}"}
-        raise RequestValidationError([{**refused, "type": "le", "ctx": {"le": MAX_TOP_K}}])
     search = SearchOptions(
         top_k=top_k or DEFAULT_TOP_K,
         bounds=Bounds(min_score=min_score),
@@ -217,7 +209,7 @@ async def get_similar(
     return Response(body, media_type="application/json")
 
 
-pairs_router = Router(tags=["match"], dependencies=[Admitted])
+pairs_router = Router(tags=["match"])
 
 LINE = (
     '{"left": "articles/bees", "right": "articles/wasps", "left_title": "Bees", '
@@ -237,7 +229,7 @@ LINE = (
                 NDJSON: {"schema": {"type": "string"}, "examples": {"lines": {"value": LINE}}}
             },
         },
-        **problem_responses(*ANSWERING),
+        **READ,
     },
 )
 async def get_pairs(

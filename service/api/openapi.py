@@ -1,65 +1,200 @@
-"""The router of all routes, and what the OpenAPI document says beyond what they declare."""
+"""The router of all routes, and the responses that they share in the OpenAPI document."""
 
-from copy import deepcopy
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI
-from fastapi.openapi.utils import get_openapi
+from fastapi import APIRouter, Depends, FastAPI, Header, Path, Security
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 
 from index.directory.collections import NAME_PATTERN
-from service.api.http.admission import MAX_TIMEOUT_MS, TIMEOUT_HEADER, is_open
-from service.api.http.errors import PROBLEM_JSON
-from service.api.http.problems import (
-    ADMISSION_PROBLEMS,
-    COLLECTION_NOT_FOUND,
-    HOST_NOT_ALLOWED,
-    KEY_REQUIRED,
-    MALFORMED_REQUEST,
-    SCOPE_MISSING,
-    ProblemType,
+from service import problems
+from service.gate import (
+    COLLECTION_PREFIX,
+    MAX_TIMEOUT_MS,
+    TIMEOUT_HEADER,
+    RuledRoute,
+    Rules,
 )
-from service.api.http.request import COLLECTION_PARTS, COLLECTIONS, first_segment, split_path
-from service.api.schemas.ops import limits_body
-from service.settings import Settings
+from service.problem_responses import PROBLEM_JSON
+from service.problems import PROBLEM_TYPES, ProblemType
+
+# What the gate checks, for the document: each names a part of the request.
+_Key = Security(
+    HTTPBearer(
+        scheme_name="key",
+        description="An API key of `longmatch keys create`, where the service has any.",
+        auto_error=False,
+    )
+)
 
 
-def _name(route: APIRoute) -> str:
-    return route.name
+async def _take_timeout(
+    milliseconds: Annotated[
+        int | None,
+        Header(
+            alias=TIMEOUT_HEADER,
+            ge=1,
+            le=MAX_TIMEOUT_MS,
+            description="Milliseconds after which the request is cancelled (504).",
+            openapi_examples={"two": {"value": 2000}},
+        ),
+    ] = None,
+) -> None:
+    """Say that a request may have this header."""
+
+
+async def _take_collection(
+    collection: Annotated[
+        str,
+        Path(
+            pattern=NAME_PATTERN,
+            description="The name of the collection.",
+            openapi_examples={"papers": {"value": "papers"}},
+        ),
+    ],
+) -> None:
+    """Say that the path has this name."""
+
+
+def _operation_id(route: APIRoute) -> str:
+    below = route.path.startswith(f"{COLLECTION_PREFIX}/")
+    return f"{route.name}_of_collection" if below else route.name
 
 
 class Router(APIRouter):
-    """A router whose operations have the names of their functions.
+    """A router whose routes have `Rules`, and are below each collection, too.
 
     The application takes its routes as they are. `FastAPI.include_router` would make each of them
     again at the first request, for a fifth of a second, and look for the route of a request twice.
     """
 
-    def __init__(self, **options: Any) -> None:
-        """Take the options of `APIRouter`."""
-        super().__init__(generate_unique_id_function=_name, **options)
+    def __init__(self, rules: Rules | None = None, **options: Any) -> None:
+        """Take the rules of its routes, and the options of `APIRouter`."""
+        options = {"route_class": RuledRoute, **options}
+        super().__init__(generate_unique_id_function=_operation_id, **options)
+        self._rules = Rules() if rules is None else rules
+        below = f"{COLLECTION_PREFIX}{options.pop('prefix', '')}"
+        self._below = APIRouter(prefix=below, generate_unique_id_function=_operation_id, **options)
+
+    @property
+    def all_routes(self) -> list[Any]:
+        """Its routes, and those below a collection."""
+        return [*self.routes, *self._below.routes]
+
+    def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        """Add a route, and the one below a collection, if it belongs to one."""
+        rules = replace(self._rules, **getattr(endpoint, "rules", {}))
+        key = [] if rules.keyless == "always" else [_Key]
+        timeout = [] if rules.cost == "nothing" else [Depends(_take_timeout)]
+        super().add_api_route(path, endpoint, **options)
+        _take_rules(self.routes[-1], rules, f"{self.prefix}{path}", [*key, *timeout])
+        if rules.collection:
+            below = {
+                "responses": _described_again(options.get("responses") or {}),
+                "description": f"See {self.prefix}{path}.",
+            }
+            self._below.add_api_route(path, endpoint, **(options | below))
+            shown = [Depends(_take_collection), *key]
+            _take_rules(self._below.routes[-1], rules, f"{self.prefix}{path}", shown)
 
 
-PROBLEM_SCHEMA = "Problem"
-_REFERENCE = {"$ref": f"#/components/schemas/{PROBLEM_SCHEMA}"}
+def _take_rules(route: Any, rules: Rules, template: str, shown: Sequence[Any]) -> None:
+    """Give a route its rules, and show what the gate checks of them as its dependencies.
+
+    They are in the document alone: the gate has checked a request before its route is called.
+    """
+    route.rules, route.template = rules, template
+    checked = APIRoute(route.path, _nothing, dependencies=shown).dependant.dependencies
+    known = route.dependant
+    route.dependant = replace(known, dependencies=[*checked, *known.dependencies])
 
 
-def problem_responses(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
-    """Describe the problems of a route by status, each with an example."""
-    responses: dict[int | str, dict[str, Any]] = {}
-    for kind in kinds:
-        response = responses.setdefault(
-            kind.status,
-            {
-                "description": kind.title,
-                "content": {PROBLEM_JSON: {"schema": _REFERENCE, "examples": {}}},
-            },
-        )
-        response["content"][PROBLEM_JSON]["examples"][kind.name] = {
-            "summary": kind.title,
-            "value": _example(kind),
+async def _nothing() -> None:
+    """Stand for any route."""
+
+
+def _described_again(responses: dict[int | str, Any]) -> dict[int | str, Any]:
+    """Return responses without what the same route has said without the collection."""
+    return {
+        status: {
+            name: {
+                kind: {k: v for k, v in content.items() if k != "examples"}
+                for kind, content in part.items()
+            }
+            if name == "content"
+            else part
+            for name, part in response.items()
         }
-    return responses
+        for status, response in responses.items()
+        if status == "default" or int(status) < HTTPStatus.BAD_REQUEST
+    }
+
+
+def _without_titles(schema: Any) -> Any:
+    """Return a schema without the titles that pydantic makes of the names: they say nothing."""
+    if isinstance(schema, list):
+        return [_without_titles(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _without_titles(part)
+        for key, part in schema.items()
+        if key != "title" or not isinstance(part, str)
+    }
+
+
+_PROBLEM = {"$ref": "#/components/schemas/Problem"}
+_OF_ROUTE = {"$ref": "#/components/responses/problem"}
+
+_REFUSALS = (
+    problems.MALFORMED_REQUEST,
+    problems.KEY_REQUIRED,
+    problems.SCOPE_MISSING,
+    problems.HOST_NOT_ALLOWED,
+    problems.COLLECTION_NOT_FOUND,
+    problems.UPLOAD_TOO_SLOW,
+    problems.INVALID_INPUT,
+    problems.RATE_LIMITED,
+    problems.INTERNAL_ERROR,
+    problems.DOCUMENT_DAMAGED,
+    problems.OVERLOADED,
+    problems.NOT_READY,
+    problems.SHUTTING_DOWN,
+    problems.DEADLINE_PASSED,
+)
+_OF_BODIES = (problems.MALFORMED_BODY, problems.BODY_TOO_LARGE, problems.UNSUPPORTED_MEDIA_TYPE)
+GROUPS = {
+    "read": ("Refused or failed", _REFUSALS),
+    "write": (
+        "Nothing was changed",
+        (*_REFUSALS, *_OF_BODIES, problems.STORAGE_FULL, problems.STORAGE_FAILED),
+    ),
+    "encode": (
+        "Nothing was encoded",
+        (*_REFUSALS, *_OF_BODIES, problems.REQUEST_TOO_LARGE, problems.ENCODING_FAILED),
+    ),
+}
+
+
+def _group(name: str) -> dict[int | str, dict[str, Any]]:
+    return {"default": {"$ref": f"#/components/responses/{name}", "description": GROUPS[name][0]}}
+
+
+# The problems of a route: one of these, and `of_route` for what is of this route alone.
+READ, WRITE, ENCODE = map(_group, GROUPS)
+
+
+def of_route(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
+    """Describe the problems that a route has besides those of its group."""
+    titles: dict[int, list[str]] = {}
+    for kind in kinds:
+        titles.setdefault(kind.status, []).append(kind.title)
+    return {
+        status: {**_OF_ROUTE, "description": "; ".join(named)} for status, named in titles.items()
+    }
 
 
 def receipt_example(tokens: int, blocks: int) -> dict[str, int]:
@@ -87,57 +222,31 @@ def _example(kind: ProblemType) -> dict[str, Any]:
         "type": kind.uri,
         "title": kind.title,
         "status": kind.status,
-        "detail": kind.description,
+        "detail": "…",
         "instance": "/match",
-        "request_id": "5f0c7a2e9d6b4f7f8f0e3a1b2c3d4e5f",
+        "request_id": "5f0c7a2e9d6b4f7f",
     }
 
 
-# (schema, field, keyword of JSON Schema, limit)
-_FIELDS = (
-    ("DocumentBody", "text", "maxLength", "max_text_characters"),
-    ("IndexRequest", "documents", "maxItems", "max_documents_per_request"),
-    ("MatchRequest", "text", "maxLength", "max_text_characters"),
-    ("MatchRequest", "queries", "maxItems", "max_queries_per_request"),
-    ("MatchRequest", "top_k", "maximum", "max_top_k"),
-    ("QueryBody", "text", "maxLength", "max_text_characters"),
-    ("RerankBody", "candidates", "maximum", "max_rerank_candidates"),
-    ("SideBody", "text", "maxLength", "max_text_characters"),
-    ("StandingQueryRequest", "text", "maxLength", "max_text_characters"),
-)
-_TOP_K = "top_k"  # of every GET that has it
+def _response(description: str, kinds: Iterable[ProblemType]) -> dict[str, Any]:
+    examples = {kind.name: {"$ref": f"#/components/examples/{kind.name}"} for kind in kinds}
+    content = {PROBLEM_JSON: {"schema": _PROBLEM, "examples": examples}}
+    return {"description": description, "content": content}
 
 
-def describe_limits(document: dict[str, Any], settings: Settings) -> None:
-    """Add the limits of the settings to the fields and parameters that they bound.
-
-    Limits of several fields together (`max_explained_matches`) cannot be said by a schema.
-    """
-    schemas, limits = document["components"]["schemas"], limits_body(settings)
-    for schema, field, keyword, name in _FIELDS:
-        schemas[schema]["properties"][field][keyword] = getattr(limits, name)
-    _, texts = schemas["EmbeddingsRequest"]["properties"]["input"]["anyOf"]
-    texts["maxItems"] = limits.max_embedding_inputs
-    milliseconds = limits.rerank_seconds * 1000
-    schemas["RerankBody"]["properties"]["budget_ms"]["maximum"] = milliseconds
-    number, _ = schemas["MatchRequest"]["properties"]["rerank"]["anyOf"]
-    number["maximum"] = limits.max_rerank_candidates
-    for operations in document["paths"].values():
-        for operation in operations.values():
-            for parameter in operation.get("parameters", ()):
-                if parameter["name"] == _TOP_K:
-                    parameter["schema"]["maximum"] = limits.max_top_k
-
-
-# The Swagger UI that is served supports no later version, so the schemas keep to 3.0.
-OPENAPI_VERSION = "3.0.3"
+_OF_GROUPS = {kind for _, kinds in GROUPS.values() for kind in kinds}
+_RESPONSES = {name: _response(*group) for name, group in GROUPS.items()} | {
+    "problem": _response(
+        "What is wrong with a request to this path",
+        (kind for kind in PROBLEM_TYPES.values() if kind not in _OF_GROUPS),
+    )
+}
 _PROBLEM_SCHEMA = {
     "type": "object",
-    "title": PROBLEM_SCHEMA,
     "description": "An error (RFC 9457).",
     "required": ["type", "title", "status", "detail", "instance", "request_id"],
     "properties": {
-        "type": {"type": "string", "description": "The kind of error, described at this path."},
+        "type": {"type": "string", "description": "Described at this path."},
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "What went wrong this time."},
@@ -152,7 +261,7 @@ _PROBLEM_SCHEMA = {
             "properties": {
                 "message": {"type": "string"},
                 "type": {"type": "string"},
-                "param": {"type": "string", "nullable": True},
+                "param": {"type": ["string", "null"]},
                 "code": {"type": "string"},
             },
         },
@@ -175,121 +284,39 @@ _PROBLEM_SCHEMA = {
 }
 
 
-_KEY = "key"
-_KEY_SCHEME = {
-    "type": "http",
-    "scheme": "bearer",
-    "description": "An API key of `longmatch keys create`, where the service has any.",
-}
-_KEYLESS = frozenset({"/livez", "/readyz"})
-
-# (path of the POST, its status, the path of what it made, where the id is in the answer)
-_MADE_AT = (
-    ("/index", "200", "/documents/{id}", "documents/0/id"),
-    ("/index", "202", "/jobs/{id}", "id"),
-    ("/feedback", "200", "/feedback/{id}", "id"),
-    ("/standing-queries", "201", "/standing-queries/{id}", "id"),
-)
-
-COLLECTION_PREFIX = f"/{COLLECTIONS}/{{collection}}"
-_COLLECTION_PARAMETER = {
-    "name": "collection",
-    "in": "path",
-    "required": True,
-    "description": "The name of the collection.",
-    "schema": {"type": "string", "pattern": NAME_PATTERN},
-    "examples": {"papers": {"value": "papers"}},
-}
-_ADMISSION_PARAMETERS = (
-    {
-        "name": TIMEOUT_HEADER,
-        "in": "header",
-        "required": False,
-        "description": "Milliseconds after which the response is of no use: the request is then "
-        "cancelled, and what waits is never started (504).",
-        "schema": {"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS},
-        "examples": {"two": {"summary": "Two seconds", "value": 2000}},
-    },
-)
+def _shared(known: dict[str, Any], parameter: dict[str, Any]) -> dict[str, Any]:
+    """Put a parameter among those of all operations, once, and return the reference to it."""
+    parameter["schema"] = _without_titles(parameter["schema"])
+    parameter["schema"].pop("description", None)  # the parameter has it, too
+    name = parameter["name"]
+    while known.setdefault(name, parameter) != parameter:
+        name += "_"
+    return {"$ref": f"#/components/parameters/{name}"}
 
 
 class DescribedFastAPI(FastAPI):
-    """An application whose OpenAPI document describes problems, limits and headers of admission."""
-
-    def __init__(self, settings: Settings, **given: Any) -> None:
-        """Create it; `given` are the arguments of FastAPI."""
-        super().__init__(**given)
-        self._settings = settings
+    """An application whose OpenAPI document has the responses that its routes share."""
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
         if self.openapi_schema is None:
-            document = get_openapi(
-                title=self.title,
-                version=self.version,
-                openapi_version=OPENAPI_VERSION,
-                summary=None,
-                description=self.description,
-                routes=self.routes,
-            )
-            document["paths"] |= _of_collections(document["paths"])
-            document["components"]["schemas"][PROBLEM_SCHEMA] = _PROBLEM_SCHEMA
-            document["components"]["securitySchemes"] = {_KEY: _KEY_SCHEME}
-            _describe_refusals(document)
-            describe_limits(document, self._settings)
-            _add_links(document["paths"])
-            self.openapi_schema = document
-        return self.openapi_schema
-
-
-def _add_links(paths: dict[str, Any]) -> None:
-    """Say where that is which a POST made: clients and tests of the contract follow it."""
-    of_collection = {"collection": "$request.path.collection"}
-    for prefix, named in (("", {}), (COLLECTION_PREFIX, of_collection)):
-        for maker, code, made, below in _MADE_AT:
-            paths[f"{prefix}{maker}"]["post"]["responses"][code]["links"] = {
-                f"{method} {path}": {
-                    "operationId": operation["operationId"],
-                    "parameters": {**named, "id": f"$response.body#/{below}"},
-                }
-                for path in paths
-                if path.startswith(f"{prefix}{made}")
-                for method, operation in paths[path].items()
+            document = super().openapi()
+            components = document["components"]
+            components["schemas"] = _without_titles(components["schemas"])
+            components["schemas"]["Problem"] = _PROBLEM_SCHEMA
+            parameters: dict[str, Any] = {}
+            components["parameters"] = parameters
+            for path, operations in document["paths"].items():
+                for operation in operations.values():
+                    if "parameters" in operation:
+                        operation["parameters"] = [
+                            _shared(parameters, given) for given in operation["parameters"]
+                        ]
+                    if path.startswith(f"{COLLECTION_PREFIX}/"):
+                        for content in operation.get("requestBody", {}).get("content", {}).values():
+                            content.pop("examples", None)
+            components["responses"] = _RESPONSES
+            components["examples"] = {
+                name: {"value": _example(kind)} for name, kind in PROBLEM_TYPES.items()
             }
-
-
-def _of_collections(paths: dict[str, Any]) -> dict[str, Any]:
-    """Return the paths of one collection as they are below its prefix."""
-    below = {
-        f"{COLLECTION_PREFIX}{path}": deepcopy(methods)
-        for path, methods in paths.items()
-        if first_segment(path) in COLLECTION_PARTS
-    }
-    for methods in below.values():
-        for operation in methods.values():
-            operation["operationId"] += "_of_collection"
-            operation["parameters"] = [_COLLECTION_PARAMETER, *operation.get("parameters", [])]
-    return below
-
-
-def _describe_refusals(document: dict[str, Any]) -> None:
-    """Add what is refused before the route: to all, and where there is admission, with headers."""
-    for path, methods in document["paths"].items():
-        for operation in methods.values():
-            _add_problems(operation, MALFORMED_REQUEST, HOST_NOT_ALLOWED)
-            if path not in _KEYLESS:
-                _add_problems(operation, KEY_REQUIRED, SCOPE_MISSING)
-                operation["security"] = [{_KEY: []}, {}]
-            _, path_in_collection = split_path(path)
-            if first_segment(path_in_collection) in (*COLLECTION_PARTS, "version"):
-                _add_problems(operation, COLLECTION_NOT_FOUND)
-            if not is_open(path):
-                _add_problems(operation, *ADMISSION_PROBLEMS)
-                known = operation.get("parameters", [])
-                operation["parameters"] = [*known, *_ADMISSION_PARAMETERS]
-
-
-def _add_problems(operation: dict[str, Any], *kinds: ProblemType) -> None:
-    for status, response in problem_responses(*kinds).items():
-        known = operation["responses"].setdefault(str(status), response)
-        known["content"][PROBLEM_JSON]["examples"] |= response["content"][PROBLEM_JSON]["examples"]
+        return super().openapi()

@@ -9,15 +9,7 @@ from starlette.exceptions import HTTPException
 
 from index.search.records import Mode
 from service.api.deps import EngineDep, OpenCollectionDep, OpenEngineDep
-from service.api.http.problems import (
-    INTERNAL_ERROR,
-    INVALID_INPUT,
-    NO_SUCH_ROUTE,
-    NOT_READY,
-    OVERLOADED,
-    PROBLEM_TYPES,
-)
-from service.api.openapi import Router, json_example, problem_responses
+from service.api.openapi import READ, Router, json_example, of_route
 from service.api.schemas.ops import (
     LiveResponse,
     ProblemTypeResponse,
@@ -27,9 +19,11 @@ from service.api.schemas.ops import (
     version_response,
 )
 from service.engine import DEFAULT, degraded_parts, record_state
+from service.gate import Rules, declare
+from service.problems import NO_SUCH_ROUTE, OVERLOADED, PROBLEM_TYPES
 from service.settings import Settings
 
-router = Router(tags=["operations"])
+router = Router(Rules(collection=False, cost="nothing"), tags=["operations"])
 
 METRICS = """\
 # HELP longmatch_requests_total Requests answered.
@@ -82,9 +76,10 @@ PROBLEM = {
     summary="Check that the process is alive",
     responses={
         200: json_example({"status": "alive"}, "It is alive"),
-        **problem_responses(INTERNAL_ERROR),
+        **READ,
     },
 )
+@declare(keyless="always", logged=False)
 async def get_livez() -> LiveResponse:
     """Answer under any load: an orchestrator restarts a process that does not."""
     return LiveResponse(status="alive")
@@ -98,9 +93,10 @@ async def get_livez() -> LiveResponse:
             {"status": "ready", "documents": 3418, "generation": 3, "degraded": []},
             "It is ready",
         ),
-        **problem_responses(INTERNAL_ERROR, NOT_READY),
+        **READ,
     },
 )
+@declare(keyless="always", logged=False)
 async def get_readyz(engine: EngineDep) -> ReadyResponse:
     """Answer 200 if everything is open and every encoder thread runs, under any load.
 
@@ -130,9 +126,10 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
             "description": "Text exposition format",
             "content": {"text/plain": {"examples": {"some": {"value": METRICS}}}},
         },
-        **problem_responses(INTERNAL_ERROR, NOT_READY),
+        **READ,
     },
 )
+@declare(keyless="information", of_all=True, logged=False)
 async def get_metrics(engine: OpenEngineDep) -> Response:
     """Return every metric, even if the service is no longer ready."""
     record_state(engine)
@@ -144,7 +141,7 @@ async def get_metrics(engine: OpenEngineDep) -> Response:
     summary="Get the version and the limits",
     responses={
         200: json_example(VERSION, "Version, checkpoint and limits"),
-        **problem_responses(INTERNAL_ERROR, NOT_READY),
+        **READ,
     },
 )
 async def get_version(collection: OpenCollectionDep) -> VersionResponse:
@@ -157,9 +154,11 @@ async def get_version(collection: OpenCollectionDep) -> VersionResponse:
     summary="Get the meaning of a kind of error",
     responses={
         200: json_example(PROBLEM, "The kind of error"),
-        **problem_responses(NO_SUCH_ROUTE, INVALID_INPUT, INTERNAL_ERROR),
+        **READ,
+        **of_route(NO_SUCH_ROUTE),
     },
 )
+@declare(keyless="information")
 async def get_problem(
     name: Annotated[str, Path(openapi_examples={"overloaded": {"value": OVERLOADED.name}})],
 ) -> ProblemTypeResponse:

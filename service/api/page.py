@@ -9,6 +9,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from service.api.openapi import Router
+from service.gate import FilesMount
 from service.web import report
 
 FILES = Path(report.__file__).parent / "static"
@@ -50,7 +51,8 @@ def page_headers() -> dict[str, str]:
 
 STATIC_PATH = "/static"
 
-router = Router(include_in_schema=False)
+RULES = FilesMount.rules
+router = Router(RULES, include_in_schema=False)
 
 
 @router.get("/")

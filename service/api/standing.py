@@ -7,14 +7,11 @@ from typing import Annotated, Any, Self
 
 from fastapi import Body, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
-from fastapi.routing import APIRoute
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    field_validator,
     model_validator,
 )
 from starlette.routing import Match
@@ -22,25 +19,9 @@ from starlette.types import Scope
 
 from index.search.records import DEFAULT_MODE, Bounds, Mode
 from index.store.filters import filter_to_json
-from service.api.deps import Admitted, CollectionDep, IdempotencyKey, respond_once, to_response
-from service.api.http.access import own_name
-from service.api.http.middleware import listens
-from service.api.http.problems import (
-    ANSWERING,
-    DOCUMENT_DAMAGED,
-    DOCUMENT_NOT_FOUND,
-    ENCODING,
-    KEY_IN_USE,
-    KEY_REUSED,
-    NOT_ACCEPTABLE,
-    REQUEST_TOO_LARGE,
-    STANDING_QUERY_NOT_FOUND,
-    STORING,
-    TAKING_JSON,
-    TOO_MANY_STANDING_QUERIES,
-)
-from service.api.http.request import JSON, choose_media_type
-from service.api.openapi import Router, json_example, problem_responses, receipt_example
+from service.access import own_name
+from service.api.deps import CollectionDep, IdempotencyKey, respond_once, to_response
+from service.api.openapi import ENCODE, WRITE, Router, json_example, of_route, receipt_example
 from service.api.schemas.common import ReceiptBody, exactly_one, receipt_body, title_of_text
 from service.api.schemas.fields import (
     DEFAULT_PAGE,
@@ -56,13 +37,22 @@ from service.api.schemas.fields import (
     exclusive,
     nullable,
     optional,
-    optional_or_null,
     write_cursor,
 )
 from service.api.schemas.filter import FilterField
+from service.body import JSON, choose_media_type
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
+from service.gate import RuledRoute, listens
 from service.jobs.idempotency import StoredResponse
+from service.problems import (
+    DOCUMENT_NOT_FOUND,
+    KEY_IN_USE,
+    KEY_REUSED,
+    NOT_ACCEPTABLE,
+    STANDING_QUERY_NOT_FOUND,
+    TOO_MANY_STANDING_QUERIES,
+)
 from service.standing.logic import (
     bounds_or_default,
     change_standing_query,
@@ -169,22 +159,16 @@ class StandingQueryRequest(BodyModel):
         )
 
 
-def _given(value: object) -> object:
-    if value is None:
-        raise ValueError("must not be null")
-    return value
-
-
 class _Change(BodyModel):
-    """What is to be another; what is not given stays. Null takes away."""
+    """What is to be another; what is not given stays. Null takes away what there may be none of."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _not_null(cls, value: object) -> object:
-        """Let null pass, instead of the rule of `BodyModel`, where no `_given` forbids it."""
-        return value
+    def _as_in_json(cls, given: object) -> object:
+        """Let null pass, unlike `BodyModel`."""
+        return given
 
     @model_validator(mode="after")
     def _of_something(self) -> Self:
@@ -196,10 +180,10 @@ class _Change(BodyModel):
 class WebhookChange(_Change):
     """Another address, another secret, or both."""
 
-    url: Annotated[Url | None, BeforeValidator(_given)] = optional(
+    url: Url | None = optional(
         "As in POST /standing-queries; needed where the query has no webhook."
     )
-    secret: Secret | None = optional_or_null(
+    secret: Secret | None = optional(
         "As in POST /standing-queries; null lets the server make a new one. A new secret is in the "
         "answer, and never shown again."
     )
@@ -224,19 +208,17 @@ class WebhookChange(_Change):
 class StandingQueryChange(_Change):
     """What is to be another of a standing query; what is not given stays."""
 
-    min_score: Cosine | None = optional_or_null("As in POST /standing-queries; null for none.")
-    min_probability: Share | None = optional_or_null(
+    min_score: Cosine | None = optional("As in POST /standing-queries; null for none.")
+    min_probability: Share | None = optional(
         "As in POST /standing-queries; null for none. Without any bound, the "
         "query gets the default."
     )
-    max_false_positive_rate: Share | None = optional_or_null(
-        "As in POST /standing-queries; null for none."
-    )
-    webhook: WebhookChange | None = optional_or_null(
+    max_false_positive_rate: Share | None = optional("As in POST /standing-queries; null for none.")
+    webhook: WebhookChange | None = optional(
         "Another address or secret; null for no webhook. One where there was none receives what "
         "is found from now on; another one goes on with the first event that was not received."
     )
-    paused: Annotated[bool | None, BeforeValidator(_given)] = optional(
+    paused: bool | None = optional(
         "True: nothing is compared or delivered. False: both go on where they were."
     )
 
@@ -371,7 +353,7 @@ def event_body(event: Event) -> EventBody:
 PREFIX = "/standing-queries"
 
 
-class QueryRoute(APIRoute):
+class QueryRoute(RuledRoute):
     """A route of one standing query; none has the id `events`, which is a path of its own."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -382,9 +364,7 @@ class QueryRoute(APIRoute):
         return match, matched
 
 
-router = Router(
-    prefix=PREFIX, tags=["standing queries"], dependencies=[Admitted], route_class=QueryRoute
-)
+router = Router(prefix=PREFIX, tags=["standing queries"], route_class=QueryRoute)
 
 REQUESTS = {
     "text": {
@@ -433,7 +413,6 @@ ANSWER = {
     "paused": False,
     "detail": None,
 }
-PROBLEMS = (STANDING_QUERY_NOT_FOUND, *STORING, *ANSWERING)  # fmt: skip
 
 QueryId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": ANSWER["id"]}})]
 
@@ -445,15 +424,8 @@ QueryId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": ANS
     response_model=StandingQueryResponse,
     responses={
         201: json_example(ANSWER, "It is durable: every document stored from now on is compared"),
-        **problem_responses(
-            *STORING,
-            *ENCODING,
-            DOCUMENT_NOT_FOUND,
-            DOCUMENT_DAMAGED,
-            TOO_MANY_STANDING_QUERIES,
-            KEY_IN_USE,
-            KEY_REUSED,
-        ),
+        **ENCODE,
+        **of_route(DOCUMENT_NOT_FOUND, TOO_MANY_STANDING_QUERIES, KEY_IN_USE, KEY_REUSED),
     },
 )
 async def post_standing_query(
@@ -477,7 +449,7 @@ async def post_standing_query(
             collection, request.to_interest(bounds), request.text, webhook, strict=request.strict
         )
         body = standing_query_response(made, with_secret=True).model_dump_json().encode()
-        prefix = http.scope.get("root_path", "")
+        prefix = http.state.prefix
         return StoredResponse(201, body, f"{prefix}{PREFIX}/{made.id}")
 
     name = own_name(http.scope, idempotency_key)
@@ -504,7 +476,8 @@ async def _check_webhook(
     summary="List the standing queries",
     responses={
         200: json_example({"queries": [ANSWER], "next_cursor": None}, "A page"),
-        **problem_responses(*PROBLEMS),
+        **WRITE,
+        **of_route(STANDING_QUERY_NOT_FOUND),
     },
 )
 async def get_standing_queries(
@@ -522,7 +495,11 @@ async def get_standing_queries(
 @router.get(
     "/{id}",
     summary="Get a standing query",
-    responses={200: json_example(ANSWER, "The standing query"), **problem_responses(*PROBLEMS)},
+    responses={
+        200: json_example(ANSWER, "The standing query"),
+        **WRITE,
+        **of_route(STANDING_QUERY_NOT_FOUND),
+    },
 )
 async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQueryResponse:
     """Return what a standing query looks for, and whether new documents are compared with it."""
@@ -534,7 +511,8 @@ async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> St
     summary="Change a standing query",
     responses={
         200: json_example(ANSWER, "It is durable, and holds for what is sent from now on"),
-        **problem_responses(*PROBLEMS, *TAKING_JSON, REQUEST_TOO_LARGE),
+        **WRITE,
+        **of_route(STANDING_QUERY_NOT_FOUND),
     },
 )
 async def change_query(
@@ -563,7 +541,11 @@ async def change_query(
 @router.post(
     "/{id}/resume",
     summary="Try a webhook again",
-    responses={200: json_example(ANSWER, "It is tried at once"), **problem_responses(*PROBLEMS)},
+    responses={
+        200: json_example(ANSWER, "It is tried at once"),
+        **WRITE,
+        **of_route(STANDING_QUERY_NOT_FOUND),
+    },
 )
 async def resume_standing_query(
     query_id: QueryId, collection: CollectionDep
@@ -582,7 +564,8 @@ async def resume_standing_query(
     status_code=204,
     responses={
         204: {"description": "It is deleted, and who listens to it is disconnected"},
-        **problem_responses(*PROBLEMS),
+        **WRITE,
+        **of_route(STANDING_QUERY_NOT_FOUND),
     },
 )
 async def remove_standing_query(query_id: QueryId, collection: CollectionDep) -> None:
@@ -592,7 +575,7 @@ async def remove_standing_query(query_id: QueryId, collection: CollectionDep) ->
 
 EVENT_STREAM = "text/event-stream"
 LARGEST_NUMBER = 2**53 - 1  # that JavaScript knows exactly
-events_router = Router(prefix=PREFIX, tags=["standing queries"], dependencies=[Admitted])
+events_router = Router(prefix=PREFIX, tags=["standing queries"])
 
 EVENT = {
     "number": 17,
@@ -619,7 +602,7 @@ EVENTS_PAGE["content"][EVENT_STREAM] = {
     "schema": {"type": "string"},
     "examples": {"stream": {"value": STREAM}},
 }
-RESPONSES = {200: EVENTS_PAGE, **problem_responses(NOT_ACCEPTABLE, *PROBLEMS)}
+RESPONSES = {200: EVENTS_PAGE, **WRITE, **of_route(NOT_ACCEPTABLE, STANDING_QUERY_NOT_FOUND)}
 
 After = Annotated[
     int,

@@ -14,8 +14,8 @@ import typer
 from typer.cli import get_docs_for_click
 
 from service.api.app import create_app
-from service.api.http.request import COLLECTIONS
 from service.cli.main import make_app
+from service.gate import COLLECTION_PREFIX
 from service.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
@@ -56,12 +56,14 @@ def reference() -> Mapping[str, str]:
 
 def _operations(document: Schema) -> Iterator[str]:
     for path, operations in document["paths"].items():
-        if path.startswith(f"{COLLECTIONS}/{{collection}}/"):
+        if path.startswith(f"{COLLECTION_PREFIX}/"):
             continue  # the same as without
         for method, operation in operations.items():
             yield f"## {method.upper()} {path}\n"
             yield f"{operation['summary']}. {operation.get('description', '')}".strip() + "\n"
-            yield from _parameters(operation.get("parameters", ()))
+            known = document["components"]["parameters"]
+            given = operation.get("parameters", ())
+            yield from _parameters([known[item["$ref"].rpartition("/")[2]] for item in given])
             yield from _contents("Request", operation.get("requestBody"))
             yield from _answers(operation["responses"])
 
@@ -84,14 +86,13 @@ def _contents(name: str, body: Schema | None) -> Iterator[str]:
 def _answers(responses: Mapping[str, Schema]) -> Iterator[str]:
     problems = []
     for status, answer in sorted(responses.items()):
-        if int(status) < 400:
+        if status.startswith("2"):
             yield f"**{status}** {_cell(answer['description'])}\n"
             yield from _contents("Answer", answer)
-            continue
-        kinds = answer["content"]["application/problem+json"]["examples"]
-        problems.append(f"{status} {', '.join(f'`{kind}`' for kind in kinds)}")
+        elif status != "default":
+            problems.append(f"{status} {answer['description']}")
     if problems:
-        yield f"Errors: {'; '.join(problems)}.\n"
+        yield f"Errors of its own: {'; '.join(problems)}.\n"
 
 
 def _schemas(document: Schema) -> Iterator[str]:
@@ -118,18 +119,18 @@ def _form(schema: Schema) -> str:
         return f"[{name}](#{name.lower()})"
     for several in ("anyOf", "oneOf", "allOf"):
         if several in schema and "properties" not in schema:
-            return " or ".join(_form(variant) for variant in schema[several])
+            said = " or ".join(_form(variant) for variant in schema[several])
+            default = schema.get("default")
+            return said if default is None else f"{said}, default `{json.dumps(default)}`"
     if "enum" in schema:
         kind = ", ".join(f"`{value}`" for value in schema["enum"])
     elif schema.get("type") == "array":
         kind = f"list of {_form(schema['items'])}"
     else:
-        kind = schema.get("format") or schema.get("type", "any")
+        kind = str(schema.get("format") or schema.get("type", "any"))
     said = [text.format(schema[key]) for key, text in _LIMITS.items() if key in schema]
     if schema.get("default") is not None:
         said.append(f"default `{json.dumps(schema['default'])}`")
-    if schema.get("nullable"):
-        said.append("or null")
     return _cell(", ".join([kind, *said]))
 
 

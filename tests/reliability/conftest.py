@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from index.doctor.examine import examine
-from service.api.http.problems import PROBLEM_TYPES
 from service.engine import Engine
+from service.problems import PROBLEM_TYPES
 from tests.kit.waiting import wait_until
 
 LINES = {"content-type": "application/x-ndjson"}

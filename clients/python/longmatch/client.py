@@ -34,7 +34,10 @@ DEFAULT_CONNECTIONS = 20
 
 # First segments of the paths that each collection has.
 _OF_COLLECTIONS = frozenset(
-    {"match", "compare", "index", "documents", "jobs", "pairs", "standing-queries", "v1"}
+    {
+        *("match", "compare", "index", "documents", "jobs", "pairs", "feedback"),
+        *("standing-queries", "v1"),
+    }
 )
 
 TOO_LONG = "the answer did not end in time"

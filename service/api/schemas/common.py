@@ -17,7 +17,7 @@ from service.api.schemas.fields import (
     exclusive,
     optional,
 )
-from service.documents import IndexedDocuments
+from service.documents import MAX_DOCUMENTS, IndexedDocuments
 from service.encode import RequestText
 from service.errors import FieldError, InvalidInputError
 from service.matching.queries import Query, StoredQuery
@@ -50,7 +50,9 @@ class IndexRequest(BodyModel):
     """Documents to insert or replace, all or none of them."""
 
     documents: list[DocumentBody] = Field(
-        min_length=1, description="At most `max_documents_per_request` (see /version)."
+        min_length=1,
+        max_length=MAX_DOCUMENTS,
+        description="At most `max_documents_per_request` (see /version).",
     )
     strict: bool = Field(
         default=False,

@@ -13,10 +13,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     JsonValue,
-    field_validator,
+    model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from index.document import (
     MAX_ID_CHARACTERS,
@@ -26,6 +27,7 @@ from index.document import (
     is_too_deep,
 )
 
+_NULL = {"type": "null"}
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -47,28 +49,19 @@ def _sendable(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return metadata
 
 
-def _not_nullable(schema: dict[str, Any]) -> None:
-    """Describe a field that may be omitted, but not null, by the type that it has when present."""
-    schema.pop("default")
-    given = [kind for kind in schema.pop("anyOf") if kind.get("type") != "null"]
-    schema.update(given[0] if len(given) == 1 else {"anyOf": given})
-
-
 def nullable(description: str) -> Any:
     """Describe a field of a response that is always present and may be null."""
-
-    def describe(schema: dict[str, Any]) -> None:
-        given = next(kind for kind in schema.pop("anyOf") if kind.get("type") != "null")
-        schema.update(given, nullable=True)  # OpenAPI 3.0 has no type "null"
-
-    return Field(description=description, json_schema_extra=describe)
+    return Field(description=description)
 
 
-def or_a_number(schema: dict[str, Any]) -> None:
-    """Describe a field that may be omitted, and may be an integer instead of an object."""
-    _not_nullable(schema)
-    given = {name: schema.pop(name) for name in ("$ref", "allOf") if name in schema}
-    schema["anyOf"] = [{"type": "integer", "minimum": 1}, given]
+def optional(description: str) -> Any:
+    """Describe a field that may be left out."""
+    return Field(default=None, description=description)
+
+
+def _given(*fields: str) -> dict[str, Any]:
+    """Describe a body that has some fields, none of them null."""
+    return {"required": list(fields), "properties": {name: {"not": _NULL} for name in fields}}
 
 
 def exclusive(
@@ -85,17 +78,15 @@ def exclusive(
         needs: other fields, and the one that each is allowed with.
         without: fields, and those that are not allowed with each.
     """
-    described: dict[str, Any] = {"oneOf": [{"required": [field]} for field in fields]}
+    described: dict[str, Any] = {"oneOf": [_given(field) for field in fields]}
     allowed = {**({"title": title_of} if title_of else {}), **(needs or {})}
     refused = [
-        {"required": [field, name]}
+        _given(field, name)
         for name, companion in allowed.items()
         for field in fields
         if field != companion
     ]
-    refused += [
-        {"required": [field, name]} for field, names in (without or {}).items() for name in names
-    ]
+    refused += [_given(field, name) for field, names in (without or {}).items() for name in names]
     if refused:
         described["not"] = {"anyOf": refused}
     return ConfigDict(json_schema_extra=described)
@@ -119,34 +110,42 @@ Strict = Annotated[
 Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_shallow), AfterValidator(_sendable)]
 
 
-def optional(description: str) -> Any:
-    """Describe a field that may be omitted."""
-    return Field(default=None, description=description, json_schema_extra=_not_nullable)
-
-
-def optional_or_null(description: str) -> Any:
-    """Describe a field that may be omitted, which null says, too."""
-
-    def describe(schema: dict[str, Any]) -> None:
-        _not_nullable(schema)
-        schema["nullable"] = True  # OpenAPI 3.0 has no type "null"
-        if "enum" in schema:  # names every value that is allowed
-            schema["enum"] = [*schema["enum"], None]
-
-    return Field(default=None, description=description, json_schema_extra=describe)
+_OF_FIELDS = ("title", "description", "default")
 
 
 class BodyModel(BaseModel):
-    """A request body: no unknown fields, no values of other types, no nulls."""
+    """A request body: no unknown fields, and no values of other types.
+
+    Null means that a field is not given, and 3.0 is an integer, as in JSON Schema.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _not_null(cls, value: object) -> object:
-        if value is None:
-            raise ValueError("must not be null")
-        return value
+    def _as_in_json(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        return {
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for name, value in given.items()
+            if value is not None or name not in cls.model_fields
+        }
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe every field that may be left out as one that may be null."""
+        schema = handler(core)
+        described = handler.resolve_ref_schema(schema)
+        required = described.get("required", ())
+        for name, form in described.get("properties", {}).items():
+            if name not in required and _NULL not in form.get("anyOf", ()):
+                kept = {key: form.pop(key) for key in _OF_FIELDS if key in form}
+                several = form["anyOf"] if form.keys() == {"anyOf"} else [form]
+                described["properties"][name] = {"anyOf": [*several, _NULL], **kept}
+        return schema
 
 
 MAX_PAGE, DEFAULT_PAGE = 1_000, 100

@@ -10,6 +10,7 @@ from pydantic import (
     Field,
     PlainValidator,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -122,7 +123,7 @@ def _describe_filter(schema: dict[str, Any]) -> None:
     schema["oneOf"] = [
         {
             "type": "object",
-            "properties": {name: fields[name] for name in form},
+            "properties": {name: _without_null(fields[name]) for name in form},
             "required": list(form),
             "additionalProperties": False,
         }
@@ -130,7 +131,29 @@ def _describe_filter(schema: dict[str, Any]) -> None:
     ]
 
 
-class RangeBody(BodyModel):
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    given = [form for form in schema["anyOf"] if form != {"type": "null"}]
+    rest = {name: part for name, part in schema.items() if name != "anyOf"}
+    return rest | (given[0] if len(given) == 1 else {"anyOf": given})
+
+
+class _Condition(BodyModel):
+    """A part of a filter, in which null is refused: without it, the filter would hold for more."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_in_json(cls, given: object) -> object:
+        return given
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _not_null(cls, value: object) -> object:
+        if value is None:
+            raise ValueError("must not be null")
+        return value
+
+
+class RangeBody(_Condition):
     """The bounds of a range, both numbers or both strings; strings compare by code point."""
 
     model_config = ConfigDict(json_schema_extra=_describe_range)
@@ -160,7 +183,7 @@ def _bound(inclusive: Scalar | None, exclusive: Scalar | None) -> Bound | None:
     return None if exclusive is None else Bound(exclusive, inclusive=False)
 
 
-class FilterBody(BodyModel):
+class FilterBody(_Condition):
     """One condition on a `field`, or conditions combined by `and`, `or`, `not`.
 
     A field that is missing or null, or whose value has another type, satisfies no `equal`, `in` or

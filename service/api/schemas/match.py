@@ -40,14 +40,13 @@ from service.api.schemas.fields import (
     exclusive,
     nullable,
     optional,
-    or_a_number,
 )
 from service.api.schemas.filter import MAX_EXCLUDED, FilterField
 from service.matching.compare import ExplainOptions, Explanation
-from service.matching.match import OF_ONE_DOCUMENT, MatchOptions
+from service.matching.match import MAX_QUERIES, OF_ONE_DOCUMENT, MatchOptions
 from service.matching.queries import Query
-from service.matching.rerank import RerankOptions
-from service.matching.retrieve import DEFAULT_TOP_K, Matches
+from service.matching.rerank import MAX_CANDIDATES, RERANK_SECONDS, RerankOptions
+from service.matching.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches
 from service.settings import Settings
 
 
@@ -84,13 +83,19 @@ class AlignBody(BodyModel):
         return AlignmentOptions(self.candidates, budget_seconds if given is None else given / 1000)
 
 
+RerankMilliseconds = Annotated[float, Field(ge=1e-3, le=1000 * RERANK_SECONDS, allow_inf_nan=False)]
+Queries = Annotated[list[QueryBody], Field(min_length=1, max_length=MAX_QUERIES)]
+
+
 class RerankBody(BodyModel):
     """The second stage: the first candidates are read together with the query."""
 
-    candidates: Annotated[int, Field(ge=1)] = Field(
+    candidates: Annotated[int, Field(ge=1, le=MAX_CANDIDATES)] = Field(
         description="How many of them; at most `max_rerank_candidates` (see /version)."
     )
-    budget_ms: Annotated[float, Field(ge=1e-3, allow_inf_nan=False)] | None = optional(
+    budget_ms: (
+        Annotated[float, Field(ge=1e-3, le=1000 * RERANK_SECONDS, allow_inf_nan=False)] | None
+    ) = optional(
         "Milliseconds that it may take for each query. Out of time, the matches are those of the "
         "first stage, and `rerank.reranked` is false."
     )
@@ -106,6 +111,11 @@ def _candidates_alone(value: object) -> object:
     return {"candidates": value} if type(value) is int else value
 
 
+def _or_a_number(schema: dict[str, Any]) -> None:
+    number = {"type": "integer", "minimum": 1, "maximum": MAX_CANDIDATES}
+    schema["anyOf"] = [number, *schema["anyOf"]]
+
+
 def _switched(value: object) -> object:
     """Read true as the defaults, and false as none."""
     if isinstance(value, bool):
@@ -116,8 +126,7 @@ def _switched(value: object) -> object:
 
 
 def _switch(schema: dict[str, Any], *, on: bool = False) -> None:
-    given, _ = schema.pop("anyOf")
-    schema.update(anyOf=[{"type": "boolean"}, given], default=on)
+    schema.update(anyOf=[{"type": "boolean"}, *schema["anyOf"]], default=on)
 
 
 def _switch_on(schema: dict[str, Any]) -> None:
@@ -134,19 +143,19 @@ class MatchRequest(QueryBody):
         without={"like": OF_ONE_DOCUMENT},
     )
 
-    queries: Annotated[list[QueryBody], Field(min_length=1)] | None = optional(
+    queries: Queries | None = optional(
         "Several queries; at most `max_queries_per_request` (see /version).",
     )
-    like: Annotated[list[QueryBody], Field(min_length=1)] | None = optional(
+    like: Queries | None = optional(
         "Examples, all of which a match is like; with those of `unlike` at most "
         "`max_queries_per_request` (see /version). They are not among the matches. `rerank` and "
         "bounds that need a calibration are refused with them.",
     )
-    unlike: Annotated[list[QueryBody], Field(min_length=1)] | None = optional(
+    unlike: Queries | None = optional(
         "Examples of what a match is not: a document that is nearer to one of them than to those "
         "of `like` has a lower score. Only together with `like`.",
     )
-    top_k: Annotated[int, Field(ge=1)] | None = optional(
+    top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K)] | None = optional(
         "Matches to give for each query; at most `max_top_k`, "
         "`default_top_k` when not given (see /version).",
     )
@@ -179,7 +188,7 @@ class MatchRequest(QueryBody):
         default=None,
         description="Read the first candidates together with the query and put the best first; a "
         "number is that of the candidates. Refused where the service has no reranker.",
-        json_schema_extra=or_a_number,
+        json_schema_extra=_or_a_number,
     )
     explain: Annotated[ExplainBody | None, BeforeValidator(_switched)] = Field(
         default=None,

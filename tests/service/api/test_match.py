@@ -139,7 +139,9 @@ def test_strict_refuses_with_tokens_and_limit(library: Any) -> None:
         ({"text": "a", "align": 1}, "#/align"),
         ({"text": "a", "align": {"candidates": 1001}}, "#/align/candidates"),
         ({"text": "a", "align": {"budget_ms": -1}}, "#/align/budget_ms"),
-        ({"text": None}, "#/text"),
+        ({"text": None}, "#"),
+        ({"id": "ants", "unknown": None}, "#/unknown"),
+        ({"id": "ants", "top_k": 3.5}, "#/top_k"),
         ({"text": " \n\t"}, "#/text"),
         ({"text": "\x00"}, "#/text"),
         ({"id": "x" * 513}, "#/id"),
@@ -223,3 +225,10 @@ def test_a_lone_surrogate_is_refused(library: Any, field: str) -> None:
     content = problem(library.post("/match", content=body, headers=JSON), 422, "invalid-input")
     assert pointers(content) == [f"#/{field}"]
     assert "surrogate" in content["errors"][0]["detail"]
+
+
+def test_null_is_not_given_and_3_0_is_an_integer(library: Any) -> None:
+    body = {"id": "ants", "text": None, "top_k": 1.0, "mode": None, "explain": None, "filter": None}
+    answer = library.post("/match", json=body)
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["matches"]) == 1

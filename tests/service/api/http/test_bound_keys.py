@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from index.directory.data_directory import KEY_FILE
-from service.api.http.access import AUDIT_FILE
-from service.api.http.request import COLLECTION_PARTS
+from service.access import AUDIT_FILE
 from service.keys import SCOPES, change_keys, make_key
 from tests.kit.service_fixtures import Client, counted
 from tests.kit.waiting import wait_until
@@ -65,7 +64,7 @@ def test_routes_of_another_collection_do_not_exist(client: Client, ask: Callable
     ids = {"{id:path}": "of laws", "{id}": "x"}
     asked = 0
     for route in client.app.router.routes:
-        if route.path.split("/")[1] not in COLLECTION_PARTS:
+        if not route.rules.collection or route.path != route.template:
             continue
         path = route.path
         for name, value in ids.items():

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from service.access import AllowedHosts
 from service.api.app import create_app
-from service.api.http.access import AllowedHosts
 
 LOOPBACK = ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:80", "127.1.2.3", "[::1]:8000"]
 ADDRESSES = ["10.0.0.7:8000", "[fd00::7]", "[fd00::7]:8000", "8.8.8.8"]
@@ -74,8 +74,3 @@ def test_the_setting_and_the_address_decide(library: Any, make_settings: Any) ->
 def test_a_setting_that_is_no_name_is_refused(make_settings: Any, given: str) -> None:
     with pytest.raises(ValueError, match="is no host name"):
         make_settings(allowed_hosts=given)
-
-
-def test_every_operation_says_that_it_may_be_refused(library: Any) -> None:
-    for methods in library.app.openapi()["paths"].values():
-        assert all("421" in operation["responses"] for operation in methods.values())

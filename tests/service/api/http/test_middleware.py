@@ -12,8 +12,7 @@ import pytest
 from service import documents as indexing
 from service.api import match as match_route
 from service.api.app import create_app
-from service.api.http.middleware import BodyMiddleware
-from service.api.http.request import BodyKind, RequestBody
+from service.body import answer_unless_disconnected
 from service.engine import Engine
 from service.errors import EncodingFailedError
 from service.metrics import Metrics
@@ -118,7 +117,7 @@ def exchange(
             "headers": [(b"content-type", b"application/json"), *headers],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 2),
-            "state": {"body": RequestBody(BodyKind.NONE)},
+            "state": {},
         }
         await asyncio.wait_for(app(scope, receive, send), 120)
 
@@ -179,7 +178,10 @@ def test_work_after_the_answer_survives_the_connection() -> None:
             await asyncio.sleep(0)
         steps.append("cleaned up")
 
-    status, _, _ = exchange(BodyMiddleware(application), b"", [])
+    async def served(scope: Any, receive: Any, send: Any) -> None:
+        await answer_unless_disconnected(application, b"", scope, receive, send)
+
+    status, _, _ = exchange(served, b"", [])
     assert status == 200
     assert steps == ["cleaned up"]
 

@@ -2,10 +2,6 @@
 
 from dataclasses import dataclass
 
-from encoder import errors as encoder_errors
-from index import errors as index_errors
-from service import errors as service_errors
-
 
 @dataclass(frozen=True, slots=True)
 class ProblemType:
@@ -193,78 +189,4 @@ SHUTTING_DOWN = ProblemType(
 
 PROBLEM_TYPES = {
     problem.name: problem for problem in vars().copy().values() if isinstance(problem, ProblemType)
-}
-
-# What most routes may answer: those that read, that take JSON and encode, that write to the disk.
-ANSWERING = (INVALID_INPUT, INTERNAL_ERROR, OVERLOADED, NOT_READY, SHUTTING_DOWN)
-TAKING_JSON = (MALFORMED_BODY, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, *ANSWERING)
-ENCODING = (*TAKING_JSON, REQUEST_TOO_LARGE, ENCODING_FAILED)
-STORING = (STORAGE_FULL, STORAGE_FAILED)
-
-# What admission may answer to every request on a path that is not open.
-ADMISSION_PROBLEMS = (
-    UPLOAD_TOO_SLOW, INVALID_INPUT, RATE_LIMITED, OVERLOADED, SHUTTING_DOWN, DEADLINE_PASSED,
-)  # fmt: skip
-
-# Every exception class of the three packages by itself, not by inheritance: a test fails for a new
-# one without a line here.
-PROBLEM_OF: dict[type[Exception], ProblemType] = {
-    encoder_errors.EncoderError: INTERNAL_ERROR,
-    encoder_errors.EmptyTextError: INVALID_INPUT,
-    encoder_errors.TruncatedTextError: INVALID_INPUT,
-    encoder_errors.CheckpointError: INTERNAL_ERROR,
-    encoder_errors.ProviderError: INTERNAL_ERROR,
-    encoder_errors.ParityError: INTERNAL_ERROR,
-    encoder_errors.AdapterError: INTERNAL_ERROR,
-    encoder_errors.QualityError: INTERNAL_ERROR,
-    encoder_errors.ArchiveError: INTERNAL_ERROR,
-    index_errors.IndexingError: INTERNAL_ERROR,
-    index_errors.DocumentError: INVALID_INPUT,
-    index_errors.CorpusError: INTERNAL_ERROR,
-    index_errors.LexicalIndexNotReadyError: NOT_READY,
-    index_errors.StoreError: INTERNAL_ERROR,
-    index_errors.FingerprintMismatchError: INTERNAL_ERROR,
-    index_errors.DataDirectoryInUseError: INTERNAL_ERROR,
-    index_errors.StorageError: STORAGE_FAILED,
-    index_errors.StorageFullError: STORAGE_FULL,
-    index_errors.DamagedDocumentError: DOCUMENT_DAMAGED,
-    index_errors.SnapshotError: INTERNAL_ERROR,
-    index_errors.BackupError: INTERNAL_ERROR,
-    index_errors.ClusterError: INTERNAL_ERROR,
-    index_errors.RetrainingStoppedError: INTERNAL_ERROR,
-    service_errors.ServiceError: INTERNAL_ERROR,
-    service_errors.SettingsError: INTERNAL_ERROR,
-    service_errors.KeyFileError: INTERNAL_ERROR,
-    service_errors.KeyRequiredError: KEY_REQUIRED,
-    service_errors.ScopeMissingError: SCOPE_MISSING,
-    service_errors.KeyBoundError: SCOPE_MISSING,
-    service_errors.InvalidInputError: INVALID_INPUT,
-    service_errors.HostNotAllowedError: HOST_NOT_ALLOWED,
-    service_errors.UnsupportedMediaTypeError: UNSUPPORTED_MEDIA_TYPE,
-    service_errors.NotAcceptableError: NOT_ACCEPTABLE,
-    service_errors.BodyTooLargeError: BODY_TOO_LARGE,
-    service_errors.CompressionRatioError: COMPRESSION_RATIO,
-    service_errors.RequestTooLargeError: REQUEST_TOO_LARGE,
-    service_errors.DocumentNotFoundError: DOCUMENT_NOT_FOUND,
-    service_errors.CollectionNotFoundError: COLLECTION_NOT_FOUND,
-    service_errors.TooManyCollectionsError: TOO_MANY_COLLECTIONS,
-    service_errors.StandingQueryNotFoundError: STANDING_QUERY_NOT_FOUND,
-    service_errors.TooManyStandingQueriesError: TOO_MANY_STANDING_QUERIES,
-    service_errors.FeedbackNotFoundError: FEEDBACK_NOT_FOUND,
-    service_errors.FeedbackFullError: FEEDBACK_FULL,
-    service_errors.DatabaseFailedError: STORAGE_FAILED,
-    service_errors.ModelNotFoundError: MODEL_NOT_FOUND,
-    service_errors.MalformedUploadError: MALFORMED_BODY,
-    service_errors.JobNotFoundError: JOB_NOT_FOUND,
-    service_errors.JobEndedError: JOB_ENDED,
-    service_errors.KeyInUseError: KEY_IN_USE,
-    service_errors.KeyReusedError: KEY_REUSED,
-    service_errors.OverloadedError: OVERLOADED,
-    service_errors.RateLimitedError: RATE_LIMITED,
-    service_errors.UploadTooSlowError: UPLOAD_TOO_SLOW,
-    service_errors.DeadlinePassedError: DEADLINE_PASSED,
-    service_errors.EncodingFailedError: ENCODING_FAILED,
-    service_errors.UnavailableError: NOT_READY,
-    service_errors.NotReadyError: NOT_READY,
-    service_errors.ShuttingDownError: SHUTTING_DOWN,
 }

@@ -1,13 +1,7 @@
-"""Access: under which names the service is reached, who may do what, and with which collection.
-
-Where the data directory has no file of keys, nobody needs one. Probes need none in any case: an
-orchestrator has none, and they say nothing of the documents.
+"""Who asks, under which name of the service, and the log of what they change.
 
 By DNS rebinding, a page makes a browser send requests to an address of its choice, under the name
 of its own site. The name is in the Host header, so requests under unknown names are refused.
-
-The paths of one collection are those of the default one behind a prefix. As below a mount, the
-prefix becomes the `root_path`: routes, and what counts and limits requests by them, see the rest.
 """
 
 import ipaddress
@@ -23,23 +17,10 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Scope, Send
 
-from service import keys
-from service.api.http.request import COLLECTION_PARTS, COLLECTIONS, first_segment, split_path
-from service.engine import DEFAULT, Engine
-from service.errors import (
-    CollectionNotFoundError,
-    HostNotAllowedError,
-    KeyBoundError,
-    KeyRequiredError,
-    ScopeMissingError,
-)
-from service.keys import ApiKey, KeyRing
+from service.keys import ApiKey
 from service.limits import client_name
-from service.settings import Settings
-from service.telemetry import hides_stages, name_in_logs
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,36 +28,9 @@ AUDIT_FILE = "audit.jsonl"
 _AUDIT_BYTES = 16 * 1024 * 1024
 _AUDIT_FILES = 10
 
-_PROBES = frozenset({"livez", "readyz"})
-_DESCRIPTIONS = frozenset({"", "static", "docs", "openapi.json", "problems"})
-_OF_ALL = "metrics"  # says something of every collection
-_SEARCHES = frozenset({"match", "compare", "text"})  # POST, and change nothing
-_EMBEDDINGS = "/v1/embeddings"
-_READING = frozenset({"GET", "HEAD", "OPTIONS"})
-_OF_OTHERS = frozenset({"jobs", "feedback"})  # tell what others sent: reading them takes write, too
-
-
-def needed_scope(method: str, path: str, settings: Settings) -> keys.Scope | None:
-    """Return the scope that a request needs where keys are in use; None if it needs no key."""
-    _, path = split_path(path)
-    first = first_segment(path)
-    if first in _PROBES or (first == "metrics" and settings.open_information):
-        return None
-    if first in _DESCRIPTIONS and settings.open_information:
-        return None
-    if first == COLLECTIONS and method == "DELETE":
-        return "admin"
-    if (
-        first in _SEARCHES
-        or path == _EMBEDDINGS
-        or (method in _READING and first not in _OF_OTHERS)
-    ):
-        return "read"
-    return "write"
-
 
 def key_of(scope: Scope) -> ApiKey | None:
-    """Return the key of a request that passed `KeyMiddleware`; None if it needed none."""
+    """Return the key of a request that passed the gate; None if it needed none."""
     key: ApiKey | None = scope["state"].get("key")
     return key
 
@@ -92,41 +46,6 @@ def own_name(scope: Scope, given: str | None) -> str | None:
     key = key_of(scope)
     # No name that a client may give has a space.
     return given if given is None or key is None else f"{key.id} {given}"
-
-
-class KeyMiddleware:
-    """Refuses requests without a valid key of the scope that they need, and logs changes."""
-
-    def __init__(self, app: ASGIApp, ring: KeyRing, settings: Settings) -> None:
-        self._app = app
-        self._ring = ring
-        self._settings = settings
-        self._audit = AuditLog(settings.data / AUDIT_FILE)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        needed = needed_scope(scope["method"], scope["path"], self._settings)
-        if needed is not None and self._ring.required:
-            key = scope["state"]["key"] = self._authenticate(scope, needed)
-            hides_stages.set(key.collection is not None)
-            name_in_logs(key=key.id)
-        if needed in ("write", "admin") and scope["method"] not in _READING:
-            send = self._audit.following(scope, send)
-        await self._app(scope, receive, send)
-
-    def _authenticate(self, scope: Scope, needed: keys.Scope) -> ApiKey:
-        kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-        key = self._ring.find(token.strip()) if kind.lower() == "bearer" else None
-        if key is None:
-            raise KeyRequiredError
-        if not key.allows(needed):
-            raise ScopeMissingError(needed)
-        if key.collection is not None and first_segment(scope["path"]) == _OF_ALL:
-            raise KeyBoundError
-        return key
 
 
 class _AuditHandler(logging.handlers.RotatingFileHandler):
@@ -222,20 +141,6 @@ class AllowedHosts:
         return _address(host) is not None or (bool(host) and "." not in host)
 
 
-class HostMiddleware:
-    """Refuses requests under a name that is not the service's."""
-
-    def __init__(self, app: ASGIApp, allowed: AllowedHosts) -> None:
-        self._app = app
-        self._allowed = allowed
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
-        if scope["type"] == "http" and Headers(scope=scope).get("host", "") not in self._allowed:
-            raise HostNotAllowedError
-        await self._app(scope, receive, send)
-
-
 def host_of(header: str) -> str:
     """Return the name or address in a Host header, in lower case, without port and brackets."""
     host = header.strip().lower()
@@ -255,39 +160,6 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
-
-
-class CollectionMiddleware:
-    """Finds the collection of a request, and keeps it open until the response has ended.
-
-    Refuses what names a collection that does not exist, cannot be used, or is not that of the API
-    key, before a byte of the body is read.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        named, path = split_path(scope["path"])
-        bound = bound_to(scope)
-        if named is not None:
-            if bound not in (None, named):
-                raise CollectionNotFoundError(named)
-            # In place: the middleware around this one reads the route from the same scope.
-            scope["root_path"] = scope.get("root_path", "") + scope["path"].removesuffix(path)
-        name = scope["state"]["collection"] = named or bound or DEFAULT
-        engine: Engine | None = scope["app"].state.engine
-        if engine is None or first_segment(path) not in COLLECTION_PARTS:
-            await self._app(scope, receive, send)
-            return
-        with engine.collections.use(name) as used:
-            scope["state"]["used"] = used
-            name_in_logs(collection=name)
-            await self._app(scope, receive, send)
 
 
 def bound_to(scope: Scope) -> str | None:

@@ -4,6 +4,7 @@ Below /v1 a problem has one more member, `error`, of the shape that clients of O
 """
 
 import logging
+import re
 import sqlite3
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,55 +21,62 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
-from encoder.errors import EncoderError
+from encoder.errors import EmptyTextError, EncoderError, TruncatedTextError
 from index.errors import (
     DamagedDocumentError,
+    DocumentError,
     IndexingError,
     LexicalIndexNotReadyError,
     StorageError,
+    StorageFullError,
 )
 from index.sqlite.connections import storage_error
-from service.api.http.problems import (
+from service.errors import (
+    DeadlinePassedError,
+    DocumentNotFoundError,
+    FieldError,
+    InvalidInputError,
+    ModelNotFoundError,
+    NotReadyError,
+    OverloadedError,
+    RateLimitedError,
+    ServiceError,
+)
+from service.problems import (
     DOCUMENT_DAMAGED,
     INTERNAL_ERROR,
     INVALID_INPUT,
     MALFORMED_BODY,
     METHOD_NOT_ALLOWED,
     NO_SUCH_ROUTE,
-    PROBLEM_OF,
+    NOT_READY,
     STORAGE_FAILED,
     STORAGE_FULL,
     ProblemType,
-)
-from service.api.http.request import split_path
-from service.errors import (
-    BodyTooLargeError,
-    CompressionRatioError,
-    DeadlinePassedError,
-    DocumentNotFoundError,
-    FieldError,
-    InvalidInputError,
-    KeyRequiredError,
-    ModelNotFoundError,
-    NotReadyError,
-    OverloadedError,
-    RateLimitedError,
-    RequestTooLargeError,
-    ServiceError,
-    UploadTooSlowError,
 )
 
 PROBLEM_JSON = "application/problem+json"
 
 _LOG = logging.getLogger(__name__)
 _MAX_ERRORS = 100
-_READY_RETRY_SECONDS = "5"
 _MAX_POINTER_CHARACTERS = 300
 _STORAGE_RETRY_SECONDS = "60"
 _OF_THE_DISK = (STORAGE_FULL, STORAGE_FAILED)
 _BOUNDS = frozenset({"max_length", "min_length", "le", "ge"})
 _INTERNAL = "The service failed; its log has more under this request_id."
 _INVALID = "Fields of the request are invalid."
+
+
+# Errors of the packages below, which know no HTTP; all others of theirs are internal errors.
+_OF_PACKAGES: dict[type[BaseException], ProblemType] = {
+    EmptyTextError: INVALID_INPUT,
+    TruncatedTextError: INVALID_INPUT,
+    DocumentError: INVALID_INPUT,
+    LexicalIndexNotReadyError: NOT_READY,
+    StorageError: STORAGE_FAILED,
+    StorageFullError: STORAGE_FULL,
+    DamagedDocumentError: DOCUMENT_DAMAGED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,51 +157,35 @@ def _problem(error: Exception, scope: Scope) -> Problem:
         failure = storage_error(Path(), error)
         if failure is not None:
             return _storage_problem(failure)
-    kind = PROBLEM_OF.get(type(error), INTERNAL_ERROR)
-    if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Problem(kind, _INTERNAL)
-    return _own_problem(kind, error)
-
-
-def _storage_problem(failure: StorageError) -> Problem:
-    kind = PROBLEM_OF[type(failure)]
-    retry = {"Retry-After": _STORAGE_RETRY_SECONDS}
-    return Problem(kind, f"{kind.title}: {failure.reason}.", headers=retry)
+    return _own_problem(problem_of(type(error)), error)
 
 
 def _own_problem(kind: ProblemType, error: Exception) -> Problem:
+    if kind.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Problem(kind, _INTERNAL)
     match error:
         case InvalidInputError():
             return Problem(kind, _INVALID, [_field_error(item) for item in error.errors])
         case DocumentNotFoundError(pointer=str(pointer)) | ModelNotFoundError(pointer=str(pointer)):
             return Problem(kind, str(error), [{"pointer": pointer, "detail": "does not exist"}])
-        case BodyTooLargeError() | CompressionRatioError():
-            return Problem(
-                kind, str(error), members={"limit": error.limit}, headers={"Connection": "close"}
-            )
-        case RequestTooLargeError():
-            return Problem(kind, str(error), members={"tokens": error.tokens, "limit": error.limit})
-        case OverloadedError():
-            return Problem(
-                kind,
-                str(error),
-                members={"retry_after": error.retry_after},
-                headers={"Retry-After": str(error.retry_after)},
-            )
-        case RateLimitedError():
-            return Problem(
-                kind,
-                str(error),
-                members={"retry_after": error.retry_after, "limit": error.limit},
-                headers={"Retry-After": str(error.retry_after), **error.headers},
-            )
-        case KeyRequiredError():
-            return Problem(kind, str(error), headers={"WWW-Authenticate": "Bearer"})
-        case UploadTooSlowError():
-            return Problem(kind, str(error), headers={"Connection": "close"})
-        case LexicalIndexNotReadyError() | NotReadyError():
-            return Problem(kind, str(error), headers={"Retry-After": _READY_RETRY_SECONDS})
+        case ServiceError():
+            return Problem(kind, str(error), members=error.members, headers=error.headers)
+        case LexicalIndexNotReadyError():
+            return Problem(kind, str(error), headers=NotReadyError.headers)
     return Problem(kind, str(error))
+
+
+def problem_of(error: type[BaseException]) -> ProblemType:
+    """Return the problem type of a class of errors: its own, or that of an error of a package."""
+    if issubclass(error, ServiceError):
+        return error.problem_type
+    return _OF_PACKAGES.get(error, INTERNAL_ERROR)
+
+
+def _storage_problem(failure: StorageError) -> Problem:
+    kind = problem_of(type(failure))
+    retry = {"Retry-After": _STORAGE_RETRY_SECONDS}
+    return Problem(kind, f"{kind.title}: {failure.reason}.", headers=retry)
 
 
 def _http_problem(error: HTTPException, scope: Scope) -> Problem:
@@ -285,15 +277,14 @@ def _causes(error: BaseException | None) -> Iterator[str]:
         error = error.__cause__
 
 
-_OPENAI_PREFIX = "/v1/"
+_OPENAI_PATH = re.compile(r"(/collections/[^/]+)?/v1/")
 _OPENAI_KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _SERVER_ERRORS = 500
 
 
 def openai_member(instance: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the member `error` that a problem has for its path; empty outside of /v1."""
-    _, path = split_path(instance)
-    if not path.startswith(_OPENAI_PREFIX):
+    if _OPENAI_PATH.match(instance) is None:
         return {}
     status, errors = content["status"], content.get("errors", [])
     server = "server_error" if status >= _SERVER_ERRORS else "invalid_request_error"
