@@ -224,7 +224,7 @@ def _example(kind: ProblemType) -> dict[str, Any]:
         "status": kind.status,
         "detail": "…",
         "instance": "/match",
-        "request_id": "5f0c7a2e9d6b4f7f",
+        "request_id": "5f0c7a2e",
     }
 
 
@@ -312,6 +312,9 @@ class DescribedFastAPI(FastAPI):
                         operation["parameters"] = [
                             _shared(parameters, given) for given in operation["parameters"]
                         ]
+                    operation["responses"].get("default", {}).pop(
+                        "description", None
+                    )  # its target's
                     if path.startswith(f"{COLLECTION_PREFIX}/"):
                         for content in operation.get("requestBody", {}).get("content", {}).values():
                             content.pop("examples", None)
