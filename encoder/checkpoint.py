@@ -209,7 +209,7 @@ class Manifest:
 def read_manifest(directory: Path) -> Manifest:
     """Read the manifest of an encoder or a reranker."""
     path = directory / MANIFEST
-    content = _parse_object(path, _read(path))
+    content = read_object(path)
     if content.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format {content.get('format')!r} is not {FORMAT}")
     try:
@@ -311,14 +311,28 @@ def _read(path: Path) -> bytes:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a file that is a JSON object."""
+    return _parse_object(path, _read(path))
+
+
+def read_json(path: Path) -> Any:
+    """Read a file that is JSON."""
+    return _parse_json(path, _read(path))
+
+
 def _parse_object(path: Path, data: bytes) -> dict[str, Any]:
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from error
+    content = _parse_json(path, data)
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is not a JSON object")
     return content
+
+
+def _parse_json(path: Path, data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
 
 
 METHOD = "coverage"  # another way to select blocks needs another name

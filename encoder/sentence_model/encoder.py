@@ -12,14 +12,14 @@ from functools import cached_property
 
 import numpy as np
 
-from encoder.adapter import Adapter, open_adaptation, vector_space
+from encoder.adapter import Adapter, vector_space
 from encoder.arrays import Float32, Int64
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.comparison.sections import SectionReader
 from encoder.document_reading import DocumentReading
 from encoder.encoder import EncodedBatch, WarmRun, encode_block_vectors, encode_documents
-from encoder.errors import CheckpointError, ParityError
+from encoder.errors import AdapterError, CheckpointError, ParityError
 from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import usable_cores
 from encoder.sentence_model.folder import SentenceModel
@@ -42,20 +42,16 @@ class SentenceModelEncoder:
         adapter: Adapter | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        """Open the model; arguments as of `OnnxEncoder`, but the default precision is fp32.
-
-        Raises:
-            AdapterError: an adapter is given, which no sentence model can have.
-            CheckpointError: it does not load.
-            ProviderError: none of the providers is there.
-        """
+        """Open the model; arguments as of `OnnxEncoder`, but the default precision is fp32."""
         self._model: SentenceModel = checkpoint.model["sentence_model"]
-        self._adapt = None if adapter is None else open_adaptation(checkpoint, adapter)
+        if adapter is not None:
+            raise AdapterError(f"{checkpoint.name}: a sentence model cannot be adapted to a corpus")
         self._space = vector_space(checkpoint, None)
-        self._transformer = open_transformer(checkpoint, precision, providers)
+        having = checkpoint.precisions
+        self.precision = precision or ("fp32" if "fp32" in having else having[0])
+        self._transformer = open_transformer(checkpoint, self.precision, providers)
         self.checkpoint = checkpoint
         self.adapter: Adapter | None = None
-        self.precision = self._transformer.precision
         self.provider = self._transformer.provider
         on_cpu = self._transformer.on_cpu
         self.threads = threads or (usable_cores() if on_cpu else 1)
@@ -81,7 +77,7 @@ class SentenceModelEncoder:
     @cached_property
     def read(self) -> BlockTokenizer:
         """What splits a text into the sentence blocks that it encodes."""
-        return BlockTokenizer(self.checkpoint, space=" " if self._model.spaced else "")
+        return BlockTokenizer(self.checkpoint, space=self._model.space)
 
     def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
         """Encode many documents with all threads; for offline work."""
@@ -100,11 +96,7 @@ class SentenceModelEncoder:
         return vectors
 
     def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
-        """Refuse it: no sentence model is recurrent.
-
-        Raises:
-            CheckpointError: always.
-        """
+        """Refuse it: no sentence model is recurrent."""
         raise CheckpointError(f"{self.checkpoint.name} reads each block by itself")
 
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
@@ -115,7 +107,7 @@ class SentenceModelEncoder:
         """
         if not len(block_vectors):
             raise ValueError("a document with no block has no vector")
-        return _unit(block_vectors.mean(axis=0, dtype=np.float64), block_vectors[0])
+        return _unit(block_vectors.mean(axis=0, keepdims=True))[0]
 
     def encode_documents(
         self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
@@ -176,14 +168,10 @@ class SentenceModelEncoder:
             if not self._model.pools_prompt:
                 counted[:, : len(self._model.before)] = 0
             pooled = np.einsum("bt,bth->bh", counted, tokens) / counted.sum(axis=1)[:, None]
-        cut = pooled[:, : self.checkpoint.block_dimension]
-        return np.stack([_unit(vector, vector) for vector in cut])
+        return _unit(pooled[:, : self.checkpoint.block_dimension])
 
 
-def _unit(vector: Float32, instead: Float32) -> Float32:
-    """Return a vector at unit norm; where it has none, another at unit norm, or the first axis."""
-    for candidate in (vector, instead):
-        norm = float(np.linalg.norm(candidate))
-        if norm != 0.0:  # not of NaN either, which `warm_up` refuses
-            return (candidate / norm).astype(np.float32)
-    return np.eye(1, len(vector), dtype=np.float32)[0]
+def _unit(vectors: Float32) -> Float32:
+    """Return vectors [N, D] at unit norm."""
+    norms: Float32 = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.maximum(norms, np.float32(1e-12))).astype(np.float32)

@@ -19,11 +19,14 @@ from typing import Any
 
 from encoder.checkpoint import (
     CONFIG,
+    MANIFEST,
     PRECISIONS,
     SENTENCE_MODEL,
     TOKENIZER,
     Checkpoint,
     file_digest,
+    read_json,
+    read_object,
 )
 from encoder.errors import CheckpointError
 from encoder.sentence_model.name import SentenceModelName
@@ -55,7 +58,7 @@ class SentenceModel:
         width: of the vector of a token.
         before: token ids before the text of a block: special tokens and the prompt.
         after: token ids after it.
-        spaced: whether a space is between the prompt and the text.
+        space: between the prompt and the text.
     """
 
     graphs: Mapping[str, str]
@@ -64,15 +67,13 @@ class SentenceModel:
     width: int
     before: tuple[int, ...]
     after: tuple[int, ...]
-    spaced: bool
+    space: str
 
 
 def is_sentence_model(folder: Path) -> bool:
     """Whether a folder is of a model of transformers, and none of our checkpoints."""
-    return (
-        any((folder / name).exists() for name in (MODULES, CONFIG))
-        and not (folder / "manifest.json").exists()
-    )
+    named = [(folder / name).exists() for name in (MODULES, CONFIG)]
+    return any(named) and not (folder / MANIFEST).exists()
 
 
 def load_sentence_model(name: SentenceModelName) -> Checkpoint:
@@ -82,42 +83,45 @@ def load_sentence_model(name: SentenceModelName) -> Checkpoint:
         CheckpointError: it cannot be used, with the file or option that says so.
     """
     directory = name.locate()
-    pooling, pools_prompt, width = _read_pooling(directory / _read_modules(directory) / CONFIG)
-    config = _read_transformer_config(directory / CONFIG)
-    about = _read_object(directory / "config_sentence_transformers.json", optional=True)
+    about = _read_optional(directory / "config_sentence_transformers.json")
+    pooling, pools_prompt, width = _read_pooling(directory / _read_modules(directory, about))
+    config = read_object(directory / CONFIG)
+    for key in ("auto_map", "is_encoder_decoder"):
+        if config.get(key):
+            raise CheckpointError(
+                f"{directory / CONFIG}: {key}: a model that brings code, which is never run, or "
+                "that has a decoder beside the encoder, is not supported"
+            )
     prompt = _choose_prompt(about, name)
     limit = _token_limit(directory, config)
-    graphs, weights = _find_weights(directory)
-    tokenizer_file = directory / TOKENIZER
-    if not tokenizer_file.exists():
-        raise CheckpointError(f"{tokenizer_file} is missing: it says what the tokens of a text are")
-    block = _choose_length("block", name.block, min(DEFAULT_BLOCK, limit), SHORTEST_BLOCK, limit)
+    block = _choose("block", name.block, min(DEFAULT_BLOCK, limit), SHORTEST_BLOCK, limit)
     default = int(about.get("truncate_dim") or width)
-    dimension = _choose_length("dimension", name.dimension, default, 1, width)
-    files = {path.relative_to(directory).as_posix(): file_digest(path) for path in weights}
-    files |= {TOKENIZER: file_digest(tokenizer_file)}
-    before, prompted, after = _surrounding_tokens(tokenizer_file, prompt)
-    if block - len(before) - len(after) - len(prompted) < SHORTEST_BLOCK // 2:
+    dimension = _choose("dimension", name.dimension, default, 1, width)
+    before, prompted, after = _surrounding_tokens(directory / TOKENIZER, prompt)
+    reserved = len(before) + len(prompted) + len(after)
+    if 2 * reserved > block:
         raise CheckpointError(
-            f"{directory}: the prompt takes {len(prompted)} of the {block} tokens of a block: "
-            "choose a longer block"
+            f"{directory}: prompt and special tokens take {reserved} of the {block} tokens of a "
+            "block, over half: choose a longer block"
         )
+    graphs, weights = _find_weights(directory)
+    names = [TOKENIZER, *weights]
+    files = {file: file_digest(directory / file) for file in names}
     model = SentenceModel(
-        graphs=graphs,
-        pooling=pooling,
-        pools_prompt=pools_prompt,
-        width=width,
+        graphs,
+        pooling,
+        pools_prompt,
+        width,
         before=(*before, *prompted),
         after=after,
-        spaced=prompt.endswith(" "),
+        space=" " if prompt.endswith(" ") else "",
     )
-    decisive = [sorted(files.items()), config, pooling, pools_prompt, prompt, block, dimension]
-    content = json.dumps([*decisive, name.language], sort_keys=True)
+    decisive = [files, config, pooling, pools_prompt, prompt, block, dimension, name.language]
     return Checkpoint(
         directory=directory,
         name=name.folder.name,
         architecture=SENTENCE_MODEL,
-        fingerprint=hashlib.sha256(content.encode()).hexdigest(),
+        fingerprint=hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest(),
         block_length=block,
         max_blocks=_READ_TOKENS // block,
         long_sentence="split",
@@ -129,7 +133,7 @@ def load_sentence_model(name: SentenceModelName) -> Checkpoint:
         dimension=dimension,
         model={
             "sentence_model": model,
-            "reserved_tokens": len(model.before) + len(after),
+            "reserved_tokens": reserved,
             "vocabulary_size": int(config.get("vocab_size", 2**31)),
         },
         precisions=tuple(p for p in PRECISIONS if p in graphs) or ("fp16", "fp32"),
@@ -138,58 +142,39 @@ def load_sentence_model(name: SentenceModelName) -> Checkpoint:
     )
 
 
-def _read_modules(directory: Path) -> str:
-    """Return the folder of the Pooling, having checked all modules."""
-    about = _read_object(directory / "config_sentence_transformers.json", optional=True)
-    kind = about.get("model_type", "SentenceTransformer")
-    if kind != "SentenceTransformer":
-        raise CheckpointError(
-            f"{directory}: is a {kind}, which does not encode one text: name a SentenceTransformer"
-        )
+def _read_modules(directory: Path, about: Mapping[str, Any]) -> str:
+    """Return the folder of the Pooling, having checked that all modules are known."""
     path = directory / MODULES
+    classes = [about.get("model_type", "SentenceTransformer")]
     if not path.exists():
-        config = _read_object(directory / CONFIG, optional=True)
-        if any("SequenceClassification" in str(name) for name in config.get("architectures", ())):
-            raise CheckpointError(
-                f"{directory}: is a reranker or classifier, not an encoder of texts"
-            )
-        raise CheckpointError(
-            f"{directory}: has no {MODULES}, which says how its vectors are "
-            "pooled: save it with sentence-transformers"
-        )
-    modules = _read_json(path)
+        classes += _read_optional(directory / CONFIG).get("architectures", ())
+    if classes[0] != "SentenceTransformer" or "SequenceClassification" in str(classes):
+        raise CheckpointError(f"{directory}: {classes[-1]}: a reranker, or no encoder of texts")
+    modules = read_json(path)
     try:
         kinds = [str(module["type"]) for module in modules]
         folders = [str(module["path"]) for module in modules]
     except (KeyError, TypeError) as error:
         raise CheckpointError(f"{path}: not understood: {error!r}") from error
-    for kind in kinds:
-        if not kind.startswith("sentence_transformers."):
-            raise CheckpointError(f"{path}: {kind} is code of the model, which is never run")
     names = [kind.rpartition(".")[2] for kind in kinds]
-    if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+    known = names in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+    if not known or not all(kind.startswith("sentence_transformers.") for kind in kinds):
         raise CheckpointError(
-            f"{path}: modules {', '.join(names)}: only Transformer, Pooling and perhaps Normalize, "
-            "in this order, are supported"
+            f"{path}: {', '.join(kinds)}: only Transformer, Pooling and perhaps Normalize of "
+            "sentence-transformers are supported, and code of a model is never run"
         )
     if folders[0] or Path(folders[1]).name != folders[1]:
-        raise CheckpointError(
-            f"{path}: path: the Transformer must lie in the folder itself, and the Pooling in one "
-            f"below it, not in {folders[0]!r} and {folders[1]!r}: save it again"
-        )
+        raise CheckpointError(f"{path}: path: the Transformer must lie in the folder itself")
     return folders[1]
 
 
-def _read_pooling(path: Path) -> tuple[str, bool, int]:
-    config = _read_object(path)
+def _read_pooling(folder: Path) -> tuple[str, bool, int]:
+    path = folder / CONFIG
+    config = read_object(path)
     modes = config.get("pooling_mode")
-    if modes is None:  # before version 5.2 of sentence-transformers
-        start, end = "pooling_mode_", ("_tokens", "_token")
-        modes = [
-            key.removeprefix(start).removesuffix(end[0]).removesuffix(end[1])
-            for key, chosen in config.items()
-            if key.startswith(start) and chosen is True
-        ]
+    if modes is None:  # a switch for each, before version 6 of sentence-transformers
+        switches = [key for key, on in config.items() if "pooling_mode_" in key and on is True]
+        modes = [key.split("_")[2] for key in switches]
     modes = [modes] if isinstance(modes, str) else modes
     width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
     if not isinstance(width, int) or width < 1:
@@ -199,108 +184,76 @@ def _read_pooling(path: Path) -> tuple[str, bool, int]:
     return modes[0], bool(config.get("include_prompt", True)), width
 
 
-def _read_transformer_config(path: Path) -> dict[str, Any]:
-    config = _read_object(path)
-    if config.get("auto_map"):
-        raise CheckpointError(f"{path}: auto_map: is code of the model, which is never run")
-    if config.get("is_encoder_decoder"):
-        raise CheckpointError(f"{path}: an encoder with a decoder is not supported")
-    return config
-
-
 def _choose_prompt(about: Mapping[str, Any], name: SentenceModelName) -> str:
     prompts = about.get("prompts") or {}
-    chosen = name.prompt if name.prompt is not None else about.get("default_prompt_name")
-    if not chosen:
-        return ""
-    if not isinstance(prompts, dict) or not isinstance(prompts.get(chosen), str):
+    chosen = about.get("default_prompt_name") if name.prompt is None else name.prompt
+    if chosen and chosen not in prompts:
         having = ", ".join(sorted(prompts)) or "none"
         raise CheckpointError(f"{name.folder}: has no prompt {chosen!r}; it has: {having}")
-    return str(prompts[chosen])
+    return str(prompts[chosen]) if chosen else ""
 
 
 def _token_limit(directory: Path, config: Mapping[str, Any]) -> int:
     """Return the most tokens of a block, which is what the model reads."""
-    limits = [LONGEST_BLOCK]
-    positions = config.get("max_position_embeddings")
-    if isinstance(positions, int):
-        offset = int(config.get("pad_token_id") or 0) + 1
-        limits.append(positions - (offset if config["model_type"] in _OFFSET_POSITIONS else 0))
-    for file, key in (
-        ("sentence_bert_config.json", "max_seq_length"),
-        ("tokenizer_config.json", "model_max_length"),
-    ):
-        limit = _read_object(directory / file, optional=True).get(key)
-        if isinstance(limit, int):
-            limits.append(limit)
-    if min(limits) < SHORTEST_BLOCK:
-        raise CheckpointError(
-            f"{directory}: reads {min(limits)} tokens; a block has at least {SHORTEST_BLOCK}"
-        )
-    return min(limits)
+    offset = int(config.get("pad_token_id") or 0) + 1
+    shift = offset if config.get("model_type") in _OFFSET_POSITIONS else 0
+    limits = [
+        _read_optional(directory / "sentence_bert_config.json").get("max_seq_length"),
+        _read_optional(directory / "tokenizer_config.json").get("model_max_length"),
+        config.get("max_position_embeddings", LONGEST_BLOCK + shift) - shift,
+    ]
+    limit = min(LONGEST_BLOCK, *(limit for limit in limits if limit))
+    if limit < SHORTEST_BLOCK:
+        raise CheckpointError(f"{directory}: reads {limit} tokens, under {SHORTEST_BLOCK}")
+    return int(limit)
 
 
-def _find_weights(directory: Path) -> tuple[dict[str, str], list[Path]]:
-    """Return the graphs by precision, and the files that the vectors depend on."""
-    graphs: dict[str, Path] = {}
+def _find_weights(directory: Path) -> tuple[dict[str, str], list[str]]:
+    """Return the graphs by precision, and the files that hold weights in use."""
+    graphs = {}
     for precision, patterns in _GRAPHS.items():
         found = [path for name in patterns for path in sorted(directory.glob(f"onnx/{name}"))]
-        graphs |= {precision: found[0]} if found else {}
-    weights = sorted(directory.glob("model*.safetensors"))
-    if graphs:
-        data = [path.with_name(f"{path.name}_data") for path in graphs.values()]
-        weights = [*graphs.values(), *(path for path in data if path.exists())]
+        graphs |= {precision: f"onnx/{found[0].name}"} if found else {}
+    data = [f"{graph}_data" for graph in graphs.values()]
+    weights = [*graphs.values(), *(name for name in data if (directory / name).exists())]
+    weights = weights or sorted(path.name for path in directory.glob("model*.safetensors"))
     if not weights:
-        pickled = any(directory.glob("*.bin")) or any(directory.glob("*.pt"))
-        reason = (
-            "has its weights as pickle only, which runs code when it is read: save it as safetensors"
-            if pickled
-            else "has neither onnx/model.onnx nor model.safetensors"
-        )
-        raise CheckpointError(f"{directory}: {reason}")
-    size = sum(path.stat().st_size for path in weights)
-    if size > LARGEST_BYTES:
+        pickled = any(directory.glob("*.bin"))
+        reason = "only as pickle, which runs code when it is read" if pickled else "missing"
+        raise CheckpointError(f"{directory}: weights are {reason}: save them as safetensors")
+    size = sum((directory / name).stat().st_size for name in weights) / 2**30
+    if size > LARGEST_BYTES / 2**30:
         raise CheckpointError(
-            f"{directory}: weights of {size / 2**30:.1f} GiB: the limit is "
-            f"{LARGEST_BYTES // 2**30} GiB"
+            f"{directory}: weights of {size:.1f} GiB, over the limit of {LARGEST_BYTES // 2**30}"
         )
-    if not graphs:
-        _require_torch(directory)
-    return {
-        precision: path.relative_to(directory).as_posix() for precision, path in graphs.items()
-    }, weights
-
-
-def _require_torch(where: Path) -> None:
-    """Check that what reads weights is installed."""
-    for module in ("torch", "transformers"):
+    for module in () if graphs else ("torch", "transformers"):
         try:
             importlib.import_module(module)
         except ImportError as error:
             raise CheckpointError(
-                f"{where}: has no onnx/model.onnx, and {module} is not installed, which reads its "
+                f"{directory}: has no onnx/model.onnx, and {module} is missing, which reads its "
                 "weights: pip install 'longmatch[sentence-models]'"
             ) from error
+    return graphs, weights
 
 
 def _surrounding_tokens(
     path: Path, prompt: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Return the special tokens before a text, those of the prompt, and the special ones after."""
+    if not path.exists():
+        raise CheckpointError(f"{path} is missing: save the tokenizer with the model")
     tokenizer = load_tokenizer(path.read_bytes(), path)
-    with_special = tokenizer.encode("a")
-    text = [place for place, special in enumerate(with_special.special_tokens_mask) if not special]
-    if not text:
+    ids, special = tokenizer.encode("a").ids, tokenizer.encode("a").special_tokens_mask
+    if 0 not in special:
         raise CheckpointError(f"{path}: the text 'a' has no token")
-    tokenizer.encode_special_tokens = False
-    prompted = tokenizer.encode(prompt.rstrip(" "), add_special_tokens=False).ids if prompt else []
-    ids = with_special.ids
-    return tuple(ids[: text[0]]), tuple(prompted), tuple(ids[text[-1] + 1 :])
+    tokenizer.encode_special_tokens = False  # in a prompt they are what they are
+    prompted = tokenizer.encode(prompt.rstrip(" "), add_special_tokens=False).ids
+    start, end = special.index(0), len(ids) - special[::-1].index(0)
+    return tuple(ids[:start]), tuple(prompted), tuple(ids[end:])
 
 
-def _choose_length(
-    option: str, chosen: int | None, default: int, smallest: int, largest: int
-) -> int:
+def _choose(option: str, chosen: int | None, default: int, smallest: int, largest: int) -> int:
     length = default if chosen is None else chosen
     if not smallest <= length <= largest:
         raise CheckpointError(
@@ -309,19 +262,5 @@ def _choose_length(
     return length
 
 
-def _read_object(path: Path, *, optional: bool = False) -> dict[str, Any]:
-    if optional and not path.exists():
-        return {}
-    content = _read_json(path)
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} is not a JSON object")
-    return content
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from error
+def _read_optional(path: Path) -> dict[str, Any]:
+    return read_object(path) if path.exists() else {}

@@ -6,14 +6,12 @@ The options are in the name, so that all that carries a name of an encoder carri
 directory, the environment, an actor on another machine.
 """
 
-import importlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from encoder.errors import CheckpointError
 
-_NUMBERS = ("block", "dimension")
-_OPTIONS = (*_NUMBERS, "prompt", "language")
+_OPTIONS = ("block", "dimension", "prompt", "language")
 _HUB_FILES = ["*.json", "*.safetensors", "onnx/*", "*/config.json"]
 
 
@@ -31,11 +29,11 @@ class SentenceModelName:
     """
 
     folder: Path
-    options: str = ""
-    block: int | None = None
-    dimension: int | None = None
-    prompt: str | None = None
-    language: str = "en"
+    options: str
+    block: int | None
+    dimension: int | None
+    prompt: str | None
+    language: str
 
     @property
     def source(self) -> str:
@@ -51,46 +49,41 @@ class SentenceModelName:
         """
         if self.folder.is_dir():
             return self.folder
-        name = str(self.folder)
-        if name.count("/") != 1 or self.folder.is_absolute() or name.startswith("."):
-            raise CheckpointError(f"{name}: there is no such folder")
+        where = f"{self.folder}: there is no such folder, and"
         try:
-            hub = importlib.import_module("huggingface_hub")
+            import huggingface_hub
         except ImportError as error:
-            raise CheckpointError(
-                f"{name}: there is no such folder, and huggingface-hub is not installed, which "
-                "downloads models: pip install 'longmatch[sentence-models]'"
-            ) from error
+            raise CheckpointError(f"{where} to download it, huggingface-hub is missing") from error
         try:
-            return Path(hub.snapshot_download(name, allow_patterns=_HUB_FILES))
+            name = str(self.folder)
+            return Path(huggingface_hub.snapshot_download(name, allow_patterns=_HUB_FILES))
         except Exception as error:  # of the hub, of HTTP, of the disk: no common base class
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-            raise CheckpointError(
-                f"{name}: there is no such folder, and the hub gives none: {reason}"
-            ) from error
+            reason = str(error).strip().partition("\n")[0]
+            raise CheckpointError(f"{where} the hub gives none: {reason}") from error
 
 
 def parse_name(name: str) -> SentenceModelName:
     """Understand a name.
 
     Raises:
-        CheckpointError: an option is unknown, given twice, or not a number where it must be.
+        CheckpointError: an option is unknown, given twice, or not what it must be.
     """
     folder, _, options = name.partition("#")
     values: dict[str, str] = {}
     for part in options.split("&") if options else ():
         key, equals, value = part.partition("=")
-        if key not in _OPTIONS or not equals:
-            raise CheckpointError(f"{name}: option {part!r}: options are {', '.join(_OPTIONS)}")
-        if key in values:
-            raise CheckpointError(f"{name}: option {key} is given twice")
-        if key in _NUMBERS and not (value.isascii() and value.isdigit()):
-            raise CheckpointError(f"{name}: {key}={value}: must be a whole number")
+        if key not in _OPTIONS or not equals or key in values:
+            raise CheckpointError(
+                f"{name}: option {part!r}: options, each once, are {', '.join(_OPTIONS)}"
+            )
         values[key] = value
-    numbers = {key: int(values[key]) if key in values else None for key in _NUMBERS}
     language = values.get("language", "en")
     if not (len(language) == 2 and language.isascii() and language.islower()):
         raise CheckpointError(f"{name}: language={language}: must be a code of two letters, as de")
+    try:
+        block, dimension = (int(values[k]) if k in values else None for k in _OPTIONS[:2])
+    except ValueError as error:
+        raise CheckpointError(f"{name}: block and dimension must be whole numbers") from error
     return SentenceModelName(
-        Path(folder), options, prompt=values.get("prompt"), language=language, **numbers
+        Path(folder), options, block, dimension, values.get("prompt"), language
     )
