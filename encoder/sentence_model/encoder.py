@@ -107,7 +107,8 @@ class SentenceModelEncoder:
         """
         if not len(block_vectors):
             raise ValueError("a document with no block has no vector")
-        return _unit(block_vectors.mean(axis=0, keepdims=True))[0]
+        vector: Float32 = _unit(block_vectors.mean(axis=0, keepdims=True))[0]
+        return vector
 
     def encode_documents(
         self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]

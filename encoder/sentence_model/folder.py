@@ -210,7 +210,7 @@ def _token_limit(directory: Path, config: Mapping[str, Any]) -> int:
 
 def _find_weights(directory: Path) -> tuple[dict[str, str], list[str]]:
     """Return the graphs by precision, and the files that hold weights in use."""
-    graphs = {}
+    graphs: dict[str, str] = {}
     for precision, patterns in _GRAPHS.items():
         found = [path for name in patterns for path in sorted(directory.glob(f"onnx/{name}"))]
         graphs |= {precision: f"onnx/{found[0].name}"} if found else {}

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -15,14 +15,18 @@ from tokenizers import (
     processors,
     trainers,
 )
+from torch import nn
+from torch.export import Dim
 from transformers import AutoModel, PreTrainedTokenizerFast
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from encoder.golden import GOLDEN_TEXTS
+from training.export.graphs import export_graph
 
 # By name: the kind of model, its tokenizer, and how it pools.
 KINDS = {
     "bert": ("bert", "wordpiece", "mean"),
+    "onnx": ("bert", "wordpiece", "mean"),
     "xlm-r": ("xlm-roberta", "unigram", "mean"),
     "mpnet": ("mpnet", "wordpiece", "cls"),
     "modernbert": ("modernbert", "bytes", "cls"),
@@ -39,7 +43,7 @@ def make_sentence_model(folder: Path, name: str) -> Path:
     tokenizer = _tokenizer(pieces)
     raw = folder / "raw"
     tokenizer.save_pretrained(raw)
-    torch.manual_seed(len(name))
+    torch.manual_seed(len(kind))
     sizes: dict[str, Any] = {
         "vocab_size": len(tokenizer),
         "hidden_size": _WIDTH,
@@ -63,7 +67,33 @@ def make_sentence_model(folder: Path, name: str) -> Path:
         device="cpu",
     )
     model.save(str(folder / name), create_model_card=False)
+    if name == "onnx":
+        add_graph(folder / name)
     return folder / name
+
+
+class _TokenVectors(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        vectors: torch.Tensor = self.model(input_ids, attention_mask).last_hidden_state
+        return vectors
+
+
+def add_graph(folder: Path) -> None:
+    """Write the graph of a model, and leave it no other weights."""
+    (folder / "onnx").mkdir()
+    ids = torch.ones((2, 8), dtype=torch.int64)
+    export_graph(
+        _TokenVectors(AutoModel.from_pretrained(folder).eval()),
+        {"input_ids": ids, "attention_mask": ids},
+        {name: {0: Dim.AUTO, 1: Dim.AUTO} for name in ("input_ids", "attention_mask")},
+        ["last_hidden_state"],
+        folder / "onnx" / "model.onnx",
+    )
+    (folder / "model.safetensors").unlink()
 
 
 def _tokenizer(pieces: str) -> PreTrainedTokenizerFast:
