@@ -88,7 +88,7 @@ def add_graph(folder: Path) -> None:
     ids = torch.ones((2, 8), dtype=torch.int64)
     export_graph(
         _TokenVectors(AutoModel.from_pretrained(folder).eval()),
-        {"input_ids": ids, "attention_mask": ids},
+        {"input_ids": ids, "attention_mask": ids.clone()},
         {name: {0: Dim.AUTO, 1: Dim.AUTO} for name in ("input_ids", "attention_mask")},
         ["last_hidden_state"],
         folder / "onnx" / "model.onnx",
