@@ -29,20 +29,17 @@ Select = Callable[[Sequence[Sequence[int]]], Sequence[int]]
 class BlockTokenizer:
     """Turns a text into the sentence blocks that a checkpoint reads. Safe to call from threads."""
 
-    def __init__(
-        self, checkpoint: Checkpoint, select: Select | None = None, space: str | None = None
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, select: Select | None = None) -> None:
         """Load the tokenizer of a checkpoint.
 
         Args:
             checkpoint: whose tokenizer it is.
             select: chooses the blocks to encode; all when not given. See `encoder.block_selection`.
-            space: what is between the prompt and a text, for a tokenizer to which the space before
-                a word matters; None where it does not.
         """
         self._checkpoint = checkpoint
         self._select = select
-        self._space = space
+        # Between a prompt and a text; None of WordPieces, to which white space says nothing.
+        self._space: str | None = checkpoint.model.get("space")
         self._capacity = checkpoint.block_capacity
         self._tokenizer = open_tokenizer(checkpoint)
 

@@ -77,7 +77,7 @@ class SentenceModelEncoder:
     @cached_property
     def read(self) -> BlockTokenizer:
         """What splits a text into the sentence blocks that it encodes."""
-        return BlockTokenizer(self.checkpoint, space=self._model.space)
+        return BlockTokenizer(self.checkpoint)
 
     def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
         """Encode many documents with all threads; for offline work."""

@@ -58,7 +58,6 @@ class SentenceModel:
         width: of the vector of a token.
         before: token ids before the text of a block: special tokens and the prompt.
         after: token ids after it.
-        space: between the prompt and the text.
     """
 
     graphs: Mapping[str, str]
@@ -67,7 +66,6 @@ class SentenceModel:
     width: int
     before: tuple[int, ...]
     after: tuple[int, ...]
-    space: str
 
 
 def is_sentence_model(folder: Path) -> bool:
@@ -114,7 +112,6 @@ def load_sentence_model(name: SentenceModelName) -> Checkpoint:
         width,
         before=(*before, *prompted),
         after=after,
-        space=" " if prompt.endswith(" ") else "",
     )
     decisive = [files, config, pooling, pools_prompt, prompt, block, dimension, name.language]
     return Checkpoint(
@@ -134,6 +131,7 @@ def load_sentence_model(name: SentenceModelName) -> Checkpoint:
         model={
             "sentence_model": model,
             "reserved_tokens": reserved,
+            "space": " " if prompt.endswith(" ") else "",
             "vocabulary_size": int(config.get("vocab_size", 2**31)),
         },
         precisions=tuple(p for p in PRECISIONS if p in graphs) or ("fp16", "fp32"),
