@@ -99,6 +99,13 @@ class Settings(BaseSettings):
         default=Path("longmatch-data"),
         description="The data directory: documents, vectors, index, snapshots. Created if missing.",
     )
+    state: str | None = Field(
+        default=None,
+        pattern="^postgresql://",
+        description="A PostgreSQL, as postgresql://USER@HOST/DATABASE, that keeps jobs, answers to "
+        "Idempotency-Key, feedback and standing queries, and belongs to one data directory; by "
+        "default, they are in the data directory. Every command reads it.",
+    )
     encoder: Annotated[str | None, BeforeValidator(_text)] = Field(
         default=None,
         description="The encoder: best or fast, which ship, a folder, or a sentence model. By "

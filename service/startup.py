@@ -27,6 +27,7 @@ from service.metrics import Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
 from service.settings import Settings
+from service.state.database import PostgreSQL
 from service.threads import lower_priority
 from service.workers.block_cache import (
     EncodeCache,
@@ -58,6 +59,9 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     metrics = Metrics()
     with ExitStack() as opened:
         redis = _open_redis(settings, metrics, opened)
+        database = None if settings.state is None else PostgreSQL(settings.state)
+        if database is not None:
+            opened.callback(database.close)
         scheduler, cache = _open_scheduler(settings, encoder, warm.run, redis, metrics, opened)
         engine = Engine(
             settings=settings,
@@ -69,6 +73,7 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
             admission=Admission(settings.max_active_requests),
             bodies=BodyMemory(settings.max_body_bytes),
             redis=redis,
+            database=database,
             rate_limiter=_create_rate_limiter(settings.rate_limit_tokens_per_minute, redis),
             encode_cache=cache,
             exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),
@@ -118,6 +123,8 @@ def close_engine(engine: Engine) -> None:
         engine.search_processes.close()
     for collection in collections:
         close_collection(collection)
+    if engine.database is not None:
+        engine.database.close()
 
 
 def search_threads(cores: int) -> int:

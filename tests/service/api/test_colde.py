@@ -53,5 +53,5 @@ def test_the_page_shows_them(client: Any) -> None:
     body = {"left": {"id": "headed"}, "right": {"id": "plain"}}
     page = client.post("/compare", json=body, headers={"Accept": "text/html"})
     assert page.status_code == 200
-    assert "cosine of the section vectors of the model" in page.text
+    assert "how close two sections are, as the model reads them" in page.text
     assert 'id="attended"' in page.text

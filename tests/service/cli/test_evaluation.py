@@ -195,12 +195,11 @@ def test_masked_texts_are_encoded_again_and_kept_apart(evaluate: Evaluate, data:
     assert named["tokens"] > masked["tokens"] == plain["tokens"] + 2 * 4  # "_" and "."
     assert {path: path.read_bytes() for path in sorted((data / "kept").glob("*.*"))} == before
     assert len((data / "kept" / "masked" / "texts.jsonl").read_text().splitlines()) == 12
-    for system in ("lexical", "tfidf"):  # they compare words, as if nothing was named
-        thresholds = [
-            report["pairs"]["systems"][system]["threshold"] for report in (plain, masked, named)
-        ]
-        assert thresholds[0] == pytest.approx(thresholds[1])
-        assert thresholds[0] != pytest.approx(thresholds[2])
+    thresholds = [
+        report["pairs"]["systems"]["tfidf"]["threshold"] for report in (plain, masked, named)
+    ]
+    assert thresholds[0] == pytest.approx(thresholds[1])  # of words, as if nothing was named
+    assert thresholds[0] != pytest.approx(thresholds[2])
     assert report_of(evaluate(*arguments, "--json")) == named
     status, out, _ = evaluate(*arguments, "--mask-mentions", "--without-mentions")
     assert status == 0

@@ -451,7 +451,8 @@ def test_the_recipes_of_papers_have_their_settings() -> None:
     for name, kind in (("smith-paper-pretrain", "wp+sp"), ("smith-paper-pairs", "pairs")):
         recipe = read_training_recipe(RECIPES / f"{name}.toml")
         assert [objective.kind for objective in recipe.objectives] == [kind]
-        assert (recipe.documents, recipe.max_blocks, recipe.dropout) == (32, 48, 0.1)
+        documents = 32 * (2 if kind == "pairs" else 1)  # both of a pair count
+        assert (recipe.documents, recipe.max_blocks, recipe.dropout) == (documents, 48, 0.1)
         assert recipe.optimiser.document_rate == recipe.optimiser.sentence_rate == 5e-5
         assert recipe.optimiser.epsilon == 1e-6
     recipe = read_training_recipe(RECIPES / "colde-paper.toml")

@@ -205,7 +205,7 @@ def test_a_pair_has_one_score_on_all_surfaces(
     page = client.post(
         "/compare", json={"left": ids[0], "right": ids[1]}, headers={"accept": "text/html"}
     ).text
-    assert f"score <b>{expected['score']:.3f}</b>" in page
+    assert f"The score is {expected['score']:.2f} (" in page
     assert f"<b>{percent(expected['probability'])}</b> likely to match" in page
     text = longmatch("compare", *names, "--encoder", checkpoint, "--data", data).out
     assert text.startswith(

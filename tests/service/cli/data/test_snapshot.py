@@ -13,7 +13,8 @@ from index.directory.data_directory import (
     open_data_directory,
 )
 from index.store.schema import read_space
-from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
+from service.feedback.store import FeedbackStore, JudgedQuery
+from service.state.database import open_state
 from tests.kit.command import Run
 from tests.service.cli.data.conftest import matches, query, vars_of
 
@@ -21,15 +22,17 @@ from tests.service.cli.data.conftest import matches, query, vars_of
 @pytest.mark.parametrize("name", ["backup", "backup.tar"])
 def test_snapshot_then_restore(longmatch: Run, data: Path, tmp_path: Path, name: str) -> None:
     backup, new = tmp_path / name, tmp_path / "new"
-    with closing(open_feedback(data)) as feedback:
+    with closing(open_state(data)) as state:
+        feedback = FeedbackStore(state)
         judged = JudgedQuery(text="Which river carves valleys?", title="Rivers")
-        given = feedback.put(judged, "d1", 2, FeedbackLimits(10, 10**6))
+        given = feedback.put(judged, "d1", 2)
         answer = longmatch("snapshot", data, "-o", backup)  # while it is open
     assert (answer.status, "24 documents" in answer.err) == (0, True)
     answer = longmatch("restore", backup, new)
     assert (answer.status, "24 documents" in answer.err) == (0, True)
     assert matches(longmatch, new) == matches(longmatch, data)
-    with closing(open_feedback(new, read_only=True)) as feedback:
+    with closing(open_state(new)) as state:
+        feedback = FeedbackStore(state)
         assert list(feedback.all()) == [given]
     assert longmatch("doctor", new).status == 0
     answer = longmatch("restore", tmp_path / "corpus.jsonl", tmp_path / "other")
