@@ -81,6 +81,13 @@ def load_sentence_model(name: SentenceModelName) -> Checkpoint:
         CheckpointError: it cannot be used, with the file or option that says so.
     """
     directory = name.locate()
+    try:
+        return _describe(directory, name)
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{directory}: not understood: {error!r}") from error
+
+
+def _describe(directory: Path, name: SentenceModelName) -> Checkpoint:
     about = _read_optional(directory / "config_sentence_transformers.json")
     pooling, pools_prompt, width = _read_pooling(directory / _read_modules(directory, about))
     config = read_object(directory / CONFIG)
@@ -149,11 +156,8 @@ def _read_modules(directory: Path, about: Mapping[str, Any]) -> str:
     if classes[0] != "SentenceTransformer" or "SequenceClassification" in str(classes):
         raise CheckpointError(f"{directory}: {classes[-1]}: a reranker, or no encoder of texts")
     modules = read_json(path)
-    try:
-        kinds = [str(module["type"]) for module in modules]
-        folders = [str(module["path"]) for module in modules]
-    except (KeyError, TypeError) as error:
-        raise CheckpointError(f"{path}: not understood: {error!r}") from error
+    kinds = [str(module["type"]) for module in modules]
+    folders = [str(module["path"]) for module in modules]
     names = [kind.rpartition(".")[2] for kind in kinds]
     known = names in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
     if not known or not all(kind.startswith("sentence_transformers.") for kind in kinds):
@@ -174,12 +178,10 @@ def _read_pooling(folder: Path) -> tuple[str, bool, int]:
         switches = [key for key, on in config.items() if "pooling_mode_" in key and on is True]
         modes = [key.split("_")[2] for key in switches]
     modes = [modes] if isinstance(modes, str) else modes
-    width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
-    if not isinstance(width, int) or width < 1:
-        raise CheckpointError(f"{path}: embedding_dimension {width!r} is not a positive integer")
-    if not isinstance(modes, list) or len(modes) != 1 or modes[0] not in POOLINGS:
+    width = config.get("embedding_dimension") or config["word_embedding_dimension"]
+    if len(modes) != 1 or modes[0] not in POOLINGS:
         raise CheckpointError(f"{path}: pooling {modes!r}: supported: {', '.join(POOLINGS)}")
-    return modes[0], bool(config.get("include_prompt", True)), width
+    return modes[0], bool(config.get("include_prompt", True)), int(width)
 
 
 def _choose_prompt(about: Mapping[str, Any], name: SentenceModelName) -> str:

@@ -145,6 +145,7 @@ def bring_modules(folder: Path) -> None:
         (lambda at: (at / "modules.json").write_text("["), "", "modules.json is not JSON"),
         (lambda at: edit(at / "1_Pooling/config.json", pooling_mode="max"), "", "pooling .'max'"),
         (lambda at: edit(at / "tokenizer_config.json", model_max_length=32), "", "reads 32 tokens"),
+        (lambda at: (at / "modules.json").write_text("[{}]"), "", "not understood: KeyError"),
         (None, "#block=129", "block=129: must be from 64 to 128"),
         (None, "#dimension=33", "dimension=33: must be from 1 to 32"),
         (None, "#prompt=poem", "no prompt 'poem'; it has: document, query"),
