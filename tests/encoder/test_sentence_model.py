@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import Checkpoint, with_reading_share
+from encoder.checkpoint import Checkpoint
 from encoder.encoder import encode_texts
 from encoder.errors import CheckpointError
 from encoder.opening import find_encoder, open_encoder
@@ -165,12 +165,10 @@ def test_what_cannot_be_used_is_refused_at_once(
     assert "\n" not in str(refused.value)
 
 
-def test_weights_that_do_not_fit_are_refused(folder: Path) -> None:
+def test_damaged_weights_are_refused(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"x" * 100)
     with pytest.raises(CheckpointError, match="does not load"):
         open_encoder(find_encoder(str(folder)))
-    with pytest.raises(CheckpointError, match="a reading share of 0"):
-        with_reading_share(find_encoder(str(folder)), 0.5)
 
 
 def test_a_name_that_is_not_here_is_asked_of_the_hub(
