@@ -93,7 +93,8 @@ constraints: $(VENV)/testing
 	$(BIN)/pip install --quiet uv
 	echo torch==2.13.0 | $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
 		--extra cpu --extra gpu --extra evaluate --extra mcp --extra otel \
-		--extra parquet --extra postgresql --extra ray --extra remote --extra train --extra dev --constraint - \
+		--extra parquet --extra postgresql --extra ray --extra remote \
+		--extra sentence-models --extra train --extra dev --constraint - \
 		--no-annotate --no-header --quiet --output-file constraints.txt
 	for device in cpu gpu; do \
 		$(COMPILE) --extra $$device --extra postgresql --output-file deploy/requirements/$$device.txt || exit 1; \
@@ -111,5 +112,5 @@ $(VENV)/serving: pyproject.toml constraints.txt
 
 $(VENV)/testing: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[cpu,evaluate,mcp,otel,parquet,postgresql,ray,remote,train,dev]'
+	$(INSTALL) --editable '.[cpu,evaluate,mcp,otel,parquet,postgresql,ray,remote,sentence-models,train,dev]'
 	touch $@

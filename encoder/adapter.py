@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Int64
-from encoder.checkpoint import Checkpoint, mark_fingerprint
+from encoder.checkpoint import SENTENCE_MODEL, Checkpoint, mark_fingerprint
 from encoder.errors import AdapterError
 from encoder.terms.term_table import (
     Terms,
@@ -157,7 +157,13 @@ def require_fits(adapter: Adapter, checkpoint: Checkpoint, where: str) -> None:
 
 
 def adapter_vocabulary(checkpoint: Checkpoint) -> TermVocabulary:
-    """Return the vocabulary by which new adapters of a checkpoint count terms."""
+    """Return the vocabulary by which new adapters of a checkpoint count terms.
+
+    Raises:
+        AdapterError: its tokenizer may have no WordPieces, by which words are counted.
+    """
+    if checkpoint.architecture == SENTENCE_MODEL:
+        raise AdapterError(f"{checkpoint.name}: a sentence model cannot be adapted to a corpus")
     return read_term_vocabulary(open_tokenizer(checkpoint), BUCKETS)
 
 

@@ -61,11 +61,13 @@ class SentenceBlocks:
         return tuple(self.blocks[position] for position in self.selected)
 
 
-def block_capacity(block_length: int) -> int:
-    """Return how many tokens of text one block holds."""
-    if block_length <= 2:
-        raise ValueError(f"block_length must be over the 2 special tokens, not {block_length}")
-    return block_length - 2
+def block_capacity(block_length: int, reserved: int = 2) -> int:
+    """Return how many tokens of text one block holds, beside so many special ones."""
+    if block_length <= reserved:
+        raise ValueError(
+            f"block_length must be over the {reserved} special tokens, not {block_length}"
+        )
+    return block_length - reserved
 
 
 def plan_sentence_blocks(

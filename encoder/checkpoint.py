@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from encoder.blocks import LongSentence
+from encoder.blocks import LongSentence, block_capacity
 from encoder.errors import CheckpointError
 
 FORMAT = 1
@@ -48,6 +48,7 @@ RULE = "rule.json"
 SECTION_GRAPH = "section_reader.onnx"
 HASHED_TERMS = "sketch.npz"
 TERMS = "terms.npz"
+SENTENCE_MODEL = "sentence-model"  # the architecture of those in `encoder.sentence_model`
 TOKENIZER = "tokenizer.json"
 WEIGHTS = "weights.safetensors"
 
@@ -82,7 +83,7 @@ class Checkpoint:
     Attributes:
         directory: its location.
         name: for display.
-        architecture: a name of `training.models.registry.ENCODERS`.
+        architecture: a name of `training.models.registry.ENCODERS`, or `SENTENCE_MODEL`.
         fingerprint: SHA-256, in hex, over configuration, tokenizer, weights and term channel:
             vectors of equal fingerprints can be compared, regardless of precision.
         block_length: tokens of a sentence block, special tokens included.
@@ -120,6 +121,11 @@ class Checkpoint:
     files: Mapping[str, str]
     reading_share: float = 1.0
     source: str = ""
+
+    @property
+    def block_capacity(self) -> int:
+        """Tokens of text that a block holds."""
+        return block_capacity(self.block_length, int(self.model.get("reserved_tokens", 2)))
 
     @property
     def has_sections(self) -> bool:
@@ -203,7 +209,7 @@ class Manifest:
 def read_manifest(directory: Path) -> Manifest:
     """Read the manifest of an encoder or a reranker."""
     path = directory / MANIFEST
-    content = _parse_object(path, _read(path))
+    content = read_object(path)
     if content.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format {content.get('format')!r} is not {FORMAT}")
     try:
@@ -305,14 +311,28 @@ def _read(path: Path) -> bytes:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a file that is a JSON object."""
+    return _parse_object(path, _read(path))
+
+
+def read_json(path: Path) -> Any:
+    """Read a file that is JSON."""
+    return _parse_json(path, _read(path))
+
+
 def _parse_object(path: Path, data: bytes) -> dict[str, Any]:
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from error
+    content = _parse_json(path, data)
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is not a JSON object")
     return content
+
+
+def _parse_json(path: Path, data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
 
 
 METHOD = "coverage"  # another way to select blocks needs another name
@@ -346,7 +366,8 @@ def with_reading_share(checkpoint: Checkpoint, share: float) -> Checkpoint:
 
 def can_select(checkpoint: Checkpoint) -> bool:
     """Whether some blocks of a document can be encoded without the others."""
-    return checkpoint.segment_memory is None and not checkpoint.has_sections
+    whole = checkpoint.has_sections or checkpoint.architecture == SENTENCE_MODEL
+    return checkpoint.segment_memory is None and not whole
 
 
 def mark_fingerprint(fingerprint: str, share: float) -> str:

@@ -31,14 +31,13 @@ from encoder.device.bound_graph import LANES, BoundGraph
 from encoder.device.packing import document_calls, pad_documents, pad_rows
 from encoder.device.providers import device_of
 from encoder.document_reading import DocumentReading
-from encoder.encoder import EncodedBatch, WarmRun
+from encoder.encoder import EncodedBatch, WarmRun, encode_block_vectors, encode_documents
 from encoder.errors import CheckpointError
 from encoder.golden import check_parity, read_golden_batch
 from encoder.onnx_session import OpenedGraphs, open_graphs, open_section_graph
 from encoder.terms.term_channel import open_term_channel
 from encoder.tokenizer import BlockTokenizer
 
-BLOCKS_A_TASK = 16  # of a thread: to hand over each block by itself costs a tenth of encoding it
 DOCUMENT_BATCH_BLOCKS = 8_192  # of a packed call of the document level, padding included
 
 
@@ -256,34 +255,14 @@ class OnnxEncoder:
 
     def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
         """Encode many documents with all threads; for offline work."""
-        split = self.encode_block_vectors(documents)
-        return EncodedBatch(
-            document_vectors=self.encode_documents(
-                [document.blocks for document in documents], split
-            ),
-            block_vectors=tuple(split),
-        )
+        return encode_documents(self, documents)
 
     def encode_block_vectors(self, documents: Sequence[SentenceBlocks]) -> list[Float32]:
         """Return the vectors [S, block_dimension] of the blocks to encode of each document.
 
         With all threads.
         """
-        if not documents:
-            return []
-        of_each = [document.to_encode for document in documents]
-        with ThreadPoolExecutor(self.threads) as pool:
-            if self.recurrent:
-                return list(pool.map(self.encode_blocks, of_each))
-            flat = [block for blocks in of_each for block in blocks]
-            if self.batch_tokens:
-                vectors = self.encode_blocks(flat)
-            else:
-                size = max(1, min(BLOCKS_A_TASK, len(flat) // (4 * self.threads)))
-                tasks = [flat[start : start + size] for start in range(0, len(flat), size)]
-                each = pool.map(self.encode_blocks, tasks)
-                vectors = np.concatenate([self._no_blocks(), *each])
-        return np.split(vectors, np.cumsum([len(blocks) for blocks in of_each])[:-1])
+        return encode_block_vectors(self, documents)
 
     def warm_up(self) -> WarmRun:
         """Run the golden batch, so that the first request is not slow."""
@@ -293,9 +272,6 @@ class OnnxEncoder:
         seconds = time.perf_counter() - started
         check_parity(golden.compare(blocks, self.combine), self.precision)
         return WarmRun(golden.blocks, blocks, sum(map(len, golden.blocks)) / seconds)
-
-    def _no_blocks(self) -> Float32:
-        return np.empty((0, self.checkpoint.block_dimension), dtype=np.float32)
 
 
 def usable_cores() -> int:

@@ -107,7 +107,7 @@ def _choose_precision(checkpoint: Checkpoint, requested: str | None, provider: s
 
 def open_pair_graph(directory: Path, files: Mapping[str, str], name: str) -> ort.InferenceSession:
     """Open the graph of a reranker, for the CPU."""
-    return _open_session(read_verified(directory, files, name), directory / name, [(CPU, {})])
+    return open_session(read_verified(directory, files, name), directory / name, [(CPU, {})])
 
 
 class SectionGraph:
@@ -141,10 +141,13 @@ def _open_graph(
     checkpoint: Checkpoint, name: str, providers: Sequence[Provider]
 ) -> ort.InferenceSession:
     data = read_verified(checkpoint.directory, checkpoint.files, name)
-    return _open_session(data, checkpoint.directory / name, providers)
+    return open_session(data, checkpoint.directory / name, providers)
 
 
-def _open_session(data: bytes, where: Path, providers: Sequence[Provider]) -> ort.InferenceSession:
+def open_session(
+    graph: bytes | Path, where: Path, providers: Sequence[Provider]
+) -> ort.InferenceSession:
+    """Open a graph, by its content or its path, which one with external data needs."""
     options = ort.SessionOptions()
     options.log_severity_level = 3  # errors only: its warnings are about its optimiser
     options.intra_op_num_threads = 1
@@ -155,7 +158,7 @@ def _open_session(data: bytes, where: Path, providers: Sequence[Provider]) -> or
     try:
         with messages_on_stderr():
             return ort.InferenceSession(
-                data,
+                graph,
                 options,
                 providers=list(providers),
                 disabled_optimizers=_SLOW_ON_CPU if providers[0][0] == CPU else None,

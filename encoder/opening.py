@@ -4,21 +4,37 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from encoder.adapter import Adapter
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, find_checkpoint, load_checkpoint
+from encoder.checkpoint import (
+    DEFAULT_CHECKPOINT,
+    SENTENCE_MODEL,
+    Checkpoint,
+    find_checkpoint,
+    load_checkpoint,
+)
 from encoder.encoder import Encoder
 from encoder.onnx_encoder import OnnxEncoder
+from encoder.sentence_model.encoder import SentenceModelEncoder
+from encoder.sentence_model.folder import is_sentence_model, load_sentence_model
+from encoder.sentence_model.name import parse_name
 
 
 def find_encoder(name: str | None) -> Checkpoint:
     """Return the description of an encoder, without loading its graphs.
 
     Args:
-        name: of a checkpoint that ships, or a folder; None for the default.
+        name: of a checkpoint that ships, a folder, or a sentence model as
+            `encoder.sentence_model.name` says; None for the default.
 
     Raises:
         CheckpointError: there is no such encoder, or it cannot be used.
     """
-    return load_checkpoint(find_checkpoint(Path(name)) if name else DEFAULT_CHECKPOINT)
+    if not name:
+        return load_checkpoint(DEFAULT_CHECKPOINT)
+    folder = find_checkpoint(Path(name))
+    hub = not folder.exists() and ("#" in name or name.count("/") == 1)
+    if hub or is_sentence_model(folder):
+        return load_sentence_model(parse_name(name))
+    return load_checkpoint(folder)
 
 
 def open_encoder(
@@ -30,6 +46,7 @@ def open_encoder(
     adapter: Adapter | None = None,
 ) -> Encoder:
     """Open an encoder; for the arguments see `OnnxEncoder`."""
-    return OnnxEncoder(
+    kind = SentenceModelEncoder if checkpoint.architecture == SENTENCE_MODEL else OnnxEncoder
+    return kind(
         checkpoint, precision=precision, providers=providers, threads=threads, adapter=adapter
     )

@@ -4,11 +4,12 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenizers import Encoding, Tokenizer
 
-from encoder.blocks import Piece, Receipt, SentenceBlocks, block_capacity, plan_sentence_blocks
+from encoder.blocks import Piece, Receipt, SentenceBlocks, plan_sentence_blocks
 from encoder.checkpoint import TOKENIZER, Checkpoint, read_verified
 from encoder.errors import CheckpointError, EmptyTextError, TruncatedTextError
 from encoder.payload import blank_payload
@@ -17,6 +18,7 @@ from encoder.sentences import replace_lone_surrogates, split_sentences
 if TYPE_CHECKING:
     from encoder.reranker.checkpoint import RerankerCheckpoint
 
+_SPACES_READ = 8  # before a sentence: more of them say nothing
 _SENTENCES_A_CALL = 512  # bounds the memory that a book takes
 
 Offsets = tuple[int, int]
@@ -36,7 +38,9 @@ class BlockTokenizer:
         """
         self._checkpoint = checkpoint
         self._select = select
-        self._capacity = block_capacity(checkpoint.block_length)
+        # Between a prompt and a text; None of WordPieces, to which white space says nothing.
+        self._space: str | None = checkpoint.model.get("space")
+        self._capacity = checkpoint.block_capacity
         self._tokenizer = open_tokenizer(checkpoint)
 
     def __call__(self, text: str, *, strict: bool = False) -> SentenceBlocks:
@@ -86,15 +90,25 @@ class BlockTokenizer:
         spans = split_sentences(readable, self._checkpoint.language)
         while some := list(islice(spans, _SENTENCES_A_CALL)):
             encodings = self._tokenizer.encode_batch(
-                [readable[start:end] for start, end in some], add_special_tokens=False
+                [self._before(readable, start) + readable[start:end] for start, end in some],
+                add_special_tokens=False,
             )
             for (start, _), encoding in zip(some, encodings, strict=True):
                 sentences.lengths.append(len(encoding))
                 if room > 0:  # the rest is only counted: a text may have any length
                     sentences.tokens.append(encoding.ids)
-                    sentences.encodings.append((start, encoding))
+                    lead = len(self._before(readable, start))
+                    sentences.encodings.append((start, lead, encoding))
                     room -= self._most_in_blocks(len(encoding))
         return sentences
+
+    def _before(self, text: str, start: int) -> str:
+        """Return the white space that a sentence is read with."""
+        if self._space is None:
+            return ""
+        near = text[max(0, start - _SPACES_READ) : start]
+        kept = near[len(near.rstrip()) :]
+        return self._space + kept if len(kept) == start else kept
 
     def _most_in_blocks(self, length: int) -> int:
         if self._checkpoint.long_sentence == "truncate":
@@ -110,27 +124,33 @@ class _Sentences:
         payload: characters of the text that are none of them, as nobody reads them.
         lengths: of all of them, in tokens.
         tokens: of those that can be read.
-        encodings: of these, each with the first character of the sentence. They know where each
-            token is; a list of all places would take a tenth of the time of tokenising.
+        encodings: of these, each with the first character of the sentence, and the length of the
+            space that it was read with. They know where each token is; a list of all places would
+            take a tenth of the time of tokenising.
     """
 
     payload: int
     lengths: list[int] = field(default_factory=list)
     tokens: list[list[int]] = field(default_factory=list)
-    encodings: list[tuple[int, Encoding]] = field(default_factory=list)
+    encodings: list[tuple[int, int, Encoding]] = field(default_factory=list)
 
     def place_of(self, sentence: int, token: int) -> Offsets:
         """Return the characters of a token in the text."""
-        start, encoding = self.encodings[sentence]
+        start, lead, encoding = self.encodings[sentence]
         place = encoding.token_to_chars(token)
         if place is None:
             raise IndexError(f"there is no token {token} in sentence {sentence}")
-        return start + place[0], start + place[1]
+        return start + max(0, place[0] - lead), start + max(0, place[1] - lead)
 
 
 def open_tokenizer(checkpoint: "Checkpoint | RerankerCheckpoint") -> Tokenizer:
     """Load the tokenizer of a checkpoint, for texts of any length without special tokens."""
     data = read_verified(checkpoint.directory, checkpoint.files, TOKENIZER)
+    return load_tokenizer(data, checkpoint.directory / TOKENIZER)
+
+
+def load_tokenizer(data: bytes, where: Path) -> Tokenizer:
+    """Load the content of a tokenizer file, as `open_tokenizer` does."""
     try:
         tokenizer: Tokenizer = Tokenizer.from_buffer(data)
         tokenizer.no_truncation()
@@ -138,7 +158,7 @@ def open_tokenizer(checkpoint: "Checkpoint | RerankerCheckpoint") -> Tokenizer:
         tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
         return tokenizer
     except Exception as error:  # the library raises bare Exception
-        raise CheckpointError(f"{checkpoint.directory / TOKENIZER}: {error}") from error
+        raise CheckpointError(f"{where}: {error}") from error
 
 
 def _size(block: Sequence[Piece]) -> int:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from encoder.arrays import Float16, Float32, Int64
 from encoder.atomic_files import write_atomically
 from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import BLOCK_GRAPH, TOKENIZER, Checkpoint
+from encoder.checkpoint import BLOCK_GRAPH, SENTENCE_MODEL, TOKENIZER, Checkpoint
 from encoder.errors import ArchiveError
 
 FORMAT = 1
@@ -91,11 +91,14 @@ def archive_key(
             f"vectors of each depend on all of them: they cannot be those of {limit} blocks"
         )
     graph = f"{precision}/{BLOCK_GRAPH}"
-    if graph not in checkpoint.files and not tokens_only:
+    digest = checkpoint.files.get(graph, "")
+    if checkpoint.architecture == SENTENCE_MODEL:
+        digest = f"{precision} of {checkpoint.fingerprint}"
+    if not digest and not tokens_only:
         raise ArchiveError(f"{checkpoint.directory}: has no {graph}: export it first")
     vocabulary = int(checkpoint.model["vocabulary_size"])
     return ArchiveKey(
-        block_encoder="" if tokens_only else checkpoint.files[graph],
+        block_encoder="" if tokens_only else digest,
         tokenizer=checkpoint.files[TOKENIZER],
         block_length=checkpoint.block_length,
         long_sentence=checkpoint.long_sentence,

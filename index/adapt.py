@@ -134,13 +134,14 @@ def count_corpus(
     """Count the terms of the documents of a corpus, or of a sample of a large one.
 
     Raises:
+        AdapterError: the encoder cannot be adapted.
         CorpusError: the corpus cannot be read at all.
     """
+    vocabulary = adapter_vocabulary(checkpoint)
     total = count_documents(corpus)
     progress.started("reading titles", total)
     titles = find_titles(_titles(corpus, progress), tokenizer)
     progress.started("counting words", total)
-    vocabulary = adapter_vocabulary(checkpoint)
     counted = []
     for document in read_corpus(corpus):
         tokens = 0

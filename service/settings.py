@@ -108,7 +108,7 @@ class Settings(BaseSettings):
     )
     encoder: Annotated[str | None, BeforeValidator(_text)] = Field(
         default=None,
-        description="The encoder: the name of one that ships, best or fast, or a folder. By "
+        description="The encoder: best or fast, which ship, a folder, or a sentence model. By "
         "default, that of the data directory, best for a new one. Vectors of different encoders "
         "are never compared.",
     )

@@ -37,8 +37,8 @@ EncoderOption = Annotated[
     str | None,
     typer.Option(
         envvar="LONGMATCH_ENCODER",
-        help="The name of an encoder that ships, best or fast, or a folder; by default that of the "
-        "data directory, best for a new one.",
+        help="best or fast, which ship, a folder, or a sentence model; by default that of the data "
+        "directory, best for a new one.",
     ),
 ]
 PrecisionOption = Annotated[

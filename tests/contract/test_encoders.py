@@ -1,12 +1,15 @@
-"""What every exported encoder must keep, in every precision (R14)."""
+"""What every encoder must keep, in every precision (R14)."""
 
 import numpy as np
 import pytest
 
 from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
+from encoder.checkpoint import DEFAULT_CHECKPOINT
+from encoder.encoder import Encoder
 from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import OnnxEncoder
+from encoder.opening import find_encoder, open_encoder
+from encoder.sentence_model.encoder import SentenceModelEncoder
 
 ENCODERS = [
     *("tiny-fp32", "tiny-fp16", "tiny-int8"),
@@ -15,6 +18,7 @@ ENCODERS = [
     *("ernie_doc-fp32", "ernie_doc-fp16", "ernie_doc-int8"),
     *("han-fp32", "han-int8", "dssm-fp32", "dssm-int8"),
     "shipped-int8",
+    *("sentence_bert-fp32", "sentence_onnx-fp32", "sentence_decoder-fp32"),
     *(
         pytest.param(name, marks=pytest.mark.slow)
         for name in (
@@ -26,25 +30,27 @@ TEXTS = ["a", *GOLDEN_TEXTS[:6], GOLDEN_TEXTS[6][:3000]]  # the first is one tok
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
-def encoder(request: pytest.FixtureRequest) -> OnnxEncoder:
+def encoder(request: pytest.FixtureRequest) -> Encoder:
     name, precision = request.param.split("-")
     fixtures = {"tiny": "tiny_checkpoint", "terms": "tiny_terms", "colde": "tiny_colde"}
     fixtures["ernie_doc"] = "tiny_ernie_doc"
     if name in fixtures:
         directory = request.getfixturevalue(fixtures[name])
+    elif name.startswith("sentence_"):
+        directory = request.getfixturevalue("sentence_model")(name.removeprefix("sentence_"))
     elif name == "shipped":
         directory = DEFAULT_CHECKPOINT
     else:
         directory = request.getfixturevalue("tiny_baseline")(name.replace("_", "-"))
-    return OnnxEncoder(load_checkpoint(directory), precision=precision, threads=2)
+    return open_encoder(find_encoder(str(directory)), precision=precision, threads=2)
 
 
 @pytest.fixture(scope="module")
-def documents(encoder: OnnxEncoder) -> list[SentenceBlocks]:
+def documents(encoder: Encoder) -> list[SentenceBlocks]:
     return [encoder.read(text) for text in TEXTS]
 
 
-def test_shape_type_and_unit_norm(encoder: OnnxEncoder, documents: list[SentenceBlocks]) -> None:
+def test_shape_type_and_unit_norm(encoder: Encoder, documents: list[SentenceBlocks]) -> None:
     encoded = encoder.encode(documents)
     assert encoded.document_vectors.shape == (len(documents), encoder.dimension)
     assert encoded.document_vectors.dtype == np.float32
@@ -54,7 +60,7 @@ def test_shape_type_and_unit_norm(encoder: OnnxEncoder, documents: list[Sentence
     assert np.allclose(np.linalg.norm(encoded.document_vectors, axis=1), 1, atol=1e-3)
 
 
-def test_batch_mates_change_nothing(encoder: OnnxEncoder, documents: list[SentenceBlocks]) -> None:
+def test_batch_mates_change_nothing(encoder: Encoder, documents: list[SentenceBlocks]) -> None:
     together = encoder.encode(documents).document_vectors
     backwards = encoder.encode(documents[::-1]).document_vectors[::-1]
     alone = np.concatenate([encoder.encode([d]).document_vectors for d in documents])
@@ -62,27 +68,37 @@ def test_batch_mates_change_nothing(encoder: OnnxEncoder, documents: list[Senten
     assert np.abs(together - backwards).max() <= 1e-4
 
 
-def test_packed_calls_equal_single_calls(
-    encoder: OnnxEncoder, documents: list[SentenceBlocks]
-) -> None:
+def test_packed_calls_equal_single_calls(encoder: Encoder, documents: list[SentenceBlocks]) -> None:
     """The way of a GPU: several blocks a call, padded to a few shapes."""
     if encoder.precision == "int8":
         tolerance = 0.2  # the shared scale of dynamic int8: why a CPU takes one block a call
     else:
         tolerance = 1e-4 if encoder.precision == "fp32" else 2e-3
-    packed = OnnxEncoder(encoder.checkpoint, precision=encoder.precision, batch_tokens=256)
+    assert isinstance(encoder, OnnxEncoder | SentenceModelEncoder)
+    packed = type(encoder)(encoder.checkpoint, precision=encoder.precision, batch_tokens=256)
     difference = (
         packed.encode(documents).document_vectors - encoder.encode(documents).document_vectors
     )
     assert np.abs(difference).max() <= tolerance
 
 
-def test_nothing_to_encode(encoder: OnnxEncoder) -> None:
+def test_receipts_add_up(encoder: Encoder, documents: list[SentenceBlocks]) -> None:
+    endless = encoder.read("harbour " * 200_000)
+    assert endless.receipt.blocks == encoder.checkpoint.max_blocks < 200_000
+    for document in [*documents, endless]:
+        receipt = document.receipt
+        assert len(document.blocks) == len(document.offsets) == receipt.blocks
+        assert sum(map(len, document.blocks)) == receipt.tokens_read == receipt.tokens_encoded
+        assert (receipt.tokens_read == receipt.tokens) == (receipt.blocks_left_out == 0)
+        assert max(map(len, document.blocks)) <= encoder.checkpoint.block_capacity
+
+
+def test_nothing_to_encode(encoder: Encoder) -> None:
     encoded = encoder.encode([])
     assert encoded.document_vectors.shape == (0, encoder.dimension)
     assert encoded.block_vectors == ()
     assert encoder.encode_blocks([]).shape == (0, encoder.checkpoint.block_dimension)
 
 
-def test_the_golden_batch_holds(encoder: OnnxEncoder) -> None:
+def test_the_golden_batch_holds(encoder: Encoder) -> None:
     encoder.warm_up()

@@ -1,5 +1,6 @@
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from encoder.checkpoint import (
 )
 from encoder.errors import CheckpointError
 from encoder.onnx_encoder import OnnxEncoder
+from encoder.opening import find_encoder
 
 
 @pytest.fixture
@@ -181,10 +183,10 @@ def test_what_is_no_share_is_refused(tiny_checkpoint: Path, share: float) -> Non
 
 
 def test_models_whose_blocks_depend_on_others_encode_all(
-    tiny_ernie_doc: Path, tiny_colde: Path
+    tiny_ernie_doc: Path, tiny_colde: Path, sentence_model: Callable[[str], Path]
 ) -> None:
-    for directory in (tiny_ernie_doc, tiny_colde):
-        checkpoint = load_checkpoint(directory)
+    for directory in (tiny_ernie_doc, tiny_colde, sentence_model("bert")):
+        checkpoint = find_encoder(str(directory))
         with pytest.raises(CheckpointError, match="encodes every sentence block"):
             with_reading_share(checkpoint, 0.5)
         assert with_reading_share(checkpoint, 1.0) == checkpoint

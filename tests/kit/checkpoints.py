@@ -138,6 +138,14 @@ def tiny_baseline(copy_checkpoint: Callable[[str], Path]) -> Callable[[str], Pat
 
 
 @pytest.fixture(scope="session")
+def sentence_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a folder that sentence-transformers saved, by its name; do not change it."""
+    from tests.kit.sentence_models import make_sentence_model
+
+    return cache(lambda name: make_sentence_model(tmp_path_factory.mktemp(name), name))
+
+
+@pytest.fixture(scope="session")
 def tiny_terms(copy_checkpoint: Callable[[str], Path]) -> Path:
     """The directory of the tiny SMITH grown a term channel, with all graphs; do not change it."""
     return copy_checkpoint("terms")

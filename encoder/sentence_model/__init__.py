@@ -1,0 +1,1 @@
+"""A sentence model: an encoder that sentence-transformers saved, as `encoder.encoder.Encoder`."""

@@ -1,0 +1,178 @@
+"""A sentence model as an encoder: the vector of a document is the mean of those of its blocks.
+
+A block is read as sentence-transformers reads a text: special tokens, the prompt, the text; the
+vectors of the tokens are pooled, cut to the dimension (Matryoshka) and brought to unit norm. On a
+CPU each block is one call on one thread, as of an `OnnxEncoder`; on a GPU blocks of like length
+share a call.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from encoder.adapter import Adapter, vector_space
+from encoder.arrays import Float32, Int64
+from encoder.blocks import SentenceBlocks
+from encoder.checkpoint import Checkpoint
+from encoder.comparison.sections import SectionReader
+from encoder.document_reading import DocumentReading
+from encoder.encoder import EncodedBatch, WarmRun, encode_block_vectors, encode_documents
+from encoder.errors import AdapterError, CheckpointError, ParityError
+from encoder.golden import GOLDEN_TEXTS
+from encoder.onnx_encoder import usable_cores
+from encoder.sentence_model.folder import SentenceModel
+from encoder.sentence_model.transformer import open_transformer
+from encoder.tokenizer import BlockTokenizer
+
+_GPU_BATCH_TOKENS = 16_384
+
+
+class SentenceModelEncoder:
+    """An `encoder.encoder.Encoder` of a sentence model; for the attributes see there."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        precision: str | None = None,
+        providers: Sequence[str] | None = None,
+        threads: int | None = None,
+        adapter: Adapter | None = None,
+        batch_tokens: int | None = None,
+    ) -> None:
+        """Open the model; arguments as of `OnnxEncoder`, but the default precision is fp32."""
+        self._model: SentenceModel = checkpoint.model["sentence_model"]
+        if adapter is not None:
+            raise AdapterError(f"{checkpoint.name}: a sentence model cannot be adapted to a corpus")
+        self._space = vector_space(checkpoint, None)
+        having = checkpoint.precisions
+        self.precision = precision or ("fp32" if "fp32" in having else having[0])
+        self._transformer = open_transformer(checkpoint, self.precision, providers)
+        self.checkpoint = checkpoint
+        self.adapter: Adapter | None = None
+        self.provider = self._transformer.provider
+        on_cpu = self._transformer.on_cpu
+        self.threads = threads or (usable_cores() if on_cpu else 1)
+        default = 0 if on_cpu else _GPU_BATCH_TOKENS
+        self.batch_tokens = default if batch_tokens is None else batch_tokens
+        self.recurrent = False
+
+    @property
+    def dimension(self) -> int:
+        """Width of a document vector."""
+        return self._space.dimension
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of its vectors: those of equal fingerprints can be compared."""
+        return self._space.fingerprint
+
+    @property
+    def section_reader(self) -> SectionReader | None:
+        """None: a sentence model has no vectors of sections but those of its blocks."""
+        return None
+
+    @cached_property
+    def read(self) -> BlockTokenizer:
+        """What splits a text into the sentence blocks that it encodes."""
+        return BlockTokenizer(self.checkpoint)
+
+    def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
+        """Encode many documents with all threads; for offline work."""
+        return encode_documents(self, documents)
+
+    def encode_block_vectors(self, documents: Sequence[SentenceBlocks]) -> list[Float32]:
+        """Return the vectors [S, block_dimension] of the blocks of each document."""
+        return encode_block_vectors(self, documents)
+
+    def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
+        vectors = np.empty((len(blocks), self.checkpoint.block_dimension), dtype=np.float32)
+        for rows in self._calls(blocks):
+            ids, mask = self._pad([blocks[row] for row in rows])
+            vectors[rows] = self._pool(self._transformer.run(ids, mask), mask)
+        return vectors
+
+    def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
+        """Refuse it: no sentence model is recurrent."""
+        raise CheckpointError(f"{self.checkpoint.name} reads each block by itself")
+
+    def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
+        """Return the mean of the vectors of the blocks: [dimension], unit norm.
+
+        Raises:
+            ValueError: the document has no block.
+        """
+        if not len(block_vectors):
+            raise ValueError("a document with no block has no vector")
+        vector: Float32 = _unit(block_vectors.mean(axis=0, keepdims=True))[0]
+        return vector
+
+    def encode_documents(
+        self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
+    ) -> Float32:
+        """Encode D documents, as `encode_document`: [D, dimension]."""
+        each = [self.encode_document(*pair) for pair in zip(blocks, block_vectors, strict=True)]
+        return np.array(each, dtype=np.float32).reshape(-1, self.dimension)
+
+    def warm_up(self) -> WarmRun:
+        """Encode known blocks, so that the first request is not slow.
+
+        Raises:
+            ParityError: a vector is not finite, as of half precision that overflows.
+        """
+        blocks = [block for text in GOLDEN_TEXTS for block in self.read(text).blocks][:16]
+        started = time.perf_counter()
+        vectors = self.encode_blocks(blocks)
+        seconds = time.perf_counter() - started
+        if not np.isfinite(vectors).all():
+            raise ParityError(f"{self.checkpoint.name}: vectors in {self.precision} are not finite")
+        return WarmRun(blocks, vectors, sum(map(len, blocks)) / seconds)
+
+    def _calls(self, blocks: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+        """Yield the rows of each call: one block, or those of like length that fit."""
+        rows: list[int] = []
+        for row in sorted(range(len(blocks)), key=lambda row: len(blocks[row])):
+            size = (len(rows) + 1) * (len(blocks[row]) + self._reserved)
+            if rows and size > self.batch_tokens:
+                yield rows
+                rows = []
+            rows.append(row)
+        if rows:
+            yield rows
+
+    @property
+    def _reserved(self) -> int:
+        return len(self._model.before) + len(self._model.after)
+
+    def _pad(self, blocks: Sequence[Sequence[int]]) -> tuple[Int64, Int64]:
+        """Return token ids and mask, [B, T] each, padded at the end."""
+        shape = (len(blocks), max(map(len, blocks)) + self._reserved)
+        ids = np.full(shape, self.checkpoint.padding_token, dtype=np.int64)
+        mask = np.zeros(shape, dtype=np.int64)
+        for row, block in enumerate(blocks):
+            read = [*self._model.before, *block, *self._model.after]
+            ids[row, : len(read)] = read
+            mask[row, : len(read)] = 1
+        return ids, mask
+
+    def _pool(self, tokens: Float32, mask: Int64) -> Float32:
+        """Pool the vectors [B, T, width] of tokens: [B, block_dimension], unit norm."""
+        if self._model.pooling == "cls":
+            pooled = tokens[:, 0]
+        elif self._model.pooling == "lasttoken":
+            pooled = tokens[np.arange(len(tokens)), mask.sum(axis=1) - 1]
+        else:
+            counted = mask.copy()
+            if not self._model.pools_prompt:
+                counted[:, : len(self._model.before)] = 0
+            pooled = np.einsum("bt,bth->bh", counted, tokens) / counted.sum(axis=1)[:, None]
+        return _unit(pooled[:, : self.checkpoint.block_dimension])
+
+
+def _unit(vectors: Float32) -> Float32:
+    """Return vectors [N, D] at unit norm."""
+    norms: Float32 = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.maximum(norms, np.float32(1e-12))).astype(np.float32)

@@ -1,0 +1,266 @@
+"""A folder that sentence-transformers saved, described as a checkpoint before a tensor is read.
+
+modules.json                         the modules: a Transformer, a Pooling, perhaps a Normalize
+config_sentence_transformers.json    optional: prompts by name
+sentence_bert_config.json            optional: the most tokens that it reads
+config.json, tokenizer.json          of the Transformer
+onnx/model*.onnx                     optional: its graphs; where it has one, no torch is needed
+model*.safetensors                   its weights, read by torch where there is no graph
+1_Pooling/config.json                how the vectors of its tokens become one
+"""
+
+import hashlib
+import importlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from encoder.checkpoint import (
+    CONFIG,
+    MANIFEST,
+    PRECISIONS,
+    SENTENCE_MODEL,
+    TOKENIZER,
+    Checkpoint,
+    file_digest,
+    read_json,
+    read_object,
+)
+from encoder.errors import CheckpointError
+from encoder.sentence_model.name import SentenceModelName
+from encoder.tokenizer import load_tokenizer
+
+MODULES = "modules.json"
+POOLINGS = ("mean", "cls", "lasttoken")
+SHORTEST_BLOCK, DEFAULT_BLOCK, LONGEST_BLOCK = 64, 256, 8_192  # tokens
+LARGEST_BYTES = 16 * 2**30  # of the weights
+_READ_TOKENS = 65_536  # of a document, as many as the checkpoints that ship
+# The graphs of each precision by their file names, as optimum and sentence-transformers write them.
+_GRAPHS = {
+    "fp32": ("model.onnx",),
+    "fp16": ("model_fp16.onnx",),
+    "int8": ("model_int8.onnx", "model_quantized.onnx", "model_qint8_*.onnx"),
+}
+# These count positions from after the padding token.
+_OFFSET_POSITIONS = ("camembert", "mpnet", "roberta", "xlm-roberta", "xlm-roberta-xl")
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceModel:
+    """What a sentence model is, beyond a checkpoint; of `Checkpoint.model`.
+
+    Attributes:
+        graphs: files relative to the directory, by precision; empty where torch reads the weights.
+        pooling: one of `POOLINGS`.
+        pools_prompt: whether the tokens of the prompt count in the mean.
+        width: of the vector of a token.
+        before: token ids before the text of a block: special tokens and the prompt.
+        after: token ids after it.
+    """
+
+    graphs: Mapping[str, str]
+    pooling: str
+    pools_prompt: bool
+    width: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+def is_sentence_model(folder: Path) -> bool:
+    """Whether a folder is of a model of transformers, and none of our checkpoints."""
+    named = [(folder / name).exists() for name in (MODULES, CONFIG)]
+    return any(named) and not (folder / MANIFEST).exists()
+
+
+def load_sentence_model(name: SentenceModelName) -> Checkpoint:
+    """Describe a sentence model, having verified all that it consists of.
+
+    Raises:
+        CheckpointError: it cannot be used, with the file or option that says so.
+    """
+    directory = name.locate()
+    try:
+        return _describe(directory, name)
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{directory}: not understood: {error!r}") from error
+
+
+def _describe(directory: Path, name: SentenceModelName) -> Checkpoint:
+    about = _read_optional(directory / "config_sentence_transformers.json")
+    pooling, pools_prompt, width = _read_pooling(directory / _read_modules(directory, about))
+    config = read_object(directory / CONFIG)
+    for key in ("auto_map", "is_encoder_decoder"):
+        if config.get(key):
+            raise CheckpointError(
+                f"{directory / CONFIG}: {key}: a model that brings code, which is never run, or "
+                "that has a decoder beside the encoder, is not supported"
+            )
+    prompt = _choose_prompt(about, name)
+    limit = _token_limit(directory, config)
+    block = _choose("block", name.block, min(DEFAULT_BLOCK, limit), SHORTEST_BLOCK, limit)
+    default = int(about.get("truncate_dim") or width)
+    dimension = _choose("dimension", name.dimension, default, 1, width)
+    before, prompted, after = _surrounding_tokens(directory / TOKENIZER, prompt)
+    reserved = len(before) + len(prompted) + len(after)
+    if 2 * reserved > block:
+        raise CheckpointError(
+            f"{directory}: prompt and special tokens take {reserved} of the {block} tokens of a "
+            "block, over half: choose a longer block"
+        )
+    graphs, weights = _find_weights(directory)
+    names = [TOKENIZER, *weights]
+    files = {file: file_digest(directory / file) for file in names}
+    model = SentenceModel(
+        graphs,
+        pooling,
+        pools_prompt,
+        width,
+        before=(*before, *prompted),
+        after=after,
+    )
+    decisive = [files, config, pooling, pools_prompt, prompt, block, dimension, name.language]
+    return Checkpoint(
+        directory=directory,
+        name=name.folder.name,
+        architecture=SENTENCE_MODEL,
+        fingerprint=hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest(),
+        block_length=block,
+        max_blocks=_READ_TOKENS // block,
+        long_sentence="split",
+        language=name.language,
+        start_token=before[0] if before else 0,
+        end_token=after[-1] if after else 0,
+        padding_token=int(config.get("pad_token_id") or 0),
+        block_dimension=dimension,
+        dimension=dimension,
+        model={
+            "sentence_model": model,
+            "reserved_tokens": reserved,
+            "space": " " if prompt.endswith(" ") else "",
+            "vocabulary_size": int(config.get("vocab_size", 2**31)),
+        },
+        precisions=tuple(p for p in PRECISIONS if p in graphs) or ("fp16", "fp32"),
+        files=files,
+        source=name.source,
+    )
+
+
+def _read_modules(directory: Path, about: Mapping[str, Any]) -> str:
+    """Return the folder of the Pooling, having checked that all modules are known."""
+    path = directory / MODULES
+    classes = [about.get("model_type", "SentenceTransformer")]
+    if not path.exists():
+        classes += _read_optional(directory / CONFIG).get("architectures", ())
+    if classes[0] != "SentenceTransformer" or "SequenceClassification" in str(classes):
+        raise CheckpointError(f"{directory}: {classes[-1]}: a reranker, or no encoder of texts")
+    modules = read_json(path)
+    kinds = [str(module["type"]) for module in modules]
+    folders = [str(module["path"]) for module in modules]
+    names = [kind.rpartition(".")[2] for kind in kinds]
+    known = names in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+    if not known or not all(kind.startswith("sentence_transformers.") for kind in kinds):
+        raise CheckpointError(
+            f"{path}: {', '.join(kinds)}: only Transformer, Pooling and perhaps Normalize of "
+            "sentence-transformers are supported, and code of a model is never run"
+        )
+    if folders[0] or Path(folders[1]).name != folders[1]:
+        raise CheckpointError(f"{path}: path: the Transformer must lie in the folder itself")
+    return folders[1]
+
+
+def _read_pooling(folder: Path) -> tuple[str, bool, int]:
+    path = folder / CONFIG
+    config = read_object(path)
+    modes = config.get("pooling_mode")
+    if modes is None:  # a switch for each, before version 6 of sentence-transformers
+        switches = [key for key, on in config.items() if "pooling_mode_" in key and on is True]
+        modes = [key.split("_")[2] for key in switches]
+    modes = [modes] if isinstance(modes, str) else modes
+    width = config.get("embedding_dimension") or config["word_embedding_dimension"]
+    if len(modes) != 1 or modes[0] not in POOLINGS:
+        raise CheckpointError(f"{path}: pooling {modes!r}: supported: {', '.join(POOLINGS)}")
+    return modes[0], bool(config.get("include_prompt", True)), int(width)
+
+
+def _choose_prompt(about: Mapping[str, Any], name: SentenceModelName) -> str:
+    prompts = about.get("prompts") or {}
+    chosen = about.get("default_prompt_name") if name.prompt is None else name.prompt
+    if chosen and chosen not in prompts:
+        having = ", ".join(sorted(prompts)) or "none"
+        raise CheckpointError(f"{name.folder}: has no prompt {chosen!r}; it has: {having}")
+    return str(prompts[chosen]) if chosen else ""
+
+
+def _token_limit(directory: Path, config: Mapping[str, Any]) -> int:
+    """Return the most tokens of a block, which is what the model reads."""
+    offset = int(config.get("pad_token_id") or 0) + 1
+    shift = offset if config.get("model_type") in _OFFSET_POSITIONS else 0
+    limits = [
+        _read_optional(directory / "sentence_bert_config.json").get("max_seq_length"),
+        _read_optional(directory / "tokenizer_config.json").get("model_max_length"),
+        config.get("max_position_embeddings", LONGEST_BLOCK + shift) - shift,
+    ]
+    limit = min(LONGEST_BLOCK, *(limit for limit in limits if limit))
+    if limit < SHORTEST_BLOCK:
+        raise CheckpointError(f"{directory}: reads {limit} tokens, under {SHORTEST_BLOCK}")
+    return int(limit)
+
+
+def _find_weights(directory: Path) -> tuple[dict[str, str], list[str]]:
+    """Return the graphs by precision, and the files that hold weights in use."""
+    graphs: dict[str, str] = {}
+    for precision, patterns in _GRAPHS.items():
+        found = [path for name in patterns for path in sorted(directory.glob(f"onnx/{name}"))]
+        graphs |= {precision: f"onnx/{found[0].name}"} if found else {}
+    data = [f"{graph}_data" for graph in graphs.values()]
+    weights = [*graphs.values(), *(name for name in data if (directory / name).exists())]
+    weights = weights or sorted(path.name for path in directory.glob("model*.safetensors"))
+    if not weights:
+        pickled = any(directory.glob("*.bin"))
+        reason = "only as pickle, which runs code when it is read" if pickled else "missing"
+        raise CheckpointError(f"{directory}: weights are {reason}: save them as safetensors")
+    size = sum((directory / name).stat().st_size for name in weights) / 2**30
+    if size > LARGEST_BYTES / 2**30:
+        raise CheckpointError(
+            f"{directory}: weights of {size:.1f} GiB, over the limit of {LARGEST_BYTES // 2**30}"
+        )
+    for module in () if graphs else ("torch", "transformers"):
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise CheckpointError(
+                f"{directory}: has no onnx/model.onnx, and {module} is missing, which reads its "
+                "weights: pip install 'longmatch[sentence-models]'"
+            ) from error
+    return graphs, weights
+
+
+def _surrounding_tokens(
+    path: Path, prompt: str
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return the special tokens before a text, those of the prompt, and the special ones after."""
+    if not path.exists():
+        raise CheckpointError(f"{path} is missing: save the tokenizer with the model")
+    tokenizer = load_tokenizer(path.read_bytes(), path)
+    ids, special = tokenizer.encode("a").ids, tokenizer.encode("a").special_tokens_mask
+    if 0 not in special:
+        raise CheckpointError(f"{path}: the text 'a' has no token")
+    tokenizer.encode_special_tokens = False  # in a prompt they are what they are
+    prompted = tokenizer.encode(prompt.rstrip(" "), add_special_tokens=False).ids
+    start, end = special.index(0), len(ids) - special[::-1].index(0)
+    return tuple(ids[:start]), tuple(prompted), tuple(ids[end:])
+
+
+def _choose(option: str, chosen: int | None, default: int, smallest: int, largest: int) -> int:
+    length = default if chosen is None else chosen
+    if not smallest <= length <= largest:
+        raise CheckpointError(
+            f"{option}={length}: must be from {smallest} to {largest}, the most of this model"
+        )
+    return length
+
+
+def _read_optional(path: Path) -> dict[str, Any]:
+    return read_object(path) if path.exists() else {}

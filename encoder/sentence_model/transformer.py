@@ -1,0 +1,136 @@
+"""The Transformer of a sentence model: token ids to vectors of tokens, by ONNX Runtime or torch."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from encoder.arrays import Float32, Int64
+from encoder.checkpoint import Checkpoint
+from encoder.device.providers import CPU, load_libraries, provider_options, usable_providers
+from encoder.errors import CheckpointError, ProviderError
+from encoder.onnx_session import open_session
+from encoder.sentence_model.folder import SentenceModel
+
+_OUTPUTS = ("last_hidden_state", "token_embeddings")
+# The inputs that are made of the mask [B, T].
+_OF_MASK: dict[str, Callable[[Int64], Int64]] = {
+    "attention_mask": lambda mask: mask,
+    "token_type_ids": lambda mask: np.zeros_like(mask),
+    "position_ids": lambda mask: np.maximum(mask.cumsum(axis=1) - 1, 0),
+}
+
+
+class Transformer(Protocol):
+    """Computes the vectors of tokens; from any thread.
+
+    Attributes:
+        provider: what computes.
+        on_cpu: whether that is the CPU.
+    """
+
+    provider: str
+    on_cpu: bool
+
+    def run(self, ids: Int64, mask: Int64) -> Float32:
+        """Return the vectors [B, T, width] of tokens, of their ids and mask [B, T]."""
+        ...
+
+
+class OnnxTransformer:
+    """A `Transformer` by ONNX Runtime, with the first provider that starts."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, precision: str, providers: Sequence[str] | None
+    ) -> None:
+        model: SentenceModel = checkpoint.model["sentence_model"]
+        path = checkpoint.directory / model.graphs[precision]
+        for provider in usable_providers(providers):
+            load_libraries(provider)
+            session = open_session(path, path, [(provider, provider_options(provider))])
+            if session.get_providers()[0] == provider:
+                break
+        else:
+            raise ProviderError(f"no execution provider starts: {', '.join(providers or ())}")
+        self._session = session
+        self._inputs = [node.name for node in session.get_inputs()]
+        outputs = [node.name for node in session.get_outputs()]
+        self._output = next((name for name in _OUTPUTS if name in outputs), outputs[0])
+        unknown = set(self._inputs) - {"input_ids", *_OF_MASK}
+        if unknown:
+            raise CheckpointError(f"{path}: unknown inputs: {', '.join(sorted(unknown))}")
+        self.provider = provider
+        self.on_cpu = provider == CPU
+
+    def run(self, ids: Int64, mask: Int64) -> Float32:
+        """Return the vectors [B, T, width] of tokens."""
+        made = {name: _OF_MASK[name](mask) for name in self._inputs if name in _OF_MASK}
+        vectors: Float32 = self._session.run([self._output], {"input_ids": ids, **made})[0]
+        return vectors.astype(np.float32, copy=False)
+
+
+class TorchTransformer:
+    """A `Transformer` by torch, of the weights that the folder has."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, precision: str, providers: Sequence[str] | None
+    ) -> None:
+        import torch
+        import transformers
+
+        usable = ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",)
+        names = [name.lower().removesuffix("executionprovider") for name in providers or usable]
+        if not set(names) & set(usable):
+            raise ProviderError(f"torch has here {', '.join(usable)}, not {', '.join(names)}")
+        self._torch = torch
+        self.provider = next(name for name in names if name in usable)
+        self.on_cpu = self.provider == "cpu"
+        if self.on_cpu:
+            torch.set_num_threads(1)  # of a call: several threads call
+        transformers.utils.logging.disable_progress_bar()
+        try:
+            model = transformers.AutoModel.from_pretrained(
+                checkpoint.directory,
+                dtype=torch.float16 if precision == "fp16" else torch.float32,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+            )
+        except Exception as error:  # of either library, for each way that a file can be wrong
+            reason = str(error).strip().partition("\n")[0]
+            raise CheckpointError(f"{checkpoint.directory}: does not load: {reason}") from error
+        self._model = model.eval().to(self.provider)
+
+    def run(self, ids: Int64, mask: Int64) -> Float32:
+        """Return the vectors [B, T, width] of tokens."""
+        with self._torch.inference_mode():
+            found = self._model(
+                input_ids=self._torch.from_numpy(ids).to(self.provider),
+                attention_mask=self._torch.from_numpy(mask).to(self.provider),
+            )
+            vectors: Float32 = found.last_hidden_state.float().cpu().numpy()
+        return vectors
+
+
+def open_transformer(
+    checkpoint: Checkpoint, precision: str, providers: Sequence[str] | None
+) -> Transformer:
+    """Open the Transformer of a sentence model.
+
+    Raises:
+        CheckpointError: it does not load, is not what was described, or has no such precision.
+        ProviderError: none of the providers is there.
+    """
+    if precision not in checkpoint.precisions:
+        having = ", ".join(checkpoint.precisions)
+        raise CheckpointError(f"{checkpoint.directory} has no {precision}; it has: {having}")
+    model: SentenceModel = checkpoint.model["sentence_model"]
+    kind = OnnxTransformer if model.graphs else TorchTransformer
+    transformer = kind(checkpoint, precision, providers)
+    tokens = np.full((1, 2), checkpoint.end_token, dtype=np.int64)
+    shape = transformer.run(tokens, np.ones_like(tokens)).shape
+    if shape != (1, 2, model.width):
+        raise CheckpointError(
+            f"{checkpoint.directory}: gives {shape}, not vectors (1, 2, {model.width}) of tokens"
+        )
+    return transformer

@@ -1,0 +1,209 @@
+"""Models that sentence-transformers saved, as encoders; the contract is in tests/contract."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
+
+from encoder.blocks import SentenceBlocks
+from encoder.checkpoint import Checkpoint
+from encoder.encoder import encode_texts
+from encoder.errors import CheckpointError
+from encoder.opening import find_encoder, open_encoder
+from encoder.sentence_model.folder import LARGEST_BYTES
+from tests.kit.command import Run
+from tests.kit.sentence_models import add_graph
+from tests.kit.service_fixtures import TEXTS
+
+GetModel = Callable[[str], Path]
+READ = [
+    "harbour",
+    "The harbour was built where two rivers meet.",
+    " Dr. Smit wrote it! Who would pay?\n\nThe city: 4.5 per cent, été, 今日は天気.",
+]
+
+
+def edit(path: Path, **changes: Any) -> None:
+    """Change keys of a JSON file; None removes one."""
+    content = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+
+
+@pytest.fixture
+def folder(sentence_model: GetModel, tmp_path: Path) -> Path:
+    """The folder of a tiny BERT, to be changed."""
+    return Path(shutil.copytree(sentence_model("bert"), tmp_path / "model"))
+
+
+@pytest.mark.parametrize("name", ["bert", "xlm-r", "mpnet", "modernbert", "decoder"])
+def test_vectors_are_those_of_sentence_transformers(sentence_model: GetModel, name: str) -> None:
+    peer = SentenceTransformer(str(sentence_model(name)), device="cpu")
+    for options, prompt, dimension in (
+        ("", None, None),
+        ("#prompt=query", "query", None),
+        ("#prompt=document&dimension=16&block=64", "document", 16),
+    ):
+        encoder = open_encoder(find_encoder(f"{sentence_model(name)}{options}"))
+        vectors = np.stack([text.vector for text in encode_texts(encoder, READ)])
+        expected = peer.encode(
+            READ, prompt_name=prompt, truncate_dim=dimension, normalize_embeddings=True
+        )
+        assert vectors.shape == expected.shape
+        assert np.abs(vectors - expected).max() <= 1e-5
+
+
+def test_a_graph_computes_what_torch_does(folder: Path) -> None:
+    expected = encode_texts(open_encoder(find_encoder(str(folder))), READ)
+    add_graph(folder)
+    assert not (folder / "model.safetensors").exists()
+    by_graph = open_encoder(find_encoder(str(folder)))
+    assert (by_graph.provider, by_graph.precision) == ("CPUExecutionProvider", "fp32")
+    for text, other in zip(encode_texts(by_graph, READ), expected, strict=True):
+        assert np.abs(text.vector - other.vector).max() <= 1e-5
+
+
+def test_old_settings_are_understood(folder: Path) -> None:
+    """Those that sentence-transformers wrote before version 6; a prompt may not be pooled."""
+    switches = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+    path = folder / "1_Pooling" / "config.json"
+    old = {"word_embedding_dimension": 32, **switches, "include_prompt": False}
+    path.write_text(json.dumps(old))
+    edit(folder / "sentence_bert_config.json", max_seq_length=96)
+    edit(folder / "config_sentence_transformers.json", default_prompt_name="query")
+    encoder = open_encoder(find_encoder(str(folder)))
+    assert encoder.checkpoint.block_length == 96
+    expected = SentenceTransformer(str(folder), device="cpu").encode(READ)
+    vectors = np.stack([text.vector for text in encode_texts(encoder, READ)])
+    assert np.abs(vectors - expected).max() <= 1e-5
+
+
+def test_offsets_are_where_the_blocks_are(sentence_model: GetModel) -> None:
+    text = "\n  " + " ".join(f"The harbour number {n} is old.\n" for n in range(40))
+    for name in ("bert", "xlm-r", "decoder"):
+        encoder = open_encoder(find_encoder(f"{sentence_model(name)}#block=64&prompt=query"))
+        read: SentenceBlocks = encoder.read(text)
+        starts, ends = zip(*read.offsets, strict=True)
+        assert len(read.blocks) > 3
+        assert text[starts[0] :].startswith("The harbour")
+        for end, start in zip(ends, [*starts[1:], len(text)], strict=True):
+            assert not text[end:start].strip()
+
+
+def test_what_vectors_depend_on_is_in_the_fingerprint(folder: Path) -> None:
+    def fingerprint(options: str = "") -> str:
+        return find_encoder(f"{folder}{options}").fingerprint
+
+    options = ("", "#block=64", "#dimension=16", "#prompt=query", "#prompt=document")
+    found = [fingerprint(option) for option in options]
+    assert fingerprint("#block=128") == found[0]  # the default
+    edit(folder / "config_sentence_transformers.json", prompts={"query": "other: "})
+    found.append(fingerprint("#prompt=query"))
+    edit(folder / "1_Pooling" / "config.json", pooling_mode="cls")
+    found.append(fingerprint())
+    weights = load_file(folder / "model.safetensors")
+    weights["embeddings.word_embeddings.weight"][7, 7] += 1
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    found.append(fingerprint())
+    assert len(set(found)) == len(found)
+
+
+def classify(folder: Path) -> None:
+    (folder / "modules.json").unlink()
+    edit(folder / "config.json", architectures=["BertForSequenceClassification"])
+
+
+def pickle(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def grow(folder: Path) -> None:
+    with (folder / "model.safetensors").open("r+b") as file:
+        file.truncate(LARGEST_BYTES + 1)
+
+
+def bring_modules(folder: Path) -> None:
+    modules = [{"type": "custom.Transformer", "path": ""}, {"type": "x.Pooling", "path": "p"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (lambda at: (at / "tokenizer.json").unlink(), "", "tokenizer.json is missing"),
+        (pickle, "", "only as pickle"),
+        (lambda at: (at / "model.safetensors").unlink(), "", "weights are missing"),
+        (grow, "", "16.0 GiB, over the limit of 16"),
+        (classify, "", "a reranker"),
+        (bring_modules, "", "code of a model is never run"),
+        (lambda at: edit(at / "config.json", auto_map={"AutoModel": "x.Y"}), "", "auto_map"),
+        (lambda at: (at / "modules.json").write_text("["), "", "modules.json is not JSON"),
+        (lambda at: edit(at / "1_Pooling/config.json", pooling_mode="max"), "", "pooling .'max'"),
+        (lambda at: edit(at / "tokenizer_config.json", model_max_length=32), "", "reads 32 tokens"),
+        (lambda at: (at / "modules.json").write_text("[{}]"), "", "not understood: KeyError"),
+        (None, "#block=129", "block=129: must be from 64 to 128"),
+        (None, "#dimension=33", "dimension=33: must be from 1 to 32"),
+        (None, "#prompt=poem", "no prompt 'poem'; it has: document, query"),
+        (None, "#block=64&block=64", "option 'block=64'"),
+        (None, "#blocks=64", "options, each once, are block, dimension"),
+        (None, "#block=many", "must be whole numbers"),
+        (None, "#language=German", "language=German"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_at_once(
+    folder: Path, change: Callable[[Path], None] | None, options: str, message: str
+) -> None:
+    if change is not None:
+        change(folder)
+    with pytest.raises(CheckpointError, match=message) as refused:
+        find_encoder(f"{folder}{options}")
+    assert "\n" not in str(refused.value)
+
+
+def test_damaged_weights_are_refused(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"x" * 100)
+    with pytest.raises(CheckpointError, match="does not load"):
+        open_encoder(find_encoder(str(folder)))
+
+
+def test_a_name_that_is_not_here_is_asked_of_the_hub(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was downloaded before is found offline."""
+    cache = tmp_path / "hub"
+    revision = cache / "models--owner--tiny" / "snapshots" / ("0" * 40)
+    shutil.copytree(folder, revision)
+    (cache / "models--owner--tiny" / "refs").mkdir()
+    (cache / "models--owner--tiny" / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    found: Checkpoint = find_encoder("owner/tiny#block=64")
+    assert (found.name, found.block_length, found.source) == ("tiny", 64, "owner/tiny#block=64")
+    with pytest.raises(CheckpointError, match="owner/none: there is no such folder, and the hub"):
+        find_encoder("owner/none")
+
+
+def test_index_and_match(
+    longmatch: Run, sentence_model: GetModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LONGMATCH_ENCODER")
+    corpus = tmp_path / "corpus.jsonl"
+    lines = [json.dumps({"id": name, "text": text}) for name, text in TEXTS.items()]
+    corpus.write_text("\n".join(lines))
+    name = f"{sentence_model('decoder')}#block=64&prompt=document"
+    answer = longmatch("index", corpus, "--encoder", name, "--adapt")
+    assert (answer.status, "cannot be adapted" in answer.err) == (2, True)
+    answer = longmatch("index", corpus, "--encoder", name)
+    assert (answer.status, "4 encoded" in answer.err) == (0, True)
+    query = tmp_path / "query.txt"
+    query.write_text(TEXTS["bees"])
+    for mode in ("semantic", "hybrid"):
+        found = longmatch("match", query, "--mode", mode, "--json")  # the directory remembers it
+        assert json.loads(found.out)["matches"][0]["id"] == "bees"
+    other = longmatch("index", corpus, "--encoder", name.replace("document", "query"))
+    assert (other.status, "longmatch reencode" in other.err) == (2, True)
