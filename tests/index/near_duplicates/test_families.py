@@ -150,7 +150,10 @@ DOCUMENTS = {
 
 
 @pytest.mark.slow
-def test_texts_that_were_there_before_are_found_later(open_store: OpenStore) -> None:
+def test_texts_that_were_there_before_are_found_later(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("index.followers.AT_OPENING", len(DOCUMENTS) // 2)
     store = open_store(find_families=False)
     put(store, **DOCUMENTS)
     assert families_in(store) == set()

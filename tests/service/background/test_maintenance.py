@@ -141,10 +141,10 @@ def test_a_restart_does_not_try_again_what_was_refused(
         assert data.index.nlist == 1  # nor does the opening
         of_data(data, target_recall=1.0).work()
     assert refusals() == 1
-    put(data, ONE_LIST_BELOW, ONE_LIST_BELOW // 8)  # so many that it is worth another attempt
+    put(data, ONE_LIST_BELOW, ONE_LIST_BELOW // 8)  # so many that it trains again
     of_data(data, target_recall=1.0).work()
     assert refusals() == 2
-    of_data(data, target_recall=0.3).work()  # is worth another attempt too
+    of_data(data, target_recall=0.3).work()  # a lower target: it trains again
     assert data.index.nlist > 1
     data.close()
 
