@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 
@@ -290,6 +291,7 @@ def _storage_fails(collection: Collection) -> bool:
     return any(failures) or is_full(collection.data.store.path)
 
 
+@cache
 def installed_version() -> str:
     """Return the version of the installed package, or "unknown" in a bare source tree."""
     try:

@@ -172,7 +172,7 @@ def test_changes_are_published_before_a_restart_would_feel_them(
 def test_disk_space_of_deleted_documents_is_given_back(
     make: Make, data: DataDirectory, metrics: Metrics
 ) -> None:
-    put(data, 0, 100, text="word " * 20_000)
+    put(data, 0, 100, text="word " * 2_000)
     change = data.store.delete([f"d{number}" for number in range(5, 100)])
     data.index.apply(change)
     before = data.store.reclaim(0)

@@ -174,7 +174,8 @@ def test_a_kill_leaves_the_old_and_the_next_run_resumes(
     assert is_of(data, tiny_checkpoint)
     assert longmatch("doctor", data).status == 0
     done = len(encoded)
-    answer = run_test(longmatch, data, tiny_terms)
+    monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_terms))  # a variable may be ahead
+    answer = run_test(longmatch, data, tiny_terms, "--served", tiny_checkpoint)
     assert answer.status == 0, answer.err
     assert is_of(data, tiny_terms) == (name != "discard")
     assert not (data / REENCODING).exists()
@@ -275,15 +276,9 @@ def test_no_query_that_was_learned_from_is_asked(
 
 
 def test_the_served_checkpoint_must_be_that_of_the_vectors(
-    longmatch: Run,
-    data: Path,
-    tiny_checkpoint: Path,
-    tiny_terms: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    longmatch: Run, data: Path, tiny_terms: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_terms))
     answer = run_test(longmatch, data, tiny_terms)
     assert (answer.status, "--served: " in answer.err) == (2, True)
     assert "name the one that it is served with" in answer.err
-    answer = run_test(longmatch, data, tiny_terms, "--served", tiny_checkpoint)
-    assert (answer.status, is_of(data, tiny_terms)) == (0, True)
