@@ -24,6 +24,7 @@ from service.cli import reencode as command
 from service.cli.feedback import open_store
 from service.startup import close_engine, open_engine
 from tests.kit.command import Answer, Run
+from tests.kit.forking import Forked
 from tests.kit.judged_corpus import BLIND, CopyTopics, judge, use
 from tests.kit.service_fixtures import MakeSettings
 
@@ -188,7 +189,7 @@ def test_killed_at_any_moment_it_ends_with_the_old_or_the_new(
     data: Path,
     tiny_checkpoint: Path,
     tiny_terms: Path,
-    start_longmatch: Callable[..., "subprocess.Popen[bytes]"],
+    start_longmatch: Callable[..., Forked],
 ) -> None:
     options = ("--checkpoint", tiny_terms, "--served", tiny_checkpoint, "--only-if-better")
     for number in range(20):
