@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BERT ?= sentence-transformers/all-MiniLM-L6-v2
 
-.PHONY: demo test test-all tests fast packages check check-deploy reference bench \
+.PHONY: demo test test-all tests fast packages check check-deploy reference docs bench \
 	checkpoint fast-checkpoint constraints clean
 
 # Index the documentation of Python's standard library, and serve it on http://127.0.0.1:8000.
@@ -48,6 +48,10 @@ check: $(VENV)/testing
 reference: $(VENV)/testing
 	$(BIN)/python -m tests.kit.reference
 
+# The documentation as a site, in site/; a link that leads nowhere stops it.
+docs: $(VENV)/testing
+	$(BIN)/zensical build --clean --strict
+
 # What an operator runs: the files by the programs that read them, and then the image and the compose
 # file on a Docker engine (docker, or as root docker.io, docker-compose and debootstrap of Debian).
 check-deploy: $(VENV)/testing
@@ -88,11 +92,11 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 constraints: $(VENV)/testing
 	$(BIN)/pip install --quiet uv
 	echo torch==2.13.0 | $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
-		--extra cpu --extra gpu --extra evaluate --extra otel \
+		--extra cpu --extra gpu --extra evaluate --extra mcp --extra otel \
 		--extra parquet --extra postgresql --extra ray --extra remote --extra train --extra dev --constraint - \
 		--no-annotate --no-header --quiet --output-file constraints.txt
 	for device in cpu gpu; do \
-		$(COMPILE) --extra $$device --output-file deploy/requirements/$$device.txt || exit 1; \
+		$(COMPILE) --extra $$device --extra postgresql --output-file deploy/requirements/$$device.txt || exit 1; \
 	done
 
 clean:
@@ -105,5 +109,5 @@ $(VENV)/serving: pyproject.toml constraints.txt
 
 $(VENV)/testing: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[cpu,evaluate,otel,parquet,postgresql,ray,remote,train,dev]'
+	$(INSTALL) --editable '.[cpu,evaluate,mcp,otel,parquet,postgresql,ray,remote,train,dev]'
 	touch $@

@@ -99,6 +99,7 @@ class Checkpoint:
         files: SHA-256, in hex, of each file by its name relative to the directory.
         reading_share: share of the sentence blocks of a document that the Transformer encodes, from
             over 0 to 1; the words of all are counted. See `encoder.block_selection`.
+        source: the name that leads to it on this machine, see `encoder.opening.find_encoder`.
     """
 
     directory: Path
@@ -118,6 +119,7 @@ class Checkpoint:
     precisions: tuple[str, ...]
     files: Mapping[str, str]
     reading_share: float = 1.0
+    source: str = ""
 
     @property
     def has_sections(self) -> bool:
@@ -165,6 +167,7 @@ def load_checkpoint(directory: Path) -> Checkpoint:
             fingerprint=manifest.fingerprint(),
             precisions=tuple(p for p in PRECISIONS if manifest.has(p, BLOCK_GRAPH)),
             files=manifest.files,
+            source=directory.name if is_shipped(directory) else str(directory.resolve()),
             **config,
         )
     except TypeError as error:

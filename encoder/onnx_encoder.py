@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,49 +23,27 @@ from numpy.typing import NDArray
 
 from encoder.adapter import Adapter, open_adaptation, vector_space
 from encoder.arrays import Float32
+from encoder.block_selection import open_document_tokenizer
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import SECTION_GRAPH, Checkpoint
+from encoder.comparison.sections import SectionReader
 from encoder.device.bound_graph import LANES, BoundGraph
 from encoder.device.packing import document_calls, pad_documents, pad_rows
 from encoder.device.providers import device_of
 from encoder.document_reading import DocumentReading
+from encoder.encoder import EncodedBatch, WarmRun
 from encoder.errors import CheckpointError
 from encoder.golden import check_parity, read_golden_batch
 from encoder.onnx_session import OpenedGraphs, open_graphs, open_section_graph
 from encoder.terms.term_channel import open_term_channel
+from encoder.tokenizer import BlockTokenizer
 
 BLOCKS_A_TASK = 16  # of a thread: to hand over each block by itself costs a tenth of encoding it
 DOCUMENT_BATCH_BLOCKS = 8_192  # of a packed call of the document level, padding included
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedBatch:
-    """Vectors of a batch of documents.
-
-    Attributes:
-        document_vectors: [D, dimension], unit norm.
-        block_vectors: for each document [S, block_dimension], of the blocks encoded, unit norm.
-    """
-
-    document_vectors: Float32
-    block_vectors: tuple[Float32, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GoldenRun:
-    """One timed run of the golden batch, on one thread.
-
-    Attributes:
-        block_vectors: [N, block_dimension].
-        tokens_per_second: of the blocks.
-    """
-
-    block_vectors: Float32
-    tokens_per_second: float
-
-
 class OnnxEncoder:
-    """An encoder that can be called from any number of threads.
+    """An `encoder.encoder.Encoder` of a checkpoint that can be called from any number of threads.
 
     Attributes:
         checkpoint: what it was loaded from.
@@ -230,10 +208,15 @@ class OnnxEncoder:
         vector: Float32 = self._graphs.document.run(None, inputs)[0][0]
         return vector
 
+    @cached_property
+    def read(self) -> BlockTokenizer:
+        """What splits a text into the sentence blocks that it encodes."""
+        return open_document_tokenizer(self.checkpoint)
+
     @property
-    def reads_sections(self) -> bool:
-        """Whether it has vectors of sections, by a learned projection (CoLDE, section 3.2)."""
-        return self._sections is not None
+    def section_reader(self) -> SectionReader | None:
+        """Itself where it has vectors of sections (CoLDE, section 3.2), else None."""
+        return None if self._sections is None else self
 
     def section_vector(
         self, blocks: Float32, number: int, next_blocks: Float32, next_number: int
@@ -302,14 +285,14 @@ class OnnxEncoder:
                 vectors = np.concatenate([self._no_blocks(), *each])
         return np.split(vectors, np.cumsum([len(blocks) for blocks in of_each])[:-1])
 
-    def warm_up(self) -> GoldenRun:
+    def warm_up(self) -> WarmRun:
         """Run the golden batch, so that the first request is not slow."""
         golden = read_golden_batch(self.checkpoint)
         started = time.perf_counter()
         blocks = golden.encode(self.encode_blocks)
         seconds = time.perf_counter() - started
         check_parity(golden.compare(blocks, self.combine), self.precision)
-        return GoldenRun(blocks, sum(map(len, golden.blocks)) / seconds)
+        return WarmRun(golden.blocks, blocks, sum(map(len, golden.blocks)) / seconds)
 
     def _no_blocks(self) -> Float32:
         return np.empty((0, self.checkpoint.block_dimension), dtype=np.float32)

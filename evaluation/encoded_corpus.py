@@ -32,8 +32,8 @@ from encoder.atomic_files import write_atomically
 from encoder.block_selection import open_selector
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
+from encoder.encoder import Encoder
 from encoder.errors import EmptyTextError
-from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from evaluation.block_archive import (
     KEY,
@@ -81,7 +81,7 @@ class EncodedCorpus:
 def encode_corpus(
     corpus: Path,
     directory: Path,
-    encoder: OnnxEncoder,
+    encoder: Encoder,
     progress: Progress,
     max_blocks: int | None = None,
 ) -> EncodedCorpus:
@@ -102,7 +102,7 @@ def encode_corpus(
 def keep_blocks(
     corpus: Path,
     directory: Path,
-    encoder: OnnxEncoder,
+    encoder: Encoder,
     progress: Progress,
 ) -> EncodedCorpus:
     """Open the block vectors of a corpus in a directory, after encoding what is missing."""
@@ -159,7 +159,7 @@ class _Source:
     """What blocks and block vectors are made with; without an encoder, blocks alone."""
 
     checkpoint: Checkpoint
-    encoder: OnnxEncoder | None
+    encoder: Encoder | None
     key: ArchiveKey
 
 
@@ -266,7 +266,7 @@ def _write_texts(path: Path, texts: Sequence[_Text], *, append: bool = False) ->
 
 
 def embed_encoded_corpus(
-    encoded: EncodedCorpus, encoder: OnnxEncoder, space: AlignmentSpace | None = None
+    encoded: EncodedCorpus, encoder: Encoder, space: AlignmentSpace | None = None
 ) -> EmbeddedCorpus:
     """Run the document level over the stored blocks of every document of a corpus, and align them.
 

@@ -13,8 +13,7 @@ import numpy as np
 from encoder.arrays import Float32
 from encoder.checkpoint import BLOCK_GRAPH, DOCUMENT_GRAPH, QUALITY, Checkpoint
 from encoder.errors import QualityError
-from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
+from encoder.opening import open_encoder
 from evaluation.judgements import Qrels
 from evaluation.metrics import evaluate_run, rank_exactly
 from index.build import encode_documents
@@ -208,13 +207,12 @@ class _Encoded:
 def _encode(
     checkpoint: Checkpoint, precision: str, sample: GateSample, progress: Progress
 ) -> _Encoded:
-    encoder = OnnxEncoder(checkpoint, precision=precision, providers=["cpu"])
-    tokenizer = BlockTokenizer(checkpoint)
+    encoder = open_encoder(checkpoint, precision=precision, providers=["cpu"])
     progress.started(f"encoding with {precision}", len(sample.documents))
     encoded = []
     for start in range(0, len(sample.documents), _DOCUMENTS_PER_CALL):
         some = sample.documents[start : start + _DOCUMENTS_PER_CALL]
-        encoded += encode_documents(some, tokenizer, encoder, progress)
+        encoded += encode_documents(some, encoder, progress)
     _require_enough(len(encoded), sample.corpus)
     return _Encoded(
         ids=tuple(result.document.id for result in encoded),

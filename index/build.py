@@ -16,9 +16,9 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from encoder.blocks import SentenceBlocks
+from encoder.encoder import Encoder
 from encoder.errors import EmptyTextError
-from encoder.onnx_encoder import OnnxEncoder, usable_cores
-from encoder.tokenizer import BlockTokenizer
+from encoder.onnx_encoder import usable_cores
 from index.alignment.spaces import REFIT_DRIFT
 from index.corpus.reader import Corpus, count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
@@ -165,7 +165,7 @@ def group(
         yield batch
 
 
-def encode_here(tokenizer: BlockTokenizer, encoder: OnnxEncoder) -> BatchEncoder:
+def encode_here(encoder: Encoder) -> BatchEncoder:
     """Return what encodes batches in this process, one after the other.
 
     While a GPU encodes a batch, the threads of this process tokenise the next one.
@@ -175,7 +175,7 @@ def encode_here(tokenizer: BlockTokenizer, encoder: OnnxEncoder) -> BatchEncoder
         batches: Iterable[Batch], progress: Progress
     ) -> Iterator[tuple[Batch, list[EncodedDocument]]]:
         for batch in batches:
-            yield batch, encode_documents(batch.new, tokenizer, encoder, progress)
+            yield batch, encode_documents(batch.new, encoder, progress)
 
     def encode_ahead(
         batches: Iterable[Batch], progress: Progress
@@ -183,7 +183,7 @@ def encode_here(tokenizer: BlockTokenizer, encoder: OnnxEncoder) -> BatchEncoder
         with ThreadPoolExecutor(usable_cores()) as pool:
 
             def begin(batch: Batch) -> list[_Read]:
-                return [pool.submit(tokenizer, document.text).result for document in batch.new]
+                return [pool.submit(encoder.read, document.text).result for document in batch.new]
 
             for batch, tokenised in _one_ahead((batch, begin(batch)) for batch in batches):
                 yield batch, _encode(batch.new, tokenised, encoder, progress)
@@ -192,13 +192,10 @@ def encode_here(tokenizer: BlockTokenizer, encoder: OnnxEncoder) -> BatchEncoder
 
 
 def encode_documents(
-    documents: Sequence[Document],
-    tokenizer: BlockTokenizer,
-    encoder: OnnxEncoder,
-    progress: Progress,
+    documents: Sequence[Document], encoder: Encoder, progress: Progress
 ) -> list[EncodedDocument]:
     """Encode documents with all threads; documents without a token are skipped and reported."""
-    tokenised = [partial(tokenizer, document.text) for document in documents]
+    tokenised = [partial(encoder.read, document.text) for document in documents]
     return _encode(documents, tokenised, encoder, progress)
 
 
@@ -219,7 +216,7 @@ def _one_ahead(items: Iterable[T]) -> Iterator[T]:
 def _encode(
     documents: Sequence[Document],
     tokenised: Sequence[_Read],
-    encoder: OnnxEncoder,
+    encoder: Encoder,
     progress: Progress,
 ) -> list[EncodedDocument]:
     """Encode documents, each with what returns its sentence blocks."""

@@ -11,8 +11,7 @@ import numpy as np
 from encoder.alignment.space import AlignedCorpus, read_space, write_space
 from encoder.arrays import Float32, Int64
 from encoder.atomic_files import replace_durably
-from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
+from encoder.encoder import Encoder
 from index.build import encode_documents, group, report_skipped
 from index.corpus.reader import count_documents, read_corpus
 from index.document import Document
@@ -41,9 +40,7 @@ class EmbeddedCorpus:
     aligned: AlignedCorpus | None = None
 
 
-def embed_corpus(
-    corpus: Path, tokenizer: BlockTokenizer, encoder: OnnxEncoder, progress: Progress
-) -> EmbeddedCorpus:
+def embed_corpus(corpus: Path, encoder: Encoder, progress: Progress) -> EmbeddedCorpus:
     """Encode every document of a corpus, in its order.
 
     Raises:
@@ -54,7 +51,7 @@ def embed_corpus(
     skipped = 0
     for batch in group(report_skipped(read_corpus(corpus), progress)):
         documents = [item for item in batch if isinstance(item, Document)]
-        results = encode_documents(documents, tokenizer, encoder, progress)
+        results = encode_documents(documents, encoder, progress)
         skipped += len(batch) - len(results)
         encoded += [(r.document.id, r.vector, r.receipt) for r in results]
     if not encoded:

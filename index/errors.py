@@ -39,9 +39,9 @@ class FingerprintMismatchError(StoreError):
             )
         else:
             message = (
-                f"the data directory was made with checkpoint {found[:12]}, not with "
-                f"{expected[:12]}: use that checkpoint (`--checkpoint best`, `fast` or a folder), "
-                "another data directory, or `longmatch reencode`"
+                f"the data directory was made with the encoder {found[:12]}, not with "
+                f"{expected[:12]}: name that encoder with `--encoder` or none, another data "
+                "directory, or move this one with `longmatch reencode DATA --encoder NEW`"
             )
         super().__init__(message)
         self.found = found

@@ -3,11 +3,12 @@
 from importlib.util import find_spec
 from typing import Literal
 
-Extra = Literal["evaluate", "otel", "parquet", "postgresql", "ray", "remote", "train"]
+Extra = Literal["evaluate", "mcp", "otel", "parquet", "postgresql", "ray", "remote", "train"]
 
 # The modules that each extra of pyproject.toml installs, by the name they are imported under.
 EXTRAS: dict[Extra, tuple[str, ...]] = {
     "evaluate": ("bm25s", "ir_measures", "matplotlib", "scipy", "sklearn"),
+    "mcp": ("mcp",),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "parquet": ("pyarrow",),
     "postgresql": ("psycopg",),

@@ -20,10 +20,10 @@ from filelock import FileLock, Timeout
 
 from encoder.adapter import VectorSpace
 from encoder.alignment.space import open_space
-from encoder.block_selection import open_document_tokenizer
 from encoder.checkpoint import Checkpoint, split_fingerprint
+from encoder.encoder import Encoder
 from encoder.errors import AdapterError
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.opening import open_encoder
 from encoder.tokenizer import BlockTokenizer
 from index.adapt import adapt_data_directory, read_corpus_adapter, write_corpus_adapter
 from index.build import encode_documents, publish, refit_alignment, update_unchanged
@@ -38,6 +38,7 @@ from index.directory.data_directory import (
     settle,
     swap_in,
 )
+from index.directory.encoder_name import remember_encoder
 from index.document import Document
 from index.errors import DataDirectoryInUseError, StoreError
 from index.progress import Progress
@@ -60,16 +61,14 @@ class Reencoded:
         data: the data directory.
         content: the new content.
         former: the space of the vectors that it has now.
-        tokenizer: of the new checkpoint.
-        encoder: of the new checkpoint, with the adapter of the new content.
+        encoder: the new one, with the adapter of the new content.
         progress: where progress is reported.
     """
 
     data: Path
     content: Path
     former: VectorSpace
-    tokenizer: BlockTokenizer
-    encoder: OnnxEncoder
+    encoder: Encoder
     progress: Progress
 
 
@@ -132,8 +131,7 @@ def reencode_documents(
         elif (content / ADAPTER_FILE).exists():
             discard(content)  # left by a job that adapted
         encoder = _open_encoder(content, checkpoint, precision)
-        tokenizer = open_document_tokenizer(checkpoint)
-        made = Reencoded(data, content, space, tokenizer, encoder, progress)
+        made = Reencoded(data, content, space, encoder, progress)
         _follow(old, made)
     return made
 
@@ -219,9 +217,9 @@ def _adapt(
     corpus.unlink()
 
 
-def _open_encoder(content: Path, checkpoint: Checkpoint, precision: str | None) -> OnnxEncoder:
+def _open_encoder(content: Path, checkpoint: Checkpoint, precision: str | None) -> Encoder:
     adapter = read_corpus_adapter(content, checkpoint)
-    encoder = OnnxEncoder(checkpoint, precision=precision, adapter=adapter)
+    encoder = open_encoder(checkpoint, precision=precision, adapter=adapter)
     encoder.warm_up()
     store = content / STORE_FILE
     if store.exists() and read_space(store).fingerprint != encoder.fingerprint:
@@ -243,6 +241,7 @@ def _follow(old: SQLiteDocumentStore, made: Reencoded) -> int:
             alignment=open_space(encoder.checkpoint),
         )
     ) as new:
+        remember_encoder(made.content, encoder.checkpoint)
         made.progress.started("encoding", len(old))
         present: set[str] = set()
         for batch in _batches(old):
@@ -257,7 +256,7 @@ def _follow(old: SQLiteDocumentStore, made: Reencoded) -> int:
 def _encode(batch: list[Document], new: DataDirectory, made: Reencoded) -> None:
     changed = update_unchanged(batch, new.store)
     made.progress.advanced(len(batch) - len(changed))
-    results = encode_documents(changed, made.tokenizer, made.encoder, made.progress)
+    results = encode_documents(changed, made.encoder, made.progress)
     if lost := {document.id for document in changed} - {result.document.id for result in results}:
         raise StoreError(
             f"document {min(lost)!r} has no token that this checkpoint reads: delete it first"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from index.document import Document
 from index.errors import StoreError
@@ -72,9 +73,9 @@ async def submit_upload(
             await run_in(jobs.threads, file.abandon)
             return stored, True
         response = respond(upload)
-        keyed = jobs.idempotency.keyed(key, request, response) if key else None
+        store = partial(jobs.idempotency.insert, key, request, response) if key else None
         try:
-            await run_in(jobs.threads, jobs.add, upload, keyed, head.client)
+            await run_in(jobs.threads, jobs.add, upload, store, head.client)
         except StoreError:
             await run_in(jobs.threads, file.abandon)
             raise

@@ -10,8 +10,8 @@ from encoder.adapter import open_adaptation, vector_space
 from encoder.alignment.space import open_space
 from encoder.block_selection import open_document_tokenizer
 from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
+from encoder.encoder import DocumentTokenizer
 from encoder.errors import EncoderError
-from encoder.tokenizer import BlockTokenizer
 from index.adapt import read_corpus_adapter
 from index.directory.collections import (
     check_collection,
@@ -24,6 +24,7 @@ from index.directory.collections import (
     remove_collection as remove_folder,
 )
 from index.directory.data_directory import open_data_directory, with_share_of
+from index.directory.encoder_name import remember_encoder
 from index.errors import (
     DataDirectoryInUseError,
     IndexingError,
@@ -38,12 +39,13 @@ from service.errors import (
     SettingsError,
     TooManyCollectionsError,
 )
-from service.feedback.store import open_feedback
-from service.jobs.runner import open_jobs
+from service.feedback.logic import forget_unstored
+from service.feedback.store import FeedbackStore
+from service.jobs.runner import Jobs
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
-from service.matching.feedback import forget_unstored
-from service.matching.standing import scan_new_documents
-from service.standing.runner import open_standing
+from service.standing.logic import scan_new_documents
+from service.standing.runner import StandingQueries
+from service.state.database import open_state
 
 
 def open_collection(engine: Engine, name: str, path: Path) -> Collection:
@@ -66,12 +68,13 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             in_background=True,
         )
         opened.callback(data.close)
+        remember_encoder(path, checkpoint)
         metrics = engine.metrics.of(name)
-        feedback = open_feedback(path, metrics)
-        opened.callback(feedback.close)
-        jobs = open_jobs(path, settings, metrics)
+        state = open_state(path, engine.database)
+        opened.callback(state.close)
+        jobs = Jobs(state, path, settings, metrics)
         opened.callback(jobs.close)
-        standing = open_standing(path, settings, metrics)
+        standing = StandingQueries(state, settings, metrics)
         opened.callback(standing.close)
         scoring = LiveScoring(checkpoint, data, fitted)
         collection = Collection(
@@ -83,7 +86,8 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             space=space,
             data=data,
             scoring=scoring,
-            feedback=feedback,
+            state=state,
+            feedback=FeedbackStore(state, metrics, max_verdicts=settings.max_feedback),
             jobs=jobs,
             standing=standing,
             writer=ThreadPoolExecutor(1, "writer"),
@@ -124,13 +128,13 @@ def close_collection(collection: Collection) -> None:
     collection.writer.shutdown()
     collection.recall_monitor.close()
     collection.maintenance.close()
-    collection.feedback.close()
+    collection.state.close()
     if collection.engine.search_processes is not None:
         collection.engine.search_processes.forget(collection.number)
     collection.data.close()
 
 
-def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> BlockTokenizer:
+def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> DocumentTokenizer:
     """Return the tokenizer of the engine, or one that selects blocks."""
     if checkpoint.reading_share == engine.checkpoint.reading_share:
         return engine.tokenizer
@@ -211,6 +215,8 @@ def create_collection(engine: Engine, name: str) -> bool:
         raise TooManyCollectionsError(settings.max_collections)
     is_new = not collection_path(settings.data, name).exists()
     if is_new:
+        if engine.database is not None:  # a kill may have left the state of a former collection
+            engine.database.drop(name)
         make_collection(settings.data, name, lambda folder: _fill(engine, folder))
     _open(engine, name)
     collections.find(name)  # raises if it could not be opened
@@ -234,6 +240,8 @@ def remove_collection(engine: Engine, name: str) -> None:
         if isinstance(member, Collection):
             close_collection(member)
         remove_folder(engine.settings.data, name)
+        if engine.database is not None:
+            engine.database.drop(name)
     except Exception as error:
         if collection_path(engine.settings.data, name).exists():
             _put_unopened(engine, name, error)

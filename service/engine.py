@@ -13,30 +13,33 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
+from typing import TYPE_CHECKING
 
 from encoder.adapter import OpenAdapter, VectorSpace
 from encoder.checkpoint import Checkpoint
-from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
+from encoder.encoder import DocumentTokenizer, Encoder
 from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
 from index.search.calibrator import LiveScoring, ScoreCalibrator
 from index.search.fusion import LinearFusion
 from index.sqlite.connections import is_full
 from service.errors import CollectionNotFoundError, NotReadyError
-from service.feedback.store import FeedbackStore
 from service.files import SentFiles
-from service.jobs.runner import Jobs
 from service.limits import Admission, BodyMemory, RateLimiter
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.metrics import CollectionMetrics, Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses, ServedDirectory
 from service.settings import Settings
-from service.standing.runner import StandingQueries
 from service.workers.block_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
+
+if TYPE_CHECKING:  # SQLAlchemy takes a fifth of a second, and most commands do without
+    from service.feedback.store import FeedbackStore
+    from service.jobs.runner import Jobs
+    from service.standing.runner import StandingQueries
+    from service.state.database import PostgreSQL, State
 
 DEFAULT = DEFAULT_COLLECTION
 STUCK_SECONDS = 30.0  # a service without a free place for so long is not ready
@@ -56,6 +59,7 @@ class Engine:
         admission: the limit on active requests.
         bodies: the limit on bytes of bodies in memory.
         redis: shared with other servers, if one is set.
+        database: of the states of the collections, if one is set; else they are in files.
         rate_limiter: counts the tokens of each client, if a rate is set.
         encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
         exports: the limit on exports that wait for their first part.
@@ -72,13 +76,14 @@ class Engine:
 
     settings: Settings
     checkpoint: Checkpoint
-    tokenizer: BlockTokenizer
-    encoder: OnnxEncoder
+    tokenizer: DocumentTokenizer
+    encoder: Encoder
     scheduler: EncodeScheduler
     reranking: RerankPool | None
     admission: Admission
     bodies: BodyMemory
     redis: RedisClient | None
+    database: "PostgreSQL | None"
     rate_limiter: RateLimiter | None
     encode_cache: EncodeCache | None
     exports: Admission
@@ -111,6 +116,7 @@ class Collection:
         space: of its document vectors.
         data: documents, vectors, index.
         scoring: how its scores are combined and calibrated, as last measured.
+        state: the tables of `feedback`, `jobs` and `standing`.
         feedback: verdicts on its matches.
         jobs: uploads indexed in the background, and responses stored for Idempotency-Key.
         standing: the queries that new documents are compared with, and their events.
@@ -125,14 +131,15 @@ class Collection:
     name: str
     engine: Engine
     checkpoint: Checkpoint
-    tokenizer: BlockTokenizer
+    tokenizer: DocumentTokenizer
     adapter: OpenAdapter | None
     space: VectorSpace
     data: DataDirectory
     scoring: LiveScoring
-    feedback: FeedbackStore
-    jobs: Jobs
-    standing: StandingQueries
+    state: "State"
+    feedback: "FeedbackStore"
+    jobs: "Jobs"
+    standing: "StandingQueries"
     writer: ThreadPoolExecutor
     metrics: CollectionMetrics
     recall_monitor: RecallMonitor
@@ -286,9 +293,8 @@ def degraded_parts(engine: Engine) -> list[str]:
 
 
 def _storage_fails(collection: Collection) -> bool:
-    parts = (collection.data.store, collection.jobs, collection.feedback, collection.standing)
-    failures = (part.failure for part in parts)
-    return any(failures) or is_full(collection.data.store.path)
+    store = collection.data.store
+    return bool(store.failure or collection.state.failure) or is_full(store.path)
 
 
 @cache

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from index.errors import StoreError
+from index.errors import StorageError, StoreError
 
 RejectionReason = Literal[
     "queue_tokens",
@@ -196,6 +196,12 @@ class FeedbackFullError(ServiceError):
         """Say how much there is, which is the limit."""
         super().__init__(f"there is as much feedback as there may be, {taken}: delete some")
         self.limit = limit
+
+
+class DatabaseFailedError(StorageError, ServiceError):
+    """The database of the setting `state` cannot be reached, or failed."""
+
+    problem = "the database failed"
 
 
 class ModelNotFoundError(ServiceError):

@@ -38,6 +38,7 @@ _DOCUMENTS_ARE_LOCAL = (
 _VECTORS_ARE_LOCAL = "vectors are searched by FAISS in the process"
 # What was a setting once, and what holds instead.
 REMOVED_SETTINGS = {
+    "LONGMATCH_CHECKPOINT": "LONGMATCH_ENCODER names the encoder",
     "LONGMATCH_ENGINE_CACHE": "TensorRT is not used; LONGMATCH_PROVIDERS=cuda runs on a GPU",
     "LONGMATCH_STORE": _DOCUMENTS_ARE_LOCAL,
     "LONGMATCH_STORE_SCHEMA": _DOCUMENTS_ARE_LOCAL,
@@ -85,6 +86,10 @@ def _split(value: object) -> object:
     return value
 
 
+def _text(value: object) -> object:
+    return str(value) if isinstance(value, Path) else value
+
+
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 
 
@@ -99,10 +104,18 @@ class Settings(BaseSettings):
         default=Path("longmatch-data"),
         description="The data directory: documents, vectors, index, snapshots. Created if missing.",
     )
-    checkpoint: Path | None = Field(
+    state: str | None = Field(
         default=None,
-        description="The checkpoint directory, or the name of one that ships: best (the default) "
-        "or fast. Vectors of different checkpoints are never compared.",
+        pattern="^postgresql://",
+        description="A PostgreSQL, as postgresql://USER@HOST/DATABASE, that keeps jobs, answers to "
+        "Idempotency-Key, feedback and standing queries, and belongs to one data directory; by "
+        "default, they are in the data directory. Every command reads it.",
+    )
+    encoder: Annotated[str | None, BeforeValidator(_text)] = Field(
+        default=None,
+        description="The encoder: the name of one that ships, best or fast, or a folder. By "
+        "default, that of the data directory, best for a new one. Vectors of different encoders "
+        "are never compared.",
     )
     precision: str | None = Field(
         default=None,

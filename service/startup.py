@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from encoder.checkpoint import Checkpoint
-from encoder.onnx_encoder import GoldenRun, OnnxEncoder, usable_cores
+from encoder.encoder import Encoder, WarmRun
+from encoder.onnx_encoder import usable_cores
 from index.vectors.faiss.gpu import allow_gpu
 from service.collections import (
     close_collection,
@@ -26,6 +27,7 @@ from service.metrics import Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
 from service.settings import Settings
+from service.state.database import PostgreSQL
 from service.threads import lower_priority
 from service.workers.block_cache import (
     EncodeCache,
@@ -57,17 +59,21 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     metrics = Metrics()
     with ExitStack() as opened:
         redis = _open_redis(settings, metrics, opened)
-        scheduler, cache = _open_scheduler(settings, encoder, warm.golden, redis, metrics, opened)
+        database = None if settings.state is None else PostgreSQL(settings.state)
+        if database is not None:
+            opened.callback(database.close)
+        scheduler, cache = _open_scheduler(settings, encoder, warm.run, redis, metrics, opened)
         engine = Engine(
             settings=settings,
             checkpoint=checkpoint,
-            tokenizer=warm.tokenizer,
+            tokenizer=encoder.read,
             encoder=encoder,
             scheduler=scheduler,
             reranking=open_rerank_pool(settings, metrics),
             admission=Admission(settings.max_active_requests),
             bodies=BodyMemory(settings.max_body_bytes),
             redis=redis,
+            database=database,
             rate_limiter=_create_rate_limiter(settings.rate_limit_tokens_per_minute, redis),
             encode_cache=cache,
             exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),
@@ -117,6 +123,8 @@ def close_engine(engine: Engine) -> None:
         engine.search_processes.close()
     for collection in collections:
         close_collection(collection)
+    if engine.database is not None:
+        engine.database.close()
 
 
 def search_threads(cores: int) -> int:
@@ -161,14 +169,14 @@ def _open_redis(settings: Settings, metrics: Metrics, opened: ExitStack) -> Redi
 
 def _open_scheduler(
     settings: Settings,
-    encoder: OnnxEncoder,
-    golden: GoldenRun,
+    encoder: Encoder,
+    run: WarmRun,
     redis: RedisClient | None,
     metrics: Metrics,
     opened: ExitStack,
 ) -> tuple[EncodeScheduler, EncodeCache | None]:
     """Start the encoder threads, with a cache in front of them if there can be one."""
-    probe = probe_vector_space(encoder, golden)
+    probe = probe_vector_space(encoder, run)
     cache = _open_cache(settings, encoder, redis, metrics, probe.space)
     if cache is not None:
         opened.callback(cache.close)
@@ -186,7 +194,7 @@ def _open_scheduler(
 
 def _open_cache(
     settings: Settings,
-    encoder: OnnxEncoder,
+    encoder: Encoder,
     redis: RedisClient | None,
     metrics: Metrics,
     space: bytes,

@@ -4,7 +4,9 @@ Every check is a function of pages (text by path), so that planted mistakes show
 """
 
 import re
+import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -85,10 +87,24 @@ def missing_names(root: Path, text: str) -> list[str]:
     return missing
 
 
-def test_files_and_names_on_the_map_exist() -> None:
-    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    assert missing_names(ROOT, text) == []
+def test_files_and_names_in_the_documents_exist() -> None:
+    for text in read_tracked("docs/*.md").values():
+        assert missing_names(ROOT, text) == []
     assert missing_names(ROOT, "`service/engine.py::Gone`, `service/gone.py`") != []
+
+
+def test_every_page_is_in_the_navigation_of_the_site(tmp_path: Path) -> None:
+    site = ROOT / "zensical.toml"
+    listed = re.findall(r'= "([\w/-]+\.md)"', site.read_text(encoding="utf-8"))
+    assert sorted(f"docs/{page}" for page in listed) == sorted(read_tracked("docs/*.md"))
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(site, tmp_path)
+    zensical = Path(sys.executable).with_name("zensical")
+    built = subprocess.run(
+        [zensical, "build", "--strict"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stdout[-4000:]
+    assert (tmp_path / "site/results/unseen/index.html").exists()
 
 
 # --- modules and targets of make ------------------------------------------------------------

@@ -168,11 +168,12 @@ class RerankRecipe(ObjectiveRecipe):
     """Pairs of documents that a reranker reads together.
 
     Attributes:
-        positives: share of matches among the pairs of a batch.
+        positives: share of matches among the pairs of a batch, if pairs are sampled.
         candidates: of a query, from which the other pairs are sampled.
         random: share of random documents among the other pairs.
         tokens: of a pair, at most.
-        pairs: "given" trains on the labelled pairs alone, and samples no other ones.
+        pairs: "given" trains on the labelled pairs alone, in the share of matches that they have,
+            and samples no other ones.
     """
 
     kind: Literal["rerank"] = "rerank"
@@ -181,6 +182,12 @@ class RerankRecipe(ObjectiveRecipe):
     candidates: PositiveInt = 30
     random: Share = 0.5
     tokens: PositiveInt = 256
+
+    @model_validator(mode="after")
+    def _check_positives(self) -> "RerankRecipe":
+        if "positives" in self.model_fields_set and self.pairs == "given":
+            raise ValueError('positives goes with pairs = "sampled", and only then')
+        return self
 
 
 AnyObjective = Annotated[

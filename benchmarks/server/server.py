@@ -140,7 +140,7 @@ def processor_seconds(pid: int) -> float:
 def _environment(checkpoint: Path) -> dict[str, str]:
     # The environment of the user must not change the measurement.
     kept = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
-    return kept | {"LONGMATCH_CHECKPOINT": str(checkpoint.resolve())}
+    return kept | {"LONGMATCH_ENCODER": str(checkpoint.resolve())}
 
 
 def _free_port() -> int:

@@ -56,17 +56,15 @@ def classify_relation(
 def gather_evidence(
     left: ComparableText, right: ComparableText, pair: PairScore, alignment: Alignment
 ) -> tuple[str, ...]:
-    """Return the evidence for the relation, one sentence for each figure."""
-    found = [_scored(pair)]
+    """Return the evidence for the relation, a sentence a figure; the last is that of the scores."""
+    scored = _scored(pair)
     if left.text.split() == right.text.split():
-        return ("The texts are the same but for white space.", *found)
+        return ("The texts are the same but for white space.", scored)
     passages = alignment.passages
     shared = [passage for passage in passages if passage.kind != "similar"]
+    found = ["No passage of one text was found in the other."]
     if shared:
-        found.insert(0, _longest(left, shared))
-        found.insert(0, _coverage(alignment.left, alignment.right, len(shared)))
-    else:
-        found.insert(0, "No passage of one text was found in the other.")
+        found = [_coverage(alignment.left, alignment.right, len(shared)), _longest(left, shared)]
     similar = len(passages) - len(shared)
     if similar:
         best = max(passage.score for passage in passages if passage.kind == "similar")
@@ -75,20 +73,20 @@ def gather_evidence(
             f"{similar} {runs} similar in what is said but not in words, with a cosine of up to "
             f"{best:.2f}."
         )
-    return tuple(found)
+    return (*found, scored)
 
 
 def _scored(pair: PairScore) -> str:
     parts = {
         "words": pair.lexical_score,
-        "sentence blocks": pair.alignment_score,
-        "document vectors": pair.vector_score,
+        "meaning part by part": pair.alignment_score,
+        "meaning as a whole": pair.vector_score,
     }
     named = ", ".join(f"{name} {part:.2f}" for name, part in parts.items() if part is not None)
-    worth = f"there is no probability: {pair.no_probability}"
+    stated = f"there is no probability: {pair.no_probability}"
     if pair.probability is not None:
-        worth = f"the probability of a match is {pair.probability:.2f}"
-    return f"The score is {pair.score:.2f} ({named}); {worth}."
+        stated = f"the probability of a match is {pair.probability:.2f}"
+    return f"The score is {pair.score:.2f} ({named}); {stated}."
 
 
 def _coverage(left: Coverage, right: Coverage, passages: int) -> str:

@@ -132,7 +132,8 @@ class Comparison:
     Attributes:
         pair: the scores of the two texts.
         relation: the kind of relation.
-        evidence: for it, in sentences, with the figures on which it is based.
+        evidence: for it, in sentences, with the figures on which it is based; the last is that of
+            the scores.
         left_sections: of the left text, in order, at least one.
         right_sections: of the right text.
         section_scores: Float32[L, R], cosine of each left section and each right section.

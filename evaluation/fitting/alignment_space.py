@@ -13,13 +13,14 @@ import typer
 from encoder.alignment.space import fit_space, sample_blocks, write_checkpoint_space
 from encoder.arrays import Float16
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.encoder import Encoder
+from encoder.opening import open_encoder
 from evaluation.encoded_corpus import keep_blocks
 from evaluation.judgements import read_splits
 from index.progress import SilentProgress
 
 
-def training_blocks(folder: Path, blocks: Path, encoder: OnnxEncoder) -> list[Float16]:
+def training_blocks(folder: Path, blocks: Path, encoder: Encoder) -> list[Float16]:
     """Return the block vectors [S, H] of each training document of a corpus."""
     parts = read_splits(folder / "splits.tsv")
     encoded = keep_blocks(folder / "corpus.jsonl.gz", blocks, encoder, SilentProgress())
@@ -33,7 +34,7 @@ def main(
     checkpoint: Annotated[Path, typer.Option(help="The checkpoint.")] = DEFAULT_CHECKPOINT,
 ) -> None:
     """Fit the space and write it."""
-    encoder = OnnxEncoder(load_checkpoint(checkpoint))
+    encoder = open_encoder(load_checkpoint(checkpoint))
     documents = [
         vectors
         for folder in corpus

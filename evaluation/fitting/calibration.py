@@ -30,7 +30,7 @@ from encoder.calibration import (
     standard_scores,
 )
 from encoder.checkpoint import file_digest
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.encoder import Encoder
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.judgements import Qrels, read_qrels, read_splits
 from index.corpus.reader import read_documents
@@ -359,7 +359,7 @@ def draw_pairs(
 
 
 def read_scored_pairs(
-    folder: Path, blocks: Path, encoder: OnnxEncoder, progress: Progress
+    folder: Path, blocks: Path, encoder: Encoder, progress: Progress
 ) -> tuple[Channels, LinearFusion, dict[Mode, ScoredPairs]]:
     """Score pairs of the queries of split `valid` of a corpus in each mode, and random pairs too.
 

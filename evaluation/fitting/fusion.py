@@ -18,7 +18,8 @@ import typer
 from encoder.alignment.space import at_equal_distances
 from encoder.arrays import Float32, Float64
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.encoder import Encoder
+from encoder.opening import open_encoder
 from evaluation.baselines import find_blocks, mean_vectors
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import Vectors, retrieval_task
@@ -289,7 +290,7 @@ def main(
     if mean and write:
         raise typer.BadParameter("--mean cannot be combined with --write")
     opened = load_checkpoint(checkpoint)
-    encoder = OnnxEncoder(opened)
+    encoder = open_encoder(opened)
     folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
     if not folders:
         raise CorpusError(f"{data}: there is no corpus with judgements")
@@ -305,7 +306,7 @@ def main(
 
 
 def _read_corpus(
-    folder: Path, blocks: Path, encoder: OnnxEncoder, part: str, *, mean: bool
+    folder: Path, blocks: Path, encoder: Encoder, part: str, *, mean: bool
 ) -> FusionCorpus:
     """Read one corpus, its block vectors and its queries."""
     corpus = folder / "corpus.jsonl.gz"

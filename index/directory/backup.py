@@ -54,12 +54,11 @@ from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 
 _ATTEMPTS = 5  # to copy what others may replace in the meantime
-# Of the service, whose modules name them: their tables, and the uploads that jobs wait for.
-_DATABASES = ("feedback.sqlite3", "jobs.sqlite3", "standing.sqlite3")
+STATE_FILE = "state.sqlite3"  # of the service
 # A restored keys.json would accept keys that were revoked, or that a stranger made.
 _NAME = re.compile(
     rf"({COLLECTIONS_DIRECTORY}/(?!{DEFAULT_COLLECTION}/){NAME_PATTERN.strip('^$')}/)?"
-    rf"({'|'.join(map(re.escape, (STORE_FILE, *FITTED, *_DATABASES, DAMAGED_FILE)))}"
+    rf"({'|'.join(map(re.escape, (STORE_FILE, *FITTED, STATE_FILE, DAMAGED_FILE)))}"
     r"|uploads/[A-Za-z0-9_-]+\.ndjson)"
 )
 
@@ -122,10 +121,10 @@ def copy_data_directory(data: Path, target: Path) -> None:
         StoreError: the store cannot be read.
     """
     _copy_fitted(data, target)
-    for name in _DATABASES:
-        if (data / name).exists():
-            _create_file(target / name, (data / name).stat().st_mode)
-            copy_database(data / name, target / name)
+    state = data / STATE_FILE
+    if state.exists():
+        _create_file(target / STATE_FILE, state.stat().st_mode)
+        copy_database(state, target / STATE_FILE)
     for path in (data / DAMAGED_FILE, *data.glob("uploads/*")):
         name = path.relative_to(data).as_posix()
         if path.is_file() and _NAME.fullmatch(name):
@@ -276,7 +275,7 @@ def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupMa
         made_with = f"{manifest.checkpoint or 'another'} ({manifest.base[:12]})"
         raise BackupError(
             f"{source}: its vectors were made with checkpoint {made_with}, not with "
-            f"{checkpoint.name} ({checkpoint.fingerprint[:12]}): name that one with --checkpoint"
+            f"{checkpoint.name} ({checkpoint.fingerprint[:12]}): name that one with --encoder"
         )
     with locked(data):
         others = {path.name for path in data.iterdir()} - {LOCK_FILE, ARRIVING}

@@ -2,6 +2,7 @@
 
 store.sqlite3   documents and vectors, the truth
 adapter.npz     optional: the adapter fitted to the corpus, see index/adapt.py
+encoder.json    the name of the encoder of the vectors, see index/directory/encoder_name.py
 fusion.json     optional: how scores are combined here, see index/search/fusion.py
 shadow-test.json    optional: why these vectors replaced others, see service/cli/feedback/replace.py
 snapshots/      published generations of the index, a copy
@@ -35,6 +36,7 @@ from encoder.alignment.space import AlignmentSpace
 from encoder.atomic_files import replace_durably, sync
 from encoder.checkpoint import Checkpoint, split_fingerprint, with_reading_share
 from index.alignment.alignment_index import BLOCKS_FILE
+from index.directory.encoder_name import ENCODER_FILE
 from index.errors import DataDirectoryInUseError, StoreError
 from index.followers import FILE_ENDINGS
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
@@ -56,7 +58,8 @@ FUSION_FILE = "fusion.json"
 SHADOW_TEST_FILE = "shadow-test.json"
 SKIPPED_FILE = "skipped.jsonl"
 DAMAGED_FILE = "damaged.jsonl"
-FITTED = (ADAPTER_FILE, CALIBRATION_FILE, FUSION_FILE, SHADOW_TEST_FILE)  # to the vectors
+# To the vectors, or of them.
+FITTED = (ADAPTER_FILE, CALIBRATION_FILE, ENCODER_FILE, FUSION_FILE, SHADOW_TEST_FILE)
 # What belongs to one checkpoint, and is replaced by a swap of the content.
 CONTENT = (
     STORE_FILE,

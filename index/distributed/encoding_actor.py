@@ -8,15 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, TypeVar
 
 from encoder.adapter import Adapter
-from encoder.block_selection import open_document_tokenizer
-from encoder.checkpoint import find_checkpoint, load_checkpoint, with_reading_share
+from encoder.checkpoint import with_reading_share
+from encoder.encoder import Encoder
 from encoder.errors import CheckpointError, EncoderError
-from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
+from encoder.opening import find_encoder, open_encoder
 from index.build import encode_documents
 from index.document import Document, SkippedInput
 from index.store.records import EncodedDocument
@@ -29,7 +27,7 @@ class EncoderOrder:
     """Which encoder an actor is to open.
 
     Attributes:
-        checkpoint: its directory, the same on every machine, or the name of one that ships.
+        encoder: its name: of a folder, the same on every machine.
         fingerprint: that its document vectors must have.
         reading_share: of the sentence blocks, that are encoded.
         precision: of the graphs; None for the best one of the device.
@@ -37,7 +35,7 @@ class EncoderOrder:
         threads: of each encoder.
     """
 
-    checkpoint: Path
+    encoder: str
     fingerprint: str
     reading_share: float
     precision: str | None
@@ -95,7 +93,7 @@ class EncodingActor:
         Raises:
             EncodingError: it cannot be opened.
         """
-        _, encoder = _named(lambda: self._opened)
+        encoder = _named(lambda: self._opened)
         return OpenedEncoder(version("longmatch"), encoder.precision, encoder.provider)
 
     def encode(self, documents: Sequence[Document]) -> EncodedBatch:
@@ -105,19 +103,17 @@ class EncodingActor:
             EncodingError: the encoder fails.
         """
         counts = _Counts()
-        encoded = _named(lambda: encode_documents(documents, *self._opened, counts))
+        encoded = _named(lambda: encode_documents(documents, self._opened, counts))
         return EncodedBatch(encoded, counts.left_out, counts.tokens)
 
     @cached_property
-    def _opened(self) -> tuple[BlockTokenizer, OnnxEncoder]:
+    def _opened(self) -> Encoder:
         import ray
 
         order = self._order
         adapter: Adapter | None = ray.get(self._adapter[0]) if self._adapter else None
-        checkpoint = with_reading_share(
-            load_checkpoint(find_checkpoint(order.checkpoint)), order.reading_share
-        )
-        encoder = OnnxEncoder(
+        checkpoint = with_reading_share(find_encoder(order.encoder), order.reading_share)
+        encoder = open_encoder(
             checkpoint,
             precision=order.precision,
             providers=order.providers,
@@ -125,11 +121,9 @@ class EncodingActor:
             adapter=adapter,
         )
         if encoder.fingerprint != order.fingerprint:
-            raise CheckpointError(
-                f"{checkpoint.directory}: is another checkpoint than the requested one"
-            )
+            raise CheckpointError(f"{order.encoder}: is another encoder than the requested one")
         encoder.warm_up()
-        return open_document_tokenizer(checkpoint), encoder
+        return encoder
 
 
 class _Counts:

@@ -195,7 +195,7 @@ def _examine_store(data: Path, space: VectorSpace) -> Iterator[Finding]:
     except FingerprintMismatchError as error:
         problem = f"its vectors are of checkpoint {error.found[:12]}, not {error.expected[:12]}"
         yield Finding(
-            STORE_FILE, f"{problem}: name that one with --checkpoint, or", Remedy.RESTORE_BACKUP
+            STORE_FILE, f"{problem}: name that one with --encoder, or", Remedy.RESTORE_BACKUP
         )
     except StoreError as error:
         require_damage(path, error)

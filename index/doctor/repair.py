@@ -15,9 +15,8 @@ from typing import Any
 
 from encoder.adapter import vector_space
 from encoder.alignment.space import open_space
-from encoder.block_selection import open_document_tokenizer
 from encoder.checkpoint import Checkpoint
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.opening import open_encoder
 from index.adapt import read_corpus_adapter
 from index.build import publish, refit_alignment
 from index.common_text.collection import mark_documents, read_common_text
@@ -231,8 +230,7 @@ def _encode_again(
     progress: Progress,
 ) -> None:
     """Replace vectors, block vectors and checksums of documents, whose texts are sound."""
-    tokenizer = open_document_tokenizer(checkpoint)
-    encoder = OnnxEncoder(
+    encoder = open_encoder(
         checkpoint, precision=precision, adapter=read_corpus_adapter(data, checkpoint)
     )
     progress.started("encoding again", len(vector_ids))
@@ -241,7 +239,7 @@ def _encode_again(
             some = vector_ids[start : start + _ENCODED_A_TRANSACTION]
             with connections.writing() as connection:
                 texts = connection.execute(_TEXTS, (vector_id_list(some),)).fetchall()
-                read = [tokenizer(text) for _, text in texts]
+                read = [encoder.read(text) for _, text in texts]
                 encoded = encoder.encode(read)
                 sequence = advance_sequence(connection)
                 for (number, _), blocks, vector, rows in zip(

@@ -29,11 +29,8 @@ from service.api.schemas.fields import (
     nullable,
     write_cursor,
 )
+from service.feedback.logic import export_feedback, give_feedback
 from service.feedback.store import MAX_GRADE, JudgedQuery, Verdict
-from service.matching.feedback import (
-    export_feedback,
-    give_feedback,
-)
 from service.threads import run_in
 
 

@@ -63,7 +63,7 @@ from service.api.schemas.filter import FilterField
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.jobs.idempotency import StoredResponse
-from service.matching.standing import (
+from service.standing.logic import (
     bounds_or_default,
     change_standing_query,
     create_standing_query,
@@ -512,7 +512,7 @@ async def get_standing_queries(
 ) -> StandingQueriesResponse:
     """Return the standing queries in the order in which they were made, without their texts."""
     standing, threads = collection.standing, collection.jobs.threads
-    found = await run_in(threads, standing.queries.listed, cursor, limit)
+    found = await run_in(threads, standing.store.listed, cursor, limit)
     return StandingQueriesResponse(
         queries=[standing_query_response(query) for query in found],
         next_cursor=write_cursor(found[-1].id) if len(found) == limit else None,

@@ -30,8 +30,8 @@ from service.cli.corpus_checks import check_data_directory
 from service.cli.opening import load, opened, with_reading
 from service.cli.options import (
     DEFAULT_DATA,
-    CheckpointOption,
     DataOption,
+    EncoderOption,
     console,
     print_json,
 )
@@ -62,7 +62,7 @@ def fit_calibration(
     folders = sorted(path.parent for path in data.glob("*/qrels.tsv"))
     if len(folders) < 2:
         raise OptionError("--data", f"{data}: holds {len(folders)} corpora with qrels.tsv, not 2")
-    encoder = load(known.directory).encoder
+    encoder = load(str(known.directory)).encoder
     scored: list[Mapping[Mode, ScoredPairs]] = []
     for folder in folders:
         with show_progress(console) as progress:
@@ -89,7 +89,7 @@ def calibrate(
         typer.Option(help="The rate to print a threshold for: 0.1, 0.03, 0.01, 0.003 or 0.001."),
     ] = 0.01,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
 ) -> None:
     """Measure the scores of random pairs of your documents in each mode; needs no labels.
 
@@ -102,7 +102,7 @@ def calibrate(
         raise OptionError("--false-positive-rate", error) from error
     check_data_directory(data)
     check_output_folder(data, "--data")
-    loaded = with_reading(open_checkpoint(checkpoint), data, None)
+    loaded = with_reading(open_checkpoint(encoder, data=data), data, None)
     adapter = read_corpus_adapter(data, loaded)
     space = vector_space(loaded, adapter)
     tuned = read_corpus_fusion(data, space.fingerprint)

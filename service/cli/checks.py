@@ -12,21 +12,16 @@ from pathlib import Path
 from typing import TypeVar
 from zipfile import is_zipfile
 
-from encoder.checkpoint import (
-    DEFAULT_CHECKPOINT,
-    PRECISIONS,
-    Checkpoint,
-    find_checkpoint,
-    load_checkpoint,
-    read_weights,
-)
+from encoder.checkpoint import PRECISIONS, Checkpoint, read_weights
 from encoder.device.providers import usable_providers
-from encoder.errors import CheckpointError, ProviderError
+from encoder.errors import CheckpointError, EncoderError, ProviderError
+from encoder.opening import find_encoder
 from encoder.reranker.checkpoint import (
     RERANKER_PRECISIONS,
     RerankerCheckpoint,
     load_reranker_checkpoint,
 )
+from index.directory.encoder_name import remembered_encoder
 from index.errors import CorpusError
 
 T = TypeVar("T")
@@ -111,25 +106,27 @@ def check_address(host: str, port: int) -> None:
 
 
 def open_checkpoint(
-    directory: Path | None,
+    name: str | Path | None,
     precision: str | None = None,
     providers: Sequence[str] | None = None,
-    option: str = "--checkpoint",
+    option: str = "--encoder",
+    data: Path | None = None,
 ) -> Checkpoint:
-    """Open a checkpoint, which loads no graph, and check what is to be used of it.
+    """Find an encoder, which loads no graph, and check what is to be used of it.
 
     Args:
-        directory: the checkpoint, or the name of one that ships; the default when not given.
+        name: as of `find_encoder`.
         precision: of the graphs, if chosen.
         providers: execution providers, if chosen.
-        option: that names the directory.
+        option: that names it.
+        data: a data directory, whose encoder is the default.
     """
-    if directory is None:
-        checkpoint = load_checkpoint(DEFAULT_CHECKPOINT)
-    else:
-        checkpoint = read_option(
-            option, lambda name: load_checkpoint(find_checkpoint(name)), directory
-        )
+    if name is None and data is not None:
+        name = remembered_encoder(data)
+    try:
+        checkpoint = find_encoder(None if name is None else str(name))
+    except EncoderError as error:
+        raise OptionError(option, error) from error
     if precision is not None and precision not in checkpoint.precisions:
         having = ", ".join(checkpoint.precisions) or "no graphs"
         raise OptionError(

@@ -32,8 +32,8 @@ from service.cli.corpus_checks import check_data_directory, check_document
 from service.cli.opening import Loaded, load, opened
 from service.cli.options import (
     DEFAULT_DATA,
-    CheckpointOption,
     DataOption,
+    EncoderOption,
     console,
     print_json,
 )
@@ -61,7 +61,7 @@ def compare(
     html: Annotated[
         Path | None, typer.Option(help="Write the comparison as an HTML page here.")
     ] = None,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
 ) -> None:
     """Compare two documents, by the collection in --data if it exists; a server may be running."""
     for name, argument in ((left, "LEFT"), (right, "RIGHT")):
@@ -72,7 +72,7 @@ def compare(
         check_data_directory(data)
     if html:
         check_output_file(html, "--html")
-    loaded = load(checkpoint, data=data if known else None)
+    loaded = load(encoder, data=data if known else None)
     with opened(data, loaded.encoder, read_only=True) if known else nullcontext() as directory:
         ours, theirs = (_source(name, loaded, directory) for name in (left, right))
         found, calibration = _compare(loaded, data, directory, ours, theirs)
@@ -102,7 +102,7 @@ def _source(name: str, loaded: Loaded, directory: DataDirectory | None) -> Encod
 
 
 def _encoded(loaded: Loaded, document_id: str | None, title: str, text: str) -> EncodedText:
-    sentences = loaded.tokenizer(text)
+    sentences = loaded.encoder.read(text)
     encoded = loaded.encoder.encode([sentences])
     blocks = block_vectors_of(sentences, encoded.block_vectors[0])
     vector = encoded.document_vectors[0]
@@ -138,7 +138,7 @@ def _compare(
         alignable = directory.store.alignment.read([left.vector_id, right.vector_id])
         (lexical,) = lexical_scores(directory.store.lexical, left, [right])
     language = loaded.checkpoint.language
-    reader = loaded.encoder if loaded.encoder.reads_sections else None
+    reader = loaded.encoder.section_reader
     ours, theirs = (to_comparable(language, side, alignable, reader) for side in (left, right))
     documents = 0 if directory is None else len(directory.store)
     scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter, documents)

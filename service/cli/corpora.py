@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from encoder.adapter import VectorSpace, vector_space
-from encoder.checkpoint import Checkpoint, is_shipped
+from encoder.checkpoint import Checkpoint
 from encoder.tokenizer import BlockTokenizer
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
 from evaluation.experiment import adapt_embedded_corpus
@@ -63,10 +63,10 @@ from service.cli.options import (
     OK,
     RESUMABLE,
     BlocksOption,
-    CheckpointOption,
     CorpusArgument,
     CorpusOrUrlArgument,
     DataOption,
+    EncoderOption,
     PrecisionOption,
     ProviderOption,
     ReadingShareOption,
@@ -92,7 +92,7 @@ class EncodingPlace(StrEnum):
 class EncodingOptions:
     """The options of the command that say what encodes, and where; see the command."""
 
-    checkpoint: Path | None
+    encoder: str | None
     precision: str | None
     provider: list[str] | None
     threads: int | None
@@ -125,13 +125,13 @@ def cluster_options(
     return options
 
 
-def open_encoding_checkpoint(options: EncodingOptions) -> Checkpoint:
-    """Open the checkpoint, and check what is to be used of it.
+def open_encoding_checkpoint(options: EncodingOptions, data: Path) -> Checkpoint:
+    """Find the encoder, and check what is to be used of it.
 
     Which execution providers are there is another question on another machine.
     """
     provider = None if options.cluster else options.provider
-    return open_checkpoint(options.checkpoint, options.precision, provider)
+    return open_checkpoint(options.encoder, options.precision, provider, data=data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,23 +148,22 @@ def open_encoding(options: EncodingOptions, data: Path) -> Iterator[Encoding]:
     """Open the encoders of a job for a data directory; they end with the block."""
     if options.cluster is None:
         loaded = load(
-            options.checkpoint,
+            options.encoder,
             options.precision,
             options.provider,
             options.threads,
             data,
             options.reading_share,
         )
-        encode = encode_here(loaded.tokenizer, loaded.encoder)
+        encode = encode_here(loaded.encoder)
         space = VectorSpace(loaded.encoder.fingerprint, loaded.encoder.dimension)
         yield Encoding(encode, space, loaded.checkpoint)
         return
-    checkpoint = with_reading(open_encoding_checkpoint(options), data, options.reading_share)
+    checkpoint = with_reading(open_encoding_checkpoint(options, data), data, options.reading_share)
     adapter = read_corpus_adapter(data, checkpoint)
     space = vector_space(checkpoint, adapter)
-    directory = checkpoint.directory.resolve()
     order = EncoderOrder(
-        checkpoint=Path(directory.name) if is_shipped(directory) else directory,
+        encoder=checkpoint.source,
         fingerprint=space.fingerprint,
         reading_share=checkpoint.reading_share,
         precision=options.precision,
@@ -224,7 +223,7 @@ def index(
         bool,
         typer.Option("--follow-links", help="Read what symbolic links out of CORPUS lead to."),
     ] = False,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
@@ -247,11 +246,11 @@ def index(
 ) -> None:
     """Read a corpus into an index; run it again to resume, or to update what has changed."""
     cluster = cluster_options(on, ray_address, actors, threads, provider)
-    encoders = EncodingOptions(checkpoint, precision, provider, threads, reading_share, cluster)
+    encoders = EncodingOptions(encoder, precision, provider, threads, reading_share, cluster)
     source = _corpus_of(corpus, query, follow_links=follow_links)
     check_corpus(source)
     check_output_folder(data, "--data")
-    plain = open_encoding_checkpoint(encoders)
+    plain = open_encoding_checkpoint(encoders, data)
     check_some_document(source)
     try:
         if adapt:
@@ -294,7 +293,7 @@ def match(
         bool, typer.Option(help="Align the best candidates with the document, block by block.")
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
     precision: PrecisionOption = None,
 ) -> None:
     """Print the documents of an index that match a file, best first; a server may be running."""
@@ -308,9 +307,9 @@ def match(
         collapse=collapse,
         alignment=_ALIGNED if align else None,
     )
-    loaded = load(checkpoint, precision, data=data)
+    loaded = load(encoder, precision, data=data)
     document = read_document(file)
-    blocks = loaded.tokenizer(document.text)
+    blocks = loaded.encoder.read(document.text)
     with opened(data, loaded.encoder, read_only=True) as directory:
         documents = len(directory.store)
         scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter, documents)
@@ -360,7 +359,7 @@ def embed(
     ] = False,
     blocks: BlocksOption = None,
     reading_share: ReadingShareOption = None,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
     precision: PrecisionOption = None,
 ) -> None:
     """Write the document vectors of a corpus: ids, vectors [N, D], tokens, tokens_read."""
@@ -370,13 +369,13 @@ def embed(
         check_output_folder(blocks, "--blocks")
     if adapt:
         check_enough_to_adapt(corpus)
-    loaded = load(checkpoint, precision, reading_share=reading_share)
+    loaded = load(encoder, precision, reading_share=reading_share)
     with show_progress(console) as progress:
         if blocks:
             kept = keep_blocks(corpus, blocks, loaded.encoder, progress)
             embedded = embed_encoded_corpus(kept, loaded.encoder)
         else:
-            embedded = embed_corpus(corpus, loaded.tokenizer, loaded.encoder, progress)
+            embedded = embed_corpus(corpus, loaded.encoder, progress)
         if adapt:
             embedded = adapt_embedded_corpus(corpus, embedded, loaded.checkpoint, progress)
     write_embedded_corpus(output, embedded)
@@ -428,7 +427,7 @@ def demo(port: PortOption = DEFAULT_PORT) -> None:
     console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")
     loaded = load(None, data=data)
     with opened(data, loaded.encoder) as directory, show_progress(console) as progress:
-        build_index(corpus, directory, encode_here(loaded.tokenizer, loaded.encoder), progress)
+        build_index(corpus, directory, encode_here(loaded.encoder), progress)
         LiveScoring(loaded.checkpoint, directory, loaded.encoder.adapter).measure(progress)
     url = f"http://{DEFAULT_HOST}:{port}"
     console.print(f"""

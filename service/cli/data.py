@@ -14,8 +14,8 @@ from service.cli.corpus_checks import check_data_directory
 from service.cli.options import (
     INPUT_SKIPPED,
     OK,
-    CheckpointOption,
     DataArgument,
+    EncoderOption,
     PrecisionOption,
     console,
 )
@@ -29,12 +29,12 @@ def snapshot(
         Path,
         typer.Option("--output", "-o", help="A new folder, or a new file whose name ends in .tar."),
     ],
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
 ) -> None:
     """Write a backup of a data directory with its collections; a server may be running."""
     check_data_directory(data, "DATA")
     check_new_path(output)
-    opened = open_checkpoint(checkpoint)
+    opened = open_checkpoint(encoder, data=data)
     manifest = write_backup(data, output, opened)
     size = sum(file.size for file in manifest.files.values())
     console.print(
@@ -48,13 +48,13 @@ def snapshot(
 def restore(
     backup: Annotated[Path, typer.Argument(help="A backup written by `longmatch snapshot`.")],
     data: DataArgument,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
 ) -> None:
     """Restore a backup into a new or empty data directory, after verifying every file."""
     if not backup.exists():
         raise OptionError("BACKUP", f"{backup}: there is no such backup")
     check_output_folder(data, "DATA")
-    opened = open_checkpoint(checkpoint)
+    opened = open_checkpoint(encoder, data=backup)
     manifest = restore_backup(backup, data, opened)
     console.print(printable(f"{data}: {_held(manifest)}, backed up at {manifest.created}"))
 
@@ -65,7 +65,7 @@ def doctor(
         bool,
         typer.Option("--repair", help="Rebuild what can be rebuilt; no server may be running."),
     ] = False,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
     precision: PrecisionOption = None,
 ) -> None:
     """Examine a data directory: exit status 0 if no problem is found, 1 if one is.
@@ -73,7 +73,7 @@ def doctor(
     2 if a disk that is full or fails lets it not be examined.
     """
     check_data_directory(data, "DATA")
-    opened = open_checkpoint(checkpoint, precision)
+    opened = open_checkpoint(encoder, precision, data=data)
     with show_progress(console) as progress:
         of_documents = examine(data, opened)
         of_service = examine_service_files(data)

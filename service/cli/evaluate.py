@@ -55,8 +55,8 @@ from service.cli.options import (
     INPUT_SKIPPED,
     OK,
     BlocksOption,
-    CheckpointOption,
     CorpusArgument,
+    EncoderOption,
     PrecisionOption,
     ReadingShareOption,
     RerankerOption,
@@ -204,7 +204,7 @@ def evaluate(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     reading_share: ReadingShareOption = None,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
     precision: PrecisionOption = None,
 ) -> None:
     """Measure a checkpoint against judgements and labelled pairs, beside baselines."""
@@ -231,10 +231,10 @@ def evaluate(
     )
     check_options(options)
     judgements = _read_judgements(options)
-    read = _read_vectors(options, open_checkpoint(checkpoint, precision))
+    read = _read_vectors(options, open_checkpoint(encoder, precision))
     judgements = _leave_out_mentions(options, judgements)
     with _masked(options) as (readable, masked):
-        loaded = load(checkpoint, precision, reading_share=reading_share)
+        loaded = load(encoder, precision, reading_share=reading_share)
         report, complete = _evaluate(readable, judgements, read, loaded)
     if masked:
         report["mentions_masked"] = {"mentions": masked.mentions, "documents": masked.documents}

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from service.cli.checks import OptionError
 from service.cli.opening import Loaded, encode_query
-from service.feedback.store import FEEDBACK_FILE, open_feedback
+from service.feedback.store import FeedbackStore
 from service.feedback.store import JudgedQuery as AskedQuery
 from service.matching.queries import find_stored
+from service.state.database import existing_state
 
 
 def read_judged(data: Path, store: SQLiteDocumentStore) -> list[JudgedQuery]:
@@ -29,10 +29,11 @@ def read_judged(data: Path, store: SQLiteDocumentStore) -> list[JudgedQuery]:
 
     Verdicts on documents that are not stored are left out.
     """
-    if not (data / FEEDBACK_FILE).exists():
-        return []
     grades: dict[AskedQuery, dict[str, int]] = {}
-    with closing(open_feedback(data, read_only=True)) as feedback:
+    with existing_state(data) as state:
+        if state is None:
+            return []
+        feedback = FeedbackStore(state)
         keys = Keys.of(store, feedback.documents())
         for verdict in feedback.all():
             asked = verdict.query.document_id
@@ -57,8 +58,8 @@ def keys_of_texts(
     data: Path, store: SQLiteDocumentStore, content_hashes: Sequence[bytes]
 ) -> set[str]:
     """Return the keys that queries with these texts have in `read_judged`."""
-    with closing(open_feedback(data, read_only=True)) as feedback:
-        keys = Keys.of(store, feedback.documents())
+    with existing_state(data) as state:
+        keys = Keys.of(store, [] if state is None else FeedbackStore(state).documents())
     return {keys.of_text(content_hash) for content_hash in content_hashes}
 
 
@@ -76,10 +77,8 @@ def open_store(data: Path) -> SQLiteDocumentStore:
 
 def check_enough(data: Path, least: int, option: str, *, compared: bool = False) -> None:
     """Check that enough queries have a relevant answer; if `compared`, and a less relevant one."""
-    relevant = 0
-    if (data / FEEDBACK_FILE).exists():
-        with closing(open_feedback(data, read_only=True)) as feedback:
-            relevant = feedback.relevant_queries(compared=compared)
+    with existing_state(data) as state:
+        relevant = 0 if state is None else FeedbackStore(state).relevant_queries(compared=compared)
     if relevant < least:
         beside = " and one that is less so" if compared else ""
         raise OptionError(
@@ -201,7 +200,7 @@ def _query(loaded: Loaded, data: DataDirectory, query: JudgedQuery) -> EncodedQu
 
 def _encoded(loaded: Loaded, text: str, title: str = "") -> EncodedQuery | None:
     try:
-        return encode_query(loaded, loaded.tokenizer(text), text, title)
+        return encode_query(loaded, loaded.encoder.read(text), text, title)
     except EmptyTextError:
         return None
 

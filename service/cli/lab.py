@@ -39,7 +39,6 @@ from service.cli.opening import load
 from service.cli.options import (
     INTERRUPTED,
     RESUMABLE,
-    CheckpointOption,
     SharedOption,
     console,
 )
@@ -68,6 +67,14 @@ from training.sources.make_corpus import make_corpus as make_linked_corpus
 
 if TYPE_CHECKING:
     from training.export.export import Gate
+
+StartOption = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="LONGMATCH_ENCODER",
+        help="The checkpoint to start from, with its weights; by default best, of an encoder.",
+    ),
+]
 
 lab = typer.Typer(
     help="Make, train and export checkpoints, and make corpora to train them on.",
@@ -185,7 +192,7 @@ def train(
         float | None,
         typer.Option(min=0, help="Time limit of training, after which the best so far is kept."),
     ] = None,
-    checkpoint: CheckpointOption = None,
+    checkpoint: StartOption = None,
     precision: PrecisionsOption = ["int8"],  # noqa: B006  Typer copies it
 ) -> None:
     """Train an encoder or a reranker, as the recipe says, on your documents.
@@ -204,7 +211,7 @@ def train(
             checkpoint, "--checkpoint"
         )
     else:
-        start = open_checkpoint(checkpoint)
+        start = open_checkpoint(checkpoint, option="--checkpoint")
     check_weights(start.directory, "--checkpoint")
     files = _find_files(corpus or [], qrels, pairs or [], splits)
     common: dict[str, Any] = {
@@ -315,7 +322,7 @@ def _train_encoder(job: EncoderJob) -> None:
     from training.jobs.output import write_output  # imports torch
     from training.jobs.train_encoder import prepare_data, prepare_sources, run_training
 
-    encoder = load(job.start.directory).encoder
+    encoder = load(str(job.start.directory)).encoder
     with show_progress(console) as progress:
         data = prepare_data(job, encoder, progress)
     for corpus in data:

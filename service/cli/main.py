@@ -1,5 +1,6 @@
 """`longmatch`: the command line."""
 
+import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -33,6 +34,7 @@ _COMMANDS: Mapping[str, str] = {
     "restore": "service.cli.data:restore",
     "doctor": "service.cli.data:doctor",
     "reencode": "service.cli.reencode:reencode",
+    "mcp": "service.cli.mcp:mcp",
     "demo": "service.cli.corpora:demo",
     "settings": "service.cli.serve:settings",
 }
@@ -53,6 +55,8 @@ _FORMER: Mapping[str, str] = {
     "bench": "is now python -m benchmarks.models, in the repository",
     "migrate": "is gone: export the documents with GET /documents and index them again",
 }
+
+_FORMER_OPTION, _FORMER_SETTING = "--checkpoint", "LONGMATCH_CHECKPOINT"
 
 
 def make_app(chosen: str | None = None) -> typer.Typer:
@@ -84,6 +88,10 @@ def main() -> None:
     command = sys.argv[1] if len(sys.argv) > 1 else None
     if command is not None and command in _FORMER:
         sys.exit(_fail(f"longmatch {command} {_FORMER[command]}", USAGE))
+    if command != "lab" and any(word.partition("=")[0] == _FORMER_OPTION for word in sys.argv[2:]):
+        sys.exit(_fail(f"{_FORMER_OPTION}: is now --encoder", USAGE))
+    if os.environ.get(_FORMER_SETTING):
+        sys.exit(_fail(f"{_FORMER_SETTING}: is now LONGMATCH_ENCODER", USAGE))
     try:
         make_app(command)()
     except (EmptyTextError, DocumentError) as error:

@@ -8,19 +8,26 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from encoder.adapter import VectorSpace
+from encoder.adapter import VectorSpace, vector_space
 from encoder.alignment.space import open_space
-from encoder.block_selection import open_document_tokenizer
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
+from encoder.encoder import Encoder
 from encoder.errors import CheckpointError
-from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
+from encoder.opening import open_encoder
 from index.adapt import read_corpus_adapter
-from index.directory.data_directory import DataDirectory, open_data_directory, with_share_of
+from index.directory.data_directory import (
+    STORE_FILE,
+    DataDirectory,
+    open_data_directory,
+    with_share_of,
+)
+from index.directory.encoder_name import remember_encoder
+from index.errors import FingerprintMismatchError
 from index.search.records import EncodedQuery
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.filters import Filter
+from index.store.schema import read_space
 from index.vectors.faiss.gpu import allow_gpu
 from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
@@ -44,37 +51,52 @@ def parse_filter(text: str) -> Filter:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A checkpoint whose graphs are loaded."""
+    """An encoder that was opened."""
 
-    checkpoint: Checkpoint
-    tokenizer: BlockTokenizer
-    encoder: OnnxEncoder
+    encoder: Encoder
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Which encoder it is."""
+        return self.encoder.checkpoint
 
 
 def load(
-    checkpoint: Path | None,
+    name: str | None,
     precision: str | None = None,
     providers: list[str] | None = None,
     threads: int | None = None,
     data: Path | None = None,
     reading_share: float | None = None,
 ) -> Loaded:
-    """Load a checkpoint, its tokenizer and its graphs, for a data directory if there is one.
+    """Open an encoder, for a data directory if there is one, which must be of its vectors.
 
     The directory has an adapter, perhaps, and a reading share, which is also that of a new one.
     """
     devices = Settings()
     allow_gpu(devices.index_gpu)
-    opened = with_reading(open_checkpoint(checkpoint, precision, providers), data, reading_share)
-    encoder = OnnxEncoder(
-        opened,
-        precision=precision,
-        providers=providers,
-        threads=threads,
-        adapter=read_corpus_adapter(data, opened) if data else None,
+    found = open_checkpoint(name, precision, providers, data=data)
+    checkpoint = with_reading(found, data, reading_share)
+    adapter = read_corpus_adapter(data, checkpoint) if data else None
+    if data:
+        require_same_space(data, vector_space(checkpoint, adapter))
+    encoder = open_encoder(
+        checkpoint, precision=precision, providers=providers, threads=threads, adapter=adapter
     )
     encoder.warm_up()
-    return Loaded(opened, open_document_tokenizer(opened), encoder)
+    return Loaded(encoder)
+
+
+def require_same_space(data: Path, space: VectorSpace) -> None:
+    """Refuse an encoder of other vectors than a data directory has, before it is opened.
+
+    Raises:
+        FingerprintMismatchError: it is another one.
+    """
+    store = data / STORE_FILE
+    stored = read_space(store).fingerprint if store.is_file() else space.fingerprint
+    if stored != space.fingerprint:
+        raise FingerprintMismatchError(stored, space.fingerprint)
 
 
 def encode_query(loaded: Loaded, blocks: SentenceBlocks, text: str, title: str) -> EncodedQuery:
@@ -98,7 +120,7 @@ def with_reading(checkpoint: Checkpoint, data: Path | None, share: float | None)
 @contextmanager
 def opened(
     data: Path,
-    space: VectorSpace | OnnxEncoder,
+    space: VectorSpace | Encoder,
     *,
     read_only: bool = False,
     checkpoint: Checkpoint | None = None,
@@ -108,7 +130,7 @@ def opened(
     To write documents it takes an encoder, or a space and the checkpoint that it is of.
     """
     allow_gpu(Settings().index_gpu)
-    if isinstance(space, OnnxEncoder):
+    if not isinstance(space, VectorSpace):
         checkpoint = space.checkpoint
     alignment = None
     if checkpoint is not None and not read_only:
@@ -121,6 +143,8 @@ def opened(
         alignment=alignment,
     )
     try:
+        if checkpoint is not None and not read_only:
+            remember_encoder(data, checkpoint)
         yield directory
     finally:
         directory.close()

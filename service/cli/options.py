@@ -33,11 +33,12 @@ DataOption = Annotated[
     Path,
     typer.Option(envvar="LONGMATCH_DATA", help="The data directory; created if it is missing."),
 ]
-CheckpointOption = Annotated[
-    Path | None,
+EncoderOption = Annotated[
+    str | None,
     typer.Option(
-        envvar="LONGMATCH_CHECKPOINT",
-        help="A checkpoint directory, or the name of one that ships: best (the default) or fast.",
+        envvar="LONGMATCH_ENCODER",
+        help="The name of an encoder that ships, best or fast, or a folder; by default that of the "
+        "data directory, best for a new one.",
     ),
 ]
 PrecisionOption = Annotated[

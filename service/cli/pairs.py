@@ -18,7 +18,7 @@ from index.search.records import Bounds
 from service.cli.checks import OptionError, check_output_file, open_checkpoint
 from service.cli.corpus_checks import check_data_directory
 from service.cli.opening import opened
-from service.cli.options import INTERRUPTED, RESUMABLE, CheckpointOption, DataArgument, console
+from service.cli.options import INTERRUPTED, RESUMABLE, DataArgument, EncoderOption, console
 from service.cli.progress import printable, show_progress
 from service.matching.pairs import pair_lines, validate_pair_bounds
 
@@ -50,12 +50,12 @@ def pairs(
     collapse: Annotated[
         Literal["families"] | None, typer.Option(help="Only one document of each family.")
     ] = None,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
 ) -> None:
     """Write all pairs of similar documents; run it again to resume; a server may be running."""
     check_data_directory(data, "DATA")
     check_output_file(output)
-    loaded = open_checkpoint(checkpoint)
+    loaded = open_checkpoint(encoder, data=data)
     adapter = read_corpus_adapter(data, loaded)
     scoring = open_scoring(loaded, data, adapter)
     bounds = Bounds(min_score, min_probability, max_false_positive_rate)

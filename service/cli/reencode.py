@@ -20,8 +20,8 @@ import typer
 from encoder.adapter import vector_space
 from encoder.atomic_files import write_atomically
 from encoder.checkpoint import WHOLE, Checkpoint
+from encoder.encoder import Encoder
 from encoder.errors import AdapterError
-from encoder.onnx_encoder import OnnxEncoder
 from evaluation.fitting.feedback import (
     MIN_TESTED,
     Candidate,
@@ -65,8 +65,8 @@ from service.cli.opening import Loaded, load, with_reading
 from service.cli.options import (
     INTERRUPTED,
     RESUMABLE,
-    CheckpointOption,
     DataArgument,
+    EncoderOption,
     PrecisionOption,
     console,
     print_json,
@@ -87,14 +87,14 @@ class Trial:
 
     Attributes:
         data: the data directory.
-        served: the path of the checkpoint of its present vectors; None for the one that ships.
+        served: the name of the encoder of its present vectors; None for the one it remembers.
         judged: all queries of the feedback.
         held_out: those of them that the new checkpoint did not learn from, and which compare.
         chosen_by: how they were chosen: `RECORD`, `DIVISION` or `ONE_CHECKPOINT`.
     """
 
     data: Path
-    served: Path | None
+    served: str | None
     judged: Sequence[JudgedQuery]
     held_out: Sequence[JudgedQuery]
     chosen_by: str
@@ -107,7 +107,7 @@ def check_trial(data: Path) -> None:
     check_enough(data, MIN_TESTED, "--only-if-better", compared=True)
 
 
-def open_trial(data: Path, new: Checkpoint, served: Path | None, *, adapt: bool) -> Trial:
+def open_trial(data: Path, new: Checkpoint, served: str | None, *, adapt: bool) -> Trial:
     """Check that other vectors can be tested, and choose the queries."""
     require_another(data, new, adapt=adapt)
     present = _check_served(data, served)
@@ -138,7 +138,7 @@ def open_trial(data: Path, new: Checkpoint, served: Path | None, *, adapt: bool)
 def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, Any]:
     """Search in the present and in the new content; return the report of the test, for JSON."""
     served = load(trial.served, data=trial.data)
-    new = Loaded(made.encoder.checkpoint, made.tokenizer, made.encoder)
+    new = Loaded(made.encoder)
     with _opened(trial.data, served.encoder) as old, _opened(made.content, new.encoder) as fresh:
         sides = ((served, old), (new, fresh))
         texts = passages(old, trial.judged, progress)
@@ -194,13 +194,13 @@ def _read_learned(new: Checkpoint) -> list[bytes] | None:
         return None if found is None else [bytes.fromhex(digest) for digest in found]
     except ValueError as error:
         raise OptionError(
-            "--checkpoint", f"{new.directory}: its record of training is damaged: {error}"
+            "--encoder", f"{new.directory}: its record of training is damaged: {error}"
         ) from error
 
 
-def _check_served(data: Path, served: Path | None) -> Checkpoint:
+def _check_served(data: Path, served: str | None) -> Checkpoint:
     """Return the checkpoint of the present vectors, without loading a graph."""
-    checkpoint = with_reading(open_checkpoint(served, option="--served"), data, None)
+    checkpoint = with_reading(open_checkpoint(served, option="--served", data=data), data, None)
     stored = read_space(data / STORE_FILE).fingerprint
     try:
         fingerprint = vector_space(checkpoint, read_corpus_adapter(data, checkpoint)).fingerprint
@@ -216,7 +216,7 @@ def _check_served(data: Path, served: Path | None) -> Checkpoint:
 
 
 @contextmanager
-def _opened(data: Path, encoder: OnnxEncoder) -> Iterator[DataDirectory]:
+def _opened(data: Path, encoder: Encoder) -> Iterator[DataDirectory]:
     """Open a data directory for reading; both sides search with an index in this process."""
     directory = open_data_directory(
         data, fingerprint=encoder.fingerprint, dimension=encoder.dimension, read_only=True
@@ -243,7 +243,7 @@ def _named(loaded: Loaded, candidate: Candidate) -> dict[str, Any]:
 
 def reencode(
     data: DataArgument,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
     reading_share: Annotated[
         float | None,
         typer.Option(help="The new share of the sentence blocks to encode; unchanged by default."),
@@ -262,10 +262,11 @@ def reencode(
         bool, typer.Option("--dry-run", help="Test, and swap nothing whatever the result is.")
     ] = False,
     served: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            envvar="LONGMATCH_CHECKPOINT",
-            help="With --only-if-better: the checkpoint of the present vectors.",
+            envvar="LONGMATCH_ENCODER",
+            help="With --only-if-better: the encoder of the present vectors; by default the one "
+            "that the data directory remembers.",
         ),
     ] = None,
     as_json: Annotated[
@@ -273,19 +274,19 @@ def reencode(
     ] = False,
     precision: PrecisionOption = None,
 ) -> None:
-    """Move a data directory to another checkpoint or reading share; run it again to resume.
+    """Move a data directory to another encoder or reading share; run it again to resume.
 
     With --only-if-better it is moved if held-out feedback says that matches become better.
     """
-    if checkpoint is None and reading_share is None and not adapt:
-        raise OptionError("--checkpoint", "name the new checkpoint, a --reading-share, or --adapt")
+    if encoder is None and reading_share is None and not adapt:
+        raise OptionError("--encoder", "name the new encoder, a --reading-share, or --adapt")
     for option, given in (("--dry-run", dry_run), ("--json", as_json)):
         if given and not only_if_better:
             raise OptionError(option, "is for --only-if-better")
     check_data_directory(data, "DATA")
     if only_if_better:
         check_trial(data)
-    opened = with_reading(open_checkpoint(checkpoint, precision), data, reading_share)
+    opened = with_reading(open_checkpoint(encoder, precision, data=data), data, reading_share)
     trial = open_trial(data, opened, served, adapt=adapt) if only_if_better else None
     report = None
     try:

@@ -13,8 +13,8 @@ from service.cli.checks import (
 )
 from service.cli.options import (
     DEFAULT_DATA,
-    CheckpointOption,
     DataOption,
+    EncoderOption,
     PrecisionOption,
     ProviderOption,
     RerankerOption,
@@ -34,7 +34,7 @@ def serve(
     data: DataOption = DEFAULT_DATA,
     host: HostOption = DEFAULT_HOST,
     port: PortOption = DEFAULT_PORT,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
     precision: PrecisionOption = None,
     provider: ProviderOption = None,
     threads: ThreadsOption = None,
@@ -43,12 +43,12 @@ def serve(
     """Serve an index over HTTP; `longmatch settings` prints all other settings."""
     check_output_folder(data, "--data")
     check_address(host, port)
-    open_checkpoint(checkpoint, precision, provider)
+    open_checkpoint(encoder, precision, provider, data=data)
     if reranker:
         check_reranker(reranker)
     given = {
         "data": data,
-        "checkpoint": checkpoint,
+        "encoder": encoder,
         "precision": precision,
         "providers": tuple(provider) if provider else None,
         "threads": threads,

@@ -36,8 +36,8 @@ from service.cli.corpus_checks import check_data_directory
 from service.cli.feedback import asked, check_enough, described, look_for, passages, read_judged
 from service.cli.opening import Loaded, load, opened
 from service.cli.options import (
-    CheckpointOption,
     DataArgument,
+    EncoderOption,
     console,
     print_json,
 )
@@ -50,7 +50,7 @@ def tune(
         bool, typer.Option("--dry-run", help="Test, and adopt nothing whatever the result is.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    checkpoint: CheckpointOption = None,
+    encoder: EncoderOption = None,
 ) -> None:
     """Fit the weights of vectors, alignment and words to feedback, and adopt them if better.
 
@@ -63,7 +63,7 @@ def tune(
     check_data_directory(data, "DATA")
     check_output_folder(data, "DATA")
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
-    loaded = load(checkpoint, data=data)
+    loaded = load(encoder, data=data)
     present = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter).fusion
     with opened(data, loaded.encoder, read_only=True) as directory:
         judged = read_judged(data, directory.store)

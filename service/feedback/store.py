@@ -1,25 +1,23 @@
-"""The feedback of a data directory: one verdict for each query and document, durable.
+"""The feedback of a collection: one verdict for each query and document, durable.
 
 The text of a query is stored once, compressed, whatever number of its matches is judged.
 """
 
 import hashlib
-import sqlite3
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-from index.errors import StorageError, StoreError
-from index.sqlite.connections import (
-    DatabaseFormat,
-    SQLiteConnections,
-    document_id_list,
-    utc_now,
-)
+from sqlalchemy import Column, Connection, Select, delete, exists, func, insert, or_, select, update
+
+from index.errors import StoreError
+from index.sqlite.connections import utc_now
 from service.errors import FeedbackFullError, FeedbackNotFoundError
 from service.metrics import CollectionMetrics
+from service.state.database import State
+from service.state.tables import judged, verdicts
 
 MAX_GRADE = 3
 _ID_CHARACTERS = 32
@@ -75,105 +73,51 @@ def verdict_id(query: bytes, match_id: str) -> str:
     return hashlib.sha256(query + match_id.encode()).hexdigest()[:_ID_CHARACTERS]
 
 
-FEEDBACK_FILE = "feedback.sqlite3"
-
-# `size` are the bytes that a query takes.
-_TABLES = """
-CREATE TABLE queries (
-    number INTEGER PRIMARY KEY,
-    digest BLOB NOT NULL UNIQUE,
-    document TEXT,
-    title TEXT NOT NULL,
-    size INTEGER NOT NULL,
-    text BLOB
-);
-CREATE INDEX queries_by_document ON queries (document) WHERE document IS NOT NULL;
-CREATE INDEX queries_by_size ON queries (size);
-CREATE TABLE verdicts (
-    id TEXT PRIMARY KEY,
-    query INTEGER NOT NULL REFERENCES queries,
-    answer TEXT NOT NULL,
-    grade INTEGER NOT NULL,
-    created TEXT NOT NULL,
-    changed TEXT NOT NULL,
-    UNIQUE (query, answer)
-) WITHOUT ROWID;
-CREATE INDEX verdicts_by_answer ON verdicts (answer);
-CREATE INDEX verdicts_by_grade ON verdicts (grade);
-"""
-FEEDBACK = DatabaseFormat("feedback", 0x4C4D4642, 1, _TABLES)
-
-_READ = """
-SELECT verdicts.id, document, {text}, title, answer, grade, created, changed
-FROM verdicts JOIN queries ON queries.number = verdicts.query
-WHERE verdicts.id > ? ORDER BY verdicts.id LIMIT ?"""
-_LISTED, _WHOLE = _READ.format(text="NULL"), _READ.format(text="text")
-_OF_DOCUMENTS = """
-FROM verdicts WHERE answer IN (SELECT value FROM json_each(:ids)) OR query IN
-(SELECT number FROM queries WHERE document IN (SELECT value FROM json_each(:ids)))"""
-_UNUSED = """
-DELETE FROM queries WHERE number = ? AND NOT EXISTS (SELECT 1 FROM verdicts WHERE query = number)"""
 _CHARACTERS_AT_A_TIME = 2**22
+_IDS_AT_A_TIME = 10_000  # of one statement: databases limit its values
+MAX_VERDICTS = 100_000
 MAX_QUERY_BYTES = 256 * 2**20  # compressed texts of the queries of one collection
 
 
-@dataclass(frozen=True, slots=True)
-class FeedbackLimits:
-    """How many verdicts there may be, and how many bytes the queries of them may take."""
-
-    verdicts: int
-    query_bytes: int = MAX_QUERY_BYTES
-
-
 class FeedbackStore:
-    """The feedback of one data directory. Safe to use from many threads."""
+    """The feedback of one collection. Safe to use from many threads."""
 
     def __init__(
-        self, connections: SQLiteConnections, metrics: CollectionMetrics | None = None
+        self,
+        state: State,
+        metrics: CollectionMetrics | None = None,
+        max_verdicts: int = MAX_VERDICTS,
     ) -> None:
-        """Use an open file; count in `metrics`, if there are any."""
-        self._connections = connections
+        """Use an open state; count in `metrics`, if there are any."""
+        self._state = state
         self._metrics = metrics
+        self._max_verdicts = max_verdicts
 
-    @property
-    def failure(self) -> StorageError | None:
-        """The failure of the disk that keeps feedback from being stored."""
-        return self._connections.failure
-
-    def close(self) -> None:
-        """Close the file; closing twice does nothing."""
-        self._connections.close()
-
-    def put(self, query: JudgedQuery, match_id: str, grade: int, limits: FeedbackLimits) -> Verdict:
+    def put(self, query: JudgedQuery, match_id: str, grade: int) -> Verdict:
         """Store a verdict, durably, instead of an earlier one of this query and document."""
         digest, now = query.digest, utc_now()
         name = verdict_id(digest, match_id)
-        with self._connections.writing() as connection:
+        of_this = verdicts.c.id == name
+        with self._state.writing() as connection:
             found = connection.execute(
-                "SELECT grade, created, changed FROM verdicts WHERE id = ?", (name,)
-            ).fetchone()
+                select(verdicts.c.grade, verdicts.c.created, verdicts.c.changed).where(of_this)
+            ).first()
+            former, created, changed = found or (None, now, now)
             if found is None:
-                number = _query_number(connection, query, digest, limits)
-                connection.execute(
-                    "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?)",
-                    (name, number, match_id, grade, now, now),
-                )
-                created = changed = now
-            else:
-                former, created, changed = found
-                if former != grade:
-                    changed = now
-                    connection.execute(
-                        "UPDATE verdicts SET grade = ?, changed = ? WHERE id = ?",
-                        (grade, now, name),
-                    )
+                number = self._query_number(connection, query, digest)
+                row = (name, number, match_id, grade, now, now)
+                connection.execute(insert(verdicts).values(row))
+            elif former != grade:
+                changed = now
+                connection.execute(update(verdicts).where(of_this).values(grade=grade, changed=now))
         self.record()
         return Verdict(name, query, match_id, grade, created, changed)
 
     def listed(self, after: str, limit: int) -> list[Verdict]:
         """Return up to `limit` verdicts after an id, in the order of ids, without texts."""
-        with self._connections.reading() as connection:
-            return [_verdict(row) for row in connection.execute(_LISTED, (after, limit))]
+        page = _listed(after).limit(limit)
+        with self._state.reading() as connection:
+            return [_verdict(row) for row in connection.execute(page)]
 
     def whole(self, after: str, characters: int) -> list[Verdict]:
         """Return the next verdicts after an id with their texts: at least one, if there is one.
@@ -181,8 +125,9 @@ class FeedbackStore:
         No more follow when their texts have so many characters together.
         """
         found: list[Verdict] = []
-        with self._connections.reading() as connection:
-            for row in connection.execute(_WHOLE, (after, -1)):
+        page = _listed(after, judged.c.text).execution_options(yield_per=100)
+        with self._state.reading() as connection, connection.execute(page) as rows:
+            for row in rows:
                 found.append(_verdict(row))
                 characters -= len(row[0]) + len(found[-1].query.text or "")
                 if characters <= 0:
@@ -198,50 +143,46 @@ class FeedbackStore:
 
     def remove(self, feedback_id: str) -> None:
         """Remove a verdict, durably, or raise FeedbackNotFoundError."""
-        with self._connections.writing() as connection:
-            row = connection.execute(
-                "DELETE FROM verdicts WHERE id = ? RETURNING query", (feedback_id,)
-            ).fetchone()
-            if row is None:
+        with self._state.writing() as connection:
+            if not _remove(connection, verdicts.c.id == feedback_id):
                 raise FeedbackNotFoundError(feedback_id)
-            connection.execute(_UNUSED, row)
         self.record()
 
     def forget(self, document_ids: Sequence[str]) -> None:
         """Remove every verdict on documents, or on answers to them, durably."""
-        given = {"ids": document_id_list(document_ids)}
-        with self._connections.reading() as connection:
-            if connection.execute(f"SELECT 1 {_OF_DOCUMENTS} LIMIT 1", given).fetchone() is None:
-                return
-        with self._connections.writing() as connection:
-            rows = connection.execute(f"DELETE {_OF_DOCUMENTS} RETURNING query", given).fetchall()
-            connection.executemany(_UNUSED, set(rows))
-        self.record()
+        for start in range(0, len(document_ids), _IDS_AT_A_TIME):
+            names = document_ids[start : start + _IDS_AT_A_TIME]
+            queries = select(judged.c.number).where(judged.c.document.in_(names))
+            of_them = or_(verdicts.c.answer.in_(names), verdicts.c.query.in_(queries))
+            with self._state.reading() as connection:
+                if not connection.scalar(select(exists().where(of_them))):
+                    continue
+            with self._state.writing() as connection:
+                _remove(connection, of_them)
+            self.record()
 
     def documents(self) -> list[str]:
         """Return the ids of the documents that verdicts name, as queries or as answers."""
-        with self._connections.reading() as connection:
-            rows = connection.execute(
-                "SELECT answer FROM verdicts "
-                "UNION SELECT document FROM queries WHERE document IS NOT NULL"
-            )
-            return [str(row[0]) for row in rows]
+        queries = select(judged.c.document).where(judged.c.document.is_not(None))
+        with self._state.reading() as connection:
+            return list(connection.scalars(select(verdicts.c.answer).union(queries)))
 
     def grades(self) -> Counter[int]:
         """Return how many verdicts there are of each grade."""
-        with self._connections.reading() as connection:
-            rows = connection.execute("SELECT grade, count(*) FROM verdicts GROUP BY grade")
-            return Counter({int(grade): int(count) for grade, count in rows})
+        counted = select(verdicts.c.grade, func.count()).group_by(verdicts.c.grade)
+        with self._state.reading() as connection:
+            return Counter({row[0]: row[1] for row in connection.execute(counted)})
 
     def relevant_queries(self, *, compared: bool = False) -> int:
         """Count the queries with a relevant answer; if `compared`, and with a less relevant one."""
-        with self._connections.reading() as connection:
-            (found,) = connection.execute(
-                "SELECT count(*) FROM (SELECT 1 FROM verdicts GROUP BY query "
-                "HAVING max(grade) > 0 AND max(grade) >= min(grade) + ?)",
-                (int(compared),),
-            ).fetchone()
-            return int(found)
+        most, least = func.max(verdicts.c.grade), func.min(verdicts.c.grade)
+        relevant = (
+            select(verdicts.c.query)
+            .group_by(verdicts.c.query)
+            .having(most > 0, most >= least + int(compared))
+        )
+        with self._state.reading() as connection:
+            return connection.scalar(select(func.count()).select_from(relevant.subquery())) or 0
 
     def record(self) -> None:
         """Set the metric of verdicts, if there are metrics."""
@@ -250,48 +191,48 @@ class FeedbackStore:
             self._metrics.feedback.labels("not_relevant").set(grades.pop(0, 0))
             self._metrics.feedback.labels("relevant").set(grades.total())
 
-
-def open_feedback(
-    data: Path, metrics: CollectionMetrics | None = None, *, read_only: bool = False
-) -> FeedbackStore:
-    """Open the feedback of a data directory; its file is created unless `read_only`.
-
-    Verdicts are counted in `metrics`, if there are any.
-
-    Where a full disk has no room for a new file, there is none and every write is refused.
-    """
-    opened = SQLiteConnections(data / FEEDBACK_FILE, read_only=read_only, kind=FEEDBACK)
-    return FeedbackStore(opened, metrics)
-
-
-def _query_number(
-    connection: sqlite3.Connection, query: JudgedQuery, digest: bytes, limits: FeedbackLimits
-) -> int:
-    """Return the number of the query of a new verdict, which is stored if it is not."""
-    (verdicts,) = connection.execute("SELECT count(*) FROM verdicts").fetchone()
-    if verdicts >= limits.verdicts:
-        raise FeedbackFullError(f"{limits.verdicts} verdicts (max_feedback)", limits.verdicts)
-    found = connection.execute("SELECT number FROM queries WHERE digest = ?", (digest,)).fetchone()
-    if found is not None:
-        return int(found[0])
-    text = None if query.text is None else zlib.compress(query.text.encode())
-    parts = (text or b"", query.title.encode(), (query.document_id or "").encode())
-    size = sum(map(len, parts))
-    (taken,) = connection.execute("SELECT coalesce(sum(size), 0) FROM queries").fetchone()
-    if taken + size > limits.query_bytes:
-        raise FeedbackFullError(f"{limits.query_bytes} bytes of texts", limits.query_bytes)
-    done = connection.execute(
-        "INSERT INTO queries (digest, document, title, size, text) VALUES (?, ?, ?, ?, ?)",
-        (digest, query.document_id, query.title, size, text),
-    )
-    return int(done.lastrowid or 0)
+    def _query_number(self, connection: Connection, query: JudgedQuery, digest: bytes) -> int:
+        """Return the number of the query of a new verdict, which is stored if it is not."""
+        given = connection.scalar(select(func.count()).select_from(verdicts)) or 0
+        if given >= self._max_verdicts:
+            raise FeedbackFullError(
+                f"{self._max_verdicts} verdicts (max_feedback)", self._max_verdicts
+            )
+        found = connection.scalar(select(judged.c.number).where(judged.c.digest == digest))
+        if found is not None:
+            return int(found)
+        text = None if query.text is None else zlib.compress(query.text.encode())
+        parts = (text or b"", query.title.encode(), (query.document_id or "").encode())
+        size = sum(map(len, parts))
+        taken = connection.scalar(select(func.coalesce(func.sum(judged.c.size), 0))) or 0
+        if taken + size > MAX_QUERY_BYTES:
+            raise FeedbackFullError(f"{MAX_QUERY_BYTES} bytes of texts", MAX_QUERY_BYTES)
+        row = {"digest": digest, "document": query.document_id, "title": query.title, "size": size}
+        stored = insert(judged).values(**row, text=text).returning(judged.c.number)
+        return int(connection.execute(stored).scalar_one())
 
 
-def _verdict(row: Sequence[object]) -> Verdict:
-    name, document, packed, title, answer, grade, created, changed = row
+def _listed(after: str, *text: Column[bytes]) -> Select[Any]:
+    """Return the statement that reads the verdicts after an id, with their texts or without."""
+    columns = [column for column in verdicts.c if column.name != "query"]
+    joined = select(*columns, judged.c.document, judged.c.title, *text).join_from(verdicts, judged)
+    return joined.where(verdicts.c.id > after).order_by(verdicts.c.id)
+
+
+def _remove(connection: Connection, chosen: Any) -> int:
+    """Remove verdicts, and the queries that have none then; return how many verdicts."""
+    removed = delete(verdicts).where(chosen).returning(verdicts.c.query)
+    queries = list(connection.scalars(removed))
+    for number in set(queries):
+        judged_still = exists().where(verdicts.c.query == number)
+        connection.execute(delete(judged).where(judged.c.number == number, ~judged_still))
+    return len(queries)
+
+
+def _verdict(row: Sequence[Any]) -> Verdict:
+    name, answer, grade, created, changed, document, title, *packed = row
     try:
-        text = zlib.decompress(packed).decode() if isinstance(packed, bytes) else None
-    except (zlib.error, UnicodeDecodeError) as error:
+        text = zlib.decompress(packed[0]).decode() if any(packed) else None
+    except (zlib.error, TypeError, UnicodeDecodeError) as error:
         raise StoreError(f"the text of the feedback {name} is damaged") from error
-    query = JudgedQuery(None if document is None else str(document), text, str(title))
-    return Verdict(str(name), query, str(answer), int(str(grade)), str(created), str(changed))
+    return Verdict(name, JudgedQuery(document, text, title), answer, grade, created, changed)

@@ -5,20 +5,21 @@ wall clock that jumps expires no key, and while the service is down no key ages.
 """
 
 import hashlib
-import sqlite3
 import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from time import monotonic
 
-from index.sqlite.connections import SQLiteConnections
+from sqlalchemy import Connection, delete, insert, select, update
+
 from service.errors import KeyInUseError, KeyReusedError
+from service.state.database import State
+from service.state.tables import progress, responses
 
 RETENTION_SECONDS = 24 * 3600.0
-MAX_KEYS = 100_000  # of one collection: a request a second for a day
-_ALL = 2**31
+MAX_KEYS = 100_000  # of one collection, a request a second for a day; the oldest go early
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,42 +31,16 @@ class StoredResponse:
     location: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedResponse:
-    """A response to store.
-
-    Attributes:
-        key: the Idempotency-Key of its request.
-        request: digest of the request, by `request_digest`.
-        response: to replay.
-        served_seconds: seconds of service until now.
-        max_keys: number of responses to keep; the oldest above it are deleted.
-    """
-
-    key: str
-    request: bytes
-    response: StoredResponse
-    served_seconds: float = 0.0
-    max_keys: int = 0
-
-
 class IdempotencyStore:
-    """The stored responses of one data directory."""
+    """The stored responses of one collection."""
 
-    def __init__(self, connections: SQLiteConnections, max_keys: int = MAX_KEYS) -> None:
-        """Continue the clock of service where the last process stopped.
-
-        Args:
-            connections: to the tables.
-            max_keys: number of responses to keep; the oldest above it are deleted early.
-        """
-        self._connections = connections
-        self._max_keys = max_keys
+    def __init__(self, state: State) -> None:
+        """Continue the clock of service where the last process stopped."""
+        self._state = state
         self._lock = threading.Lock()
         self._in_progress: set[str] = set()
-        with connections.reading() as connection:
-            (served,) = connection.execute("SELECT served_seconds FROM served").fetchone()
-        self._served = float(served)
+        with state.reading() as connection:
+            self._served = float(connection.scalar(select(progress.c.served_seconds)) or 0.0)
         self._opened = monotonic()
 
     @contextmanager
@@ -91,56 +66,40 @@ class IdempotencyStore:
         """
         if key is None:
             return None
-        with self._connections.reading() as connection:
-            row = connection.execute(
-                "SELECT request, status, body, location FROM responses "
-                "WHERE key = ? AND served_seconds > ?",
-                (key, self._seconds() - RETENTION_SECONDS),
-            ).fetchone()
+        kept = responses.c.served_seconds > self._seconds() - RETENTION_SECONDS
+        with self._state.reading() as connection:
+            row = connection.execute(select(responses).where(responses.c.key == key, kept)).first()
         if row is None:
             return None
-        if row[0] != request:
+        if row.request != request:
             raise KeyReusedError
-        return StoredResponse(row[1], zlib.decompress(row[2]), row[3])
-
-    def keyed(self, key: str, request: bytes, response: StoredResponse) -> KeyedResponse:
-        """Return a response with what `insert_response` needs to store it now."""
-        return KeyedResponse(key, request, response, self._seconds(), self._max_keys)
+        return StoredResponse(row.status, zlib.decompress(row.body), row.location)
 
     def put(self, key: str, request: bytes, response: StoredResponse) -> None:
         """Store a response, durably."""
-        with self._connections.writing() as connection:
-            insert_response(connection, self.keyed(key, request, response))
+        with self._state.writing() as connection:
+            self.insert(key, request, response, connection)
+
+    def insert(
+        self, key: str, request: bytes, response: StoredResponse, connection: Connection
+    ) -> None:
+        """Store the response to a request of a digest, and delete expired ones."""
+        now, age = self._seconds(), responses.c.served_seconds
+        behind = progress.c.served_seconds < now
+        connection.execute(update(progress).where(behind).values(served_seconds=now))
+        connection.execute(delete(responses).where(responses.c.key == key))
+        row = asdict(response) | {"key": key, "request": request, "served_seconds": now}
+        row["body"] = zlib.compress(response.body)
+        connection.execute(insert(responses).values(row))
+        connection.execute(delete(responses).where(age <= now - RETENTION_SECONDS))
+        newest = select(age).order_by(age.desc())
+        first_beyond = connection.scalar(newest.limit(1).offset(MAX_KEYS))
+        if first_beyond is not None:
+            connection.execute(delete(responses).where(age <= first_beyond))
 
     def _seconds(self) -> float:
-        """Return how long this data directory has been served, in all."""
+        """Return how long this collection has been served, in all."""
         return self._served + monotonic() - self._opened
-
-
-def insert_response(connection: sqlite3.Connection, keyed: KeyedResponse) -> None:
-    """Store a response in the transaction of the caller, and delete expired ones."""
-    now = keyed.served_seconds
-    connection.execute("UPDATE served SET served_seconds = ? WHERE served_seconds < ?", (now, now))
-    connection.execute("DELETE FROM responses WHERE key = ?", (keyed.key,))
-    connection.execute(
-        "INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            keyed.key,
-            keyed.request,
-            keyed.response.status,
-            keyed.response.location,
-            zlib.compress(keyed.response.body),
-            now,
-        ),
-    )
-    connection.execute(
-        "DELETE FROM responses WHERE served_seconds <= ?", (now - RETENTION_SECONDS,)
-    )
-    connection.execute(
-        "DELETE FROM responses WHERE key IN "
-        "(SELECT key FROM responses ORDER BY served_seconds DESC LIMIT ? OFFSET ?)",
-        (_ALL, keyed.max_keys),
-    )
 
 
 def request_digest(kind: str, body_digest: bytes) -> bytes:

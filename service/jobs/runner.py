@@ -3,8 +3,7 @@
 Those of one client run one after the other: of two versions of a document, the later one wins.
 Those of different clients run in turns, so that none waits for the end of another's.
 
-jobs.sqlite3   the jobs, their progress and errors; the responses stored for Idempotency-Key
-uploads/       the files of the jobs that have not ended
+The files of the jobs that have not ended are in uploads/ of the data directory.
 """
 
 import logging
@@ -17,16 +16,17 @@ from pathlib import Path
 from time import monotonic
 from typing import get_args
 
+from sqlalchemy import Connection
+
 from index.errors import StorageError
-from index.sqlite.connections import SQLiteConnections
-from service.errors import ShuttingDownError, describe
-from service.jobs.idempotency import IdempotencyStore, KeyedResponse
-from service.jobs.store import EndState, Job, JobStore, Upload, open_tables
+from service.errors import JobEndedError, ShuttingDownError, describe
+from service.jobs.idempotency import IdempotencyStore
+from service.jobs.store import EndState, Job, JobStore, Upload
 from service.jobs.uploads import UploadFile, UploadRoom, UploadSlot, remove_others, verify_upload
 from service.metrics import CollectionMetrics
 from service.settings import Settings
+from service.state.database import State
 
-JOBS_FILE = "jobs.sqlite3"
 UPLOADS_DIRECTORY = "uploads"
 _THREADS = 4  # that write uploads
 _IDLE_SECONDS = 1.0
@@ -36,27 +36,24 @@ _TURN_SECONDS = 2.0  # for which a client's job runs while others wait
 _LOG = logging.getLogger(__name__)
 
 RunJob = Callable[[Job], None]
+AddMore = Callable[[Connection], None]
 
 
 class Jobs:
-    """Receives uploads and runs them; `open_jobs` makes it."""
+    """Receives uploads and runs them; none runs before `start`."""
 
     def __init__(
-        self,
-        connections: SQLiteConnections,
-        data: Path,
-        settings: Settings,
-        metrics: CollectionMetrics,
+        self, state: State, data: Path, settings: Settings, metrics: CollectionMetrics
     ) -> None:
-        self.store = JobStore(connections)
-        self.idempotency = IdempotencyStore(connections)
+        self.store = JobStore(state)
+        self.idempotency = IdempotencyStore(state)
         self.threads = ThreadPoolExecutor(_THREADS, "upload")
         self.metrics = metrics
-        self._connections = connections
+        self._state = state
         self._settings = settings
         self._uploads = data / UPLOADS_DIRECTORY
-        for state in get_args(EndState):  # so that each is exported as 0
-            metrics.jobs_ended.labels(state)
+        for ended in get_args(EndState):  # so that each is exported as 0
+            metrics.jobs_ended.labels(ended)
         self._room = UploadRoom(
             self._uploads,
             self.store.unfinished,
@@ -68,11 +65,6 @@ class Jobs:
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._worker: threading.Thread | None = None
-
-    @property
-    def failure(self) -> StorageError | None:
-        """The failure of the disk that keeps uploads from being received."""
-        return self._connections.failure
 
     @property
     def stopping(self) -> bool:
@@ -99,12 +91,11 @@ class Jobs:
         self._woken.set()
 
     def close(self) -> None:
-        """Stop, wait for the threads and close the tables; closing twice does nothing."""
+        """Stop, and wait for the threads; closing twice does nothing."""
         self.stop()
         if self._worker is not None:
             self._worker.join()
         self.threads.shutdown()
-        self._connections.close()
 
     def receiving(self, client: str = "", announced: int = 0) -> AbstractContextManager[UploadSlot]:
         """Give a place to an upload that is received while the block runs, until `stop`."""
@@ -121,22 +112,34 @@ class Jobs:
             take=place.take,
         )
 
-    def add(self, upload: Upload, keyed: KeyedResponse | None, client: str = "") -> None:
-        """Create a job of a client for an upload, durably, and wake the runner."""
-        self.store.add(upload, keyed, client)
+    def add(self, upload: Upload, answered: AddMore | None = None, client: str = "") -> None:
+        """Create a job of a client for an upload, durably, and wake the runner.
+
+        `answered` stores the response to it in the same transaction.
+        """
+        with self._state.writing() as connection:
+            self.store.insert(connection, upload, client)
+            if answered is not None:
+                answered(connection)
         self._woken.set()
         self.record()
 
-    def cancel(self, job_id: str) -> Job:
-        """Cancel a job."""
-        job = self.store.cancel(job_id)
-        self._ended(job, "cancelled")
-        return job
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job, or raise JobEndedError; what it has stored stays."""
+        self._end(job_id, "cancelled")
 
     def end(self, job: Job, state: EndState, detail: str | None = None) -> None:
         """Record how a job ended; do nothing if it had ended before."""
-        if self.store.end(job, state, detail):
-            self._ended(job, state)
+        with suppress(JobEndedError):
+            self._end(job.id, state, detail)
+
+    def _end(self, job_id: str, state: EndState, detail: str | None = None) -> None:
+        job = self.store.end(job_id, state, detail)
+        with suppress(OSError):  # a file that cannot be removed now is removed at the next start
+            self.path_of(job).unlink(missing_ok=True)
+        self._verified.discard(job_id)
+        self.metrics.jobs_ended.labels(state).inc()
+        self.record()
 
     def verify(self, job: Job) -> bool:
         """Return whether the upload of a job is what was received; read once in each process."""
@@ -157,13 +160,6 @@ class Jobs:
     def record(self) -> None:
         """Set the metric of unfinished jobs."""
         self.metrics.jobs_unfinished.set(len(self.store.unfinished()))
-
-    def _ended(self, job: Job, state: EndState) -> None:
-        with suppress(OSError):  # a file that cannot be removed now is removed at the next start
-            self.path_of(job).unlink(missing_ok=True)
-        self._verified.discard(job.id)
-        self.metrics.jobs_ended.labels(state).inc()
-        self.record()
 
     def _work(self, run: RunJob) -> None:
         said = ""  # of a full disk, once
@@ -213,13 +209,3 @@ class Jobs:
                 self.store.pause(job, f"{reason}; tried again every {_RETRY_SECONDS} s")
                 self._stopping.wait(_RETRY_SECONDS)
         return True
-
-
-def open_jobs(data: Path, settings: Settings, metrics: CollectionMetrics) -> Jobs:
-    """Open the jobs of a data directory, which is open already; none runs before `start`."""
-    connections = open_tables(data / JOBS_FILE)
-    try:
-        return Jobs(connections, data, settings, metrics)
-    except BaseException:
-        connections.close()
-        raise

@@ -1,14 +1,15 @@
-"""The jobs of a data directory, durable and in the order in which they run."""
+"""The jobs of a collection, durable and in the order in which they run."""
 
-import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
-from index.sqlite.connections import DatabaseFormat, SQLiteConnections, utc_now
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from index.sqlite.connections import utc_now
 from service.errors import JobEndedError, JobNotFoundError
-from service.jobs.idempotency import KeyedResponse, insert_response
+from service.state.database import State
+from service.state.tables import jobs, line_errors
 
 EndState = Literal["done", "cancelled", "failed"]
 JobState = Literal["waiting", "running"] | EndState
@@ -112,197 +113,107 @@ class Step:
     errors: Sequence[LineError]
 
 
-SCHEMA_VERSION = 3
-APPLICATION_ID = 0x4C4D4A42
 MAX_ENDED_JOBS = 1000  # older ones are deleted
 
-# `number` is never reused (AUTOINCREMENT): jobs run in its order.
-SCHEMA = """
-CREATE TABLE served (
-    served_seconds REAL NOT NULL
-);
-CREATE TABLE jobs (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE,
-    state TEXT NOT NULL,
-    size INTEGER NOT NULL,
-    digest BLOB NOT NULL,
-    client TEXT NOT NULL,
-    accepted INTEGER NOT NULL,
-    position INTEGER NOT NULL DEFAULT 0,
-    line INTEGER NOT NULL DEFAULT 0,
-    indexed INTEGER NOT NULL DEFAULT 0,
-    unchanged INTEGER NOT NULL DEFAULT 0,
-    truncated INTEGER NOT NULL DEFAULT 0,
-    failed INTEGER NOT NULL DEFAULT 0,
-    detail TEXT,
-    created TEXT NOT NULL,
-    ended TEXT
-);
-CREATE INDEX jobs_by_state ON jobs (state, number);
-CREATE TABLE line_errors (
-    job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,
-    line INTEGER NOT NULL,
-    pointer TEXT NOT NULL,
-    detail TEXT NOT NULL,
-    PRIMARY KEY (job, line)
-) WITHOUT ROWID;
-CREATE TABLE responses (
-    key TEXT PRIMARY KEY,
-    request BLOB NOT NULL,
-    status INTEGER NOT NULL,
-    location TEXT,
-    body BLOB NOT NULL,
-    served_seconds REAL NOT NULL
-);
-CREATE INDEX responses_by_age ON responses (served_seconds);
-INSERT INTO served VALUES (0)"""
-_JOBS = DatabaseFormat("jobs", APPLICATION_ID, SCHEMA_VERSION, SCHEMA)
-
-
-def open_tables(path: Path, *, read_only: bool = False) -> SQLiteConnections:
-    """Open the tables; create them if there is no file."""
-    return SQLiteConnections(path, read_only=read_only, kind=_JOBS)
-
-
-_COLUMNS = ", ".join(field.name for field in fields(Job))
-_UNFINISHED = "state IN ('waiting', 'running')"
+_UNFINISHED = jobs.c.state.in_(("waiting", "running"))
 
 
 class JobStore:
-    """The jobs of one data directory."""
+    """The jobs of one collection."""
 
-    def __init__(self, connections: SQLiteConnections) -> None:
-        self._connections = connections
+    def __init__(self, state: State) -> None:
+        self._state = state
 
-    def add(self, upload: Upload, keyed: KeyedResponse | None, client: str = "") -> Job:
-        """Store a new job of a client, with the response to its request if that has a key."""
-        with self._connections.writing() as connection:
-            connection.execute(
-                "INSERT INTO jobs (id, state, size, digest, client, accepted, created) "
-                "VALUES (?, 'waiting', ?, ?, ?, ?, ?)",
-                (upload.id, upload.size, upload.digest, client, upload.lines, utc_now()),
-            )
-            if keyed is not None:
-                insert_response(connection, keyed)
-            connection.execute(
-                f"DELETE FROM jobs WHERE NOT {_UNFINISHED} AND number <= (SELECT number FROM jobs "  # noqa: S608
-                f"WHERE NOT {_UNFINISHED} ORDER BY number DESC LIMIT 1 OFFSET ?)",
-                (MAX_ENDED_JOBS,),
-            )
-            return _find(connection, upload.id)
+    def insert(self, connection: Connection, upload: Upload, client: str = "") -> None:
+        """Store a new job of a client in the transaction of the caller."""
+        row = {
+            "id": upload.id,
+            "state": "waiting",
+            "size": upload.size,
+            "digest": upload.digest,
+            "client": client,
+            "accepted": upload.lines,
+            "created": utc_now(),
+        }
+        connection.execute(insert(jobs).values(row))
+        ended = select(jobs.c.number).where(~_UNFINISHED).order_by(jobs.c.number.desc())
+        last_kept = connection.scalar(ended.limit(1).offset(MAX_ENDED_JOBS))
+        if last_kept is not None:
+            connection.execute(delete(jobs).where(~_UNFINISHED, jobs.c.number <= last_kept))
 
     def find(self, job_id: str) -> tuple[Job, list[LineError]]:
         """Return a job and its first errors."""
-        with self._connections.reading() as connection:
+        found = select(line_errors.c.line, line_errors.c.pointer, line_errors.c.detail)
+        with self._state.reading() as connection:
             job = _find(connection, job_id)
             rows = connection.execute(
-                "SELECT line, pointer, detail FROM line_errors WHERE job = ? ORDER BY line",
-                (job.number,),
+                found.where(line_errors.c.job == job.number).order_by(line_errors.c.line)
             )
             return job, [LineError(*row) for row in rows]
 
     def newest(self, limit: int, before: str | None) -> list[Job]:
         """Return at most `limit` jobs, the newest first, older than the job `before`."""
-        with self._connections.reading() as connection:
-            bound = 2**62 if before is None else _find(connection, before).number
-            rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM jobs WHERE number < ? "  # noqa: S608
-                "ORDER BY number DESC LIMIT ?",
-                (bound, limit),
-            )
-            return [Job(*row) for row in rows]
+        found = select(jobs).order_by(jobs.c.number.desc()).limit(limit)
+        with self._state.reading() as connection:
+            if before is not None:
+                found = found.where(jobs.c.number < _find(connection, before).number)
+            return [Job(*row) for row in connection.execute(found)]
 
     def unfinished(self) -> list[Job]:
         """Return the waiting and running jobs in the order in which they were accepted."""
-        with self._connections.reading() as connection:
-            rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM jobs WHERE {_UNFINISHED} ORDER BY number"  # noqa: S608
-            )
-            return [Job(*row) for row in rows]
+        found = select(jobs).where(_UNFINISHED).order_by(jobs.c.number)
+        with self._state.reading() as connection:
+            return [Job(*row) for row in connection.execute(found)]
 
     def begin(self, job: Job) -> Job | None:
         """Mark an unfinished job as running and return it; None if it has ended."""
-        with self._connections.writing() as connection:
-            row = connection.execute(
-                "UPDATE jobs SET state = 'running', detail = NULL "  # noqa: S608
-                f"WHERE number = ? AND {_UNFINISHED} RETURNING {_COLUMNS}",
-                (job.number,),
-            ).fetchone()
-            return None if row is None else Job(*row)
+        with self._state.writing() as connection:
+            is_unfinished = _change(connection, job.id, state="running", detail=None)
+            return _find(connection, job.id) if is_unfinished else None
 
     def advance(self, job: Job, step: Step) -> bool:
         """Record a step; return whether the job continues.
 
         It is recorded for a job that was cancelled meanwhile, too: the documents are stored.
         """
-        with self._connections.writing() as connection:
-            connection.execute(
-                "UPDATE jobs SET position = ?, line = ?, indexed = indexed + ?, "
-                "unchanged = unchanged + ?, truncated = truncated + ?, failed = failed + ? "
-                "WHERE number = ?",
-                (
-                    step.position,
-                    step.line,
-                    step.indexed,
-                    step.unchanged,
-                    step.truncated,
-                    step.failed,
-                    job.number,
-                ),
-            )
+        counted = ("indexed", "unchanged", "truncated", "failed")
+        values = {name: jobs.c[name] + getattr(step, name) for name in counted}
+        values |= {"position": step.position, "line": step.line}
+        with self._state.writing() as connection:
+            connection.execute(update(jobs).where(jobs.c.number == job.number).values(values))
             _list_errors(connection, job, step.errors)
             return not _find(connection, job.id).has_ended
 
     def pause(self, job: Job, detail: str) -> None:
         """Record that a job could not continue, and what it waits for."""
-        with self._connections.writing() as connection:
-            connection.execute(
-                "UPDATE jobs SET state = 'waiting', detail = ? "  # noqa: S608
-                f"WHERE number = ? AND {_UNFINISHED}",
-                (detail, job.number),
-            )
+        with self._state.writing() as connection:
+            _change(connection, job.id, state="waiting", detail=detail)
 
-    def end(self, job: Job, state: EndState, detail: str | None = None) -> bool:
-        """Record how a job ended; return False if it had ended before."""
-        with self._connections.writing() as connection:
-            return _end(connection, job.id, state, detail)
-
-    def cancel(self, job_id: str) -> Job:
-        """Cancel a job; what it has stored stays. Raise JobEndedError if it has ended already."""
-        with self._connections.writing() as connection:
-            if not _end(connection, job_id, "cancelled", None):
+    def end(self, job_id: str, state: EndState, detail: str | None = None) -> Job:
+        """Record how a job ended, or raise JobEndedError if it had ended before."""
+        with self._state.writing() as connection:
+            if not _change(connection, job_id, state=state, detail=detail, ended=utc_now()):
                 raise JobEndedError(job_id, _find(connection, job_id).state)
             return _find(connection, job_id)
 
 
-def _find(connection: sqlite3.Connection, job_id: str) -> Job:
-    row = connection.execute(
-        f"SELECT {_COLUMNS} FROM jobs WHERE id = ?",  # noqa: S608
-        (job_id,),
-    ).fetchone()
+def _find(connection: Connection, job_id: str) -> Job:
+    row = connection.execute(select(jobs).where(jobs.c.id == job_id)).first()
     if row is None:
         raise JobNotFoundError(job_id)
     return Job(*row)
 
 
-def _end(connection: sqlite3.Connection, job_id: str, state: str, detail: str | None) -> bool:
-    """Record how a job ended; return False if it had ended before."""
-    done = connection.execute(
-        "UPDATE jobs SET state = ?, detail = ?, ended = ? "  # noqa: S608
-        f"WHERE id = ? AND {_UNFINISHED}",
-        (state, detail, utc_now(), job_id),
-    )
-    return done.rowcount > 0
+def _change(connection: Connection, job_id: str, **values: Any) -> bool:
+    """Change an unfinished job; return False if it has ended."""
+    of_job = update(jobs).where(jobs.c.id == job_id, _UNFINISHED)
+    return connection.execute(of_job.values(values)).rowcount > 0
 
 
-def _list_errors(connection: sqlite3.Connection, job: Job, errors: Sequence[LineError]) -> None:
-    (listed,) = connection.execute(
-        "SELECT count(*) FROM line_errors WHERE job = ?", (job.number,)
-    ).fetchone()
-    room = max(0, MAX_LISTED_ERRORS - listed)
+def _list_errors(connection: Connection, job: Job, errors: Sequence[LineError]) -> None:
+    counted = select(func.count()).where(line_errors.c.job == job.number)
+    room = max(0, MAX_LISTED_ERRORS - (connection.scalar(counted) or 0))
     first = sorted(errors, key=lambda error: error.line)[:room]
-    connection.executemany(
-        "INSERT INTO line_errors VALUES (?, ?, ?, ?)",
-        [(job.number, error.line, error.pointer, error.detail) for error in first],
-    )
+    if first:
+        rows = [{"job": job.number, **asdict(error)} for error in first]
+        connection.execute(insert(line_errors), rows)

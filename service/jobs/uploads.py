@@ -116,13 +116,9 @@ def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) 
                 batch.documents.append((batch.line + 1, found))
         batch.position = upload.tell()
         batch.line += 1
-        if _is_full(batch, line, limits):
+        if len(batch.documents) == limits.documents or batch.line - line == _MAX_LINES:
             return batch
     return batch if batch.position > position else None
-
-
-def _is_full(batch: Batch, begun: int, limits: BatchLimits) -> bool:
-    return len(batch.documents) == limits.documents or batch.line - begun == _MAX_LINES
 
 
 def _read_raw(upload: BinaryIO, line_bytes: int) -> Iterator[bytes | None]:
@@ -292,16 +288,13 @@ def verify_upload(path: Path, digest: bytes) -> bool:
     Raises:
         StoreError: it exists and cannot be read.
     """
-    found = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while data := file.read(_READ_BYTES):
-                found.update(data)
+            return hashlib.file_digest(file, "sha256").digest() == digest
     except FileNotFoundError:
         return False
     except OSError as error:
         raise StoreError(f"{path.name}: cannot be read: {error.strerror}") from error
-    return found.digest() == digest
 
 
 def remove_others(folder: Path, keep: Iterable[str]) -> None:

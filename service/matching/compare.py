@@ -164,8 +164,7 @@ def _explain(
     """Compare the first text with each of the others."""
     left, *others = texts
     language = collection.checkpoint.language
-    encoder = collection.engine.encoder
-    reader = encoder if encoder.reads_sections else None
+    reader = collection.engine.encoder.section_reader
     scoring, store = collection.scoring.present, collection.data.store
     alignable = store.alignment.read([text.vector_id for text in texts])
     ours = to_comparable(language, left, alignable, reader)

@@ -1,4 +1,4 @@
-"""The standing queries of a data directory, and the thread that compares new documents with them.
+"""The standing queries of a collection, and the thread that compares new documents with them.
 
 The thread runs while there are queries. It follows the vector ids of the store, not the requests
 that change it: a restart continues where the last process stopped, also with what `longmatch index`
@@ -8,23 +8,15 @@ stored meanwhile.
 import logging
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from time import monotonic
 
-from index.errors import StorageError, StorageFullError
-from index.sqlite.connections import SQLiteConnections
+from index.errors import StorageFullError
 from service.errors import describe
 from service.metrics import CollectionMetrics
 from service.settings import Settings
-from service.standing.store import (
-    STANDING_FILE,
-    EventStore,
-    QueryStore,
-    Scan,
-    StandingQuery,
-    open_standing_tables,
-)
+from service.standing.store import Scan, StandingQuery, StandingStore
 from service.standing.webhooks import Webhooks
+from service.state.database import State
 from service.threads import lower_priority
 
 _RETRY_SECONDS = 5.0
@@ -36,23 +28,18 @@ ScanSome = Callable[[], bool]
 
 
 class StandingQueries:
-    """Keeps standing queries and compares new documents with them; `open_standing` makes it.
+    """Keeps standing queries and compares new documents with them.
 
     Attributes:
-        queries: what is looked for, and how far.
-        events: what was found.
+        store: what is looked for, how far, and what was found.
         last_event: number of the last event.
         webhooks: the thread that delivers events.
     """
 
-    def __init__(
-        self, connections: SQLiteConnections, settings: Settings, metrics: CollectionMetrics
-    ) -> None:
-        self.queries = QueryStore(connections, max_queries=settings.max_standing_queries)
-        self.events = EventStore(connections)
-        self.last_event = self.events.last
-        self.webhooks = Webhooks(self.events, settings.webhook_hosts, metrics)
-        self._connections = connections
+    def __init__(self, state: State, settings: Settings, metrics: CollectionMetrics) -> None:
+        self.store = StandingStore(state, max_queries=settings.max_standing_queries)
+        self.last_event = self.store.last_event
+        self.webhooks = Webhooks(self.store, settings.webhook_hosts, metrics)
         self._metrics = metrics
         self._scan: ScanSome | None = None
         self._thread: threading.Thread | None = None
@@ -60,11 +47,6 @@ class StandingQueries:
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._behind_since: float | None = None
-
-    @property
-    def failure(self) -> StorageError | None:
-        """The failure of the disk that keeps queries and events from being stored."""
-        return self._connections.failure
 
     @property
     def stopping(self) -> bool:
@@ -87,14 +69,14 @@ class StandingQueries:
         """
         self._scan = scan
         try:
-            if not self.queries.follow(space, last):
+            if not self.store.follow(space, last):
                 _LOG.warning(
                     "the vectors were replaced: standing queries find what is stored later"
                 )
         except StorageFullError as error:
             _LOG.error("%s", error)
         self.count()
-        if len(self.queries):
+        if self.store.count()["all"]:
             self.wake()
             self.webhooks.wake()
 
@@ -116,8 +98,8 @@ class StandingQueries:
     def change(
         self, query_id: str, change: Callable[[StandingQuery], StandingQuery]
     ) -> StandingQuery:
-        """Change a query, as `QueryStore.change`; what waited for it begins at once."""
-        changed = self.queries.change(query_id, change)
+        """Change a query, as `StandingStore.change`; what waited for it begins at once."""
+        changed = self.store.change(query_id, change)
         self.wake()
         self.webhooks.wake()
         self.count()
@@ -125,27 +107,27 @@ class StandingQueries:
 
     def remove(self, query_id: str) -> None:
         """Remove a query and its events."""
-        self.queries.remove(query_id)
+        self.store.remove(query_id)
         self.count()
 
     def resume(self, query_id: str) -> None:
         """Let the webhook of a query be tried again at once."""
-        self.events.resume(query_id)
+        self.store.resume(query_id)
         self.webhooks.wake()
         self.count()
 
     def count(self) -> None:
         """Set the metrics that count queries."""
-        counted = self.events.count()
+        counted = self.store.count()
         for state, number in counted.items():
             self._metrics.standing_queries.labels(state).set(number)
 
     def record(self, scans: list[Scan]) -> None:
         """Store what comparisons found, durably, and tell those who listen."""
-        events = self.queries.advance(scans)
+        events = self.store.advance(scans)
         if events:
             self._metrics.standing_events.inc(events)
-            self.last_event = self.events.last
+            self.last_event = self.store.last_event
             self.webhooks.wake()
 
     def stop(self) -> None:
@@ -155,14 +137,13 @@ class StandingQueries:
         self.webhooks.stop()
 
     def close(self) -> None:
-        """Stop, wait for the thread and close the tables; closing twice does nothing."""
+        """Stop, and wait for the threads; closing twice does nothing."""
         self.stop()
         with self._starting:
             thread = self._thread
         if thread is not None:
             thread.join()
         self.webhooks.close()
-        self._connections.close()
 
     def _work(self) -> None:
         lower_priority()
@@ -182,13 +163,3 @@ class StandingQueries:
             if not more and not self._woken.is_set():
                 self._behind_since = None
                 self._woken.wait(_HELD_SECONDS)
-
-
-def open_standing(data: Path, settings: Settings, metrics: CollectionMetrics) -> StandingQueries:
-    """Open the standing queries of a data directory, which is open already."""
-    connections = open_standing_tables(data / STANDING_FILE)
-    try:
-        return StandingQueries(connections, settings, metrics)
-    except BaseException:
-        connections.close()
-        raise

@@ -1,22 +1,22 @@
 """Standing queries and their events: what they are, and the tables that keep them, durable."""
 
-import json
-import sqlite3
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
+from sqlalchemy import Connection, Row, delete, exists, func, insert, select, update
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
 from index.search.records import Bounds, Mode
 from index.sqlite.block_vectors import BlockVectors
-from index.sqlite.connections import DatabaseFormat, SQLiteConnections, utc_now
+from index.sqlite.connections import utc_now
 from index.store.filters import Filter, filter_from_json, filter_to_json
 from service.errors import StandingQueryNotFoundError, TooManyStandingQueriesError
+from service.state.database import State
+from service.state.tables import events, progress, standing
 
 DeliveryState = Literal["active", "retrying", "failed"]
 
@@ -123,7 +123,7 @@ class Found:
     """A new document that a standing query matches.
 
     Attributes:
-        document_id: of the document.
+        document: its id.
         title: of the document.
         score: as POST /match gives it.
         scored_as: the mode whose score it is.
@@ -131,7 +131,7 @@ class Found:
         false_positive_rate: share of random pairs that score as high; None likewise.
     """
 
-    document_id: str
+    document: str
     title: str
     score: float
     scored_as: Mode
@@ -161,12 +161,7 @@ class Event:
             "number": self.number,
             "query": self.query_id,
             "created": self.created,
-            "document": self.found.document_id,
-            "title": self.found.title,
-            "score": self.found.score,
-            "scored_as": self.found.scored_as,
-            "probability": self.found.probability,
-            "false_positive_rate": self.found.false_positive_rate,
+            **asdict(self.found),
         }
 
 
@@ -185,207 +180,31 @@ class Scan:
     found: tuple[Found, ...]
 
 
-STANDING_FILE = "standing.sqlite3"
-
-# Numbers are never reused (AUTOINCREMENT): clients resume after the last event that they have seen.
-# `space` is the fingerprint of the vectors whose ids `scanned` is one of. The columns of `queries`
-# that are long come last.
-_SCHEMA = """
-CREATE TABLE meta (
-    space TEXT NOT NULL
-);
-CREATE TABLE queries (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE,
-    interest TEXT NOT NULL,
-    created TEXT NOT NULL,
-    scanned INTEGER NOT NULL,
-    detail TEXT,
-    fingerprint TEXT,
-    receipt TEXT,
-    url TEXT,
-    secret TEXT,
-    delivered INTEGER NOT NULL DEFAULT 0,
-    attempts INTEGER NOT NULL DEFAULT 0,
-    retry_at REAL NOT NULL DEFAULT 0,
-    failed INTEGER NOT NULL DEFAULT 0,
-    failure TEXT,
-    paused INTEGER NOT NULL DEFAULT 0,
-    revision INTEGER NOT NULL DEFAULT 0,
-    bytes INTEGER NOT NULL,
-    offsets BLOB,
-    vector BLOB,
-    blocks BLOB,
-    text TEXT
-);
-CREATE TABLE events (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    query INTEGER NOT NULL REFERENCES queries ON DELETE CASCADE,
-    created TEXT NOT NULL,
-    document TEXT NOT NULL,
-    title TEXT NOT NULL,
-    score REAL NOT NULL,
-    scored_as TEXT NOT NULL,
-    probability REAL,
-    false_positive_rate REAL
-);
-CREATE INDEX events_by_query ON events (query);
-INSERT INTO meta VALUES ('')"""
-_STANDING = DatabaseFormat("standing queries", 0x4C4D5351, 3, _SCHEMA)
-
-QUERY_COLUMNS = (
-    "number, id, interest, created, scanned, detail, fingerprint, receipt, url, secret, "
-    "delivered, attempts, retry_at, failed, failure, paused, revision"
-)
 _OF_TEXTS = ("fingerprint", "receipt", "offsets", "vector", "blocks", "text")
-TEXT_COLUMNS = ", ".join(_OF_TEXTS)
-EVENT_COLUMNS = (
-    "events.number, queries.id, events.created, document, title, score, scored_as, probability, "
-    "false_positive_rate"
+_QUERY = [column for column in standing.c if column.name not in ("bytes", *_OF_TEXTS[2:])]
+_FOUND = list(events.c)[2:]  # after its number and that of its query
+_EVENT = select(events.c.number, standing.c.id, *_FOUND).join_from(events, standing)
+_WAITS = exists().where(events.c.query == standing.c.number, events.c.number > standing.c.delivered)
+_UNDELIVERED = (
+    select(*_QUERY)
+    .where(standing.c.url.is_not(None), ~standing.c.failed, ~standing.c.paused, _WAITS)
+    .order_by(standing.c.retry_at)
 )
+MAX_BYTES = 256 * 2**20  # of the texts of one collection in UTF-8: 256 books of a megabyte
+MAX_EVENTS = 10_000  # of one query; older ones are deleted: who reads once a day misses none
 
 
-def open_standing_tables(path: Path, *, read_only: bool = False) -> SQLiteConnections:
-    """Open the tables; create them if there is no file."""
-    return SQLiteConnections(path, read_only=read_only, kind=_STANDING)
+class StandingStore:
+    """The standing queries of one collection, and their events. Safe to use from many threads."""
 
-
-def interest_to_json(interest: Interest) -> str:
-    """Return what a query looks for as JSON."""
-    where = None if interest.where is None else filter_to_json(interest.where)
-    return json.dumps(
-        {
-            "document_id": interest.document_id,
-            "title": interest.title,
-            "mode": interest.mode,
-            "bounds": asdict(interest.bounds),
-            "where": where,
-        }
-    )
-
-
-def to_query(row: tuple[Any, ...]) -> StandingQuery:
-    """Return the query of a row of `QUERY_COLUMNS`."""
-    number, name, interest, created, scanned, detail, fingerprint, receipt, url, secret = row[:10]
-    delivered, attempts, retry_at, failed, failure, paused, revision = row[10:]
-    return StandingQuery(
-        number=number,
-        id=name,
-        interest=_to_interest(json.loads(interest)),
-        created=created,
-        scanned=scanned,
-        detail=detail,
-        fingerprint=fingerprint,
-        receipt=None if receipt is None else Receipt(**json.loads(receipt)),
-        webhook=None if url is None else Webhook(url, secret),
-        delivery=Delivery(delivered, attempts, retry_at, bool(failed), failure),
-        paused=bool(paused),
-        revision=revision,
-    )
-
-
-def to_event(row: tuple[Any, ...]) -> Event:
-    """Return the event of a row of `EVENT_COLUMNS`."""
-    number, query_id, created, *found = row
-    return Event(number, query_id, created, Found(*found))
-
-
-def from_text(text: QueryText | None) -> dict[str, Any]:
-    """Return the columns of an encoded text; all are null for a stored document."""
-    if text is None:
-        return dict.fromkeys(_OF_TEXTS)
-    return {
-        "fingerprint": text.fingerprint,
-        "receipt": json.dumps(asdict(text.receipt)),
-        "offsets": text.blocks.offsets.astype("<i8").tobytes(),
-        "vector": text.vector.astype("<f4").tobytes(),
-        "blocks": text.blocks.vectors.astype("<f4").tobytes(),
-        "text": text.text,
-    }
-
-
-def to_text(row: tuple[Any, ...]) -> QueryText:
-    """Return the text of a row of `TEXT_COLUMNS`."""
-    fingerprint, receipt, offsets, vector, blocks, text = row
-    places = np.frombuffer(offsets, dtype="<i8").astype(np.int64).reshape(-1, 2)
-    return QueryText(
-        text,
-        _numbers(vector),
-        BlockVectors(places, _numbers(blocks).reshape(len(places), -1)),
-        Receipt(**json.loads(receipt)),
-        fingerprint,
-    )
-
-
-def _to_interest(content: dict[str, Any]) -> Interest:
-    where = content["where"]
-    return Interest(
-        document_id=content["document_id"],
-        title=content["title"],
-        mode=content["mode"],
-        bounds=Bounds(**content["bounds"]),
-        where=None if where is None else filter_from_json(where),
-    )
-
-
-def _numbers(content: bytes) -> Float32:
-    return np.frombuffer(content, dtype="<f4").astype(np.float32)
-
-
-_FIND = f"SELECT {QUERY_COLUMNS} FROM queries WHERE id = ?"  # noqa: S608
-_PAGE = f"SELECT {QUERY_COLUMNS} FROM queries WHERE number > ? ORDER BY number LIMIT ?"  # noqa: S608
-_TEXT = f"SELECT {TEXT_COLUMNS} FROM queries WHERE number = ?"  # noqa: S608
-_INSERT_EVENT = """
-INSERT INTO events (query, created, document, title, score, scored_as, probability,
-    false_positive_rate)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-# A query that was removed or changed meanwhile, or compared already, gets no event.
-_ADVANCE = """
-UPDATE queries SET scanned = ? WHERE number = ? AND scanned = ? AND revision = ?"""
-_CHANGE = """
-UPDATE queries SET interest = ?, url = ?, secret = ?, paused = ?, delivered = ?, attempts = ?,
-    retry_at = ?, failed = ?, failure = ?, revision = revision + 1
-WHERE number = ?"""
-_LAST_EVENT = "SELECT coalesce(max(number), 0) FROM events WHERE query = ?"
-MAX_BYTES = 256 * 2**20  # of the texts of one collection: a megabyte for each of 256 books
-MAX_EVENTS = 10_000  # of one query: a client that reads its events once a day misses none
-_EVERY = -1  # as SQLite has no limit
-_FORGET_EVENTS = """
-DELETE FROM events WHERE query = ?1 AND number <= (
-    SELECT number FROM events WHERE query = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)"""
-
-
-class QueryStore:
-    """The standing queries of one data directory. Safe to use from many threads."""
-
-    def __init__(
-        self,
-        connections: SQLiteConnections,
-        *,
-        max_queries: int,
-        max_bytes: int = MAX_BYTES,
-        max_events: int = MAX_EVENTS,
-    ) -> None:
-        """Use open tables.
-
-        Args:
-            connections: to the tables.
-            max_queries: that there may be.
-            max_bytes: of their texts together, in UTF-8.
-            max_events: that are kept of each; older ones are deleted.
-        """
-        self._connections = connections
+    def __init__(self, state: State, *, max_queries: int) -> None:
+        """Use an open state, in which there may be so many queries."""
+        self._state = state
         self._max_queries = max_queries
-        self._max_bytes = max_bytes
-        self._max_events = max_events
-
-    def __len__(self) -> int:
-        with self._connections.reading() as connection:
-            return int(connection.execute("SELECT count(*) FROM queries").fetchone()[0])
 
     def check_room(self, text_bytes: int) -> None:
         """Check that there is room for one more, before its text is encoded."""
-        with self._connections.reading() as connection:
+        with self._state.reading() as connection:
             self._check_room(connection, text_bytes)
 
     def add(
@@ -400,35 +219,31 @@ class QueryStore:
             scanned: the last vector id that is not new to it.
         """
         size = 0 if text is None else len(text.text.encode())
-        columns = {
+        row = {
             "id": uuid.uuid4().hex,
-            "interest": interest_to_json(interest),
+            "interest": _interest_json(interest),
             "created": utc_now(),
             "scanned": scanned,
-            "url": None if webhook is None else webhook.url,
-            "secret": None if webhook is None else webhook.secret,
             "bytes": size,
-            **from_text(text),
+            **_webhook_columns(webhook),
+            **_text_columns(text),
         }
-        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-        with self._connections.writing() as connection:
+        with self._state.writing() as connection:
             self._check_room(connection, size)
-            connection.execute(
-                f"INSERT INTO queries ({names}) VALUES ({marks})",  # noqa: S608
-                tuple(columns.values()),
-            )
-            return _find(connection, columns["id"])
+            connection.execute(insert(standing).values(row))
+            return _find(connection, row["id"])
 
     def find(self, query_id: str) -> StandingQuery:
         """Return a query."""
-        with self._connections.reading() as connection:
+        with self._state.reading() as connection:
             return _find(connection, query_id)
 
-    def listed(self, after: str, limit: int) -> list[StandingQuery]:
-        """Return up to `limit` queries as they were made, after this id, "" for the first."""
-        with self._connections.reading() as connection:
+    def listed(self, after: str = "", limit: int | None = None) -> list[StandingQuery]:
+        """Return up to `limit` queries after an id as they were made, without their texts."""
+        with self._state.reading() as connection:
             number = _find(connection, after).number if after else 0
-            return [to_query(row) for row in connection.execute(_PAGE, (number, limit))]
+            page = select(*_QUERY).where(standing.c.number > number).order_by(standing.c.number)
+            return [_query(row) for row in connection.execute(page.limit(limit))]
 
     def change(
         self, query_id: str, change: Callable[[StandingQuery], StandingQuery]
@@ -439,75 +254,72 @@ class QueryStore:
         gets what is found from now on; another one goes on where the former one was.
         What `change` raises leaves the query as it is.
         """
-        with self._connections.writing() as connection:
+        with self._state.writing() as connection:
             before = _find(connection, query_id)
             after = change(before)
             webhook, delivery = after.webhook, before.delivery
             if webhook != before.webhook:
                 delivery = Delivery(delivery.delivered)
             if before.webhook is None and webhook is not None:
-                (last,) = connection.execute(_LAST_EVENT, (before.number,)).fetchone()
-                delivery = replace(delivery, delivered=last)
-            connection.execute(
-                _CHANGE,
-                (
-                    interest_to_json(after.interest),
-                    None if webhook is None else webhook.url,
-                    None if webhook is None else webhook.secret,
-                    *(after.paused, delivery.delivered, delivery.attempts, delivery.retry_at),
-                    *(delivery.failed, delivery.failure, before.number),
-                ),
+                last = select(func.max(events.c.number)).where(events.c.query == before.number)
+                delivery = replace(delivery, delivered=connection.scalar(last) or 0)
+            _update(
+                connection,
+                before,
+                interest=_interest_json(after.interest),
+                paused=after.paused,
+                revision=before.revision + 1,
+                **_webhook_columns(webhook),
+                **asdict(delivery),
             )
             return _find(connection, query_id)
 
     def remove(self, query_id: str) -> None:
         """Remove a query and its events, or raise StandingQueryNotFoundError."""
-        with self._connections.writing() as connection:
-            done = connection.execute("DELETE FROM queries WHERE id = ?", (query_id,))
+        with self._state.writing() as connection:
+            done = connection.execute(delete(standing).where(standing.c.id == query_id))
             if not done.rowcount:
                 raise StandingQueryNotFoundError(query_id)
 
-    def every(self) -> list[StandingQuery]:
-        """Return all of them, without their texts."""
-        return self.listed("", _EVERY)
-
     def read_text(self, query: StandingQuery) -> QueryText | None:
         """Return the text of a query; None if it has none, or was removed."""
-        with self._connections.reading() as connection:
-            row = connection.execute(_TEXT, (query.number,)).fetchone()
-        return None if row is None or row[0] is None else to_text(row)
+        columns = [standing.c[name] for name in _OF_TEXTS]
+        with self._state.reading() as connection:
+            row = connection.execute(
+                select(*columns).where(standing.c.number == query.number)
+            ).first()
+        return None if row is None or row.fingerprint is None else _text(row)
 
     def put_text(self, query: StandingQuery, text: QueryText) -> None:
         """Replace the encoded text of a query by that of another checkpoint."""
-        columns = from_text(text)
-        names = ", ".join(f"{name} = ?" for name in columns)
-        with self._connections.writing() as connection:
-            connection.execute(
-                f"UPDATE queries SET {names} WHERE number = ?",  # noqa: S608
-                (*columns.values(), query.number),
-            )
+        with self._state.writing() as connection:
+            _update(connection, query, **_text_columns(text))
 
     def hold(self, query: StandingQuery, detail: str | None) -> None:
         """Record why new documents wait and are not compared with a query; None if they are."""
         if query.detail != detail:
-            with self._connections.writing() as connection:
-                connection.execute(
-                    "UPDATE queries SET detail = ? WHERE number = ?", (detail, query.number)
-                )
+            with self._state.writing() as connection:
+                _update(connection, query, detail=detail)
 
     def advance(self, scans: Sequence[Scan]) -> int:
-        """Record what comparisons found, each once, in one transaction; return how many events."""
-        events = 0
-        with self._connections.writing() as connection:
+        """Record what comparisons found, each once, in one transaction; return how many events.
+
+        A query that was removed or changed meanwhile, or compared already, gets no event.
+        """
+        added = 0
+        with self._state.writing() as connection:
             for scan in scans:
                 query = scan.query
-                done = connection.execute(
-                    _ADVANCE, (scan.scanned, query.number, query.scanned, query.revision)
+                unchanged = update(standing).where(
+                    standing.c.number == query.number,
+                    standing.c.scanned == query.scanned,
+                    standing.c.revision == query.revision,
                 )
+                done = connection.execute(unchanged.values(scanned=scan.scanned))
                 if done.rowcount and scan.found:
-                    self._tell(connection, scan)
-                    events += len(scan.found)
-        return events
+                    self._add_events(connection, scan)
+                    added += len(scan.found)
+        return added
 
     def follow(self, space: str, last: int) -> bool:
         """Let queries follow a store; call it before any comparison.
@@ -522,92 +334,39 @@ class QueryStore:
         Returns:
             Whether there was no query, or none of another space.
         """
-        with self._connections.reading() as connection:
-            (known,) = connection.execute("SELECT space FROM meta").fetchone()
-            (furthest,) = connection.execute("SELECT max(scanned) FROM queries").fetchone()
+        with self._state.reading() as connection:
+            known = connection.scalar(select(progress.c.space))
+            furthest = connection.scalar(select(func.max(standing.c.scanned)))
         if known == space and (furthest is None or furthest <= last):
             return True  # and a full disk does not keep the service from starting
-        with self._connections.writing() as connection:
-            connection.execute("UPDATE meta SET space = ?", (space,))
+        with self._state.writing() as connection:
+            connection.execute(update(progress).values(space=space))
             if known or (furthest or 0) > last:  # else they came after a start on a full disk
-                connection.execute("UPDATE queries SET scanned = ?", (last,))
+                connection.execute(update(standing).values(scanned=last))
                 return furthest is None
         return True
 
-    def _tell(self, connection: sqlite3.Connection, scan: Scan) -> None:
-        number, now = scan.query.number, utc_now()
-        connection.executemany(
-            _INSERT_EVENT,
-            [
-                (
-                    *(number, now, match.document_id, match.title, match.score, match.scored_as),
-                    *(match.probability, match.false_positive_rate),
-                )
-                for match in scan.found
-            ],
-        )
-        connection.execute(_FORGET_EVENTS, (number, self._max_events))
-
-    def _check_room(self, connection: sqlite3.Connection, size: int) -> None:
-        count, used = connection.execute(
-            "SELECT count(*), coalesce(sum(bytes), 0) FROM queries"
-        ).fetchone()
-        if count >= self._max_queries:
-            raise TooManyStandingQueriesError(self._max_queries, "queries (max_standing_queries)")
-        if used + size > self._max_bytes:
-            raise TooManyStandingQueriesError(self._max_bytes, "bytes of texts")
-
-
-def _find(connection: sqlite3.Connection, query_id: str) -> StandingQuery:
-    row = connection.execute(_FIND, (query_id,)).fetchone()
-    if row is None:
-        raise StandingQueryNotFoundError(query_id)
-    return to_query(row)
-
-
-_EVENTS = f"SELECT {EVENT_COLUMNS} FROM events JOIN queries ON queries.number = query"  # noqa: S608
-_OF_ALL = f"{_EVENTS} WHERE events.number > ? ORDER BY events.number LIMIT ?"
-_OF_ONE = f"{_EVENTS} WHERE query = ? AND events.number > ? ORDER BY events.number LIMIT ?"
-_LAST = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'"
-_WAITING = "EXISTS (SELECT 1 FROM events WHERE query = queries.number AND number > delivered)"
-_UNDELIVERED = f"""
-SELECT {QUERY_COLUMNS} FROM queries
-WHERE url IS NOT NULL AND NOT failed AND NOT paused AND {_WAITING}
-ORDER BY retry_at"""  # noqa: S608
-_RECORD = """
-UPDATE queries SET delivered = max(delivered, ?1), attempts = ?2, retry_at = ?3, failed = ?4,
-    failure = ?5
-WHERE number = ?6 AND url = ?7 AND (secret = ?8 OR NOT ?2)
-RETURNING NOT paused AND secret = ?8"""
-_RESUME = """
-UPDATE queries SET attempts = 0, retry_at = 0, failed = 0 WHERE id = ? AND url IS NOT NULL"""
-
-
-class EventStore:
-    """The events of the standing queries of one data directory. Safe to use from many threads."""
-
-    def __init__(self, connections: SQLiteConnections) -> None:
-        self._connections = connections
-
     @property
-    def last(self) -> int:
-        """The number of the last event that was ever stored; 0 before the first."""
-        with self._connections.reading() as connection:
-            return int(connection.execute(_LAST).fetchone()[0])
+    def last_event(self) -> int:
+        """The number of the last event that is kept; 0 before the first."""
+        with self._state.reading() as connection:
+            return connection.scalar(select(func.max(events.c.number))) or 0
 
-    def after(self, number: int, limit: int, query: StandingQuery | None = None) -> list[Event]:
+    def events_after(self, number: int, limit: int, query_id: str | None = None) -> list[Event]:
         """Return up to `limit` events after a number, 0 for the first, of a query or of all."""
-        with self._connections.reading() as connection:
-            if query is None:
-                rows = connection.execute(_OF_ALL, (number, limit))
-            else:
-                rows = connection.execute(_OF_ONE, (query.number, number, limit))
-            return [to_event(row) for row in rows]
+        page = _EVENT.where(events.c.number > number).order_by(events.c.number).limit(limit)
+        with self._state.reading() as connection:
+            if query_id is not None:
+                page = page.where(events.c.query == _find(connection, query_id).number)
+            return [
+                Event(number, name, created, Found(*found))
+                for number, name, created, *found in connection.execute(page)
+            ]
 
     def undelivered(self) -> list[StandingQuery]:
         """Return the queries whose webhooks have an event to deliver, those due first."""
-        with self._connections.reading() as connection:
-            return [to_query(row) for row in connection.execute(_UNDELIVERED)]
+        with self._state.reading() as connection:
+            return [_query(row) for row in connection.execute(_UNDELIVERED)]
 
     def record(self, query: StandingQuery, delivery: Delivery) -> bool:
         """Record how far the webhook of a query has come; nothing of one that is another by now.
@@ -621,27 +380,114 @@ class EventStore:
         webhook = query.webhook
         if webhook is None:
             raise ValueError("a query without a webhook has nothing delivered")
-        values = (
-            *(delivery.delivered, delivery.attempts, delivery.retry_at, delivery.failed),
-            *(delivery.failure, query.number, webhook.url, webhook.secret),
-        )
-        with self._connections.writing() as connection:
-            row = connection.execute(_RECORD, values).fetchone()
-        return row is not None and bool(row[0])
+        with self._state.writing() as connection:
+            now = connection.execute(select(*_QUERY).where(standing.c.number == query.number))
+            row = now.first()
+            if row is None or row.url != webhook.url:
+                return False
+            same_secret = row.secret == webhook.secret
+            if same_secret or not delivery.attempts:
+                furthest = max(row.delivered, delivery.delivered)
+                _update(connection, query, **asdict(replace(delivery, delivered=furthest)))
+            return same_secret and not row.paused
 
     def resume(self, query_id: str) -> None:
         """Let a webhook be tried again at once, or raise StandingQueryNotFoundError."""
-        with self._connections.writing() as connection:
-            connection.execute(_RESUME, (query_id,))
-            found = connection.execute("SELECT 1 FROM queries WHERE id = ?", (query_id,))
-            if found.fetchone() is None:
-                raise StandingQueryNotFoundError(query_id)
+        with self._state.writing() as connection:
+            query = _find(connection, query_id)
+            if query.webhook is not None:
+                _update(connection, query, attempts=0, retry_at=0.0, failed=False)
 
     def count(self) -> dict[str, int]:
         """Count the queries: all, those that wait or are paused, those whose webhooks failed."""
-        with self._connections.reading() as connection:
-            row = connection.execute(
-                "SELECT count(*), count(detail), coalesce(sum(failed), 0), "
-                "coalesce(sum(paused), 0) FROM queries"
-            ).fetchone()
-            return dict(zip(("all", "waiting", "failed", "paused"), row, strict=True))
+        counted = {
+            "all": func.count(),
+            "waiting": func.count(standing.c.detail),
+            "failed": func.count().filter(standing.c.failed),
+            "paused": func.count().filter(standing.c.paused),
+        }
+        with self._state.reading() as connection:
+            row = connection.execute(select(*counted.values()).select_from(standing)).one()
+            return dict(zip(counted, row, strict=True))
+
+    def _add_events(self, connection: Connection, scan: Scan) -> None:
+        number = scan.query.number
+        of_query = {"query": number, "created": utc_now()}
+        rows = [{**of_query, **asdict(match)} for match in scan.found]
+        connection.execute(insert(events), rows)
+        theirs = events.c.query == number
+        newest = select(events.c.number).where(theirs).order_by(events.c.number.desc())
+        first_beyond = connection.scalar(newest.limit(1).offset(MAX_EVENTS))
+        if first_beyond is not None:
+            connection.execute(delete(events).where(theirs, events.c.number <= first_beyond))
+
+    def _check_room(self, connection: Connection, size: int) -> None:
+        count, used = connection.execute(
+            select(func.count(), func.coalesce(func.sum(standing.c.bytes), 0))
+        ).one()
+        if count >= self._max_queries:
+            raise TooManyStandingQueriesError(self._max_queries, "queries (max_standing_queries)")
+        if used + size > MAX_BYTES:
+            raise TooManyStandingQueriesError(MAX_BYTES, "bytes of texts")
+
+
+def _find(connection: Connection, query_id: str) -> StandingQuery:
+    row = connection.execute(select(*_QUERY).where(standing.c.id == query_id)).first()
+    if row is None:
+        raise StandingQueryNotFoundError(query_id)
+    return _query(row)
+
+
+def _update(connection: Connection, query: StandingQuery, **values: Any) -> None:
+    connection.execute(update(standing).where(standing.c.number == query.number).values(values))
+
+
+def _query(row: Row[Any]) -> StandingQuery:
+    columns = row._asdict()
+    interest, receipt, url = (columns.pop(name) for name in ("interest", "receipt", "url"))
+    secret, where = columns.pop("secret"), interest["where"]
+    interest["bounds"] = Bounds(**interest["bounds"])
+    interest["where"] = None if where is None else filter_from_json(where)
+    delivery = {part.name: columns.pop(part.name) for part in fields(Delivery)}
+    return StandingQuery(
+        interest=Interest(**interest),
+        receipt=None if receipt is None else Receipt(**receipt),
+        webhook=None if url is None else Webhook(url, secret),
+        delivery=Delivery(**delivery),
+        **columns,
+    )
+
+
+def _interest_json(interest: Interest) -> dict[str, Any]:
+    where = None if interest.where is None else filter_to_json(interest.where)
+    return {**asdict(interest), "where": where}
+
+
+def _webhook_columns(webhook: Webhook | None) -> dict[str, str | None]:
+    return {"url": None, "secret": None} if webhook is None else asdict(webhook)
+
+
+def _text_columns(text: QueryText | None) -> dict[str, Any]:
+    """Return the columns of an encoded text; all are null for a stored document."""
+    if text is None:
+        return dict.fromkeys(_OF_TEXTS)
+    return {
+        "fingerprint": text.fingerprint,
+        "receipt": asdict(text.receipt),
+        "offsets": text.blocks.offsets.astype("<i8").tobytes(),
+        "vector": text.vector.astype("<f4").tobytes(),
+        "blocks": text.blocks.vectors.astype("<f4").tobytes(),
+        "text": text.text,
+    }
+
+
+def _text(row: Row[Any]) -> QueryText:
+    places = np.frombuffer(row.offsets, dtype="<i8").astype(np.int64).reshape(-1, 2)
+    blocks = BlockVectors(places, _numbers(row.blocks).reshape(len(places), -1))
+    return QueryText(
+        row.text, _numbers(row.vector), blocks, Receipt(**row.receipt), row.fingerprint
+    )
+
+
+def _numbers(content: bytes) -> Float32:
+    return np.frombuffer(content, dtype="<f4").astype(np.float32)

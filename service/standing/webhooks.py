@@ -24,8 +24,9 @@ from hashlib import sha256
 import httpcore2
 
 from index.errors import StoreError
+from service.errors import StandingQueryNotFoundError
 from service.metrics import CollectionMetrics
-from service.standing.store import Delivery, Event, EventStore, StandingQuery
+from service.standing.store import Delivery, Event, StandingQuery, StandingStore
 from service.standing.targets import (
     AllowedTargets,
     CheckedBackend,
@@ -113,12 +114,12 @@ class Webhooks:
     """
 
     def __init__(
-        self, events: EventStore, hosts: Sequence[str], metrics: CollectionMetrics
+        self, store: StandingStore, hosts: Sequence[str], metrics: CollectionMetrics
     ) -> None:
         """Deliver nothing before `wake`; `hosts` are those of the setting `webhook_hosts`."""
         self.answer_seconds = ANSWER_SECONDS
         self.attempts = ATTEMPTS
-        self._events = events
+        self._store = store
         self._metrics = metrics
         self._allowed = AllowedTargets(hosts)
         self._tls: ssl.SSLContext | None = None
@@ -136,7 +137,7 @@ class Webhooks:
                 return
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._woken.set)
-            elif self._events.undelivered():
+            elif self._store.undelivered():
                 self._loop = asyncio.new_event_loop()
                 self._woken.set()
                 self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
@@ -180,7 +181,7 @@ class Webhooks:
     def _begin_what_is_due(self) -> float:
         """Begin to deliver to those that are due; return the seconds until another one is."""
         now, wait = time.time(), _IDLE_SECONDS
-        for query in self._events.undelivered():
+        for query in self._store.undelivered():
             if query.number in self._running:
                 continue
             # A clock that was set back makes nobody wait for longer than the longest time.
@@ -202,20 +203,22 @@ class Webhooks:
         try:
             delivery = query.delivery
             for _ in range(_EVENTS_A_TURN):
-                # One by one: those of a query that was removed meanwhile are gone.
-                events = self._events.after(delivery.delivered, 1, query)
+                # One by one: a query may be removed meanwhile.
+                events = self._store.events_after(delivery.delivered, 1, query.id)
                 if not events:
                     return
                 try:
                     await self._deliver(query, events[0])
                 except _FailedError as error:
-                    self._events.record(query, self._after_failure(query, delivery, error))
+                    self._store.record(query, self._after_failure(query, delivery, error))
                     return
                 delivery = Delivery(delivered=events[0].number)
-                goes_on = self._events.record(query, delivery)
+                goes_on = self._store.record(query, delivery)
                 self._metrics.webhook_deliveries.labels("delivered").inc()
                 if not goes_on:
                     return
+        except StandingQueryNotFoundError:
+            return
         except Exception as error:
             _LOG.error("the webhook of %s is paused: %s", query.id, _describe(error))
             await asyncio.sleep(_FIRST_SECONDS)

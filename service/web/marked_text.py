@@ -42,6 +42,35 @@ def _picture(found: re.Match[str]) -> str:
     return f"[U+{ord(character):04X}]"
 
 
+_BLANK_LINES = re.compile(r"(\n[^\S\n]*\n\s*)")
+_NEW_LINE = re.compile(r"[\s>|#*+•–-]|\d+[.)]")  # begins what stands on a line of its own
+_SHORTEST_WRAPPED = 40  # characters
+_FILLED = 0.85  # of the longest line; those of a proportional font differ in their characters
+
+
+def join_lines(text: str) -> str:
+    """Return a text of the same length whose wrapped lines are joined to paragraphs.
+
+    A line was wrapped if the first word of the next would not have fitted on it, by the longest
+    line of its paragraph.
+    """
+    parts = _BLANK_LINES.split(text)
+    parts[::2] = map(_join_paragraph, parts[::2])
+    return "".join(parts)
+
+
+def _join_paragraph(paragraph: str) -> str:
+    lines = paragraph.split("\n")
+    width = max(map(len, lines))
+    joined = [lines[0]]
+    for line, following in pairwise(lines):
+        needed = len(line) + 1 + len(following.partition(" ")[0])
+        wrapped = len(line) >= _SHORTEST_WRAPPED and needed > _FILLED * width
+        apart = line.endswith("\r") or _NEW_LINE.match(following)
+        joined += [" " if wrapped and not apart else "\n", following]
+    return "".join(joined)
+
+
 Side = Literal["left", "right"]
 # Names of classes and ids are short because a page has thousands of them. The strongest kind is
 # first.

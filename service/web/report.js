@@ -12,12 +12,12 @@
     l: row.dataset.l.split(" ").map(Number),
     r: row.dataset.r.split(" ").map(Number),
     parts: [row, ribbons[index], byId(`l${index + 1}`), byId(`r${index + 1}`)],
-    kind: row.querySelector("small").textContent.split(" ")[0],
+    kind: row.querySelector("small").textContent,
   }));
   let current = -1;
 
   const range = (passage, side) => marks[side].slice(passage[side][0], passage[side][1] + 1);
-  const behavior = () => (calm.matches ? "instant" : "smooth");
+  const behavior = () => (calm.matches || current < 0 ? "instant" : "smooth");
   const scrolls = (pane) => getComputedStyle(pane).overflowY === "auto";
 
   // Bring a place of one side into view; at the height `top` of the window if that is given.
@@ -37,7 +37,6 @@
   function show(index, from) {
     for (const part of document.querySelectorAll(".on")) part.classList.remove("on");
     void document.body.offsetWidth; // the animation of what is shown again starts again
-    current = index;
     const passage = passages[index];
     const parts = [...passage.parts, ...range(passage, "l"), ...range(passage, "r")];
     for (const part of parts) part.classList.add("on");
@@ -51,12 +50,11 @@
     const list = byId("passages");
     list.scrollTop = rows[index].offsetTop - list.clientHeight / 3;
     byId("status").textContent = `${index + 1} of ${passages.length}: ${passage.kind}`;
+    current = index;
   }
 
   function step(by) {
-    if (!passages.length) return;
-    const last = passages.length - 1;
-    show(current < 0 ? (by > 0 ? 0 : last) : Math.min(Math.max(current + by, 0), last));
+    if (passages.length) show(Math.min(Math.max(current + by, 0), passages.length - 1));
   }
 
   // The passages that a mark lies in, shortest first; a second click takes the next.
@@ -163,5 +161,7 @@
   if (linked && passages[linked[2] - 1]) {
     // Once the page is complete: the browser itself goes to the one side that the link names.
     addEventListener("load", () => requestAnimationFrame(() => show(linked[2] - 1)));
+  } else if (passages.length && scrolls(panes.l)) { // a phone begins with the findings
+    show(0);
   }
 })();

@@ -16,15 +16,37 @@ from encoder.comparison.result import (
     AlignedPassage,
     AttendedBlockPair,
     Comparison,
+    PassageKind,
+    Relation,
     Section,
 )
-from service.web.marked_text import KIND_CLASSES, MarkedText, Side, mark_text, visible
+from service.web.marked_text import (
+    KIND_CLASSES,
+    MarkedText,
+    Side,
+    join_lines,
+    mark_text,
+    visible,
+)
 from service.web.pictures import HEIGHT, SHADES, draw_matrix, draw_ribbons
 
 _FOLDER = Path(__file__).parent
 _EXCERPT = 90  # characters of a passage that the list shows
 _BLOCK_EXCERPT = 160  # characters of a block and of the one that it is aligned with
 _PAIRS = 10
+_RELATIONS: dict[Relation, str] = {
+    "identical": "The same text",
+    "near-copy": "Mostly the same text",
+    "paraphrase": "The same in other words",
+    "same topic": "About the same subject",
+    "uncertain": "Not clear whether they match",
+    "unrelated": "Nothing in common",
+}
+_KINDS: dict[PassageKind, str] = {
+    "verbatim": "word for word",
+    "paraphrase": "in other words",
+    "similar": "similar",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +70,7 @@ def render_report(
     its own script. Texts, titles and evidence may contain anything: they are shown as text, and the
     page can always be encoded as UTF-8.
     """
+    left_text, right_text = join_lines(left_text), join_lines(right_text)
     passages = comparison.passages
     sections = comparison.left_sections, comparison.right_sections
     left = _side("left", left_title, left_text, passages, sections[0], comparison.left_coverage)
@@ -110,6 +133,8 @@ def _template() -> Template:
     environment.filters["percent"] = percent
     environment.globals.update(
         kind_classes=KIND_CLASSES,
+        kinds=_KINDS,
+        relations=_RELATIONS,
         map_height=HEIGHT,
         shades=SHADES,
         policy=content_security_policy(),

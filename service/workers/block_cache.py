@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from encoder.arrays import Float32
-from encoder.golden import read_golden_batch
-from encoder.onnx_encoder import GoldenRun, OnnxEncoder
+from encoder.encoder import Encoder, WarmRun
 from service.metrics import Metrics
 from service.redis_client import RedisClient
 from service.threads import lower_priority, run_in
@@ -161,7 +160,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class VectorSpaceProbe:
-    """One timed run of the golden batch.
+    """One timed run of known blocks.
 
     Attributes:
         space: a digest that two encoders share only if they compute the same bits. It covers the
@@ -174,14 +173,13 @@ class VectorSpaceProbe:
     tokens_per_second: float
 
 
-def probe_vector_space(encoder: OnnxEncoder, golden: GoldenRun) -> VectorSpaceProbe:
-    """Return what an encoder's run of the golden batch says; on a GPU that is repeated, packed."""
-    vectors, rate = golden.block_vectors, golden.tokens_per_second
+def probe_vector_space(encoder: Encoder, run: WarmRun) -> VectorSpaceProbe:
+    """Return what the first run of an encoder says; where it packs, the run is repeated, packed."""
+    vectors, rate = run.vectors, run.tokens_per_second
     if encoder.batch_tokens:  # as requests are
-        batch = read_golden_batch(encoder.checkpoint)
         started = time.perf_counter()
-        vectors = encoder.encode_blocks(batch.blocks)
-        rate = sum(map(len, batch.blocks)) / (time.perf_counter() - started)
+        vectors = encoder.encode_blocks(run.blocks)
+        rate = sum(map(len, run.blocks)) / (time.perf_counter() - started)
     digest = blake2b(encoder.checkpoint.fingerprint.encode(), digest_size=_SPACE_BYTES)
     digest.update(encoder.precision.encode())
     digest.update(vectors.tobytes())

@@ -3,20 +3,19 @@
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from encoder.block_selection import open_document_tokenizer
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, find_checkpoint, load_checkpoint
-from encoder.onnx_encoder import GoldenRun, OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
+from encoder.checkpoint import Checkpoint
+from encoder.encoder import Encoder, WarmRun
+from encoder.opening import find_encoder, open_encoder
+from index.directory.encoder_name import remembered_encoder
 from service.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class WarmEncoder:
-    """An encoder that computes here what its model does, with its run of the golden batch."""
+    """An encoder that computes here what its model does, with its first run."""
 
-    encoder: OnnxEncoder
-    golden: GoldenRun
-    tokenizer: BlockTokenizer
+    encoder: Encoder
+    run: WarmRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +33,17 @@ class OpeningEncoder:
 
 
 def begin_opening(settings: Settings) -> OpeningEncoder:
-    """Read the checkpoint of the settings, and begin to open its encoder in a thread."""
-    checkpoint = load_checkpoint(find_checkpoint(settings.checkpoint or DEFAULT_CHECKPOINT))
+    """Find the encoder of the settings, or of the data, and begin to open it in a thread."""
+    checkpoint = find_encoder(settings.encoder or remembered_encoder(settings.data))
     thread = ThreadPoolExecutor(1, "opens the encoder")
     return OpeningEncoder(checkpoint, thread, thread.submit(_open_encoder, settings, checkpoint))
 
 
 def _open_encoder(settings: Settings, checkpoint: Checkpoint) -> WarmEncoder:
-    encoder = OnnxEncoder(
+    encoder = open_encoder(
         checkpoint,
         precision=settings.precision,
         providers=settings.providers or None,
         threads=settings.threads,
     )
-    return WarmEncoder(encoder, encoder.warm_up(), open_document_tokenizer(checkpoint))
+    return WarmEncoder(encoder, encoder.warm_up())

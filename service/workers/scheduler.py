@@ -23,7 +23,7 @@ import numpy as np
 
 from encoder.arrays import Float32
 from encoder.blocks import SentenceBlocks
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.encoder import Encoder
 from service.errors import (
     DeadlinePassedError,
     EncodingFailedError,
@@ -52,7 +52,7 @@ class EncodeScheduler:
 
     def __init__(
         self,
-        encoder: OnnxEncoder,
+        encoder: Encoder,
         *,
         max_queue_tokens: int,
         metrics: Metrics,

@@ -29,7 +29,8 @@ def open_matches(page: Page) -> None:
     page.fill("#top-k", "10")
     page.click("[aria-label='Remove filter 1']")
     find(page, KEEPER[90:])
-    page.locator(".match summary").click()
+    for summary in page.locator(".match summary").all():
+        summary.click()
 
 
 def comparison_frame(page: Page) -> Frame:

@@ -37,7 +37,7 @@ def test_a_collection_is_chosen_searched_and_kept(
     page.select_option("#collection", "papers")
     page.wait_for_selector("#index-summary >> text=2 documents")
     assert titles(page) == []
-    page.wait_for_selector("#examples >> text=tribunal")
+    page.wait_for_selector("#examples >> text=Tribunal")
     assert page.input_value("#text") == KEEPER  # what was pasted is searched in the other one
     find(page, KEEPER)
     assert titles(page)[0] == "Keeper"
@@ -45,7 +45,7 @@ def test_a_collection_is_chosen_searched_and_kept(
     page.wait_for_selector("#index-summary >> text=2 documents")
     assert page.input_value("#collection") == "papers"
     page.click("#index-button")
-    page.wait_for_selector("#index-state >> text=exhaustive")
+    page.wait_for_selector("#index-state >> text=every document")
     page.wait_for_selector("#jobs >> text=None yet.")
 
 
@@ -53,7 +53,7 @@ def test_a_stored_document_of_another_collection_is_not_kept(
     several: Server, open_page: Callable[..., Page]
 ) -> None:
     page = open_page(several)
-    page.wait_for_selector("#examples >> text=bees")
+    page.wait_for_selector("#examples >> text=Bees")
     page.click("#examples button")
     page.wait_for_selector("#chosen:not([hidden])")
     page.select_option("#collection", "papers")

@@ -51,7 +51,7 @@ def test_verdicts_are_kept_changed_and_taken_back(
 ) -> None:
     page = open_page(taking)
     find(page, QUERY)
-    shown = page.locator(".match code").all_inner_texts()
+    shown = page.locator(".match .id code").all_text_contents()
     relevant, other = buttons(page, 0)
     relevant.click()
     expect_notice(page, 0, "Kept")

@@ -208,7 +208,7 @@ def test_an_empty_index_is_filled_and_the_job_is_followed(
 ) -> None:
     page = open_page(small_server)
     find(page, BEES)
-    assert "The index has no documents yet" in notice(page)
+    assert "There are no documents yet" in notice(page)
     page.click("#index-button")
     page.wait_for_selector("#jobs >> text='None yet.'")
     lines = [{"id": "bees", "text": BEES}, {"id": "law", "text": ""}, {"id": "sea", "text": KEEPER}]
@@ -217,7 +217,7 @@ def test_an_empty_index_is_filled_and_the_job_is_followed(
     assert "line 2, #/text: is empty" in page.inner_text("#jobs")
     wait_until(page, "document.querySelector('#index-summary').textContent[0] === '2'")
     state = page.inner_text("#index-state")
-    for name in ("Documents", "Generation", "Recall@10 of real queries", "exhaustive"):
+    for name in ("Documents", "Model", "Of the best 10, found", "every document"):
         assert name in state
     page.keyboard.press("Escape")
     find(page, BEES)

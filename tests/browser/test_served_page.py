@@ -32,7 +32,6 @@ def test_what_was_compared_can_be_read_and_followed(
     response: Any, show: Callable[..., Page], page_log: PageLog
 ) -> None:
     page = show(response.text)
-    page.keyboard.press("n")
     for side in "left", "right":
         lit = page.evaluate(
             f"[...document.querySelectorAll('#{side} mark.on')].map((m) => m.textContent).join('')"

@@ -1,7 +1,9 @@
 """The Python client knows every route of the server and every field of its answers."""
 
+import inspect
 import re
 import sys
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,16 @@ def test_both_clients_have_every_method() -> None:
         assert methods == built | shared
     text = README.read_text(encoding="utf-8")
     assert [name for name in built | shared - {"close"} if f"{name}(" not in text] == []
+
+
+def test_help_shows_what_a_method_takes_and_returns() -> None:
+    for client, iterator in ((Client, Iterator), (AsyncClient, AsyncIterator)):
+        shown = inspect.signature(client.match)
+        assert list(shown.parameters) == ["self", "query", "options"]
+        assert shown.return_annotation is results.Matches
+        assert inspect.signature(client.delete).return_annotation is None
+        documents_of = inspect.signature(client.documents).return_annotation
+        assert documents_of == iterator[results.StoredDocument]
 
 
 def test_the_package_is_typed_and_needs_httpx_alone() -> None:

@@ -7,7 +7,6 @@ from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import DEFAULT_CHECKPOINT, load_checkpoint
 from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
 
 ENCODERS = [
     *("tiny-fp32", "tiny-fp16", "tiny-int8"),
@@ -42,8 +41,7 @@ def encoder(request: pytest.FixtureRequest) -> OnnxEncoder:
 
 @pytest.fixture(scope="module")
 def documents(encoder: OnnxEncoder) -> list[SentenceBlocks]:
-    tokenizer = BlockTokenizer(encoder.checkpoint)
-    return [tokenizer(text) for text in TEXTS]
+    return [encoder.read(text) for text in TEXTS]
 
 
 def test_shape_type_and_unit_norm(encoder: OnnxEncoder, documents: list[SentenceBlocks]) -> None:

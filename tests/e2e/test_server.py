@@ -23,7 +23,7 @@ def test_the_main_job_with_the_shipped_checkpoint(
     for name, text in {"river": RIVER, "music": MUSIC, "winter": WINTER}.items():
         (folder / f"{name}.txt").write_text(text)
     data = tmp_path / "data"
-    shipped = ("--checkpoint", DEFAULT_CHECKPOINT)
+    shipped = ("--encoder", DEFAULT_CHECKPOINT)
     assert longmatch("index", folder, "--data", data, *shipped).status == 0
     with serve(data, None) as server:
         status, answer = server.request(

@@ -21,7 +21,6 @@ from encoder.golden import (
     write_golden_batch,
 )
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
 
 TEXT = "One sentence here. Another one follows it, and it is longer. A third ends the text."
 
@@ -47,9 +46,8 @@ def test_a_precision_that_is_not_there_is_named(checkpoint: Checkpoint) -> None:
         OnnxEncoder(checkpoint, precision="int4")
 
 
-def test_many_threads_get_their_own_answers(encoder: OnnxEncoder, checkpoint: Checkpoint) -> None:
-    tokenizer = BlockTokenizer(checkpoint)
-    documents = [tokenizer(f"Document number {n}. " * (n + 1)) for n in range(20)]
+def test_many_threads_get_their_own_answers(encoder: OnnxEncoder) -> None:
+    documents = [encoder.read(f"Document number {n}. " * (n + 1)) for n in range(20)]
     expected = encoder.encode(documents).document_vectors
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda d: encoder.encode([d]).document_vectors[0], documents * 3))

@@ -8,7 +8,6 @@ from filelock import FileLock
 from encoder.checkpoint import load_checkpoint
 from encoder.errors import ArchiveError
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
 from evaluation.baselines import find_blocks
 from evaluation.block_archive import archive_key
 from evaluation.encoded_corpus import (
@@ -51,10 +50,9 @@ def write_corpus(path: Path, texts: dict[str, str]) -> Path:
 
 
 def require_same(encoded: EncodedCorpus, texts: dict[str, str], encoder: OnnxEncoder) -> None:
-    tokenizer = BlockTokenizer(encoder.checkpoint)
     assert encoded.ids == tuple(texts)
     for row, tokens, text in zip(encoded.rows, encoded.tokens, texts.values(), strict=True):
-        blocks = tokenizer(text)
+        blocks = encoder.read(text)
         assert encoded.archive.blocks(row) == tuple(map(list, blocks.blocks))
         assert tokens == blocks.receipt.tokens
         expected = encoder.encode([blocks]).block_vectors[0].astype(np.float16)
@@ -160,7 +158,7 @@ def test_kept_blocks_give_the_vectors_of_the_texts(encoder: OnnxEncoder, tmp_pat
     corpus = write_corpus(tmp_path / "c.jsonl", texts)
     encoded = encode_corpus(corpus, tmp_path / "kept", encoder, SilentProgress(), 90)
     kept = embed_encoded_corpus(encoded, encoder)
-    fresh = embed_corpus(corpus, BlockTokenizer(encoder.checkpoint), encoder, SilentProgress())
+    fresh = embed_corpus(corpus, encoder, SilentProgress())
     assert kept.ids == fresh.ids
     assert np.allclose(kept.vectors, fresh.vectors, atol=2e-3)
     assert kept.tokens.tolist() == fresh.tokens.tolist()

@@ -9,7 +9,6 @@ import pytest
 
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
 from index.build import BATCH_DOCUMENTS, Batch, BuildReport, build_index, encode_here
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.document import Document, SkippedInput
@@ -51,7 +50,6 @@ class Job:
         self.corpus = folder / "corpus.jsonl"
         self.data = folder / "data"
         self.encoder = encoder
-        self.tokenizer = BlockTokenizer(encoder.checkpoint)
 
     def write(self, *documents: dict[str, object] | str) -> None:
         lines = [d if isinstance(d, str) else json.dumps(d) for d in documents]
@@ -59,7 +57,7 @@ class Job:
 
     def run(self, progress: RecordingProgress | None = None) -> BuildReport:
         with self.opened() as data:
-            encode = encode_here(self.tokenizer, self.encoder)
+            encode = encode_here(self.encoder)
             return build_index(self.corpus, data, encode, progress or SilentProgress())
 
     def opened(self) -> closing[DataDirectory]:
@@ -90,7 +88,7 @@ def test_a_corpus_becomes_searchable(job: Job) -> None:
     assert report == BuildReport(
         encoded=30, unchanged=0, skipped=0, tokens=report.tokens, tokens_left_out=0
     )
-    blocks = job.tokenizer(text(7))
+    blocks = job.encoder.read(text(7))
     vector = job.encoder.encode([blocks]).document_vectors
     with job.opened() as data:
         found = data.index.search(vector, 3)
@@ -136,7 +134,7 @@ def test_when_reading_fails_the_batch_before_is_stored(job: Job, encoder: OnnxEn
         raise CorpusError("the rest cannot be read")
 
     packed = OnnxEncoder(encoder.checkpoint, batch_tokens=512)
-    done = encode_here(job.tokenizer, packed)(batches(), SilentProgress())
+    done = encode_here(packed)(batches(), SilentProgress())
     _, encoded = next(done)
     assert [entry.document.id for entry in encoded] == ["a"]
     with pytest.raises(CorpusError):

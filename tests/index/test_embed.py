@@ -7,7 +7,6 @@ import pytest
 from encoder.alignment.space import MAX_BLOCKS, MIN_SAMPLE, fit_space, join_aligned
 from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
-from encoder.tokenizer import BlockTokenizer
 from index import embed
 from index.errors import CorpusError
 from index.progress import SilentProgress
@@ -24,9 +23,8 @@ def test_vectors_in_the_order_of_the_corpus(encoder: OnnxEncoder, tmp_path: Path
     corpus.write_text(
         "".join(json.dumps({"id": f"ü{n}", "text": t}) + "\n" for n, t in enumerate(texts)) + "{\n"
     )
-    tokenizer = BlockTokenizer(encoder.checkpoint)
-    embedded = embed.embed_corpus(corpus, tokenizer, encoder, SilentProgress())
-    expected = encoder.encode([tokenizer(t) for t in texts]).document_vectors
+    embedded = embed.embed_corpus(corpus, encoder, SilentProgress())
+    expected = encoder.encode([encoder.read(t) for t in texts]).document_vectors
     assert embedded.ids == ("ü0", "ü1", "ü2")
     assert embedded.skipped == 1
     assert np.array_equal(embedded.vectors, expected)
@@ -70,9 +68,8 @@ def test_aligned_blocks_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_a_corpus_without_a_document_is_an_error(encoder: OnnxEncoder, tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_text("{}\n")
-    tokenizer = BlockTokenizer(encoder.checkpoint)
     with pytest.raises(CorpusError, match="no document"):
-        embed.embed_corpus(tmp_path / "c.jsonl", tokenizer, encoder, SilentProgress())
+        embed.embed_corpus(tmp_path / "c.jsonl", encoder, SilentProgress())
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04broken"])

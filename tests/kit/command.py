@@ -43,7 +43,7 @@ def longmatch(
 
     Its lines are wide enough not to be wrapped.
     """
-    monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
+    monkeypatch.setenv("LONGMATCH_ENCODER", str(tiny_checkpoint))
     monkeypatch.setenv("LONGMATCH_DATA", str(tmp_path / "data"))
 
     def run(*arguments: object) -> Answer:

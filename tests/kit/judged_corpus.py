@@ -13,7 +13,8 @@ import pytest
 from encoder.adapter import vector_space
 from encoder.checkpoint import load_checkpoint
 from index.search.fusion import CorpusFusion, LinearFusion, write_corpus_fusion
-from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
+from service.feedback.store import FeedbackStore, JudgedQuery
+from service.state.database import open_state
 from tests.kit.command import run_main
 
 CopyTopics = Callable[..., Path]
@@ -21,7 +22,6 @@ TOPICS = 60
 COMMON = (
     "river", "stone", "music", "winter", "letter", "engine", "forest", "harbour", "garden", "window"
 )  # fmt: skip
-LIMITS = FeedbackLimits(10_000, 10**8)
 BLIND = LinearFusion(0.0)  # looks at the vectors of an untrained checkpoint alone
 
 
@@ -56,7 +56,7 @@ def copy_topics(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory)
         lines = [{"id": name, "text": text(int(name[1:]), draw, own_words)} for name in names]
         corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("LONGMATCH_CHECKPOINT", str(tiny_checkpoint))
+            patch.setenv("LONGMATCH_ENCODER", str(tiny_checkpoint))
             assert run_main(patch, "index", corpus, "--data", folder / "data") == 0
         return folder
 
@@ -70,14 +70,15 @@ def copy_topics(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory)
 def judge(data: Path, topics: int, own_words: int = OWN_WORDS) -> None:
     """Say that documents of a topic are relevant to one another, and of others not."""
     draw = random.Random(5)
-    with closing(open_feedback(data)) as feedback:
+    with closing(open_state(data)) as state:
+        feedback = FeedbackStore(state)
         for topic in range(topics):
             stored = JudgedQuery(document_id=f"a{topic}")
             question = JudgedQuery(text=text(topic, draw, own_words), title="A question")
             for query in (stored, question) if topic % 2 else (stored,):
-                feedback.put(query, f"b{topic}", 1 + topic % 3, LIMITS)
+                feedback.put(query, f"b{topic}", 1 + topic % 3)
                 for step in range(1, 30):
-                    feedback.put(query, f"b{(topic + step) % TOPICS}", 0, LIMITS)
+                    feedback.put(query, f"b{(topic + step) % TOPICS}", 0)
 
 
 def use(data: Path, checkpoint: Path, rule: LinearFusion) -> None:

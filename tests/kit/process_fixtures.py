@@ -83,7 +83,7 @@ class Server:
 
 def environment(checkpoint: Path | None) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("LONGMATCH_")}
-    return kept | ({"LONGMATCH_CHECKPOINT": str(checkpoint)} if checkpoint else {})
+    return kept | ({"LONGMATCH_ENCODER": str(checkpoint)} if checkpoint else {})
 
 
 def free_port() -> int:

@@ -54,7 +54,7 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     if body.get("rerank") not in (None, False):
         body.pop("min_probability", None)
         body.pop("max_false_positive_rate", None)
-    if body.get("explain"):  # of 32 queries, at most 100 matches are explained
+    if body.get("explain") not in (None, False):  # of 32 queries, at most 100 matches are explained
         body["top_k"] = 3
     if "filter" in body and not is_small(body["filter"]):
         del body["filter"]

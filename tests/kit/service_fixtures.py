@@ -173,7 +173,7 @@ def make_shared_client(
     engines: list[Engine] = []
 
     def make(**changed: Any) -> Client:
-        own = {"checkpoint": tiny_checkpoint, "data": tmp_path_factory.mktemp("shared") / "data"}
+        own = {"encoder": tiny_checkpoint, "data": tmp_path_factory.mktemp("shared") / "data"}
         engine = open_engine(settings_for({**own, **changed}))
         engines.append(engine)
         return Client(create_app(engine.settings, engine))
@@ -200,7 +200,7 @@ def make_settings(tiny_checkpoint: Path, tmp_path: Path) -> MakeSettings:
     """Return a maker of settings for the tiny checkpoint and a data directory of the test's own."""
 
     def make(**changed: Any) -> Settings:
-        own = {"checkpoint": tiny_checkpoint, "data": tmp_path / "data"}
+        own = {"encoder": tiny_checkpoint, "data": tmp_path / "data"}
         return settings_for({**own, **changed})
 
     return make

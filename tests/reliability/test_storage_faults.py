@@ -193,7 +193,7 @@ def test_an_upload_is_taken_whole_or_not_at_all(client: Any) -> None:
 @pytest.mark.parametrize("part", ["store", "jobs"])
 def test_a_job_goes_on_after_the_nth_statement_failed(client: Any, part: str, tier: Tier) -> None:
     engine: Engine = client.app.state.engine
-    jobs = engine.default.jobs.store._connections
+    jobs = engine.default.jobs.store._state._connections
     connections = engine.default.data.store._connections if part == "store" else jobs
     full = sqlite3.OperationalError("database or disk is full")
     for number in tier.numbers(200):

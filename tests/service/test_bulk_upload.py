@@ -135,11 +135,3 @@ def test_jobs_that_ended_long_ago_are_forgotten(
     locations.append(upload(client, "Ants."))
     assert client.get(locations[0]).status_code == 404
     assert ended(client, locations[-1])["indexed"] == 1
-
-
-def test_tables_that_are_damaged_stop_the_start_by_name(make_settings: Callable[..., Any]) -> None:
-    settings = make_settings()
-    close_engine(open_engine(settings))
-    (settings.data / "jobs.sqlite3").write_bytes(b"no database" * 1000)
-    with pytest.raises(StoreError, match=r"jobs\.sqlite3"):
-        open_engine(settings)

@@ -19,10 +19,10 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LONGMATCH_MAX_QUEUE_TOKENS", "1234")
     monkeypatch.setenv("LONGMATCH_PROVIDERS", "CUDAExecutionProvider, CPUExecutionProvider")
     monkeypatch.setenv("LONGMATCH_DRAIN_SECONDS", "1.5")
-    monkeypatch.setenv("LONGMATCH_CHECKPOINT", "")
+    monkeypatch.setenv("LONGMATCH_ENCODER", "")
     monkeypatch.setenv("LONGMATCH_THREADS", "")
     settings = Settings()
-    assert (settings.checkpoint, settings.threads) == (None, None)
+    assert (settings.encoder, settings.threads) == (None, None)
     assert settings.data == Path("/somewhere/else")
     assert settings.max_queue_tokens == 1234
     assert settings.providers == ("CUDAExecutionProvider", "CPUExecutionProvider")

@@ -73,5 +73,5 @@ def test_a_damaged_checkpoint_is_refused_by_file_name(
     content = (copy / name).read_bytes()
     (copy / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(CheckpointError, match=Path(name).name):
-        open_engine(make_settings(checkpoint=copy))
+        open_engine(make_settings(encoder=copy))
     assert not (tmp_path / "data").exists()

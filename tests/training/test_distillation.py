@@ -117,8 +117,7 @@ def test_nothing_to_read_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "layers", "pooled"),
-    [("0", 1, 0), pytest.param(POOLED, 2, 1, marks=pytest.mark.slow)],
+    ("kept", "layers", "pooled"), [pytest.param("0", 1, 0, marks=pytest.mark.slow), (POOLED, 2, 1)]
 )
 def test_a_checkpoint_is_made_smaller_from_texts_alone(
     longmatch: Run, tiny_checkpoint: Path, tmp_path: Path, kept: str, layers: int, pooled: int

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from index.corpus.json_lines import BadLine, read_lines
@@ -21,6 +21,8 @@ from training.datasets.dataset import (
 )
 from training.datasets.lines import (
     files_below,
+    one_file_a_part,
+    read_csv,
     read_text,
     require_files,
     require_folder,
@@ -29,6 +31,7 @@ from training.datasets.lines import (
 
 TEXTS, NETWORK, TITLES = "papers_text", "acl.txt", "paper_ids.txt"
 _ARROW = "==>"
+_TEXT_COLUMNS = ("label", "paper", "paper", "text", "text")
 _TITLE_COLUMNS = ("paper", "title", "year")
 _REFERENCES = re.compile(r"^[\s\d.]*(?:references|bibliography)\s*$", re.I | re.M)
 _ABSTRACT = re.compile(r"^\s*abstract\b", re.I | re.M)
@@ -38,8 +41,12 @@ _INTRODUCTION = re.compile(r"^[\s\d.]*introduction\s*$", re.I | re.M)
 def check_citations(source: Path) -> None:
     """Check that texts and citations, or lists of pairs, are there."""
     require_folder(source)
+    lists = _lists(source)
+    if _hold_texts(lists):
+        one_file_a_part(lists, source)
+        return
     require_files(_text_files(source), source, f"folder {TEXTS} with .txt files")
-    if not _lists(source):
+    if not lists:
         require_files(_networks(source), source, f"{NETWORK}, nor lists of pairs *.tsv")
 
 
@@ -47,10 +54,14 @@ def read_citations(source: Path, progress: Progress) -> DataSet:
     """Read papers, without abstract and references, and pairs of a paper and one that it cites.
 
     Lists `*.tsv` of label, id and id, one for each part, give the pairs. Without them, each
-    citation is a positive pair, and a random paper that is not cited makes a negative one.
+    citation is a positive pair, and a random paper that is not cited makes a negative one. Lists of
+    label, id, id, text and text are the form of the Long Range Arena: their texts are read as they
+    are, and nothing beside them.
     """
     check_citations(source)
     lists = _lists(source)
+    if _hold_texts(lists):
+        return _read_texts(lists, source, progress)
     cited = [] if lists else _read_network(_networks(source)[-1])
     listed = read_pair_lists(lists, source) if lists else {}
     titles = _read_titles(source, progress)
@@ -77,6 +88,33 @@ def body(text: str) -> str:
 
 def _lists(source: Path) -> list[Path]:
     return sorted(source.glob("*.tsv"))
+
+
+def _hold_texts(lists: Sequence[Path]) -> bool:
+    """Whether the first list has more columns than label, id and id."""
+    if not lists:
+        return False
+    first = next(text_lines(lists[0]), None)
+    return first is not None and first.text.count("\t") > 2
+
+
+def _read_texts(lists: Sequence[Path], source: Path, progress: Progress) -> DataSet:
+    papers: dict[str, Document] = {}
+    left_out: Counter[str] = Counter()
+    progress.started("reading pairs", None, unit="pairs")
+
+    def read_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
+        for where, (label, *pair) in read_csv(path, _TEXT_COLUMNS, "\t"):
+            progress.advanced(1)
+            names, texts = pair[:2], pair[2:]
+            for name, text in zip(names, texts, strict=True):
+                if name not in papers and text.strip():
+                    papers[name] = make_document(where, name, text.strip())
+            yield where, [label.strip().removesuffix(".0"), *names]
+
+    listed = read_pair_lists(lists, source, read_rows)
+    found = without_missing(listed, papers, left_out)
+    return DataSet(list(papers.values()), found, left_out=left_out)
 
 
 def _networks(source: Path) -> list[Path]:

@@ -68,13 +68,23 @@ def ends(pair: LabelledIds) -> tuple[str, str]:
     return min(pair.source, pair.target), max(pair.source, pair.target)
 
 
-def read_pair_lists(paths: Sequence[Path], source: Path) -> dict[str, list[LabelledIds]]:
-    """Read lists of `label TAB document TAB document`, one for each part."""
+def read_pair_lists(
+    paths: Sequence[Path],
+    source: Path,
+    read_rows: Callable[[Path], Iterable[tuple[str, list[str]]]] = lambda path: read_columns(
+        path, _COLUMNS
+    ),
+) -> dict[str, list[LabelledIds]]:
+    """Read lists of `label TAB document TAB document`, one for each part.
+
+    Args:
+        read_rows: gives label and both documents of each row of a file, with its `file:line`.
+    """
     listed: dict[str, list[LabelledIds]] = {}
     known: dict[tuple[str, str], tuple[bool, str]] = {}
     for part, path in one_file_a_part(paths, source).items():
         listed[part] = []
-        for where, (label, a, b) in read_columns(path, _COLUMNS):
+        for where, (label, a, b) in read_rows(path):
             pair = LabelledIds(a, b, read_label(label, where))
             before, earlier = known.setdefault(ends(pair), (pair.label, where))
             if before != pair.label:

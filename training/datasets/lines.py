@@ -1,5 +1,6 @@
 """The lines and columns of a distributed file; whatever is wrong names file and line."""
 
+import csv
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 from evaluation.judgements import PARTS
 from index.corpus.json_lines import BadLine, Line, read_lines
 from index.errors import CorpusError
+
+_LARGEST = 16 * 2**20  # characters of a column; the csv module allows 131,072, less than a book
 
 # The names of the parts in distributed files, whole words of the file's name.
 _PART_NAMES = {
@@ -59,6 +62,32 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[tuple[str, list[s
         yield where, columns
     if not some:
         raise CorpusError(f"{path}: is empty")
+
+
+def read_csv(
+    path: Path, names: Sequence[str], delimiter: str = ","
+) -> Iterator[tuple[str, list[str]]]:
+    """Read columns that may be quoted, each row with the `file:line` at which it ends.
+
+    A first row whose first column is the first name is skipped.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), _LARGEST))
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.reader(stream, delimiter=delimiter, strict=True)
+        try:
+            for number, columns in enumerate(rows):
+                if not columns or (number == 0 and columns[0].strip().lower() == names[0]):
+                    continue
+                where = f"{path}:{rows.line_num}"
+                if len(columns) != len(names):
+                    raise CorpusError(
+                        f"{where}: has {len(columns)} columns, not {', '.join(names)}"
+                    )
+                yield where, columns
+        except csv.Error as error:
+            raise CorpusError(f"{path}:{rows.line_num}: is not CSV: {error}") from error
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"{path}: is not UTF-8 after line {rows.line_num}") from error
 
 
 def read_objects(paths: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:

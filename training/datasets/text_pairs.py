@@ -5,7 +5,6 @@ Match-Ignition takes them from. U+0001 marks the sentences that cite or copy the
 marks are no part of the text.
 """
 
-import csv
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from training.datasets.dataset import DataSet, LabelledIds, ends, make_document
 from training.datasets.lines import (
     files_below,
     one_file_a_part,
+    read_csv,
     read_label,
     require_files,
     require_folder,
@@ -25,7 +25,6 @@ from training.datasets.lines import (
 
 COLUMNS = ("label", "source", "target")
 _MARK = "\x01"
-_LARGEST = 16 * 2**20  # characters of a column; the csv module allows 131,072, less than a book
 
 
 class _Row(NamedTuple):
@@ -93,28 +92,9 @@ def _documents(paths: list[Path]) -> Iterator[Document]:
 
 
 def _read_rows(path: Path) -> Iterator[_Row]:
-    """Read the rows of a file; a first row of names is skipped."""
-    csv.field_size_limit(max(csv.field_size_limit(), _LARGEST))
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = csv.reader(stream, strict=True)
-        try:
-            for number, columns in enumerate(rows):
-                where = f"{path}:{rows.line_num}"
-                named = number == 0 and columns[:1] and columns[0].strip().lower() == COLUMNS[0]
-                if columns and not named:
-                    yield _to_row(columns, where)
-        except csv.Error as error:
-            raise CorpusError(f"{path}:{rows.line_num}: is not CSV: {error}") from error
-        except UnicodeDecodeError as error:
-            raise CorpusError(f"{path}: is not UTF-8 after line {rows.line_num}") from error
-
-
-def _to_row(columns: list[str], where: str) -> _Row:
-    if len(columns) != len(COLUMNS):
-        raise CorpusError(f"{where}: has {len(columns)} columns, not {', '.join(COLUMNS)}")
-    label, *texts = columns
-    first, second = (_to_document(text, where) for text in texts)
-    return _Row(where, read_label(label.strip(), where), (first, second))
+    for where, (label, *texts) in read_csv(path, COLUMNS):
+        first, second = (_to_document(text, where) for text in texts)
+        yield _Row(where, read_label(label.strip(), where), (first, second))
 
 
 def _to_document(text: str, where: str) -> Document:

@@ -20,7 +20,8 @@ from encoder.alignment.space import (
 )
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import ALIGNMENT, FUSION, Checkpoint, load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.encoder import Encoder
+from encoder.opening import open_encoder
 from evaluation.block_archive import BlockArchive
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus
 from evaluation.fitting.fusion import (
@@ -55,7 +56,7 @@ def select_documents(encoded: EncodedCorpus, places: Sequence[int]) -> EncodedCo
     )
 
 
-def encode_again(encoded: EncodedCorpus, encoder: OnnxEncoder, progress: Progress) -> EncodedCorpus:
+def encode_again(encoded: EncodedCorpus, encoder: Encoder, progress: Progress) -> EncodedCorpus:
     """Return a corpus with the block vectors of an encoder, held in memory.
 
     Args:
@@ -95,7 +96,7 @@ SEARCHED_AGAIN = 400  # as many as a validation searches
 SAMPLED_AGAIN = 1_000  # for the alignment space
 
 # Returns documents with block vectors of an encoder.
-Encode = Callable[[EncodedCorpus, OnnxEncoder], EncodedCorpus]
+Encode = Callable[[EncodedCorpus, Encoder], EncodedCorpus]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class SearchFit:
 def fit_search(
     checkpoint: Checkpoint,
     job: EncoderJob,
-    start: OnnxEncoder,
+    start: Encoder,
     data: Sequence[TrainingCorpus],
     progress: Progress,
 ) -> SearchFit | None:
@@ -144,18 +145,18 @@ def fit_search(
         return None
     if recipe.sentence_level.trained == "frozen":
         fit_trained_space(checkpoint, [_training_part(corpus) for corpus in data])
-        trained = OnnxEncoder(load_checkpoint(checkpoint.directory), precision=precision)
+        trained = open_encoder(load_checkpoint(checkpoint.directory), precision=precision)
         return fit_fusion(trained, start, data, progress)
     if pretrains(recipe) or not reads_tokens_only(recipe):
         return None
 
-    def encode(encoded: EncodedCorpus, encoder: OnnxEncoder) -> EncodedCorpus:
+    def encode(encoded: EncodedCorpus, encoder: Encoder) -> EncodedCorpus:
         return encode_again(encoded, encoder, progress)
 
-    trained = OnnxEncoder(checkpoint, precision=precision)
+    trained = open_encoder(checkpoint, precision=precision)
     parts = (_training_part(corpus, SAMPLED_AGAIN) for corpus in data)
     fit_trained_space(checkpoint, [encode(part, trained) for part in parts if part.ids])
-    trained = OnnxEncoder(load_checkpoint(checkpoint.directory), precision=precision)
+    trained = open_encoder(load_checkpoint(checkpoint.directory), precision=precision)
     return fit_fusion(trained, start, data, progress, encode)
 
 
@@ -190,8 +191,8 @@ def fit_trained_space(checkpoint: Checkpoint, parts: Sequence[EncodedCorpus]) ->
 
 
 def fit_fusion(
-    trained: OnnxEncoder,
-    start: OnnxEncoder,
+    trained: Encoder,
+    start: Encoder,
     data: Sequence[TrainingCorpus],
     progress: Progress,
     encode: Encode | None = None,
@@ -235,7 +236,7 @@ def fit_fusion(
 
 def _read_search(
     corpus: TrainingCorpus, encode: Encode | None
-) -> Callable[[OnnxEncoder], FusionCorpus]:
+) -> Callable[[Encoder], FusionCorpus]:
     """Choose queries and documents; the function returned scores them by an encoder."""
     most = MAX_DOCUMENTS if encode is None else SEARCHED_AGAIN
     queries, ids = choose_search(corpus, min(most, len(corpus.encoded.ids)))
@@ -248,7 +249,7 @@ def _read_search(
     task = RetrievalTask(tuple(ids), tuple(queries), places, encoded.tokens[places], judgements)
     lexical = _lexical(corpus, ids)
 
-    def score(encoder: OnnxEncoder) -> FusionCorpus:
+    def score(encoder: Encoder) -> FusionCorpus:
         read = encode(encoded, encoder) if encode else encoded
         return score_corpus(embed_encoded_corpus(read, encoder), task, lexical)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from encoder.checkpoint import TERMS, Checkpoint
-from encoder.onnx_encoder import OnnxEncoder
+from encoder.encoder import Encoder
 from encoder.terms.term_channel import TermChannel
 from evaluation.encoded_corpus import keep_blocks, keep_tokens
 from index.errors import CorpusError
@@ -54,7 +54,7 @@ _SEARCHED_FROM_TOKENS = 400  # where every block is encoded anew
 
 
 def prepare_data(
-    job: EncoderJob, encoder: OnnxEncoder, progress: Progress
+    job: EncoderJob, encoder: Encoder, progress: Progress
 ) -> tuple[TrainingCorpus, ...]:
     """Encode the block vectors of all corpora, read their judgements, check for data leakage.
 

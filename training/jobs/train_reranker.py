@@ -44,15 +44,14 @@ def rerank_objective(
 
     A step samples pairs with replacement. The probability of a corpus is proportional to the square
     root of its matches, so that few matches are not memorised; the share of matches is the
-    recipe's, and either text comes first. Pairs are truncated to the recipe's `tokens`, which makes
-    steps faster.
+    recipe's, or that of the corpus if pairs are given, and either text comes first. Pairs are
+    truncated to the recipe's `tokens`, which makes steps faster.
 
     Args:
         table: the pairs; the group of a pair is its corpus.
         checkpoint: whose special tokens join a pair.
     """
     groups = [_rows_by_label(table, group) for group in np.unique(table.groups)]
-    positives = recipe.positives
     roots = np.sqrt([len(matches) for _, matches in groups])
     most = max(1, (recipe.tokens - SPECIAL_TOKENS) // 2)
 
@@ -62,6 +61,8 @@ def rerank_objective(
         rows = []
         for _ in range(pairs):
             others, matches = groups[chance.choice(len(groups), p=roots / roots.sum())]
+            share = len(matches) / (len(matches) + len(others))
+            positives = share if recipe.pairs == "given" else recipe.positives
             rows.append(int(chance.choice(matches if chance.random() < positives else others)))
         chosen = [
             table.pair(

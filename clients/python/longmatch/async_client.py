@@ -20,6 +20,7 @@ from longmatch.client import (
     Options,
     build_request,
     key_headers,
+    shown_signature,
     to_reply,
 )
 from longmatch.retries import Caller, Retry
@@ -37,6 +38,7 @@ def _awaiting(
     async def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._run(build(self._options.caller(), *args, **kwargs))
 
+    vars(method)["__signature__"] = shown_signature(build)
     return method
 
 
@@ -47,6 +49,7 @@ def _iterating_async(
     def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
         return self._iterate(build(self._options.caller(), *args, **kwargs))
 
+    vars(method)["__signature__"] = shown_signature(build, AsyncIterator)
     return method
 
 

@@ -2,12 +2,13 @@
 
 import copy
 import functools
+import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, get_args, get_origin
 
 import httpx
 
@@ -70,6 +71,24 @@ class Options:
         return httpx.Timeout(between, connect=connect)
 
 
+def shown_signature(build: Callable[..., Any], iterator: Any = None) -> inspect.Signature:
+    """Return the signature of the method made of `build`, which `help` shows.
+
+    Args:
+        build: takes the caller of one call first, and returns `Steps` or `Emitting`.
+        iterator: what the method of an `Emitting` returns, such as `Iterator`.
+    """
+    signature = inspect.signature(build)
+    _, *parameters = signature.parameters.values()
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    yielded, _, result = get_args(signature.return_annotation)
+    if iterator is not None:
+        (emitted,) = (part for part in get_args(yielded) if get_origin(part) is Emit)
+        result = iterator[get_args(emitted)]
+    shown = None if result is type(None) else result
+    return signature.replace(parameters=[itself, *parameters], return_annotation=shown)
+
+
 def _blocking(
     build: Callable[Concatenate[Caller, P], Steps[T]],
 ) -> Callable[Concatenate["Client", P], T]:
@@ -77,6 +96,7 @@ def _blocking(
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._run(build(self._options.caller(), *args, **kwargs))
 
+    vars(method)["__signature__"] = shown_signature(build)
     return method
 
 
@@ -87,6 +107,7 @@ def _iterating(
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         return self._iterate(build(self._options.caller(), *args, **kwargs))
 
+    vars(method)["__signature__"] = shown_signature(build, Iterator)
     return method
 
 

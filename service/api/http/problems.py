@@ -168,8 +168,8 @@ STORAGE_FULL = ProblemType(
 )  # fmt: skip
 STORAGE_FAILED = ProblemType(
     "storage-failed", 503, "The storage of the service failed",
-    "A file of the service could not be read or written: the disk failed or is read only, or a "
-    "limit of the system is reached, as `detail` says. Nothing was changed.",
+    "A file of the service could not be read or written: the disk failed or is read only, a limit "
+    "of the system is reached, or its database failed, as `detail` says. Nothing was changed.",
 )  # fmt: skip
 OVERLOADED = ProblemType(
     "overloaded", 503, "The service is overloaded",
@@ -252,6 +252,7 @@ PROBLEM_OF: dict[type[Exception], ProblemType] = {
     service_errors.TooManyStandingQueriesError: TOO_MANY_STANDING_QUERIES,
     service_errors.FeedbackNotFoundError: FEEDBACK_NOT_FOUND,
     service_errors.FeedbackFullError: FEEDBACK_FULL,
+    service_errors.DatabaseFailedError: STORAGE_FAILED,
     service_errors.ModelNotFoundError: MODEL_NOT_FOUND,
     service_errors.MalformedUploadError: MALFORMED_BODY,
     service_errors.JobNotFoundError: JOB_NOT_FOUND,

@@ -48,7 +48,7 @@ function refuseKind(name, suffix) {
   if (READ.includes(suffix)) return;
   if (CORPUS.includes(suffix)) {
     throw new Refusal("This is a corpus, not a document",
-      `${name}: add its documents to the index under “Index and uploads”.`);
+      `${name}: add its documents under “Documents”.`);
   }
   throw new Refusal("The page cannot read this file",
     `${name}: it reads ${READ.join(" ")}. For a folder of files, run longmatch index FOLDER.`);

@@ -38,16 +38,16 @@ async function currentState() {
   const [service, name] = [await ready(), chosenCollection()];
   if (name === null) return service;
   try {
-    const { documents: held, generation } = await collection(name);
-    return { ...service, documents: held ?? 0, generation: generation ?? 0 };
+    const { documents: held } = await collection(name);
+    return { ...service, documents: held ?? 0 };
   } catch (error) {
     if (error.status === 404) await refreshCollections(); // it was removed
     throw error;
   }
 }
 
-function summarise({ documents: held, generation, degraded }) {
-  const parts = [counted(held, "document"), `generation ${count(generation)}`];
+function summarise({ documents: held, degraded }) {
+  const parts = [counted(held, "document")];
   if (degraded.length) parts.push(`without ${degraded.join(", ")}`);
   say(parts.join(" · "), false);
   byId("index-notice").replaceChildren();
@@ -65,12 +65,11 @@ function say(text, away) {
   summary.classList.toggle("away", away);
 }
 
-async function showState({ documents: held, generation }) {
+async function showState({ documents: held }) {
   const about = await version();
   const rows = [
     ["Documents", count(held)],
-    ["Generation", count(generation)],
-    ["Checkpoint", `${about.checkpoint.name}, ${about.precision}`],
+    ["Model", `${about.checkpoint.name}, ${about.precision}`],
     ...(await measured()),
     ["Version", about.version],
   ];
@@ -78,13 +77,13 @@ async function showState({ documents: held, generation }) {
     element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 }
 
-/** Recall and drift; an operator may have closed /metrics. */
+/** How much a search finds, and how much changed since it was tuned; an operator may have closed /metrics. */
 async function measured() {
   let values;
   try {
     values = await metrics();
   } catch (error) {
-    if (error instanceof Problem) return [["Recall, drift", "not public on this server"]];
+    if (error instanceof Problem) return [["What searches find", "not public on this server"]];
     throw error;
   }
   const own = (name, label = "") =>
@@ -95,16 +94,16 @@ async function measured() {
   };
   const lists = own("index_lists");
   const rows = [
-    ["Recall@10 of real queries", share("recall_at_10", ',source="shadow"')],
-    ["Search", lists === 1 ? "exhaustive: every vector is compared"
-      : `${count(own("nprobe") ?? 0)} of ${count(lists ?? 0)} lists a query`],
+    ["Of the best 10, found", share("recall_at_10", ',source="shadow"')],
+    ["A search compares", lists === 1 ? "every document"
+      : `${count(own("nprobe") ?? 0)} of ${count(lists ?? 0)} groups of documents`],
   ];
   if (lists === 1) return rows;
   return [...rows,
-    ["Recall@10 at the last training", share("recall_at_10", ',source="held_out"')],
-    ["Added since training", share("index_changed_ratio", ',kind="added"')],
-    ["Removed since training", share("index_changed_ratio", ',kind="removed"')],
-    ["Empty lists", share("index_empty_lists_ratio")]];
+    ["Found when they were grouped", share("recall_at_10", ',source="held_out"')],
+    ["Added since then", share("index_changed_ratio", ',kind="added"')],
+    ["Removed since then", share("index_changed_ratio", ',kind="removed"')],
+    ["Empty groups", share("index_empty_lists_ratio")]];
 }
 
 /** Show the panel on request; `change` is called when the number of documents changes. */

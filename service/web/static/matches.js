@@ -2,6 +2,7 @@
 
 import { byId, count, counted, element, foreign, percent } from "./dom.js";
 import { addValueFilter } from "./filters.js";
+import { bestPassage, isTwin, whyItMatches } from "./why.js";
 
 const MOST_TERMS = 8;
 const MOST_FIELDS = 8;
@@ -12,25 +13,24 @@ let onSimilar = () => {};
 
 /** Say how much of the document was read, and why there are no probabilities. */
 export function showReceipt({ receipt, alignment, no_probability: why }) {
-  const { tokens, tokens_read: read, blocks, blocks_left_out: left, common_text: common } = receipt;
+  const { tokens, tokens_read: read, blocks_left_out: left, common_text: common } = receipt;
   const parts = left === 0
-    ? [`Read whole: ${counted(tokens, "token")} in ${counted(blocks, "sentence block")}.`]
-    : [element("strong", {}, `Read ${count(read)} of ${counted(tokens, "token")} `),
-      `(${percent(read / tokens)}): the last ${counted(left, "sentence block")} were left out. ` +
-      "Its words are all read."];
+    ? ["All of the document was read."]
+    : [element("strong", {}, `The first ${percent(read / tokens)} of the document were read`),
+      " for their meaning; its words are all compared."];
   if (common >= 0.01) {
     parts.push(` ${percent(common)} of its words are text that many documents share: they count for nothing.`);
   }
   if (alignment && !alignment.aligned && alignment.candidates > 0) {
-    parts.push(" There was no time to align the candidates: they are in the order of the first stage.");
+    parts.push(" There was no time to compare part by part: the order is rougher than usual.");
   }
   if (why) parts.push(` There are no probabilities: ${why}.`);
   byId("receipt").replaceChildren(...parts);
 }
 
 /**
- * Show matches, those below the level of chance folded away; `compare` is called with the one that
- * a person opens, `judge` makes buttons.
+ * Show matches, those that resemble the document by chance folded away; `compare` is called with
+ * the one that a person opens, `judge` makes buttons.
  */
 export function showMatches(matches, compare, judge) {
   const cards = (some) => some.map((match) =>
@@ -43,7 +43,7 @@ export function showMatches(matches, compare, judge) {
 function folded(cards) {
   if (cards.length === 0) return [];
   const list = element("ol", { class: "plain", role: "list" }, ...cards);
-  const name = `${counted(cards.length, "document")} below the level of chance`;
+  const name = `${counted(cards.length, "document")} no closer than random ones`;
   return [element("li", {}, element("details", {}, element("summary", {}, name), list))];
 }
 
@@ -54,11 +54,11 @@ function card(one, rank, compare, judging) {
   }, foreign(title));
   return element("li", { class: "match" },
     element("h3", {}, element("span", { class: "rank" }, `${rank}`), open),
-    element("p", { class: "id" }, element("code", {}, one.id)),
-    figures(one),
-    terms(one.terms),
-    metadata(one.metadata),
+    element("p", { class: "figures" }, ...chance(one)),
+    element("p", {}, ...whyItMatches(one)),
+    passage(one),
     family(one.collapsed),
+    details(one),
     element("p", { class: "row" },
       element("button", { type: "button", "aria-label": `Compare with ${title}`,
         click: compare }, "Compare"),
@@ -67,13 +67,31 @@ function card(one, rank, compare, judging) {
       judging));
 }
 
-function figures(one) {
-  const parts = [];
-  if (one.probability !== null) {
-    parts.push(element("span", {}, element("b", {}, percent(one.probability)), " likely to match"));
-    parts.push(bar(one.probability));
-  }
-  parts.push(element("span", {}, "score ", element("b", {}, one.score.toFixed(3))));
+/** The one number of a match. */
+function chance(one) {
+  const parts = one.probability === null
+    ? [element("span", { class: "quiet" }, "not calibrated")]
+    : [element("span", {}, element("b", {}, percent(one.probability)), " likely to match"),
+      bar(one.probability)];
+  if (isTwin(one)) parts.push(element("span", { class: "badge" }, "already in your corpus"));
+  return parts;
+}
+
+function passage(one) {
+  const found = bestPassage(one);
+  return found && element("blockquote", {}, foreign(found));
+}
+
+function details(one) {
+  return element("details", { class: "details" }, element("summary", {}, "Details"),
+    element("p", { class: "id" }, element("code", {}, one.id)),
+    element("p", { class: "figures" }, ...scores(one)),
+    terms(one.terms),
+    metadata(one.metadata));
+}
+
+function scores(one) {
+  const parts = [element("span", {}, "score ", element("b", {}, one.score.toFixed(3)))];
   if (one.lexical_score !== null) {
     parts.push(element("small", {},
       `meaning ${one.semantic_score.toFixed(3)}, words ${one.lexical_score.toFixed(3)}`));
@@ -81,7 +99,7 @@ function figures(one) {
   if (one.false_positive_rate !== null) {
     parts.push(element("small", {}, rate(one.false_positive_rate)));
   }
-  return element("p", { class: "figures" }, ...parts);
+  return parts;
 }
 
 function rate(share) {
@@ -138,7 +156,7 @@ function family(collapsed) {
   const items = collapsed.map((id) => element("li", {}, element("code", {}, id)));
   const more = collapsed.length === 10 ? "10 or more" : count(collapsed.length);
   return element("details", {},
-    element("summary", {}, `${more} of the same family: copies and versions`),
+    element("summary", {}, `Copies and versions of it: ${more}`),
     element("ul", {}, ...items));
 }
 

@@ -93,7 +93,7 @@ async function choose(files) {
   try {
     if (files.length !== 1) {
       throw new Refusal("One document at a time",
-        `These are ${count(files.length)} files. To add many, see “Index and uploads”.`);
+        `These are ${count(files.length)} files. To add many, see “Documents”.`);
     }
     byId("source").textContent = "Reading the file …";
     const { limits } = await version();
@@ -130,8 +130,9 @@ export async function showExamples() {
     useStored(one);
     onChosen();
   };
+  const short = (name) => (name.length > 40 ? `${name.slice(0, 39)}…` : name);
   const buttons = some.map((one) => element("button", { type: "button", click: use(one) },
-    foreign(one.id.length > 40 ? `${one.id.slice(0, 39)}…` : one.id)));
+    foreign(short(one.title || one.id))));
   place.replaceChildren(place.firstElementChild, ...buttons);
   place.hidden = some.length === 0;
 }

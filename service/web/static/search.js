@@ -2,7 +2,7 @@
 
 import { Unreachable, match } from "./api.js";
 import { openComparison } from "./comparison.js";
-import { byId, counted } from "./dom.js";
+import { byId, counted, element } from "./dom.js";
 import { feedbackButtons, takesFeedback } from "./feedback.js";
 import { currentFilter, filterCount, markErrors } from "./filters.js";
 import { indexIsEmpty, refreshIndex } from "./index_panel.js";
@@ -12,6 +12,7 @@ import { showError, showMessage } from "./notices.js";
 import { currentQuery } from "./query.js";
 
 const SLOW_SECONDS = 3;
+const EXPLAINED = { matches: 20, passages: 3 }; // of those further down, words alone say why
 
 let running = null;
 
@@ -23,7 +24,7 @@ export async function search() {
   const stop = showLoading();
   try {
     const query = await currentQuery();
-    const body = { ...query, ...options() };
+    const body = { ...query, ...options(), explain: EXPLAINED };
     const answer = await match(body, controller.signal);
     const judged = await takesFeedback().catch(() => false);
     if (running === controller) show(answer, query, judged);
@@ -106,19 +107,20 @@ function show(answer, query, judged) {
     (one) => (judged ? feedbackButtons(query, one) : null));
   if (answer.matches.length === 0) showNone();
   else if (above.length === 0) {
-    showMessage(byId("search-notice"), "Nothing matches: no score rises above the level of chance.");
+    showMessage(byId("search-notice"), element("b", {}, "Nothing here resembles this document."),
+      " What comes nearest is no closer than random documents are.");
   }
 }
 
 function showNone() {
   const place = byId("search-notice");
   if (indexIsEmpty()) {
-    showMessage(place, "The index has no documents yet. Add some under “Index and uploads”, or run " +
+    showMessage(place, "There are no documents yet. Add some under “Documents”, or run " +
       "longmatch index FOLDER.");
   } else if (filterCount()) {
     showMessage(place, "No document passes the filters. Remove one, or compare by meaning.");
   } else {
-    showMessage(place, "No document shares an informative word with this one. Compare by meaning.");
+    showMessage(place, "Nothing here shares a telling word with this document. Compare by meaning.");
   }
 }
 

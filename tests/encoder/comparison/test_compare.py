@@ -159,7 +159,7 @@ def test_evidence_carries_the_figures() -> None:
     assert f"{100 * found.left_coverage:.3g} % of the left text" in covers
     assert f"{100 * found.right_coverage:.3g} % of the right text" in covers
     assert any("1000 words" in sentence for sentence in found.evidence)
-    scored = "The score is 0.42 (words 0.47, document vectors 0.25)"
+    scored = "The score is 0.42 (words 0.47, meaning as a whole 0.25)"
     assert found.evidence[-1] == f"{scored}; there is no probability: few documents."
     known = compared(left, right, replace(PAIR, probability=0.3, no_probability=None))
     assert known.evidence[-1] == f"{scored}; the probability of a match is 0.30."

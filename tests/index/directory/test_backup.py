@@ -225,7 +225,7 @@ def test_what_nobody_may_write_is_backed_up(
     data: Path, tmp_path: Path, checkpoint: Checkpoint, small_disk: Callable[[int], SmallDisk]
 ) -> None:
     """Also a database besides the store that was closed, so that its log is gone."""
-    with closing(sqlite3.connect(data / "feedback.sqlite3")) as connection:
+    with closing(sqlite3.connect(data / "state.sqlite3")) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("CREATE TABLE one (two)")
     disk = small_disk(64)
@@ -235,13 +235,13 @@ def test_what_nobody_may_write_is_backed_up(
     restore_backup(tmp_path / "backup", tmp_path / "new", checkpoint)
     with opened(tmp_path / "new") as directory:
         assert len(directory.store) == written.documents > 0
-    assert sql(tmp_path / "new/feedback.sqlite3", "SELECT name FROM sqlite_schema") == [("one",)]
+    assert sql(tmp_path / "new/state.sqlite3", "SELECT name FROM sqlite_schema") == [("one",)]
 
 
 def test_a_backup_keeps_file_permissions(
     data: Path, tmp_path: Path, checkpoint: Checkpoint
 ) -> None:
-    names = ("standing.sqlite3", "damaged.jsonl")
+    names = ("state.sqlite3", "damaged.jsonl")
     for name in names:
         (data / name).touch(0o600)
     sql(data / names[0], "CREATE TABLE secrets (word TEXT)")

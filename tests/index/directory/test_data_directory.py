@@ -102,7 +102,7 @@ def test_a_directory_that_cannot_be_opened_is_not_kept_locked(
     directory = open_directory()
     directory.store.put([entry("a")])
     directory.close()
-    with pytest.raises(FingerprintMismatchError, match="made with checkpoint aaaaaaaaaaaa"):
+    with pytest.raises(FingerprintMismatchError, match="made with the encoder aaaaaaaaaaaa"):
         open_directory(fingerprint="b" * 64)
     directory = open_directory()
     assert_equals_store(directory.index, directory.store)

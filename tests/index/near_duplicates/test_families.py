@@ -153,7 +153,8 @@ DOCUMENTS = {
 def test_texts_that_were_there_before_are_found_later(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("index.followers.AT_OPENING", len(DOCUMENTS) // 2)
+    monkeypatch.setattr("index.followers.AT_OPENING", 0)
+    monkeypatch.setattr("index.followers._DOCUMENTS_A_TRANSACTION", 16)
     store = open_store(find_families=False)
     put(store, **DOCUMENTS)
     assert families_in(store) == set()

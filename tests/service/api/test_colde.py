@@ -14,7 +14,7 @@ PLAIN = f"{PART * 2}\n\nA letter came by the engine. It was of the harbour and t
 
 @pytest.fixture
 def client(make_client: Callable[..., Any], tiny_colde: Path) -> Any:
-    client = make_client(checkpoint=tiny_colde)
+    client = make_client(encoder=tiny_colde)
     documents = [{"id": "headed", "text": HEADED}, {"id": "plain", "text": PLAIN}]
     assert client.post("/index", json={"documents": documents}).status_code == 200
     return client
@@ -53,5 +53,5 @@ def test_the_page_shows_them(client: Any) -> None:
     body = {"left": {"id": "headed"}, "right": {"id": "plain"}}
     page = client.post("/compare", json=body, headers={"Accept": "text/html"})
     assert page.status_code == 200
-    assert "cosine of the section vectors of the model" in page.text
+    assert "how close two sections are, as the model reads them" in page.text
     assert 'id="attended"' in page.text

@@ -14,7 +14,7 @@ from encoder.tokenizer import BlockTokenizer
 
 @pytest.fixture
 def client(make_client: Callable[..., Any], tiny_ernie_doc: Path, texts: dict[str, str]) -> Any:
-    client = make_client(checkpoint=tiny_ernie_doc)
+    client = make_client(encoder=tiny_ernie_doc)
     documents = [{"id": name, "text": text} for name, text in texts.items()]
     assert client.post("/index", json={"documents": documents}).status_code == 200
     return client

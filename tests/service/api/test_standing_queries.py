@@ -1,6 +1,7 @@
 """/standing-queries: made, listed, removed, and the events of new documents that match."""
 
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -8,16 +9,7 @@ from typing import Any
 
 import pytest
 
-from index.search.records import Bounds
-from service.errors import TooManyStandingQueriesError
-from service.standing.store import (
-    EventStore,
-    Found,
-    Interest,
-    QueryStore,
-    Scan,
-    open_standing_tables,
-)
+from index.followers import follow_all
 from tests.kit.calibrations import MODES, calibrated
 from tests.kit.service_fixtures import fill
 from tests.kit.waiting import wait_until
@@ -59,9 +51,19 @@ def events(client: Any, query_id: str | None = None, parameters: str = "") -> li
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("of", ["text", "document"])
-def test_a_new_document_has_the_score_of_match(filled: Any, mode: str, of: str) -> None:
+def test_a_new_document_has_the_score_of_match(
+    filled: Any, monkeypatch: pytest.MonkeyPatch, mode: str, of: str
+) -> None:
+    """Also where it is found in the store before what follows from it is there."""
     asked = {"id": "bees"} if of == "document" else {"text": QUERY["text"], "title": "Bees"}
     made = make(filled, **asked, mode=mode, min_score=-1)
+
+    def follow_late(*given: Any) -> None:
+        filled.app.state.engine.default.standing.wake()
+        time.sleep(0.1)
+        follow_all(*given)
+
+    monkeypatch.setattr("index.store.document_store.follow_all", follow_late)
     put(filled, NEW, title="New")
     found = {event["document"]: event for event in events(filled, made["id"])}
     body = {**asked, "mode": mode, "top_k": 50}
@@ -79,7 +81,7 @@ def calibrated_client(
 ) -> Any:
     """A client of an application that holds TEXTS, with calibrations of every mode."""
     checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
-    return fill(make_client(checkpoint=checkpoint, data=data))
+    return fill(make_client(encoder=checkpoint, data=data))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -110,12 +112,6 @@ def test_without_a_bound_the_calibration_chooses_one(calibrated_client: Any) -> 
     made = make(calibrated_client, text="Bees.")
     assert made["max_false_positive_rate"] == 0.001
     assert (made["min_score"], made["min_probability"]) == (None, None)
-
-
-def test_without_a_bound_and_a_calibration_one_must_be_given(client: Any) -> None:
-    refused = client.post("/standing-queries", json={"text": "Bees."})
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["pointer"] == "#/max_false_positive_rate"
 
 
 def test_events_are_of_new_texts_only_and_each_once(filled: Any) -> None:
@@ -200,20 +196,6 @@ def test_events_come_in_pages(client: Any) -> None:
     assert end == {"events": [], "last": 999}
 
 
-def test_only_the_last_events_of_a_query_are_kept(tmp_path: Path) -> None:
-    with closing(open_standing_tables(tmp_path / "standing.sqlite3")) as tables:
-        store, events = QueryStore(tables, max_queries=2, max_events=2), EventStore(tables)
-        interest = Interest(document_id="a", mode="semantic", bounds=Bounds(min_score=0.0))
-        queries = [store.add(interest, None, None, 0) for _ in range(2)]
-        for number in range(3):
-            found = Found(str(number), "", 0.5, "semantic", None, None)
-            scans = [Scan(store.find(query.id), number + 1, (found,)) for query in queries]
-            assert store.advance(scans) == 2
-        for query in queries:
-            kept = events.after(0, 10, query)
-            assert [event.found.document_id for event in kept] == ["1", "2"]
-
-
 def test_no_more_queries_than_the_limit(make_client: Callable[..., Any]) -> None:
     client = make_client(max_standing_queries=1)
     make(client, **QUERY)
@@ -223,20 +205,14 @@ def test_no_more_queries_than_the_limit(make_client: Callable[..., Any]) -> None
     assert "the limit is 1 queries (max_standing_queries)" in refused.json()["detail"]
 
 
-def test_no_more_bytes_of_texts_than_the_limit(tmp_path: Path) -> None:
-    with closing(open_standing_tables(tmp_path / "standing.sqlite3")) as tables:
-        store = QueryStore(tables, max_queries=2, max_bytes=100)
-        store.check_room(100)
-        with pytest.raises(TooManyStandingQueriesError, match="the limit is 100 bytes of texts"):
-            store.check_room(101)
-
-
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
         ({"min_score": 0}, "#"),
+        ({"text": "Bees."}, "#/max_false_positive_rate"),
         ({"text": "a", "id": "b", "min_score": 0}, "#"),
         ({"text": " ", "min_score": 0}, "#/text"),
+        ({"id": "nobody", "min_score": 0}, "#/id"),
         ({"text": "Bees.", "min_score": 2}, "#/min_score"),
         ({"text": "Bees.", "max_false_positive_rate": 0.1}, "#/max_false_positive_rate"),
         ({"text": "Bees.", "min_score": 0, "mode": "all"}, "#/mode"),
@@ -245,46 +221,19 @@ def test_no_more_bytes_of_texts_than_the_limit(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_named(client: Any, body: dict[str, Any], pointer: str) -> None:
     response = client.post("/standing-queries", json=body)
-    assert response.status_code == 422
+    assert response.status_code == (404 if pointer == "#/id" else 422)
     assert response.json()["errors"][0]["pointer"] == pointer
     assert client.get("/standing-queries").json()["queries"] == []
 
 
-def test_a_document_must_exist(client: Any) -> None:
-    response = client.post("/standing-queries", json={"id": "nobody", "min_score": 0})
-    assert response.status_code == 404
-    assert response.json()["type"] == "/problems/document-not-found"
-
-
-def test_the_same_request_makes_one_query(client: Any) -> None:
-    headers = {"Idempotency-Key": "k"}
-    first, second = (
-        client.post("/standing-queries", json=QUERY, headers=headers) for _ in range(2)
-    )
-    assert (first.status_code, first.content) == (second.status_code, second.content)
-    assert first.headers["location"] == second.headers["location"]
-    assert len(client.get("/standing-queries").json()["queries"]) == 1
-
-
 def test_a_query_that_cannot_be_read_keeps_no_other_one_waiting(client: Any) -> None:
     broken, sound = make(client, **QUERY), make(client, **QUERY)
-    path = client.app.state.engine.settings.data / "standing.sqlite3"
+    path = client.app.state.engine.settings.data / "state.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE queries SET vector = 'damaged' WHERE id = ?", (broken["id"],))
+        damage = "UPDATE standing SET vector = 'damaged' WHERE id = ?"
+        connection.execute(damage, (broken["id"].encode(),))
         connection.commit()
     put(client, {"a": "Bees."})
     assert [event["document"] for event in events(client, sound["id"])] == ["a"]
     detail = client.get(f"/standing-queries/{broken['id']}").json()["detail"]
     assert detail == "it cannot be read: make it again"
-
-
-def test_each_collection_has_its_own(client: Any) -> None:
-    client.request("PUT", "/collections/papers")
-    response = client.post("/collections/papers/standing-queries", json=QUERY)
-    made = response.json()
-    path = f"/collections/papers/standing-queries/{made['id']}"
-    assert response.headers["location"] == path
-    assert client.get(path).json() == made
-    assert client.get(f"/standing-queries/{made['id']}").status_code == 404
-    put(client, {"a": "Bees."})
-    assert client.get(f"{path}/events").json()["events"] == []

@@ -141,10 +141,10 @@ def test_a_restart_does_not_try_again_what_was_refused(
         assert data.index.nlist == 1  # nor does the opening
         of_data(data, target_recall=1.0).work()
     assert refusals() == 1
-    put(data, ONE_LIST_BELOW, ONE_LIST_BELOW // 8)  # so many that it trains again
+    put(data, ONE_LIST_BELOW, ONE_LIST_BELOW // 8)  # so many that lists are tried again
     of_data(data, target_recall=1.0).work()
     assert refusals() == 2
-    of_data(data, target_recall=0.3).work()  # a lower target: it trains again
+    of_data(data, target_recall=0.3).work()  # tried again, too
     assert data.index.nlist > 1
     data.close()
 
@@ -172,7 +172,7 @@ def test_changes_are_published_before_a_restart_would_feel_them(
 def test_disk_space_of_deleted_documents_is_given_back(
     make: Make, data: DataDirectory, metrics: Metrics
 ) -> None:
-    put(data, 0, 100, text="word " * 2_000)
+    put(data, 0, 100, text="word " * 4_000)
     change = data.store.delete([f"d{number}" for number in range(5, 100)])
     data.index.apply(change)
     before = data.store.reclaim(0)

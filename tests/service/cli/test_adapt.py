@@ -74,7 +74,7 @@ def test_index_match_calibrate_and_serve(
     assert calibration["fingerprint"] == adapter.fingerprint
     matched = json.loads(longmatch("match", query, "--json").out)["matches"]
     assert all(0 < match["false_positive_rate"] <= 1 for match in matched)
-    engine = open_engine(Settings(checkpoint=tiny_checkpoint, data=tmp_path / "data"))
+    engine = open_engine(Settings(encoder=tiny_checkpoint, data=tmp_path / "data"))
     client = TestClient(create_app(engine.settings, engine), base_url="http://localhost")
     try:
         described = client.get("/version").json()
@@ -114,7 +114,7 @@ def test_a_damaged_adapter_stops_every_command(
     path.unlink()
     answer = longmatch("match", query)
     assert answer.status == 2
-    assert "made with checkpoint" in answer.err
+    assert "made with the encoder" in answer.err
 
 
 def test_evaluate_measures_adapted_vectors(longmatch: Run, corpus: Path, tmp_path: Path) -> None:

@@ -149,15 +149,15 @@ def test_index_measures_from_100_documents_on(
     calibration = tmp_path / "data" / CALIBRATION_FILE
 
     def matched() -> Any:
-        assert longmatch("index", corpus, "--checkpoint", copy).status == 0
-        return json.loads(longmatch("match", query, "--checkpoint", copy, "--json").out)
+        assert longmatch("index", corpus, "--encoder", copy).status == 0
+        return json.loads(longmatch("match", query, "--encoder", copy, "--json").out)
 
     few = matched()
     assert not calibration.exists()
     assert few["calibration"] == fitted(copy).version
     assert few["matches"][0]["probability"] is few["matches"][0]["false_positive_rate"] is None
     assert few["no_probability"] == TOO_FEW
-    assert f"no probabilities: {TOO_FEW}" in longmatch("match", query, "--checkpoint", copy).err
+    assert f"no probabilities: {TOO_FEW}" in longmatch("match", query, "--encoder", copy).err
     texts_of(tmp_path, 100)
     enough = matched()
     content = json.loads(calibration.read_text())
@@ -168,7 +168,7 @@ def test_index_measures_from_100_documents_on(
     planted = 50 / 4_950  # the share of random pairs that are pairs of near texts
     assert enough["matches"][0]["false_positive_rate"] == pytest.approx(planted, rel=0.2)
     relevant = [match["relevant"] for match in enough["matches"]]
-    printed = longmatch("match", query, "--checkpoint", copy).out.splitlines()[1:]
+    printed = longmatch("match", query, "--encoder", copy).out.splitlines()[1:]
     assert ["(chance)" not in line for line in printed] == relevant != [True] * 10
     texts_of(tmp_path, 150)
     matched()

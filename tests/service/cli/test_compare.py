@@ -49,7 +49,7 @@ def test_json_and_a_page(longmatch: Run, files: tuple[Path, Path], tmp_path: Pat
 def test_a_colde_shows_its_sections_and_its_attention(
     longmatch: Run, tiny_colde: Path, files: tuple[Path, Path]
 ) -> None:
-    given = ("compare", *files, "--checkpoint", tiny_colde)
+    given = ("compare", *files, "--encoder", tiny_colde)
     printed = longmatch(*given).out
     assert "blocks that attend to each other most" in printed
     assert "left attends" in printed

@@ -121,7 +121,7 @@ def test_links_are_followed_only_when_told_to(longmatch: Run, corpus: Path) -> N
 
 def test_data_in_use_is_said(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
     longmatch("index", corpus)
-    checkpoint = load_checkpoint(Path(os.environ["LONGMATCH_CHECKPOINT"]))
+    checkpoint = load_checkpoint(Path(os.environ["LONGMATCH_ENCODER"]))
     data = open_data_directory(
         tmp_path / "data", fingerprint=checkpoint.fingerprint, dimension=checkpoint.dimension
     )
@@ -137,12 +137,22 @@ def test_data_in_use_is_said(longmatch: Run, corpus: Path, tmp_path: Path) -> No
         data.close()
 
 
-def test_data_of_another_checkpoint_is_said(longmatch: Run, corpus: Path, tiny_colde: Path) -> None:
+def test_data_remember_their_encoder(
+    longmatch: Run, corpus: Path, tiny_colde: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     longmatch("index", corpus)
-    answer = longmatch("index", corpus, "--checkpoint", tiny_colde)
-    assert answer.status == 2
-    assert "another data directory" in answer.err
+    for command in ("index", "match"):
+        answer = longmatch(command, corpus / "rivers.md", "--encoder", tiny_colde)
+        assert answer.status == 2
+        assert "`longmatch reencode DATA --encoder NEW`" in answer.err
+    monkeypatch.delenv("LONGMATCH_ENCODER")
     assert "3 unchanged" in longmatch("index", corpus).err  # nothing was lost
+    assert longmatch("match", corpus / "rivers.md").status == 0
+    former = longmatch("match", corpus / "rivers.md", "--checkpoint", tiny_colde)
+    assert (former.status, "--checkpoint: is now --encoder" in former.err) == (2, True)
+    monkeypatch.setenv("LONGMATCH_CHECKPOINT", "best")
+    former = longmatch("match", corpus / "rivers.md")
+    assert (former.status, "is now LONGMATCH_ENCODER" in former.err) == (2, True)
 
 
 def test_index_then_match(longmatch: Run, corpus: Path) -> None:

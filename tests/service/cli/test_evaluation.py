@@ -126,7 +126,7 @@ def test_given_vectors_are_aligned_by_their_blocks(
     plain = EmbeddedCorpus(ids, vectors, ones, ones, 0)
     write_embedded_corpus(data / "plain.npz", plain)
     write_embedded_corpus(data / "aligned.npz", replace(plain, aligned=aligned_of(topics)))
-    arguments = ["qrels.tsv", "--checkpoint", "checkpoint", "--json", "--vectors"]
+    arguments = ["qrels.tsv", "--encoder", "checkpoint", "--json", "--vectors"]
     report = report_of(evaluate(*arguments, "aligned.npz"))
     ndcg = {
         name: system["nDCG@10"]["value"] for name, system in report["retrieval"]["systems"].items()
@@ -195,12 +195,11 @@ def test_masked_texts_are_encoded_again_and_kept_apart(evaluate: Evaluate, data:
     assert named["tokens"] > masked["tokens"] == plain["tokens"] + 2 * 4  # "_" and "."
     assert {path: path.read_bytes() for path in sorted((data / "kept").glob("*.*"))} == before
     assert len((data / "kept" / "masked" / "texts.jsonl").read_text().splitlines()) == 12
-    for system in ("lexical", "tfidf"):  # they compare words, as if nothing was named
-        thresholds = [
-            report["pairs"]["systems"][system]["threshold"] for report in (plain, masked, named)
-        ]
-        assert thresholds[0] == pytest.approx(thresholds[1])
-        assert thresholds[0] != pytest.approx(thresholds[2])
+    thresholds = [
+        report["pairs"]["systems"]["tfidf"]["threshold"] for report in (plain, masked, named)
+    ]
+    assert thresholds[0] == pytest.approx(thresholds[1])  # of words, as if nothing was named
+    assert thresholds[0] != pytest.approx(thresholds[2])
     assert report_of(evaluate(*arguments, "--json")) == named
     status, out, _ = evaluate(*arguments, "--mask-mentions", "--without-mentions")
     assert status == 0

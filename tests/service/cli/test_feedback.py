@@ -16,10 +16,11 @@ from index.search.calibrator import open_scoring
 from index.search.fusion import CorpusFusion, LinearFusion, write_corpus_fusion
 from index.store.schema import read_space
 from service.cli import tune as command
-from service.feedback.store import JudgedQuery, open_feedback
+from service.feedback.store import FeedbackStore, JudgedQuery
 from service.startup import close_engine, open_engine
+from service.state.database import open_state
 from tests.kit.command import Run
-from tests.kit.judged_corpus import BLIND, LIMITS, TOPICS, CopyTopics, judge, text, use
+from tests.kit.judged_corpus import BLIND, TOPICS, CopyTopics, judge, text, use
 from tests.kit.service_fixtures import MakeSettings
 
 JUDGED = pytest.mark.parametrize("data", [40], indirect=True)
@@ -130,11 +131,12 @@ def test_a_gain_that_costs_other_queries_is_refused(
     """Verdicts that contradict the words: the passages of other documents then lose."""
     use(data, tiny_checkpoint, LinearFusion(0.75))
     nearest = _nearest_of_others(data)
-    with closing(open_feedback(data)) as feedback:
+    with closing(open_state(data)) as state:
+        feedback = FeedbackStore(state)
         for topic in range(40):
             other = nearest[f"a{topic}"]
-            feedback.put(JudgedQuery(document_id=f"a{topic}"), other, 3, LIMITS)
-            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 0, LIMITS)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), other, 3)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 0)
     answer = longmatch("tune", data, "--json")
     report = json.loads(answer.out)
     assert not report["adopted"]
@@ -177,10 +179,11 @@ def test_too_little_feedback_is_refused_before_the_work(
 
 
 def test_queries_that_cannot_be_divided_are_refused(longmatch: Run, data: Path) -> None:
-    with closing(open_feedback(data)) as feedback:
+    with closing(open_state(data)) as state:
+        feedback = FeedbackStore(state)
         for topic in range(30):  # a chain: each is an answer of the one before
-            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"a{topic + 1}", 1, LIMITS)
-            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 0, LIMITS)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"a{topic + 1}", 1)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 0)
     answer = longmatch("tune", data)
     assert answer.status == 2
     assert (
@@ -212,7 +215,8 @@ def test_new_vectors_drop_the_weights_and_keep_the_feedback(longmatch: Run, data
     answer = longmatch("reencode", data, "--reading-share", 0.5)
     assert answer.status == 0, answer.err
     assert not (data / data_directory.FUSION_FILE).exists()
-    with closing(open_feedback(data, read_only=True)) as feedback:
+    with closing(open_state(data)) as state:
+        feedback = FeedbackStore(state)
         assert feedback.relevant_queries() == 4
 
 
@@ -260,7 +264,7 @@ def test_training_learns_from_feedback(
     assert len(learned) == counts["queries"]["train"] + 1  # each has a text of its own
     assert earlier in learned
     judge(data, 50)  # of some later verdicts nothing was learned, either
-    test = ["reencode", data, "--checkpoint", tmp_path / "trained", "--only-if-better"]
+    test = ["reencode", data, "--encoder", tmp_path / "trained", "--only-if-better"]
     answer = longmatch(*test, "--dry-run", "--json")
     assert answer.status == 0, answer.err
     tested = json.loads(answer.out)
@@ -269,9 +273,10 @@ def test_training_learns_from_feedback(
 
 
 def test_a_recipe_for_pairs_needs_both_verdicts(longmatch: Run, data: Path, tmp_path: Path) -> None:
-    with closing(open_feedback(data)) as feedback:
+    with closing(open_state(data)) as state:
+        feedback = FeedbackStore(state)
         for topic in range(40):
-            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 1, LIMITS)
+            feedback.put(JudgedQuery(document_id=f"a{topic}"), f"b{topic}", 1)
     (recipe := tmp_path / "recipe.toml").write_text(RECIPE)
     answer = longmatch("lab", "train", recipe, "--feedback", data, "-o", tmp_path / "trained")
     assert answer.status == 2

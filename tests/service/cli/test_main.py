@@ -53,7 +53,7 @@ def test_every_setting_is_printed(longmatch: Run) -> None:
         assert f"LONGMATCH_{name.upper()} (default: " in printed
         assert f"    {field.description}\n" in printed
     assert "LONGMATCH_DATA (default: longmatch-data)" in printed
-    assert "LONGMATCH_CHECKPOINT (default: none)" in printed
+    assert "LONGMATCH_ENCODER (default: none)" in printed
     assert "LONGMATCH_ALLOW_ANONYMOUS (default: false)" in printed
 
 

@@ -13,7 +13,7 @@ import pytest
 import typer
 from packaging.requirements import Requirement
 
-import service.cli.checks
+import encoder.opening
 from encoder.checkpoint import WEIGHTS
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.reranker.onnx_reranker import OnnxReranker
@@ -37,7 +37,7 @@ TRAIN = "lab train links.toml -o out --checkpoint weights"
 OF_PAIRS = "lab train pairs.toml -o out --checkpoint"
 RERANK = "lab train rerank.toml -o out"
 RERANKER = f"{RERANK} --checkpoint reranker"
-EVALUATE = "evaluate corpus.jsonl qrels.tsv --checkpoint served"
+EVALUATE = "evaluate corpus.jsonl qrels.tsv --encoder served"
 FIT = "lab fit-calibration served --data folder --blocks kept"
 
 
@@ -91,7 +91,7 @@ def untouchable(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     for kind in (Document, OnnxEncoder, OnnxReranker):
         monkeypatch.setattr(kind, "__init__", fail)
     monkeypatch.chdir(folder)
-    for name in ("LONGMATCH_DATA", "LONGMATCH_CHECKPOINT", "LONGMATCH_RERANKER"):
+    for name in ("LONGMATCH_DATA", "LONGMATCH_ENCODER", "LONGMATCH_RERANKER"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -116,8 +116,8 @@ REFUSED = [
     ("index missing", "CORPUS: missing"),
     ("index pairs.toml", "CORPUS: pairs.toml"),
     ("index corpus.jsonl --data corpus.jsonl", "--data: "),
-    ("index corpus.jsonl --checkpoint missing", "--checkpoint: missing"),
-    ("index corpus.jsonl --checkpoint served --precision fp8", "--precision: served has no fp8"),
+    ("index corpus.jsonl --encoder missing", "--encoder: missing"),
+    ("index corpus.jsonl --encoder served --precision fp8", "--precision: served has no fp8"),
     ("match missing.txt --data data", "FILE: missing.txt"),
     ("match qrels.tsv --data data", "FILE: qrels.tsv: is not of a known kind"),
     ("match text.txt --data missing", "--data: missing: there is no data directory"),
@@ -218,6 +218,8 @@ REFUSED = [
     ("serve --data data --host no.such.host.invalid", "--host: no.such.host.invalid"),
     ("serve --data data --reranker missing", "--reranker: missing"),
     ("demo --port {port}", "--port: 127.0.0.1:"),
+    ("mcp --url localhost:8000", "--url: localhost:8000: must begin with http://"),
+    ("mcp --port {port}", "--port: 127.0.0.1:"),
     ("snapshot missing -o out", "DATA: missing"),
     ("snapshot data -o folder", "--output: folder: exists already"),
     ("snapshot data -o missing/out", "--output: "),
@@ -226,13 +228,13 @@ REFUSED = [
     ("doctor missing", "DATA: missing"),
     ("tune missing", "DATA: missing: there is no data directory"),
     ("tune data", "DATA: data: the feedback has 0 queries with a relevant match and one that"),
-    ("reencode missing --checkpoint served", "DATA: missing"),
-    ("reencode data", "--checkpoint: name the new checkpoint"),
-    ("reencode data --checkpoint served --dry-run", "--dry-run: is for --only-if-better"),
-    ("reencode data --checkpoint served --json", "--json: is for --only-if-better"),
+    ("reencode missing --encoder served", "DATA: missing"),
+    ("reencode data", "--encoder: name the new encoder"),
+    ("reencode data --encoder served --dry-run", "--dry-run: is for --only-if-better"),
+    ("reencode data --encoder served --json", "--json: is for --only-if-better"),
     ("reencode data --adapt --only-if-better", "--only-if-better: data: the feedback has 0"),
     ("lab make-corpus html corpus.jsonl -o out", "SOURCES: corpus.jsonl: there is no such folder"),
-    ("index corpus.jsonl --checkpoint served --provider tpu", "--provider: "),
+    ("index corpus.jsonl --encoder served --provider tpu", "--provider: "),
     ("index corpus.jsonl --actors 2", "--actors: is for --on ray"),
     ("evaluate corpus.jsonl --pairs pairs.jsonl --split splits.tsv", "--split: needs judgements"),
     (f"{RERANK} --corpus links", "--checkpoint: is missing: the reranker to start from"),
@@ -271,7 +273,7 @@ def test_a_command_fails_before_the_work(
 def test_without_weights_the_way_out_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    monkeypatch.setattr(service.cli.checks, "DEFAULT_CHECKPOINT", folder / "served")
+    monkeypatch.setattr(encoder.opening, "DEFAULT_CHECKPOINT", folder / "served")
     shipped = min(RECIPES.glob("*.toml")).stem
     found = error_of(f"lab train {shipped} --corpus corpus.jsonl -o out", monkeypatch, capsys)
     assert found.startswith("error: --checkpoint: ")

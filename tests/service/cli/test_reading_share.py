@@ -85,5 +85,5 @@ def test_what_is_no_share_is_refused(longmatch: Run, corpus: Path, share: str) -
 def test_a_recurrent_encoder_has_no_share(
     longmatch: Run, corpus: Path, tiny_ernie_doc: Path
 ) -> None:
-    answer = longmatch("index", corpus, "--reading-share", 0.5, "--checkpoint", tiny_ernie_doc)
+    answer = longmatch("index", corpus, "--reading-share", 0.5, "--encoder", tiny_ernie_doc)
     assert (answer.status, "encodes every sentence block" in answer.err) == (2, True)

@@ -54,7 +54,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def run_test(longmatch: Run, data: Path, checkpoint: Path, *options: object) -> Answer:
     others = ("--only-if-better",)
-    return longmatch("reencode", data, "--checkpoint", checkpoint, *others, *options)
+    return longmatch("reencode", data, "--encoder", checkpoint, *others, *options)
 
 
 def content(data: Path) -> dict[str, bytes]:
@@ -89,8 +89,8 @@ def test_a_better_checkpoint_replaces_the_present_one(
     assert json.loads((data / data_directory.SHADOW_TEST_FILE).read_text()) == report
     assert not (data / data_directory.FUSION_FILE).exists()
     assert not (data / REENCODING).exists()
-    assert longmatch("doctor", data, "--checkpoint", tiny_terms).status == 0
-    engine = open_engine(make_settings(data=data, checkpoint=tiny_terms))
+    assert longmatch("doctor", data, "--encoder", tiny_terms).status == 0
+    engine = open_engine(make_settings(data=data, encoder=tiny_terms))
     try:
         measured = engine.default.calibrator.corpus
         assert measured is not None
@@ -191,7 +191,7 @@ def test_killed_at_any_moment_it_ends_with_the_old_or_the_new(
     tiny_terms: Path,
     start_longmatch: Callable[..., Forked],
 ) -> None:
-    options = ("--checkpoint", tiny_terms, "--served", tiny_checkpoint, "--only-if-better")
+    options = ("--encoder", tiny_terms, "--served", tiny_checkpoint, "--only-if-better")
     for number in range(20):
         process = start_longmatch("reencode", data, *options, checkpoint=None)
         try:
@@ -202,7 +202,7 @@ def test_killed_at_any_moment_it_ends_with_the_old_or_the_new(
         if not data_directory.swap_is_pending(data):
             moved = is_of(data, tiny_terms)
             served = tiny_terms if moved else tiny_checkpoint
-            assert longmatch("doctor", data, "--checkpoint", served).status == 0
+            assert longmatch("doctor", data, "--encoder", served).status == 0
             if moved:
                 break
             assert process.returncode < 0  # killed, and not ended by an error
@@ -279,7 +279,7 @@ def test_no_query_that_was_learned_from_is_asked(
 def test_the_served_checkpoint_must_be_that_of_the_vectors(
     longmatch: Run, data: Path, tiny_terms: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_terms))
+    monkeypatch.setenv("LONGMATCH_ENCODER", str(tiny_terms))
     answer = run_test(longmatch, data, tiny_terms)
     assert (answer.status, "--served: " in answer.err) == (2, True)
     assert "name the one that it is served with" in answer.err

@@ -214,7 +214,7 @@ def test_train_then_serve(
         assert 0 < report["search"]["after"]["hybrid"] <= 1
         assert "Search, nDCG@10 of" in answer.err
     vectors = tmp_path / "v.npz"
-    embedded = longmatch("embed", corpus, "-o", vectors, "--checkpoint", tmp_path / "t")
+    embedded = longmatch("embed", corpus, "-o", vectors, "--encoder", tmp_path / "t")
     assert embedded.status == 0, embedded.err
 
 
@@ -294,15 +294,15 @@ def test_each_architecture_is_trained_and_served(
     kind = re.findall('kind = "(.*)"', sections)[-1]
     assert f'"loss.{kind}"' in (output / "training" / "curve.jsonl").read_text()
     vectors = tmp_path / "v.npz"
-    assert longmatch("embed", corpus, "-o", vectors, "--checkpoint", output).status == 0
+    assert longmatch("embed", corpus, "-o", vectors, "--encoder", output).status == 0
     assert read_embedded_corpus(vectors).vectors.shape == (24, trained.dimension)
-    assert longmatch("index", corpus, "--checkpoint", output).status == 0
+    assert longmatch("index", corpus, "--encoder", output).status == 0
     if architecture == "ernie-doc":
         (archive,) = (tmp_path / "out.work").glob("*/tokens")
         assert read_block_archive(archive).block_vectors.shape[1] == 0  # none was computed
     if documents == "linked":
         judged = (corpus / "corpus.jsonl", corpus / "qrels.tsv")
-        scores = longmatch("evaluate", *judged, "--checkpoint", output)
+        scores = longmatch("evaluate", *judged, "--encoder", output)
         assert scores.status == 0, scores.err
 
 
@@ -451,7 +451,8 @@ def test_the_recipes_of_papers_have_their_settings() -> None:
     for name, kind in (("smith-paper-pretrain", "wp+sp"), ("smith-paper-pairs", "pairs")):
         recipe = read_training_recipe(RECIPES / f"{name}.toml")
         assert [objective.kind for objective in recipe.objectives] == [kind]
-        assert (recipe.documents, recipe.max_blocks, recipe.dropout) == (32, 48, 0.1)
+        documents = 32 * (2 if kind == "pairs" else 1)  # both of a pair count
+        assert (recipe.documents, recipe.max_blocks, recipe.dropout) == (documents, 48, 0.1)
         assert recipe.optimiser.document_rate == recipe.optimiser.sentence_rate == 5e-5
         assert recipe.optimiser.epsilon == 1e-6
     recipe = read_training_recipe(RECIPES / "colde-paper.toml")

@@ -123,7 +123,7 @@ def test_an_adapter_belongs_to_its_collection(
     corpus.write_text("\n".join(json.dumps({"id": str(n), "text": t}) for n, t in enumerate(texts)))
     path = collection_path(settings.data, "rocks")
     assert longmatch("index", corpus, "--adapt", "--data", path).status == 0
-    checkpoint = load_checkpoint(settings.checkpoint or tmp_path)
+    checkpoint = load_checkpoint(Path(settings.encoder or ""))
     adapters = {"default": None, "rocks": read_corpus_adapter(path, checkpoint)}
     engine = open_engine(settings)
     client = Client(create_app(settings, engine))

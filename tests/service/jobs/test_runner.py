@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from index.errors import StoreError
-from service.jobs.runner import Jobs, open_jobs
-from service.jobs.store import Job, JobStore, Upload
+from service.jobs.runner import Jobs
+from service.jobs.store import Job, Upload
 from service.metrics import Metrics
 from service.settings import Settings
+from service.state.database import State, open_state
 
 DIGEST = hashlib.sha256(b"").digest()
 
@@ -20,15 +21,18 @@ DIGEST = hashlib.sha256(b"").digest()
 @pytest.fixture
 def make_jobs(tmp_path: Path) -> Iterator[Callable[[], Jobs]]:
     """Return a function that opens the jobs of one data directory, as a restart does."""
-    opened: list[Jobs] = []
+    opened: list[tuple[Jobs, State]] = []
 
     def make() -> Jobs:
-        opened.append(open_jobs(tmp_path, Settings(data=tmp_path), Metrics().of("default")))
-        return opened[-1]
+        state = open_state(tmp_path)
+        jobs = Jobs(state, tmp_path, Settings(data=tmp_path), Metrics().of("default"))
+        opened.append((jobs, state))
+        return jobs
 
     yield make
-    for jobs in opened:
+    for jobs, state in opened:
         jobs.close()
+        state.close()
 
 
 class Recorder:
@@ -103,47 +107,6 @@ def test_a_paused_job_is_tried_again_before_later_ones(
     jobs.start(runner)
     runner.wait(2)
     assert runner.ran == [first, first, first, second]
-
-
-def test_a_cancelled_job_is_passed_over(make_jobs: Callable[[], Jobs]) -> None:
-    jobs = make_jobs()
-    first, second, third = (add(jobs) for _ in range(3))
-    jobs.cancel(second)
-    runner = Recorder(jobs)
-    jobs.start(runner)
-    runner.wait(2)
-    assert runner.ran == [first, third]
-
-
-def test_the_runner_waits_for_tables_that_cannot_be_written(
-    make_jobs: Callable[[], Jobs], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("service.jobs.runner._IDLE_SECONDS", 0.01)
-    real = JobStore.begin
-    failures = iter(range(3))
-
-    def begin(self: JobStore, job: Job) -> Job | None:
-        if next(failures, None) is not None:
-            raise StoreError("jobs.sqlite3: database or disk is full")
-        return real(self, job)
-
-    monkeypatch.setattr(JobStore, "begin", begin)
-    jobs = make_jobs()
-    job_id = add(jobs)
-    runner = Recorder(jobs)
-    jobs.start(runner)
-    runner.wait(1)
-    assert runner.ran == [job_id]
-    assert "jobs are paused: StoreError" in caplog.text
-
-
-def test_an_end_that_no_job_had_is_counted_as_0(tmp_path: Path) -> None:
-    metrics = Metrics()
-    open_jobs(tmp_path, Settings(data=tmp_path), metrics.of("papers")).close()
-    value = metrics.registry.get_sample_value
-    for state in ("done", "cancelled", "failed"):
-        labels = {"collection": "papers", "state": state}
-        assert value("longmatch_jobs_ended_total", labels) == 0
 
 
 def test_clients_take_turns_and_keep_their_own_order(

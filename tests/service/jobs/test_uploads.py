@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.errors import StoreError
 from service import errors
 from service.jobs import uploads
 from service.jobs.store import Upload
@@ -96,29 +95,6 @@ def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
         file.write(bomb)
     file.abandon()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_disk_that_is_full_is_said_to_be_so(tmp_path: Path) -> None:
-    (tmp_path / "id.partial").symlink_to("/dev/full")
-    file = uploads.UploadFile(tmp_path / "id.ndjson", max_bytes=LIMIT, gzip=False)
-    file.write(b"{}\n")
-    with pytest.raises(StoreError, match="No space left"):
-        file.finish()
-    file.abandon()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_has_changed_or_gone_is_known(tmp_path: Path) -> None:
-    path = tmp_path / "id.ndjson"
-    upload = receive(path, iter([b'{"id": "a"}\n']))
-    content = path.read_bytes()
-    for place in range(upload.size):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        assert not uploads.verify_upload(path, upload.digest)
-    path.write_bytes(content)
-    assert uploads.verify_upload(path, upload.digest)
-    path.unlink()
-    assert not uploads.verify_upload(path, upload.digest)
 
 
 def test_what_belongs_to_no_job_is_removed(tmp_path: Path) -> None:

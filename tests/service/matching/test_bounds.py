@@ -108,7 +108,7 @@ def test_the_service_opens_both_calibrations(
     data = tmp_path / "own"
     data.mkdir()
     write_corpus_calibration(data, of_corpus(checkpoint.fingerprint))
-    version = make_client(checkpoint=calibrated, data=data).get("/version").json()["calibration"]
+    version = make_client(encoder=calibrated, data=data).get("/version").json()["calibration"]
     assert version["version"] == (
         f"{of_checkpoint(checkpoint.fingerprint).version}"
         f"+{of_corpus(checkpoint.fingerprint).version}"
@@ -145,7 +145,7 @@ def test_without_a_measurement_the_general_statistics_serve(
         (data / CALIBRATION_FILE).write_text(content)
     elif content:
         write_corpus_calibration(data, replace(of_corpus(checkpoint.fingerprint), **content))
-    client = make_client(checkpoint=calibrated, data=data)
+    client = make_client(encoder=calibrated, data=data)
     served = client.app.state.engine.default
     assert served.calibrator.unmeasured == TOO_FEW
     assert warning in caplog.text
@@ -163,4 +163,4 @@ def test_a_damaged_calibration_of_the_checkpoint_stops_the_start(
 ) -> None:
     (calibrated / CALIBRATION).write_text("{}")
     with pytest.raises(CheckpointError, match=r"calibration\.json is not the file"):
-        open_engine(make_settings(checkpoint=calibrated))
+        open_engine(make_settings(encoder=calibrated))

@@ -149,9 +149,7 @@ def test_a_pair_has_one_score_on_all_surfaces(
     make_client: Callable[..., Any], tiny_checkpoint: Path, tmp_path: Path, longmatch: Run
 ) -> None:
     checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
-    client = make_client(
-        checkpoint=checkpoint, data=data, precision="int8", max_queue_tokens=100_000
-    )
+    client = make_client(encoder=checkpoint, data=data, precision="int8", max_queue_tokens=100_000)
     documents = [document(number) for number in range(0, NUMBER, 3)]
     left, right, others = documents[1], documents[3], [documents[0], documents[2], *documents[4:]]
     put = ({"documents": [left, *others]}, {"documents": [right]})
@@ -169,7 +167,7 @@ def test_a_pair_has_one_score_on_all_surfaces(
         return dict(hit)
 
     def typed(*given: object) -> Any:
-        answer = longmatch(*given, "--checkpoint", checkpoint, "--data", data, "--json")
+        answer = longmatch(*given, "--encoder", checkpoint, "--data", data, "--json")
         assert answer.status == 0, answer.err
         return json.loads(answer.out)
 
@@ -181,7 +179,7 @@ def test_a_pair_has_one_score_on_all_surfaces(
     hits = [matched(**query, explain={"matches": NUMBER}) for query in (ids[0], texts[0])]
     printed = typed("match", files[0], "--top-k", NUMBER)["matches"]
     output = tmp_path / "pairs.jsonl"
-    where = ("--checkpoint", checkpoint, "-o", output)
+    where = ("--encoder", checkpoint, "-o", output)
     assert longmatch("pairs", data, "--min-vector-score", -1, *where).status == 0
     lines = [client.get("/pairs?min_vector_score=-1").text, output.read_text()]
     pairs = [json.loads(line) for text in lines for line in text.splitlines()]
@@ -207,9 +205,9 @@ def test_a_pair_has_one_score_on_all_surfaces(
     page = client.post(
         "/compare", json={"left": ids[0], "right": ids[1]}, headers={"accept": "text/html"}
     ).text
-    assert f"score <b>{expected['score']:.3f}</b>" in page
+    assert f"The score is {expected['score']:.2f} (" in page
     assert f"<b>{percent(expected['probability'])}</b> likely to match" in page
-    text = longmatch("compare", *names, "--checkpoint", checkpoint, "--data", data).out
+    text = longmatch("compare", *names, "--encoder", checkpoint, "--data", data).out
     assert text.startswith(
         f"{expected['relation']} "
         f"(score {expected['score']:.4f}, probability {expected['probability']:.2f})"

@@ -53,8 +53,8 @@ def test_with_another_checkpoint_texts_are_encoded_again(
         put(client, {"before": NEW})
         for item in made:
             events(client, item, 1)
-    assert longmatch("reencode", data, "--checkpoint", tiny_terms).status == 0
-    with serving(make_settings, checkpoint=tiny_terms) as client:
+    assert longmatch("reencode", data, "--encoder", tiny_terms).status == 0
+    with serving(make_settings, encoder=tiny_terms) as client:
         put(client, {"after": f"{NEW} It is new."})
         for first, mode in zip(made, ("semantic", "hybrid", "hybrid"), strict=True):
             event = events(client, first, 2)[-1]
@@ -66,22 +66,6 @@ def test_with_another_checkpoint_texts_are_encoded_again(
             assert event["score"] == pytest.approx(match["score"], abs=1e-5)
 
 
-def test_a_backup_has_them(
-    make_settings: Callable[..., Any], longmatch: Run, tmp_path: Path
-) -> None:
-    backup, restored = tmp_path / "backup", tmp_path / "restored"
-    with serving(make_settings) as client:
-        made = make(client, text=TEXT)
-        put(client, {"first": NEW})
-        known = events(client, made, 1)
-        assert longmatch("snapshot", tmp_path / "data", "-o", backup).status == 0
-        put(client, {"not in it": NEW})
-    assert longmatch("restore", backup, restored).status == 0
-    with serving(make_settings, data=restored) as client:
-        put(client, {"second": NEW})
-        assert events(client, made, 2)[:1] == known
-
-
 def test_queries_follow_a_store_restored_from_a_backup(
     make_settings: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -91,8 +75,8 @@ def test_queries_follow_a_store_restored_from_a_backup(
         made = make(client, text=TEXT)
         put(client, {"a": NEW})
         events(client, made, 1)
-    with closing(sqlite3.connect(data / "standing.sqlite3")) as connection:
-        connection.execute("UPDATE queries SET scanned = 1000")
+    with closing(sqlite3.connect(data / "state.sqlite3")) as connection:
+        connection.execute("UPDATE standing SET scanned = 1000")
         connection.commit()
     with serving(make_settings) as client:
         put(client, {"b": NEW})

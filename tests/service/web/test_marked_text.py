@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoder.comparison.result import PassageKind, Section, Span
-from service.web.marked_text import MarkedText, mark_text, visible
+from service.web.marked_text import MarkedText, join_lines, mark_text, visible
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,25 @@ def test_the_result_is_utf_8_and_holds_no_control(text: str) -> None:
     shown.encode()
     assert not {c for c in shown if unicodedata.category(c) == "Cc"} - set("\t\r\n")
     assert not {c for c in shown if unicodedata.bidirectional(c) in {"RLO", "LRO", "RLI", "PDI"}}
+
+
+WRAPPED = "The keeper of the lighthouse lit the lamp each evening before the"
+
+
+@pytest.mark.parametrize(
+    ("text", "joined"),
+    [
+        (f"{WRAPPED}\nfog came in.", f"{WRAPPED} fog came in."),
+        (f"{WRAPPED}\n\nfog came in.", f"{WRAPPED}\n\nfog came in."),
+        (f"{WRAPPED}\n- fog\n2. rain", f"{WRAPPED}\n- fog\n2. rain"),
+        (f"{WRAPPED}\r\nfog came in.", f"{WRAPPED}\r\nfog came in."),
+        ("fog\nrain\nsnow", "fog\nrain\nsnow"),
+        (f"A storm broke a pane of the lantern at night.\n{WRAPPED}", None),
+    ],
+    ids=["wrapped", "paragraphs", "list", "other line ends", "short lines", "there was room"],
+)
+def test_lines_are_joined_where_they_were_wrapped(text: str, joined: str | None) -> None:
+    assert join_lines(text) == (joined or text)
 
 
 Passages = list[tuple[Span, PassageKind]]

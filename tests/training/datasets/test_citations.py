@@ -74,6 +74,27 @@ def test_lists_of_pairs_are_used_as_they_are(tmp_path: Path) -> None:
     assert found.left_out["pairs without a text"] == 1
 
 
+def test_lists_with_texts_need_no_other_file(tmp_path: Path) -> None:
+    """The form of the Long Range Arena."""
+    paper = "A {} of grammars\tand more."
+    rows = [("1.0", "P0", "P1"), ("0.0", "P0", "P2"), ("1", "P1", "P2"), ("0.0", "P3", "P0")]
+    for part, some in {"train": rows[:2], "eval": rows[2:3], "test": rows[3:]}.items():
+        lines = [(*row, *(f'"{paper.format(name)}"' for name in row[1:])) for row in some]
+        write(tmp_path / f"aan_pairs.{part}.tsv", "".join("\t".join(line) + "\n" for line in lines))
+    found = read_citations(tmp_path, SilentProgress())
+    assert {document.id: document.text for document in found.documents} == {
+        name: paper.format(name) for name in ("P0", "P1", "P2", "P3")
+    }
+    assert {part: [tuple(pair) for pair in some] for part, some in found.pairs.items()} == {
+        "train": [("P0", "P1", True), ("P0", "P2", False)],
+        "valid": [("P1", "P2", True)],
+        "test": [("P3", "P0", False)],
+    }
+    write(tmp_path / "aan_pairs.train.tsv", "1.0\tP0\tP1\ttext\n")
+    with pytest.raises(CorpusError, match=r"train.tsv:1: has 4 columns, not label, paper"):
+        read_citations(tmp_path, SilentProgress())
+
+
 def test_a_paper_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
     folder = write_network(tmp_path)
     write(folder / "papers_text/P4.txt", b"caf\xe9")

@@ -71,7 +71,7 @@ def test_the_section_reader_computes_what_the_model_computes(
     vectors = rng.normal(size=(blocks + following, 32)).astype(np.float32)
     own, other = vectors[:blocks], vectors[blocks:]
     encoder = OnnxEncoder(checkpoint)
-    assert encoder.reads_sections
+    assert encoder.section_reader
     found = encoder.section_vector(own, section, other, section + 1)
     level = load_model(checkpoint).document_encoder
     both = pad_sequence([torch.from_numpy(own), torch.from_numpy(other)], batch_first=True)
@@ -104,7 +104,7 @@ def test_the_mean_has_no_attention(tiny_colde: Path, tmp_path: Path) -> None:
 
 def test_a_model_without_sections_reads_none(tiny_checkpoint: Path) -> None:
     encoder = OnnxEncoder(load_checkpoint(tiny_checkpoint))
-    assert not encoder.reads_sections
+    assert encoder.section_reader is None
     vectors = np.zeros((2, 32), dtype=np.float32)
     for read in (
         lambda: encoder.section_vector(vectors, 0, vectors, 1),

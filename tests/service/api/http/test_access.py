@@ -226,7 +226,7 @@ def test_only_the_owner_may_read_log_databases_and_keys(client: Any, keys: Path)
     token = token_of(keys, "write")
     assert ask(client, "POST", "/index", {"documents": [DOCUMENT]}, token).status_code == 200
     files = [keys, keys.parent / AUDIT_FILE, *keys.parent.glob("*.sqlite3*")]
-    assert {"store.sqlite3", "jobs.sqlite3-wal"} < {file.name for file in files}
+    assert {"store.sqlite3", "state.sqlite3-wal"} < {file.name for file in files}
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 

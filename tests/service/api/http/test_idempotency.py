@@ -5,16 +5,13 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from service.api.app import create_app
 from service.jobs import idempotency
-from service.jobs.idempotency import RETENTION_SECONDS, IdempotencyStore, StoredResponse
-from service.jobs.store import open_tables
+from service.jobs.idempotency import RETENTION_SECONDS
 from service.startup import close_engine, open_engine
 from tests.kit.problems import problem
 
@@ -129,12 +126,3 @@ def test_after_a_day_of_service_a_key_is_forgotten(
     for seconds, replayed in ((RETENTION_SECONDS - 60, True), (RETENTION_SECONDS, False)):
         monkeypatch.setattr(idempotency, "monotonic", lambda seconds=seconds: real() + seconds)
         assert ("idempotency-replayed" in send(client, kind, body).headers) == replayed
-
-
-def test_of_too_many_keys_the_oldest_are_forgotten(tmp_path: Path) -> None:
-    with closing(open_tables(tmp_path / "jobs.sqlite3")) as tables:
-        store = IdempotencyStore(tables, max_keys=2)
-        for key in "abc":
-            store.put(key, b"request", StoredResponse(200, b"{}"))
-        found = {key: store.find(key, b"request") is not None for key in "abc"}
-    assert found == {"a": False, "b": True, "c": True}

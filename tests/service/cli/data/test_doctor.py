@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from index.directory.backup import STATE_FILE
 from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
 from index.near_duplicates.families import FAMILIES_FILE
-from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
-from service.jobs.store import JobStore, open_tables
+from service.feedback.store import FeedbackStore, JudgedQuery
+from service.jobs.store import JobStore
 from service.jobs.uploads import UploadFile
-from service.standing.store import open_standing_tables
+from service.state.database import open_state
 from tests.kit.command import Run
 from tests.service.cli.data.conftest import matches, vars_of
 
@@ -131,8 +132,8 @@ def test_doctor_encodes_nothing_with_another_checkpoint(
 ) -> None:
     sql(data, "UPDATE vectors SET vector = x'00' WHERE vector_id = 9")
     before = (data / "store.sqlite3").read_bytes()
-    answer = longmatch("doctor", data, "--repair", "--checkpoint", tiny_terms)
-    assert (answer.status, "name that one with --checkpoint" in answer.err) == (1, True)
+    answer = longmatch("doctor", data, "--repair", "--encoder", tiny_terms)
+    assert (answer.status, "name that one with --encoder" in answer.err) == (1, True)
     assert (data / "store.sqlite3").read_bytes() == before
 
 
@@ -166,12 +167,11 @@ def test_doctor_deletes_a_calibration_and_keeps_an_adapter(longmatch: Run, data:
 @pytest.fixture
 def waiting(data: Path) -> Path:
     """A data directory with an upload that waits."""
-    connections = open_tables(data / "jobs.sqlite3")
     (data / "uploads").mkdir()
     file = UploadFile(data / "uploads" / "a1.ndjson", max_bytes=1000, gzip=False)
     file.write(b'{"id": "new", "text": "Music."}\n')
-    JobStore(connections).add(file.finish(), None)
-    connections.close()
+    with closing(open_state(data)) as state, state.writing() as connection:
+        JobStore(state).insert(connection, file.finish())
     return data
 
 
@@ -181,39 +181,33 @@ def test_doctor_examines_the_jobs(longmatch: Run, waiting: Path) -> None:
     answer = longmatch("doctor", waiting)
     assert (answer.status, "job a1 has no upload, or another than was" in answer.err) == (1, True)
     assert longmatch("doctor", waiting, "--repair").status == 0
-    with closing(open_tables(waiting / "jobs.sqlite3")) as connections:
-        job, _ = JobStore(connections).find("a1")
+    with closing(open_state(waiting)) as state:
+        job, _ = JobStore(state).find("a1")
     assert (job.state, job.detail) == ("failed", "the upload is missing or damaged: send it again")
 
 
-ALL, FORMAT = slice(None), slice(60, 64)  # the user_version of SQLite
+ALL, FORMAT, KIND = slice(None), slice(60, 64), slice(68, 72)  # of SQLite's header
 
 
 @pytest.mark.parametrize(
-    ("name", "damage"),
+    "damage",
     [
-        ("jobs", ALL),
-        ("standing", FORMAT),
-        (
-            "standing",
-            "INSERT INTO queries (id, interest, created, scanned, bytes) "
-            "VALUES ('a', '{}', '', 0, 0)",
-        ),
-        ("feedback", slice(8192, 16384)),
-        ("feedback", "UPDATE queries SET text = x'00' WHERE number = 7"),
+        *(ALL, FORMAT, KIND, slice(4096, 8192), slice(16384, 24576)),
+        "INSERT INTO standing (id, interest, created, scanned, bytes) "
+        "VALUES (x'00', '{}', '', 0, 0)",
+        "UPDATE judged SET text = x'00' WHERE number = 7",
     ],
 )
-def test_doctor_sets_damaged_databases_aside(
-    longmatch: Run, waiting: Path, name: str, damage: slice | str
+def test_doctor_sets_a_damaged_state_aside(
+    longmatch: Run, waiting: Path, damage: slice | str
 ) -> None:
-    open_standing_tables(waiting / "standing.sqlite3").close()
-    with closing(open_feedback(waiting)) as feedback:
+    with closing(open_state(waiting)) as state:
         for number in range(300):
             query = JudgedQuery(text=f"{number} " * 50)
-            feedback.put(query, "d1", 1, FeedbackLimits(1_000, 10**9))
+            FeedbackStore(state).put(query, "d1", 1)
     assert longmatch("doctor", waiting).status == 0
     expected = matches(longmatch, waiting)
-    path = waiting / f"{name}.sqlite3"
+    path = waiting / STATE_FILE
     if isinstance(damage, str):
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute(damage)
@@ -223,16 +217,12 @@ def test_doctor_sets_damaged_databases_aside(
         path.write_bytes(content)
     damaged = path.read_bytes()
     answer = longmatch("doctor", waiting)
-    assert (answer.status, f"{name}.sqlite3: is damaged (" in answer.err) == (1, True), answer.err
-    assert ("send these uploads again: a1" in answer.err) == (name == "jobs")
+    assert (answer.status, "state.sqlite3: is damaged (" in answer.err) == (1, True), answer.err
+    assert "send these uploads again: a1" in answer.err
     assert longmatch("doctor", waiting, "--repair").status == 0
-    kept = waiting / f"{name}.damaged"
+    kept = waiting / "state.damaged"
     assert (kept / path.name).read_bytes() == damaged
-    if name == "jobs":
-        assert json.loads((kept / "uploads" / "a1.ndjson").read_text())["id"] == "new"
-        with closing(open_tables(path)) as connections:
-            assert JobStore(connections).unfinished() == []
-    else:
-        assert not path.exists()
+    assert json.loads((kept / "uploads" / "a1.ndjson").read_text())["id"] == "new"
+    assert not path.exists()
     assert longmatch("doctor", waiting).status == 0
     assert matches(longmatch, waiting) == expected

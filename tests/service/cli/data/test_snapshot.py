@@ -13,7 +13,8 @@ from index.directory.data_directory import (
     open_data_directory,
 )
 from index.store.schema import read_space
-from service.feedback.store import FeedbackLimits, JudgedQuery, open_feedback
+from service.feedback.store import FeedbackStore, JudgedQuery
+from service.state.database import open_state
 from tests.kit.command import Run
 from tests.service.cli.data.conftest import matches, query, vars_of
 
@@ -21,15 +22,17 @@ from tests.service.cli.data.conftest import matches, query, vars_of
 @pytest.mark.parametrize("name", ["backup", "backup.tar"])
 def test_snapshot_then_restore(longmatch: Run, data: Path, tmp_path: Path, name: str) -> None:
     backup, new = tmp_path / name, tmp_path / "new"
-    with closing(open_feedback(data)) as feedback:
+    with closing(open_state(data)) as state:
+        feedback = FeedbackStore(state)
         judged = JudgedQuery(text="Which river carves valleys?", title="Rivers")
-        given = feedback.put(judged, "d1", 2, FeedbackLimits(10, 10**6))
+        given = feedback.put(judged, "d1", 2)
         answer = longmatch("snapshot", data, "-o", backup)  # while it is open
     assert (answer.status, "24 documents" in answer.err) == (0, True)
     answer = longmatch("restore", backup, new)
     assert (answer.status, "24 documents" in answer.err) == (0, True)
     assert matches(longmatch, new) == matches(longmatch, data)
-    with closing(open_feedback(new, read_only=True)) as feedback:
+    with closing(open_state(new)) as state:
+        feedback = FeedbackStore(state)
         assert list(feedback.all()) == [given]
     assert longmatch("doctor", new).status == 0
     answer = longmatch("restore", tmp_path / "corpus.jsonl", tmp_path / "other")
@@ -89,28 +92,28 @@ def test_reencode_moves_to_another_checkpoint(
     old = matches(longmatch, data)
     server = open_data_directory(data, **vars_of(data))
     try:
-        answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
+        answer = longmatch("reencode", data, "--encoder", tiny_terms)
         assert answer.status == 2
         assert "every document is encoded, and the old vectors still serve" in answer.err
         assert matches(longmatch, data) == old
         server.index.apply(server.store.delete(["d5"]))  # what goes meanwhile
     finally:
         server.close()
-    answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
+    answer = longmatch("reencode", data, "--encoder", tiny_terms)
     assert (answer.status, "23 documents, now of checkpoint tiny-terms" in answer.err) == (0, True)
     assert {path.name for path in data.iterdir()} == {
-        *("store.sqlite3", "snapshots", "lexical", "lock", ".reencoding-lock"),
+        *("store.sqlite3", "snapshots", "lexical", "lock", ".reencoding-lock", "encoder.json"),
         *FOLLOWER_FILES,
     }
     answer = longmatch("match", query(data), "--data", data)
-    assert (answer.status, "was made with checkpoint" in answer.err) == (2, True)
-    assert longmatch("doctor", data, "--checkpoint", tiny_terms).status == 0
+    assert (answer.status, "was made with the encoder" in answer.err) == (2, True)
+    assert longmatch("doctor", data, "--encoder", tiny_terms).status == 0
     fresh = tmp_path / "fresh"
-    assert longmatch("index", corpus, "--data", fresh, "--checkpoint", tiny_terms).status == 0
-    options = ("--checkpoint", tiny_terms, "--top-k", 24, "--mode", "semantic")
+    assert longmatch("index", corpus, "--data", fresh, "--encoder", tiny_terms).status == 0
+    options = ("--encoder", tiny_terms, "--top-k", 24, "--mode", "semantic")
     expected = [match for match in matches(longmatch, fresh, *options) if match["id"] != "d5"]
     assert matches(longmatch, data, *options) == expected
-    answer = longmatch("reencode", data, "--checkpoint", tiny_terms)
+    answer = longmatch("reencode", data, "--encoder", tiny_terms)
     assert (answer.status, "already: nothing to do" in answer.err) == (2, True)
 
 
@@ -120,11 +123,11 @@ def test_reencode_fits_an_adapter_anew(
     data = tmp_path / "adapted"
     assert longmatch("index", corpus, "--adapt", "--data", data).status == 0
     before = read_space(data / "store.sqlite3")
-    assert longmatch("reencode", data, "--checkpoint", tiny_terms).status == 0
+    assert longmatch("reencode", data, "--encoder", tiny_terms).status == 0
     assert (data / ADAPTER_FILE).exists()
     assert read_space(data / "store.sqlite3") != before
-    assert len(matches(longmatch, data, "--checkpoint", tiny_terms)) == 10
-    longmatch("snapshot", data, "-o", tmp_path / "backup", "--checkpoint", tiny_terms)
+    assert len(matches(longmatch, data, "--encoder", tiny_terms)) == 10
+    longmatch("snapshot", data, "-o", tmp_path / "backup", "--encoder", tiny_terms)
     new = tmp_path / "new"
-    assert longmatch("restore", tmp_path / "backup", new, "--checkpoint", tiny_terms).status == 0
+    assert longmatch("restore", tmp_path / "backup", new, "--encoder", tiny_terms).status == 0
     assert (new / ADAPTER_FILE).read_bytes() == (data / ADAPTER_FILE).read_bytes()

@@ -8,7 +8,7 @@ from index.errors import StoreError
 from service.documents import CHARACTERS_AT_A_TIME, export_lines
 from service.engine import Collection
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
-from service.feedback.store import FeedbackLimits, JudgedQuery, Verdict
+from service.feedback.store import JudgedQuery, Verdict
 from service.threads import run_in
 
 _LOG = logging.getLogger(__name__)
@@ -65,8 +65,7 @@ def _give(collection: Collection, query: JudgedQuery, match_id: str, grade: int)
     for pointer, name in given.items():
         if name not in stored:
             raise DocumentNotFoundError(name, pointer)
-    limits = FeedbackLimits(collection.engine.settings.max_feedback)
-    return collection.feedback.put(query, match_id, grade, limits)
+    return collection.feedback.put(query, match_id, grade)
 
 
 def _next_fields(collection: Collection, after: str) -> tuple[list[dict[str, object]], str | None]:

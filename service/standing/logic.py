@@ -8,6 +8,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -39,15 +40,15 @@ _EVENTS_AT_A_TIME = 100
 async def find_query(collection: Collection, query_id: str) -> StandingQuery:
     """Return a standing query."""
     standing = collection.standing
-    return await run_in(collection.jobs.threads, standing.queries.find, query_id)
+    return await run_in(collection.jobs.threads, standing.store.find, query_id)
 
 
 async def list_events(
     collection: Collection, query_id: str | None, after: int, limit: int
 ) -> list[Event]:
     """Return the first events after a number, of a query or of all."""
-    query = None if query_id is None else await find_query(collection, query_id)
-    return await _events(collection, query, after, limit)
+    store, threads = collection.standing.store, collection.jobs.threads
+    return await run_in(threads, store.events_after, after, limit, query_id)
 
 
 async def follow_events(
@@ -58,20 +59,20 @@ async def follow_events(
     It ends when the query or the collection is removed, or the service stops. Between the events,
     and at first, come empty lists, so that who is gone is noticed.
     """
-    query = None if query_id is None else await find_query(collection, query_id)
-    listening = _follow(collection, query, after)
+    await list_events(collection, query_id, after, 1)  # raises where there is no such query
+    listening = _follow(collection, query_id, after)
     await anext(listening)  # takes its place, or raises
     return listening
 
 
 async def _follow(
-    collection: Collection, query: StandingQuery | None, after: int
+    collection: Collection, query_id: str | None, after: int
 ) -> AsyncIterator[list[Event]]:
-    with collection.engine.listeners.admit():
+    with collection.engine.listeners.admit(), suppress(StandingQueryNotFoundError):
         yield []  # to `follow_events`
         yield []  # to the client: the head of the response is sent with it
         sent = -1
-        while await _exists(collection, query):
+        while not _is_over(collection):
             waited = 0.0
             while collection.standing.last_event == sent and waited < HEARTBEAT_SECONDS:
                 await asyncio.sleep(_POLL_SECONDS)
@@ -81,31 +82,15 @@ async def _follow(
             last = collection.standing.last_event
             if sent == last:
                 yield []
-            while events := await _events(collection, query, after, _EVENTS_AT_A_TIME):
+            while events := await list_events(collection, query_id, after, _EVENTS_AT_A_TIME):
                 after = events[-1].number
                 yield events
             sent = last
 
 
-async def _exists(collection: Collection, query: StandingQuery | None) -> bool:
-    if query is not None:
-        try:
-            await find_query(collection, query.id)
-        except StandingQueryNotFoundError:
-            return False
-    return not _is_over(collection)
-
-
 def _is_over(collection: Collection) -> bool:
     engine = collection.engine
     return engine.listeners.closing or not engine.collections.has(collection)
-
-
-async def _events(
-    collection: Collection, query: StandingQuery | None, after: int, limit: int
-) -> list[Event]:
-    threads = collection.jobs.threads
-    return await run_in(threads, collection.standing.events.after, after, limit, query)
 
 
 _LOG = logging.getLogger(__name__)
@@ -145,7 +130,7 @@ async def create_standing_query(
     errors = validate_bounds(collection.calibrator, interest.mode, interest.bounds)
     if errors:
         raise InvalidInputError(errors)
-    await run_in(threads, standing.queries.check_room, len((text or "").encode()))
+    await run_in(threads, standing.store.check_room, len((text or "").encode()))
     encoded: QueryText | None = None
     if text is None:
         await read_queries(collection, [StoredQuery("#/id", str(interest.document_id))])
@@ -156,7 +141,7 @@ async def create_standing_query(
 
     def add() -> StandingQuery:
         last = collection.data.store.log.last_vector_id
-        return standing.queries.add(interest, encoded, webhook, last)
+        return standing.store.add(interest, encoded, webhook, last)
 
     made = await run_in(threads, add)
     standing.wake()
@@ -213,7 +198,7 @@ def scan_new_documents(collection: Collection) -> bool:
     if data.store.lexical.building:  # a hybrid search would leave the words out
         data.store.lexical.wait(1.0)
         return True
-    every = standing.queries.every()
+    every = standing.store.listed()
     ready = [
         query
         for query in every
@@ -221,11 +206,11 @@ def scan_new_documents(collection: Collection) -> bool:
     ]
     more = False
     for place in sorted({query.scanned for query in ready}):
-        sequence, ids = data.store.log.added_after(place, BATCH_DOCUMENTS)
+        _, ids = data.store.log.added_after(place, BATCH_DOCUMENTS)
         if not len(ids) or standing.stopping:
             break
-        if data.index.sequence < sequence:
-            data.index.catch_up()
+        # After what is being stored: then all that follows from these documents is there.
+        collection.writer.submit(data.index.catch_up).result()
         more |= _compare(collection, [query for query in ready if query.scanned == place], ids)
     return more
 
@@ -243,7 +228,7 @@ def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -
                 found = _find(collection, query, ids, vectors)
             except (TypeError, ValueError) as error:  # it keeps no other one from being compared
                 _LOG.error("standing query %s: %s", query.id, type(error).__name__)
-                collection.standing.queries.hold(query, UNREADABLE)
+                collection.standing.store.hold(query, UNREADABLE)
                 continue
             if found is not None:
                 scans.append(Scan(query, int(ids[-1]), found))
@@ -281,7 +266,7 @@ def _find(
     )
     return tuple(
         Found(
-            document_id=hit.id,
+            document=hit.id,
             title=hit.title,
             score=hit.score,
             scored_as=answer.scored_as,
@@ -305,7 +290,7 @@ def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | Non
     """Return what is searched for; None if it was removed, or its document is damaged."""
     name = query.interest.document_id
     if name is None:
-        text = collection.standing.queries.read_text(query)
+        text = collection.standing.store.read_text(query)
         if text is None:
             return None
         blocks, title = text.blocks, query.interest.title
@@ -321,7 +306,7 @@ def _encoded(collection: Collection, query: StandingQuery) -> EncodedQuery | Non
 def _is_ready(collection: Collection, query: StandingQuery) -> bool:
     """Return whether new documents can be compared with a query now, and record why not."""
     detail = _held_because(collection, query)
-    collection.standing.queries.hold(query, detail)
+    collection.standing.store.hold(query, detail)
     return detail is None
 
 
@@ -341,7 +326,7 @@ def _held_because(collection: Collection, query: StandingQuery) -> str | None:
 
 def _encode_again(collection: Collection, query: StandingQuery) -> str | None:
     """Encode the text of a query with the present checkpoint; return why that is not possible."""
-    text = collection.standing.queries.read_text(query)
+    text = collection.standing.store.read_text(query)
     if text is None:
         return None
     given = RequestText("#/text", text.text, query.interest.title)
@@ -351,7 +336,7 @@ def _encode_again(collection: Collection, query: StandingQuery) -> str | None:
         return f"its text cannot be encoded: {error.errors[0].detail}"
     except EncodingFailedError:
         return "its text could not be encoded: it is tried again"
-    collection.standing.queries.put_text(query, _query_text(collection, read))
+    collection.standing.store.put_text(query, _query_text(collection, read))
     return None
 
 

@@ -1,0 +1,160 @@
+"""The port of encoders: what turns the sentence blocks of documents into vectors.
+
+Callers name it and never an implementation. A `Checkpoint` says which encoder it is; a name leads
+to it by `encoder.opening.find_encoder`, and from it to the encoder by `open_encoder`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from encoder.adapter import Adapter
+from encoder.arrays import Float32
+from encoder.blocks import Receipt, SentenceBlocks
+from encoder.checkpoint import Checkpoint
+from encoder.comparison.sections import SectionReader
+from encoder.document_reading import DocumentReading
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """Vectors of a batch of documents.
+
+    Attributes:
+        document_vectors: [D, dimension], unit norm.
+        block_vectors: for each document [S, block_dimension], of the blocks encoded, unit norm.
+    """
+
+    document_vectors: Float32
+    block_vectors: tuple[Float32, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """The vectors of one text, and what was read of it.
+
+    Attributes:
+        vector: [dimension], unit norm.
+        blocks: [S, block_dimension], unit norm.
+        receipt: what was read and what was left out.
+    """
+
+    vector: Float32
+    blocks: Float32
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class WarmRun:
+    """One timed run of known blocks, on one thread.
+
+    Attributes:
+        blocks: that were encoded.
+        vectors: [N, block_dimension] of them.
+        tokens_per_second: of the blocks.
+    """
+
+    blocks: Sequence[Sequence[int]]
+    vectors: Float32
+    tokens_per_second: float
+
+
+class DocumentTokenizer(Protocol):
+    """Turns a text into the sentence blocks that an encoder reads; from any thread."""
+
+    def __call__(self, text: str, *, strict: bool = False) -> SentenceBlocks:
+        """Split a text; see `encoder.tokenizer.BlockTokenizer`.
+
+        Raises:
+            EmptyTextError: the text has no token.
+            TruncatedTextError: strict, and the text is longer than is read.
+        """
+        ...
+
+
+class Encoder(Protocol):
+    """An encoder that can be called from any number of threads.
+
+    Attributes:
+        checkpoint: which encoder it is, and what was fitted for it.
+        adapter: of the corpus that it encodes for, if any.
+        precision: of the numbers that it computes with.
+        provider: what computes: an execution provider, a device or a server.
+        threads: number of threads that can usefully call concurrently.
+        batch_tokens: tokens of a call that takes many blocks; 0 means one block a call.
+        recurrent: whether the vector of a block depends on the other blocks of its document.
+    """
+
+    checkpoint: Checkpoint
+    adapter: Adapter | None
+    precision: str
+    provider: str
+    threads: int
+    batch_tokens: int
+    recurrent: bool
+
+    @property
+    def dimension(self) -> int:
+        """Width of a document vector."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of its vectors: those of equal fingerprints can be compared."""
+        ...
+
+    @property
+    def section_reader(self) -> SectionReader | None:
+        """What makes vectors of sections, by a learned projection; None where nothing does."""
+        ...
+
+    @property
+    def read(self) -> DocumentTokenizer:
+        """What splits a text into the sentence blocks that it encodes."""
+        ...
+
+    def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
+        """Encode many documents with all threads; for offline work."""
+        ...
+
+    def encode_block_vectors(self, documents: Sequence[SentenceBlocks]) -> list[Float32]:
+        """Return the vectors [S, block_dimension] of the blocks to encode of each document."""
+        ...
+
+    def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
+        ...
+
+    def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
+        """Begin to read a document with a recurrent encoder, one block a step."""
+        ...
+
+    def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
+        """Encode one document of block vectors [S, block_dimension]: [dimension], unit norm.
+
+        Raises:
+            ValueError: the document has no block.
+        """
+        ...
+
+    def encode_documents(
+        self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
+    ) -> Float32:
+        """Encode D documents, as `encode_document`: [D, dimension]."""
+        ...
+
+    def warm_up(self) -> WarmRun:
+        """Encode known blocks, so that the first request is not slow, and check the result."""
+        ...
+
+
+def encode_texts(encoder: Encoder, texts: Sequence[str]) -> list[EncodedText]:
+    """Encode whole texts with all threads.
+
+    Raises:
+        EmptyTextError: a text has no token.
+    """
+    documents = [encoder.read(text) for text in texts]
+    encoded = encoder.encode(documents)
+    vectors = zip(encoded.document_vectors, encoded.block_vectors, documents, strict=True)
+    return [EncodedText(vector, blocks, document.receipt) for vector, blocks, document in vectors]
