@@ -7,6 +7,7 @@ been read back; before, it is a hidden folder next to that name, which the next 
 """
 
 import hashlib
+import hmac
 import json
 import logging
 import os
@@ -70,6 +71,8 @@ ARCHIVE_ENDING = ".tar"
 _LARGEST_MANIFEST = 16 * 2**20
 _BUFFER = 2**20
 MANIFEST_FILE = "manifest.json"
+SIGNATURE = "hmac_sha256"
+_SHORTEST_KEY = 16  # bytes
 _OWN = stat.S_IRUSR | stat.S_IWUSR
 _READ_AND_WRITE = 0o666
 
@@ -208,13 +211,31 @@ def _check(path: Path, source: Path) -> None:
         raise BackupError(f"{source}: {path.name} is damaged ({problems[0]}): see longmatch doctor")
 
 
-def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupManifest:
+def read_signing_key(path: Path) -> bytes:
+    """Read the key of an operator that signs backups: the content of a file.
+
+    Raises:
+        BackupError: it cannot be read, or is too short.
+    """
+    try:
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise BackupError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(key) < _SHORTEST_KEY:
+        raise BackupError(f"{path}: a key has at least {_SHORTEST_KEY} bytes, not {len(key)}")
+    return key
+
+
+def write_backup(
+    data: Path, target: Path, checkpoint: Checkpoint, *, key: bytes | None = None
+) -> BackupManifest:
     """Write a backup of a data directory, which a server may be using; durable at return.
 
     Args:
         data: the data directory; its collections are in the backup, too.
         target: the folder to create, or the file where the name ends in ".tar".
         checkpoint: named in the manifest if it made the vectors.
+        key: signs the manifest, and so every file, by HMAC with SHA-256.
 
     Raises:
         BackupError: `target` exists or lies in the data directory, something could not be
@@ -242,7 +263,7 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
         unfinished.mkdir()
         copy_data_directory(data, unfinished)
         manifest = _describe(unfinished, checkpoint)
-        (unfinished / MANIFEST_FILE).write_bytes(format_manifest(manifest))
+        (unfinished / MANIFEST_FILE).write_bytes(format_manifest(manifest, key))
         sync_tree(unfinished)
         if target.suffix == ARCHIVE_ENDING:
             with tarfile.open(finished, "w") as archive:
@@ -256,21 +277,26 @@ def write_backup(data: Path, target: Path, checkpoint: Checkpoint) -> BackupMani
     return manifest
 
 
-def restore_backup(source: Path, data: Path, checkpoint: Checkpoint) -> BackupManifest:
+def restore_backup(
+    source: Path, data: Path, checkpoint: Checkpoint, *, key: bytes | None = None
+) -> BackupManifest:
     """Restore a backup into a data directory that is missing or empty; durable at return.
 
     Its files are copied, compared with their checksums and checked by SQLite before any of them
     counts. After a kill the next opening finds an empty directory or the restored one.
 
+    Args:
+        key: that must have signed the backup; None takes any, signed or not.
+
     Raises:
-        BackupError: the backup is missing, damaged, of another checkpoint or has what
-            `write_backup` never writes, or it could not be written.
+        BackupError: the backup is missing, damaged, of another checkpoint, not signed with `key`
+            or has what `write_backup` never writes, or it could not be written.
         DataDirectoryInUseError: another process has the directory open for writing.
         StoreError: the directory is not empty, or cannot be written.
     """
     if not source.exists():
         raise BackupError(f"{source}: there is no such backup")
-    manifest = _read_manifest(source)
+    manifest = _read_manifest(source, key)
     if manifest.base != checkpoint.fingerprint:
         made_with = f"{manifest.checkpoint or 'another'} ({manifest.base[:12]})"
         raise BackupError(
@@ -360,18 +386,21 @@ def _remove(paths: Sequence[Path]) -> None:
             path.unlink(missing_ok=True)
 
 
-def format_manifest(manifest: BackupManifest) -> bytes:
-    """Return the content of the manifest file, which includes a digest of itself."""
+def format_manifest(manifest: BackupManifest, key: bytes | None = None) -> bytes:
+    """Return the content of the manifest file, with its signature by a key and its digest."""
     content = {"format": FORMAT, **asdict(manifest)}
+    if key is not None:
+        content[SIGNATURE] = hmac.digest(key, _canonical(content), "sha256").hex()
     content["sha256"] = _digest(content)
     return (json.dumps(content, indent=2) + "\n").encode()
 
 
-def _parse_manifest(data: bytes, where: str) -> BackupManifest:
-    """Parse the output of `format_manifest`.
+def _parse_manifest(data: bytes, where: str, key: bytes | None) -> BackupManifest:
+    """Parse the output of `format_manifest`, which `key` must have signed, if given.
 
     Raises:
-        BackupError: it is damaged, of another format or not a manifest; `where` names it.
+        BackupError: it is damaged, of another format, not a manifest or not signed with the key;
+            `where` names it.
     """
     try:
         content: dict[str, Any] = json.loads(data)
@@ -382,6 +411,13 @@ def _parse_manifest(data: bytes, where: str) -> BackupManifest:
             )
         if content.pop("sha256") != _digest(content):
             raise BackupError(f"{where}: was changed or is damaged")
+        signature = content.pop(SIGNATURE, None)
+        if key is not None:
+            if signature is None:
+                raise BackupError(f"{where}: is not signed")
+            signed = hmac.digest(key, _canonical(content), "sha256").hex()
+            if not hmac.compare_digest(signed, str(signature)):
+                raise BackupError(f"{where}: was signed with another key")
         del content["format"]
         files = {str(name): BackupFile(**fields) for name, fields in content.pop("files").items()}
         manifest = BackupManifest(files=files, **content)
@@ -394,21 +430,25 @@ def _parse_manifest(data: bytes, where: str) -> BackupManifest:
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    canonical = {name: value for name, value in content.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(_canonical(content)).hexdigest()
 
 
-def _read_manifest(source: Path) -> BackupManifest:
-    """Read the manifest of a backup.
+def _canonical(content: Mapping[str, Any]) -> bytes:
+    signed = {name: value for name, value in content.items() if name != "sha256"}
+    return json.dumps(signed, sort_keys=True).encode()
+
+
+def _read_manifest(source: Path, key: bytes | None = None) -> BackupManifest:
+    """Read the manifest of a backup, which `key` must have signed, if given.
 
     Raises:
-        BackupError: it is missing, damaged or of another format.
+        BackupError: it is missing, damaged, of another format or not signed with the key.
     """
     with _read(source) as entries:
         name, _, file = next(entries, (None, 0, None))
         if file is None or name != MANIFEST_FILE:
             raise BackupError(f"{source}: is not a complete backup: {MANIFEST_FILE} is missing")
-        return _parse_manifest(file.read(_LARGEST_MANIFEST), f"{source}: {MANIFEST_FILE}")
+        return _parse_manifest(file.read(_LARGEST_MANIFEST), f"{source}: {MANIFEST_FILE}", key)
 
 
 def _read_files(source: Path, manifest: BackupManifest, folder: Path | None = None) -> None:

@@ -6,9 +6,15 @@ from typing import Annotated
 
 import typer
 
-from index.directory.backup import BackupManifest, restore_backup, write_backup
+from index.directory.backup import (
+    BackupManifest,
+    read_signing_key,
+    restore_backup,
+    write_backup,
+)
 from index.doctor.examine import Finding, examine
 from index.doctor.repair import repair as repair_data
+from index.errors import BackupError
 from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
 from service.cli.corpus_checks import check_data_directory
 from service.cli.options import (
@@ -23,6 +29,13 @@ from service.cli.progress import printable, show_progress
 from service.doctor import examine_service_files, repair_service_files
 
 
+def _read_key(path: Path | None) -> bytes | None:
+    try:
+        return None if path is None else read_signing_key(path)
+    except BackupError as error:
+        raise OptionError("--key", error) from error
+
+
 def snapshot(
     data: DataArgument,
     output: Annotated[
@@ -30,12 +43,16 @@ def snapshot(
         typer.Option("--output", "-o", help="A new folder, or a new file whose name ends in .tar."),
     ],
     encoder: EncoderOption = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Sign it with the key in this file, of 16 bytes or more.")
+    ] = None,
 ) -> None:
     """Write a backup of a data directory with its collections; a server may be running."""
     check_data_directory(data, "DATA")
     check_new_path(output)
+    signing = _read_key(key)
     opened = open_checkpoint(encoder, data=data)
-    manifest = write_backup(data, output, opened)
+    manifest = write_backup(data, output, opened, key=signing)
     size = sum(file.size for file in manifest.files.values())
     console.print(
         printable(
@@ -49,13 +66,17 @@ def restore(
     backup: Annotated[Path, typer.Argument(help="A backup written by `longmatch snapshot`.")],
     data: DataArgument,
     encoder: EncoderOption = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Refuse a backup that the key in this file did not sign.")
+    ] = None,
 ) -> None:
     """Restore a backup into a new or empty data directory, after verifying every file."""
     if not backup.exists():
         raise OptionError("BACKUP", f"{backup}: there is no such backup")
     check_output_folder(data, "DATA")
+    signed = _read_key(key)
     opened = open_checkpoint(encoder, data=backup)
-    manifest = restore_backup(backup, data, opened)
+    manifest = restore_backup(backup, data, opened, key=signed)
     console.print(printable(f"{data}: {_held(manifest)}, backed up at {manifest.created}"))
 
 

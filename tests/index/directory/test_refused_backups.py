@@ -35,6 +35,23 @@ def test_another_checkpoint_is_refused(data: Path, checkpoint: Checkpoint, tmp_p
     assert unnamed.checkpoint == ""
 
 
+@pytest.mark.parametrize("name", ["backup", "backup.tar"])
+def test_only_what_the_key_signed_is_restored(
+    data: Path, checkpoint: Checkpoint, tmp_path: Path, name: str
+) -> None:
+    ours, theirs = b"k" * 16, b"K" * 16
+    write_backup(data, tmp_path / f"unsigned-{name}", checkpoint)
+    signed = tmp_path / name
+    write_backup(data, signed, checkpoint, key=ours)
+    with pytest.raises(BackupError, match=r"manifest.json: is not signed"):
+        restore_backup(tmp_path / f"unsigned-{name}", tmp_path / "new", checkpoint, key=ours)
+    with pytest.raises(BackupError, match=r"manifest.json: was signed with another key"):
+        restore_backup(signed, tmp_path / "new", checkpoint, key=theirs)
+    assert not (tmp_path / "new").exists()
+    restore_backup(signed, tmp_path / "new", checkpoint, key=ours)
+    restore_backup(signed, tmp_path / "unchecked", checkpoint)
+
+
 def test_nothing_is_replaced(data: Path, checkpoint: Checkpoint, tmp_path: Path) -> None:
     write_backup(data, tmp_path / "backup", checkpoint)
     with pytest.raises(BackupError, match="exists already"):
