@@ -5,8 +5,7 @@ An untrained checkpoint with a rule that looks at vectors alone is worse than an
 
 import json
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from service.cli import reencode as command
 from service.cli.feedback import open_store
 from service.startup import close_engine, open_engine
 from tests.kit.command import Answer, Run
-from tests.kit.forking import Forked
 from tests.kit.judged_corpus import BLIND, CopyTopics, judge, use
 from tests.kit.service_fixtures import MakeSettings
 
@@ -181,34 +179,6 @@ def test_a_kill_leaves_the_old_and_the_next_run_resumes(
     assert is_of(data, tiny_terms) == (name != "discard")
     assert not (data / REENCODING).exists()
     assert len(encoded) == done == 120
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_it_ends_with_the_old_or_the_new(
-    longmatch: Run,
-    data: Path,
-    tiny_checkpoint: Path,
-    tiny_terms: Path,
-    start_longmatch: Callable[..., Forked],
-) -> None:
-    options = ("--encoder", tiny_terms, "--served", tiny_checkpoint, "--only-if-better")
-    for number in range(20):
-        process = start_longmatch("reencode", data, *options, checkpoint=None)
-        try:
-            process.wait(2 + 0.4 * number)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        process.wait()
-        if not data_directory.swap_is_pending(data):
-            moved = is_of(data, tiny_terms)
-            served = tiny_terms if moved else tiny_checkpoint
-            assert longmatch("doctor", data, "--encoder", served).status == 0
-            if moved:
-                break
-            assert process.returncode < 0  # killed, and not ended by an error
-    assert is_of(data, tiny_terms)
-    assert json.loads((data / data_directory.SHADOW_TEST_FILE).read_text())["adopted"]
-    assert not (data / REENCODING).exists()
 
 
 def test_one_process_at_a_time_encodes(
