@@ -104,7 +104,9 @@ def serve_forks(number: int) -> None:
     connection = socket.socket(fileno=number)
     while True:
         request, files, _, _ = socket.recv_fds(connection, _BYTES, 3)
-        _reap()
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # those that have ended
+                pass
         if not request:
             os._exit(0)
         if os.fork() == 0:
@@ -127,10 +129,3 @@ def serve_forks(number: int) -> None:
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv[1:] = arguments
-
-
-def _reap() -> None:
-    """Forget those that have ended."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
