@@ -98,6 +98,8 @@ constraints: $(VENV)/testing
 	for device in cpu gpu; do \
 		$(COMPILE) --extra $$device --extra postgresql --output-file deploy/requirements/$$device.txt || exit 1; \
 	done
+	echo "hatchling>=1.27" | $(BIN)/uv pip compile - --universal --python-version 3.11 --constraint constraints.txt \
+		--generate-hashes --no-annotate --no-header --quiet --output-file deploy/requirements/build.txt
 
 clean:
 	rm -rf $(VENV) demo-data

@@ -256,8 +256,8 @@ def read_weights(directory: Path) -> bytes:
     if not (directory / WEIGHTS).exists():
         raise CheckpointError(
             f"{directory} has no {WEIGHTS}: it can only be served, not trained or exported. Those "
-            "of the default checkpoint are in the repository and the Python package, not in "
-            "the Docker image; `longmatch lab create-checkpoint` makes checkpoints with weights"
+            "of the default checkpoint are in the repository, not in the wheel and the Docker "
+            "image; `longmatch lab create-checkpoint` makes checkpoints with weights"
         )
     return read_verified(directory, {WEIGHTS: read_manifest(directory).weights}, WEIGHTS)
 

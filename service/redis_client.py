@@ -11,6 +11,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from service.errors import SettingsError
 from service.metrics import Metrics
@@ -31,7 +32,8 @@ class RedisClient:
         """Connect, and start the probe.
 
         Args:
-            url: redis://, rediss:// or unix://, with the password if there is one.
+            url: redis://, rediss:// or unix://, with the password if there is one; it may have any
+                character, but a percent sign is written %25.
             metrics: where to count.
 
         Raises:
@@ -43,9 +45,11 @@ class RedisClient:
         from redis.retry import Retry
 
         self._errors = (redis.RedisError, OSError)
+        place, credentials = _split_credentials(url)
         try:
             self._client: Any = redis.Redis.from_url(
-                url,
+                place,
+                **credentials,
                 socket_timeout=_TIMEOUT_SECONDS,
                 socket_connect_timeout=_TIMEOUT_SECONDS,
                 retry=Retry(NoBackoff(), 0),
@@ -111,3 +115,14 @@ class RedisClient:
             _LOG.warning("Redis %s", state)
         self._available = available
         self._metrics.redis_up.set(int(available))
+
+
+def _split_credentials(url: str) -> tuple[str, dict[str, str]]:
+    """Take user and password out of the URL of a host; they end at its last "@"."""
+    scheme, separator, rest = url.partition("://")
+    if scheme not in ("redis", "rediss"):
+        return url, {}
+    credentials, _, place = rest.rpartition("@")
+    user, _, password = credentials.partition(":")
+    given = {"username": unquote(user), "password": unquote(password)}
+    return f"{scheme}{separator}{place}", {name: value for name, value in given.items() if value}

@@ -4,7 +4,8 @@ import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from importlib.metadata import version as distribution_version
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -63,9 +64,14 @@ def make_app(chosen: str | None = None) -> typer.Typer:
     """Make the application: of the command or group `chosen` if there is one, else of all."""
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-    @app.callback()
-    def longmatch() -> None:
+    @app.callback(invoke_without_command=True)
+    def longmatch(
+        version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    ) -> None:
         """Find the documents that match a long document."""
+        if version:
+            typer.echo(f"longmatch {distribution_version('longmatch')}")
+            raise typer.Exit
 
     alone = chosen in _COMMANDS or chosen in _GROUPS
     for name, place in _COMMANDS.items():

@@ -41,12 +41,14 @@ def test_what_serving_needs_is_installed_by_hash(
 ) -> None:
     installs = [run for run in arguments_of(instructions, "RUN") if "pip install" in run]
     assert "--require-hashes --requirement requirements.txt" in installs[0]
-    assert all("--no-deps" in other for other in installs[1:])
+    assert "--require-hashes --requirement build.txt" in installs[1]
+    assert all("--no-deps" in run for other in installs[1:] for run in other.split(" && ")[2:-1])
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     needed = project["dependencies"] + project["optional-dependencies"][device]
     pinned = pins_of(root / f"deploy/requirements/{device}.txt")
     assert {re.match(r"[\w-]+", name)[0].lower() for name in needed} <= set(pinned)  # type: ignore[index]
     assert "torch" not in pinned
+    assert "hatchling" in pins_of(root / "deploy/requirements/build.txt")
     known = pins_of(root / "constraints.txt")
     shared = set(known) & set(pinned)
     assert len(shared) > 0.9 * len(pinned)  # all but those of other versions of Python

@@ -1,5 +1,6 @@
 """The command line itself: its help, its answer to wrong usage, and which commands it loads."""
 
+import re
 import subprocess
 import sys
 
@@ -27,6 +28,7 @@ def test_wrong_usage_is_refused(longmatch: Run, arguments: list[str], message: s
 
 @pytest.mark.parametrize("command", ["serve", "evaluate", "lab train"])
 def test_every_command_explains_itself(longmatch: Run, command: str) -> None:
+    assert re.fullmatch(r"longmatch \d+\.\d+\.\d+\n", longmatch("--version").out)
     answer = longmatch(*command.split(), "--help")
     assert answer.status == 0
     assert f"longmatch {command}" in answer.out

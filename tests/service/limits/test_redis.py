@@ -75,6 +75,17 @@ def test_failures_are_counted_and_logged_without_the_password(
     assert metrics.registry.get_sample_value("longmatch_redis_up") == 0
 
 
+def test_a_password_may_have_any_character(redis_server: Any) -> None:
+    password = "p@ss/w:rd?#&% é"
+    redis_server.client.config_set("requirepass", password)
+    written = password.replace("%", "%25")
+    redis = RedisClient(redis_server.url.replace("redis://", f"redis://:{written}@"), Metrics())
+    try:
+        assert redis.available
+    finally:
+        redis.close()
+
+
 def test_a_url_that_is_not_of_redis_stops_the_start() -> None:
     with pytest.raises(SettingsError, match="redis_url") as caught:
         RedisClient("swordfish@somewhere", Metrics())
