@@ -173,7 +173,7 @@ def test_a_kill_leaves_the_old_and_the_next_run_resumes(
     assert is_of(data, tiny_checkpoint)
     assert longmatch("doctor", data).status == 0
     done = len(encoded)
-    monkeypatch.setenv("LONGMATCH_CHECKPOINT", str(tiny_terms))  # a variable may be ahead
+    monkeypatch.setenv("LONGMATCH_ENCODER", str(tiny_terms))  # a variable may be ahead
     answer = run_test(longmatch, data, tiny_terms, "--served", tiny_checkpoint)
     assert answer.status == 0, answer.err
     assert is_of(data, tiny_terms) == (name != "discard")
