@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from typing import TYPE_CHECKING
@@ -296,6 +297,7 @@ def _storage_fails(collection: Collection) -> bool:
     return bool(store.failure or collection.state.failure) or is_full(store.path)
 
 
+@cache
 def installed_version() -> str:
     """Return the version of the installed package, or "unknown" in a bare source tree."""
     try:

@@ -326,7 +326,7 @@ def test_the_examples_work(
     first, second, third, fourth = printed
     assert first.startswith("bees Bees {'year': 2021} ")
     assert "tokens were read" in first
-    assert "500 indexed, 0 failed []" in second
+    assert "100 indexed, 0 failed []" in second
     assert "100% indexed" in second
     assert "notes/new" in third
     assert fourth.startswith("422 /problems/invalid-input ")

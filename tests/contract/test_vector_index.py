@@ -227,7 +227,7 @@ def test_searches_beside_changes_see_only_whole_changes(kind: IndexKind) -> None
     def change(worker: int) -> None:
         ids = 1_000 * (worker + 1) + np.arange(group)
         vectors = np.repeat(unit_vectors(1, seed=worker + 10), group, axis=0)
-        for _ in range(60):
+        for _ in range(25):
             index.change(ids, vectors)
             assert index.contains(ids).all()
             index.change(NO_IDS, vectors[:0], removed=ids)

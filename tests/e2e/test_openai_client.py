@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
-import openai
 import pytest
 
 from tests.kit.process_fixtures import add_key, run, serving
@@ -47,8 +47,16 @@ def url(
         yield f"{server.url}/v1"
 
 
+@pytest.fixture(scope="module")
+def openai() -> Any:
+    """Return the library, which only these tests load: it takes a process a second."""
+    import openai
+
+    return openai
+
+
 @pytest.fixture
-def client(url: str, token: str) -> Iterator[openai.OpenAI]:
+def client(openai: Any, url: str, token: str) -> Iterator[Any]:
     with openai.OpenAI(base_url=url, api_key=token, max_retries=0) as made:
         yield made
 
@@ -61,9 +69,7 @@ def cosines(server: str, token: str) -> dict[str, float]:
     return {match["id"]: match["vector_score"] for match in answer["matches"]}
 
 
-def test_vectors_are_those_of_the_adapted_index(
-    client: openai.OpenAI, url: str, token: str
-) -> None:
+def test_vectors_are_those_of_the_adapted_index(client: Any, url: str, token: str) -> None:
     """The client asks for base64 by itself, and unpacks it."""
     answer = client.embeddings.create(model="longmatch", input=list(DOCUMENTS.values()))
     assert [row.index for row in answer.data] == list(range(len(DOCUMENTS)))
@@ -79,7 +85,7 @@ def test_vectors_are_those_of_the_adapted_index(
     np.testing.assert_allclose(plain.data[0].embedding, vectors["d0"], atol=1e-6)
 
 
-def test_errors_are_understood(client: openai.OpenAI, url: str) -> None:
+def test_errors_are_understood(openai: Any, client: Any) -> None:
     with pytest.raises(openai.UnprocessableEntityError) as caught:
         client.embeddings.create(model="longmatch", input=[[1, 2, 3]])
     error = caught.value

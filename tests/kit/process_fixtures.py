@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -22,6 +23,7 @@ import pytest
 
 from index.directory.data_directory import KEY_FILE
 from service.keys import Scope, change_keys, make_key
+from tests.kit.forking import Forked, fork
 from tests.kit.waiting import TIMEOUT_S
 
 # A test run in the background of a shell ignores Ctrl-C, and so would its children. They listen to
@@ -30,18 +32,15 @@ from tests.kit.waiting import TIMEOUT_S
 LISTEN_TO_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 # Its objects are made at the start, and stay: fewer garbage collections save a tenth of a start.
 COLLECT_SELDOM = "import gc; gc.set_threshold(10_000, 20, 20)"
-COMMAND = [
-    sys.executable,
-    "-c",
-    f"{LISTEN_TO_CTRL_C}; {COLLECT_SELDOM}; from service.cli.main import main; main()",
-]
+BEGINNING = f"{LISTEN_TO_CTRL_C}; {COLLECT_SELDOM}"
+COMMAND = [sys.executable, "-c", f"{BEGINNING}; from service.cli.main import main; main()"]
 
 
 @dataclass(eq=False)
 class Server:
     """A running `longmatch serve`."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     url: str
     log: Path
     tls: ssl.SSLContext | None = None
@@ -111,21 +110,27 @@ def serving(
     folder: Path,
     data: Path,
     checkpoint: Path | None,
-    command: Sequence[str] = COMMAND,
+    command: Sequence[str] = (),
     tls: ssl.SSLContext | None = None,
     **settings: object,
 ) -> Iterator[Server]:
-    """Run `longmatch serve` on a free port, reached by `tls` if given; its log is in `folder`."""
+    """Run `longmatch serve` on a free port, reached by `tls` if given; its log is in `folder`.
+
+    `command` runs instead of `longmatch`, with the same arguments.
+    """
     port = free_port()
     log = folder / f"server-{port}.log"
     variables = {f"LONGMATCH_{k.upper()}": str(v) for k, v in settings.items()}
+    arguments = ["serve", "--data", str(data), "--port", str(port)]
+    env = environment(checkpoint) | variables
+    process: subprocess.Popen[bytes] | Forked
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command, "serve", "--data", str(data), "--port", str(port)],
-            env=environment(checkpoint) | variables,
-            stdout=output,
-            stderr=output,
-        )
+        if command:
+            process = subprocess.Popen(
+                [*command, *arguments], env=env, stdout=output, stderr=output
+            )
+        else:
+            process = fork(BEGINNING, arguments, env, output, output)
     scheme = "http" if tls is None else "https"
     server = Server(process, f"{scheme}://127.0.0.1:{port}", log, tls)
     try:
@@ -145,17 +150,17 @@ def add_key(data: Path, *scopes: Scope, collection: str | None = None) -> str:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Callable[..., Any]:
-    """Start a server: `with serve(data, checkpoint, SETTING=value) as server`.
-
-    `command` runs instead of `longmatch`, with the same arguments.
-    """
+    """Start a server: `with serve(data, checkpoint, SETTING=value) as server`."""
     return partial(serving, tmp_path)
 
 
 def run(*arguments: object, checkpoint: Path | None) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, env=environment(checkpoint), capture_output=True, text=True)
+    given = list(map(str, arguments))
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
+        status = fork(BEGINNING, given, environment(checkpoint), out, error).wait()
+        texts = [(file.seek(0), file.read().decode())[1] for file in (out, error)]
+    return subprocess.CompletedProcess(given, status, *texts)
 
 
 @pytest.fixture
@@ -165,19 +170,15 @@ def longmatch_process() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def start_longmatch() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def start_longmatch() -> Iterator[Callable[..., Forked]]:
     """Start the command and do not wait for it; what still runs at the end is killed."""
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Forked] = []
 
-    def start(*arguments: object, checkpoint: Path | None) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [*COMMAND, *map(str, arguments)],
-            env=environment(checkpoint),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        started.append(process)
-        return process
+    def start(*arguments: object, checkpoint: Path | None) -> Forked:
+        with Path(os.devnull).open("wb") as nothing:
+            given = list(map(str, arguments))
+            started.append(fork(BEGINNING, given, environment(checkpoint), nothing, nothing))
+        return started[-1]
 
     yield start
     for process in started:

@@ -8,11 +8,11 @@ import urllib.request
 from itertools import product
 from typing import Any
 
-from service.documents import MAX_DOCUMENTS
 from tests.kit.process_fixtures import Server
 from tests.kit.waiting import TIMEOUT_S
 
 WORDS = ["".join(letters) for letters in product("bdgkmnprst", "aeiou", "lmnrst")]
+DOCUMENTS = 60  # that matches are looked for among
 UPLOAD_EVERY = 40  # requests
 
 
@@ -24,23 +24,19 @@ def make_text(chosen: random.Random, words: int) -> str:
 class SteadyLoad:
     """Sends requests in the background, in turn of every kind, until it is closed."""
 
-    def __init__(self, server: Server, rate: float, documents: int = 60) -> None:
+    def __init__(self, server: Server, rate: float) -> None:
         """Store some documents and begin.
 
         Args:
             server: that gets the requests.
             rate: requests per second.
-            documents: that matches are looked for among.
         """
         self.server = server
         self.statuses: list[int] = []
         self._rate = rate
         self._chosen = random.Random(1)
-        self._count = documents
-        stored = [self._document(number) for number in range(documents)]
-        for start in range(0, documents, MAX_DOCUMENTS):
-            some = {"documents": stored[start : start + MAX_DOCUMENTS]}
-            assert server.request("POST", "/index", some)[0] == 200
+        stored = {"documents": [self._document(number) for number in range(DOCUMENTS)]}
+        assert server.request("POST", "/index", stored)[0] == 200
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -61,14 +57,14 @@ class SteadyLoad:
 
     def _send(self, number: int) -> None:
         chosen = self._chosen
-        name = f"d{chosen.randrange(self._count)}"
+        name = f"d{chosen.randrange(DOCUMENTS)}"
         text = make_text(chosen, 60)
         kinds: list[tuple[str, str, Any]] = [
             ("POST", "/match", {"text": text}),
             ("POST", "/match", {"id": name, "filter": {"field": "n", "range": {"gte": 3}}}),
             ("POST", "/match", {"text": text, "mode": "semantic", "explain": {"matches": 1}}),
             ("POST", "/match", {"text": text, "rerank": {"candidates": 3}}),
-            ("POST", "/index", {"documents": [self._document(chosen.randrange(self._count))]}),
+            ("POST", "/index", {"documents": [self._document(chosen.randrange(DOCUMENTS))]}),
             ("POST", "/compare", {"left": {"id": name}, "right": {"text": text}}),
         ]
         try:

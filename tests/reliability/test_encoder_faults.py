@@ -4,6 +4,7 @@ What fails is real where it can be: ONNX Runtime refuses its inputs, or fails in
 """
 
 import asyncio
+from itertools import product
 from operator import attrgetter
 from typing import Any
 
@@ -62,8 +63,14 @@ def call_of(engine: Engine, fault: str) -> NthCall:
     return NthCall(attrgetter(owner)(engine), name, failure)
 
 
-@pytest.mark.parametrize("fault", ENCODER_FAULTS)
-@pytest.mark.parametrize("request_name", REQUESTS)
+# Every fault in one of the requests, in turn; a sweep tries every one in each.
+NTH_CALLS = [
+    pytest.param(*pair, marks=() if number % len(REQUESTS) == 0 else pytest.mark.slow)
+    for number, pair in enumerate(product(REQUESTS, ENCODER_FAULTS))
+]
+
+
+@pytest.mark.parametrize(("request_name", "fault"), NTH_CALLS)
 def test_the_nth_call_of_the_encoder_fails(
     client: Any, request_name: str, fault: str, tier: Tier
 ) -> None:

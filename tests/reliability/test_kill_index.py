@@ -17,6 +17,7 @@ from encoder.adapter import VectorSpace, vector_space
 from encoder.checkpoint import Checkpoint, load_checkpoint
 from index.adapt import ADAPTER_FILE, read_corpus_adapter
 from index.directory.data_directory import STORE_FILE, open_data_directory
+from tests.kit.forking import Forked
 from tests.kit.tiers import Tier
 from tests.kit.waiting import wait_until
 
@@ -70,7 +71,7 @@ def timed(job: Callable[[], subprocess.CompletedProcess[str]]) -> float:
 @pytest.mark.slow
 def test_killed_at_random_and_resumed(
     longmatch_process: Callable[..., subprocess.CompletedProcess[str]],
-    start_longmatch: Callable[..., subprocess.Popen[bytes]],
+    start_longmatch: Callable[..., Forked],
     tiny_checkpoint: Path,
     tmp_path: Path,
     size: Size,
@@ -110,7 +111,7 @@ def test_killed_at_random_and_resumed(
 
 
 def test_interrupted_by_hand(
-    start_longmatch: Callable[..., subprocess.Popen[bytes]], tiny_checkpoint: Path, tmp_path: Path
+    start_longmatch: Callable[..., Forked], tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     corpus = tmp_path / "corpus.jsonl"
     write_corpus(corpus, 4_000)
@@ -136,7 +137,7 @@ def adapted(data: Path, checkpoint: Path) -> tuple[str, np.ndarray]:
 @pytest.mark.slow
 def test_killed_while_it_adapts_and_started_again(
     longmatch_process: Callable[..., subprocess.CompletedProcess[str]],
-    start_longmatch: Callable[..., subprocess.Popen[bytes]],
+    start_longmatch: Callable[..., Forked],
     tiny_checkpoint: Path,
     tmp_path: Path,
     tier: Tier,

@@ -1,24 +1,18 @@
 """`python -m benchmarks.models` as a user types it, on a tiny corpus and tiny models."""
 
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from benchmarks import table
 from benchmarks.models import __main__ as command
-from benchmarks.models import runs
 from benchmarks.models.plan import PLANS, read_plan, to_toml, training_table
 from benchmarks.models.runs import choose_rate
-from tests.kit.corpora import write, write_pairs, write_topics, write_two_topics
+from tests.kit.corpora import write, write_pairs, write_two_topics
 from training.errors import TrainingError
 
 PARTS = ["train"] * 5 + ["valid"] * 2 + ["test"] * 3
@@ -74,11 +68,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_two_topics(folder, PARTS, ("train", "valid", "test"))
 
 
-@pytest.fixture
-def plan(tmp_path: Path) -> Path:
-    return write_plan(tmp_path)
-
-
 def write_plan(folder: Path, change: Callable[[str], str] = str) -> Path:
     return write(folder / "plan.toml", change(PLAN))
 
@@ -94,99 +83,6 @@ def refusal(*arguments: object) -> str:
     answer = run(*arguments)
     assert answer.exit_code == 2, answer.output
     return " ".join(answer.stderr.split())
-
-
-@pytest.mark.slow
-def test_a_killed_experiment_resumes_to_the_same_result(
-    tiny_bert: Path, corpus: Path, plan: Path, tmp_path: Path
-) -> None:
-    texts = write_topics(tmp_path / "texts.jsonl", 30)
-    options = [plan, corpus, "--bert", tiny_bert, "--pretraining-corpus", texts, "--threads", 1]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    job = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.models", *map(str, options), "-o", str(killed)],
-        stderr=subprocess.DEVNULL,
-    )
-    cells = killed / "work" / "cells"
-    while not list(cells.glob("run-mean-*.json")):
-        assert job.poll() is None
-        time.sleep(0.005)
-    job.kill()
-    job.wait()
-    kept = {path: path.stat().st_mtime_ns for path in cells.glob("*.json")}
-    for folder in (killed, whole):
-        answer = run(*options, "-o", folder)
-        assert answer.exit_code == 0, answer.output
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    result = (whole / "result.json").read_text()
-    assert (killed / "result.json").read_text() == result
-    check_result(json.loads(result), whole)
-    for heading in ("## Pretraining", "## Rates", "## By tokens read", "## In the papers"):
-        assert heading in answer.stdout
-    assert (whole / "by-tokens-read.svg").read_text().startswith("<?xml")
-
-
-def check_result(result: dict[str, Any], folder: Path) -> None:
-    smith, untrained, np_, wp_sp = result["models"].values()
-    assert [model["steps"] for model in result["models"].values()] == [12, 0, 12, 12]
-    best = max(smith["tried"], key=lambda run: (run["best"], -run["rate"]))
-    assert (smith["rate"], smith["rate_is_at_an_end"]) == (best["rate"], True)
-    assert [run["seed"] for run in smith["seeds"]] == [0, 1]
-    assert (untrained["tried"], len(untrained["seeds"])) == ([], 2)
-    # 8 tokens are less than a block, and 4,096 more than the 8 blocks that are read.
-    assert len(np_["by_tokens_read"]) == 3
-    assert np_["by_tokens_read"][-1]["tokens"] == np_["tokens_read"]
-    pairs, retrieval = result["pairs"]["systems"], result["retrieval"]["systems"]
-    for model in result["models"].values():
-        first = pairs[model["name"]]["by_seed"][0]["accuracy"]
-        assert model["by_tokens_read"][-1]["accuracy"] == first
-    assert 0 <= pairs["SMITH-NP"]["against"]["accuracy"]["p"] <= 1
-    names = {model["name"] for model in result["models"].values()}
-    assert pairs.keys() - names == retrieval.keys() - names == {"BM25", "TF-IDF", "LSA"}
-    found = wp_sp["pretraining"]
-    assert (found["steps"], found["documents"]) == (4, 10 + 27)  # the tenth of texts is held out
-    assert found["best"] < found["before"]
-    # The same random weights and batches would give the same vectors, without what lay between.
-    vectors = [np.load(folder / f"work/vectors/{k}-rate-0.001-seed-0.npy") for k in ("np", "wp-sp")]
-    assert np.abs(vectors[0] - vectors[1]).max() > 1e-2
-    made = {path.name for path in (folder / "work" / "starts").glob("wp-sp-*")}
-    assert made == {"wp-sp-seed-0", "wp-sp-pretrained"}  # with which all of its runs begin
-
-
-@pytest.fixture(scope="module")
-def small(
-    tiny_bert: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, list[object]]:
-    """Return the folder of a finished experiment of one model, trained once, and its options."""
-    folder = tmp_path_factory.mktemp("small")
-    plan = write_plan(
-        folder, lambda text: text.replace("[0, 1]", "[0]").replace("[1e-3, 1e-2]", "[1e-3]")
-    )
-    options: list[object] = [plan, corpus, "--bert", tiny_bert, "-o", folder / "out"]
-    answer = run(*options, "--models", "mean")
-    assert answer.exit_code == 0, answer.output
-    return folder / "out", options
-
-
-@pytest.mark.slow
-def test_models_are_added_to_a_finished_experiment(
-    small: tuple[Path, list[object]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options, train = small[1], runs.run_training
-    trained: list[str] = []
-
-    def watch(job: Any, *arguments: Any) -> Any:
-        trained.append(job.recipe.stem)
-        return train(job, *arguments)
-
-    monkeypatch.setattr(runs, "run_training", watch)
-    records: list[dict[str, Any]] = []
-    monkeypatch.setattr(command, "write_record", records.append)
-    assert run(*options, "--models", "mean, np", "--record").exit_code == 0
-    assert set(trained) == {"np-rate-0.001-seed-0"}
-    (record,) = records
-    assert list(record["results"]["models"]) == ["mean", "np"]
-    assert "| SMITH-NP" in table.TABLES[record["benchmark"]](record)
 
 
 @pytest.mark.parametrize(

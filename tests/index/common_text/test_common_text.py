@@ -113,7 +113,14 @@ def by_blocks(store: SQLiteDocumentStore, name: str, text: str) -> dict[str, flo
     return dict(zip(NAMES, scores, strict=True))
 
 
-@pytest.mark.parametrize(("size", "every"), [(5_000, 2), (5_000, 1), (1_200, 2), (5_000, 3)])
+@pytest.mark.parametrize(
+    ("size", "every"),
+    [
+        (1_200, 2),
+        (5_000, 1),
+        *(pytest.param(5_000, every, marks=pytest.mark.slow) for every in (2, 3)),
+    ],
+)
 def test_a_licence_decides_nothing(
     pages: dict[str, str], fill: Fill, size: int, every: int
 ) -> None:

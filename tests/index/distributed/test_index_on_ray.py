@@ -17,11 +17,12 @@ import pytest
 
 from index.build import BATCH_DOCUMENTS
 from tests.kit.command import Run
+from tests.kit.forking import Forked
 from tests.kit.process_fixtures import COMMAND, environment, free_port
 from tests.kit.ray_processes import encoders
 
 RunProcess = Callable[..., subprocess.CompletedProcess[str]]
-Start = Callable[..., subprocess.Popen[bytes]]
+Start = Callable[..., Forked]
 # What differs from run to run: times, a random name, checksums of both, and a log of free space.
 PASSING = {
     "documents": {"indexed_at"},
@@ -115,7 +116,7 @@ def runs(pid: int) -> bool:
         return False
 
 
-def wait_for(condition: Callable[[], object], job: subprocess.Popen[bytes]) -> None:
+def wait_for(condition: Callable[[], object], job: Forked) -> None:
     deadline = time.monotonic() + 300
     while not condition():
         assert job.poll() is None, "the job has ended"

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.kit.corpora import (
     write_pairs,
     write_topics,
 )
+from tests.kit.forking import Forked
 from tests.kit.make_checkpoints import TINY_COLDE
 from training.data.files import EncoderJob, find_corpus_files
 from training.export.create import create_checkpoint, read_recipe
@@ -149,7 +149,7 @@ def add_splits_links_and_pairs(folder: Path) -> None:
 @pytest.mark.parametrize("terms", ["", TERMS], ids=["blocks", "terms"])
 def test_killed_and_resumed_gives_the_same_curve(
     longmatch: Run,
-    start_longmatch: Callable[..., subprocess.Popen[bytes]],
+    start_longmatch: Callable[..., Forked],
     tiny_checkpoint: Path,
     corpus: Path,
     recipe: Recipe,

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics.pairwise import cosine_similarity
 
 from encoder.checkpoint import load_checkpoint
 from encoder.tokenizer import BlockTokenizer
@@ -349,6 +348,8 @@ def some_texts(number: int) -> list[str]:
 
 
 def test_neighbours_are_the_nearest_by_tfidf(tmp_path: Path) -> None:
+    from sklearn.metrics.pairwise import cosine_similarity  # each worker of the tests pays for it
+
     texts = [*some_texts(300), "unheard unseen"]
     found = sampling.find_neighbours(tmp_path / "n", texts)
     expected = cosine_similarity(tfidf_matrix(texts))
