@@ -94,7 +94,7 @@ def test_a_bound_that_cannot_be_kept_is_refused(
 
 
 @pytest.mark.parametrize("field", ["min_probability", "max_false_positive_rate"])
-@pytest.mark.parametrize("value", [-0.1, 1.5, "0.5", None])
+@pytest.mark.parametrize("value", [-0.1, 1.5, "0.5"])
 def test_a_bound_out_of_range_is_refused(library: Any, field: str, value: object) -> None:
     response = library.post("/match", json={"id": "ants", field: value})
     assert response.status_code == 422
