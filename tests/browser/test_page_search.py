@@ -107,7 +107,7 @@ def test_a_file_is_read_here_with_its_title_and_searched(search_page: Page, tmp_
 @pytest.mark.parametrize(
     ("name", "content", "title"),
     [
-        ("dance.pdf", pdf([BEES[:80]], info="/Title (Bees in hives)"), "Bees in hives"),
+        ("dance.pdf", pdf([BEES[:80]], info="/Title (Bees live in hives)"), "Bees live in hives"),
         ("dance.txt", BEES[:80].encode("utf-16-le"), BEES[:80]),
         (
             "dance.html",
