@@ -28,6 +28,7 @@ from index.lexical.title_refresh import MAX_DRIFT
 from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.document_store import SQLiteDocumentStore
+from index.store.port import DocumentStore
 from index.store.records import EncodedDocument
 
 # A kill can cost one batch: some seconds of two cores.
@@ -130,7 +131,7 @@ def build_index(
     )
 
 
-def read_batches(corpus: Corpus, store: SQLiteDocumentStore, progress: Progress) -> Iterator[Batch]:
+def read_batches(corpus: Corpus, store: DocumentStore, progress: Progress) -> Iterator[Batch]:
     """Read a corpus in batches, and update those documents of which the store has the text."""
     for items in group(report_skipped(read_corpus(corpus), progress)):
         documents = [item for item in items if isinstance(item, Document)]
@@ -275,7 +276,7 @@ def publish(data: DataDirectory, progress: Progress) -> None:
         data.store.lexical.publish()
 
 
-def update_unchanged(batch: Sequence[Document], store: SQLiteDocumentStore) -> list[Document]:
+def update_unchanged(batch: Sequence[Document], store: DocumentStore) -> list[Document]:
     """Store new titles and metadata of documents of unchanged text; return the other documents.
 
     Among these are those that are stored and found to be damaged: they are stored again.
