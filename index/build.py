@@ -29,6 +29,7 @@ from index.lexical.title_refresh import MAX_DRIFT
 from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.document_store import SQLiteDocumentStore
+from index.store.port import DocumentStore
 from index.store.records import EncodedDocument
 
 # A kill can cost one batch: some seconds of two cores.
@@ -156,7 +157,7 @@ class Moves:
         found: the new id by the former one.
     """
 
-    def __init__(self, store: SQLiteDocumentStore, gone: Sequence[str]) -> None:
+    def __init__(self, store: DocumentStore, gone: Sequence[str]) -> None:
         self.found: dict[str, str] = {}
         self._store = store
         hashes = store.content_hashes(gone)
@@ -183,7 +184,7 @@ class Moves:
 
 
 def read_batches(
-    corpus: Corpus, store: SQLiteDocumentStore, progress: Progress, moves: Moves
+    corpus: Corpus, store: DocumentStore, progress: Progress, moves: Moves
 ) -> Iterator[Batch]:
     """Read a corpus in batches, and update those documents of which the store has the text."""
     for items in group(report_skipped(read_corpus(corpus), progress)):
@@ -327,7 +328,7 @@ def publish(data: DataDirectory, progress: Progress) -> None:
         data.store.lexical.publish()
 
 
-def update_unchanged(batch: Sequence[Document], store: SQLiteDocumentStore) -> list[Document]:
+def update_unchanged(batch: Sequence[Document], store: DocumentStore) -> list[Document]:
     """Store new titles and metadata of documents of unchanged text; return the other documents.
 
     Among these are those that are stored and found to be damaged: they are stored again.

@@ -43,6 +43,7 @@ from index.document import Document
 from index.errors import DataDirectoryInUseError, StoreError
 from index.progress import Progress
 from index.store.document_store import SQLiteDocumentStore
+from index.store.port import DocumentStore
 from index.store.records import EncodedDocument
 from index.store.schema import read_space
 
@@ -199,9 +200,7 @@ def _open(data: Path, space: VectorSpace) -> SQLiteDocumentStore:
     )
 
 
-def _adapt(
-    old: SQLiteDocumentStore, content: Path, checkpoint: Checkpoint, progress: Progress
-) -> None:
+def _adapt(old: DocumentStore, content: Path, checkpoint: Checkpoint, progress: Progress) -> None:
     """Fit an adapter to the stored texts, unless that was done before."""
     corpus = content / _CORPUS
     if (content / ADAPTER_FILE).exists() and _fits(content, checkpoint):
@@ -230,7 +229,7 @@ def _open_encoder(content: Path, checkpoint: Checkpoint, precision: str | None) 
     return encoder
 
 
-def _follow(old: SQLiteDocumentStore, made: Reencoded) -> int:
+def _follow(old: DocumentStore, made: Reencoded) -> int:
     """Bring the new directory to the documents of the old one; return how many there are."""
     encoder = made.encoder
     with closing(
@@ -264,7 +263,7 @@ def _encode(batch: list[Document], new: DataDirectory, made: Reencoded) -> None:
     new.store.put([EncodedDocument(r.document, r.vector, r.receipt, r.blocks) for r in results])
 
 
-def _batches(store: SQLiteDocumentStore) -> Iterator[list[Document]]:
+def _batches(store: DocumentStore) -> Iterator[list[Document]]:
     vector_ids = store.changes_since(0).added.tolist()
     for start in range(0, len(vector_ids), _DOCUMENTS_A_BATCH):
         some = store.get(vector_ids[start : start + _DOCUMENTS_A_BATCH])
@@ -272,7 +271,7 @@ def _batches(store: SQLiteDocumentStore) -> Iterator[list[Document]]:
         yield [document.document for document in found.values()]
 
 
-def _ids(store: SQLiteDocumentStore) -> set[str]:
+def _ids(store: DocumentStore) -> set[str]:
     return {summary.id for summary in store.get(store.changes_since(0).added.tolist()).values()}
 
 

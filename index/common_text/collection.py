@@ -24,6 +24,7 @@ from index.lexical.terms import count_terms_and_titles, hash_words
 from index.progress import Progress
 from index.sqlite.block_vectors import read_offsets
 from index.sqlite.connections import SQLiteConnections, vector_id_list
+from index.store.rows import advance_sequence, revise
 
 MAX_DRIFT = 0.2  # share of the documents that may change before common text is measured again
 FOLLOWED = 500  # documents of a collection in which each write looks at the drift
@@ -171,7 +172,6 @@ class CommonTexts:
         titles: Callable[[sqlite3.Connection], TitleMatcher],
         progress: Progress,
         stop: Callable[[], bool],
-        revise: Callable[[sqlite3.Connection, Sequence[int]], None],
     ) -> bool:
         """Measure the common text, and count the documents again that it changes.
 
@@ -182,7 +182,6 @@ class CommonTexts:
             titles: returns those of the stored documents.
             progress: advances by each document that is read.
             stop: whether to end early.
-            revise: logs that documents were counted again, in the same transaction.
 
         Returns:
             Whether documents were counted again.
@@ -211,7 +210,7 @@ class CommonTexts:
                 some = affected[start : start + _DOCUMENTS_A_TRANSACTION]
                 with self._connections.writing() as connection:
                     _count_again(connection, some, common, titles(connection))
-                    revise(connection, some)
+                    revise(connection, some, advance_sequence(connection))
                 progress.advanced(len(some))
             with self._connections.writing() as connection:
                 settled = replace(common, changing=changing[:0])

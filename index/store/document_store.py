@@ -23,7 +23,8 @@ from index.near_duplicates.families import Families
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BlockVectors, read_block_vectors
 from index.sqlite.connections import Space, SQLiteConnections, document_id_list, vector_id_list
-from index.sqlite.task_state import LOG_START, MaintenanceState, write_state
+from index.sqlite.task_state import MaintenanceState
+from index.store.change_log import ChangeLog
 from index.store.checksums import (
     DamageLog,
     Rows,
@@ -47,100 +48,15 @@ from index.store.rows import (
 from index.store.schema import check_is_ours, create_if_missing
 
 _log = logging.getLogger(__name__)
-_REMOVALS_A_TRANSACTION = 10_000  # which blocks writes
-_ADDED_SINCE = """
-SELECT count(*) FROM vectors WHERE sequence > ?"""
-_REMOVED_SINCE = """
-SELECT count(*) FROM removals WHERE sequence > ?1 AND added <= ?1"""
-# Vector ids are given in the order of the changes, and never twice.
-_ADDED_AFTER = """
-SELECT vector_id FROM vectors WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
-_LAST_GIVEN = """
-SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'documents'"""
-_FORGET = """
-DELETE FROM removals WHERE vector_id IN (
-    SELECT vector_id FROM removals
-    WHERE sequence <= ?1 AND NOT (added <= ?2 AND sequence > ?2) LIMIT ?3
-)"""
-
-
-class ChangeLog:
-    """Which vectors of an open store were removed, so that an older index can catch up.
-
-    Each removal is a row. An index needs the rows after its sequence to catch up; drift is measured
-    by the rows of the vectors that the lists were trained for. All others are forgotten, otherwise
-    the log would grow with every change of a document. Safe to use from many threads. Every call
-    raises StoreError where the file cannot be read or written.
-    """
-
-    def __init__(self, connections: SQLiteConnections) -> None:
-        """Use the connections of a store; `SQLiteDocumentStore.log` is one."""
-        self._connections = connections
-
-    @property
-    def start(self) -> int:
-        """The lowest sequence from which an index can still catch up; it always can from 0."""
-        with self._connections.reading() as connection:
-            return sql.read_log_start(connection)
-
-    def count_since(self, sequence: int) -> tuple[int, int]:
-        """Count the present vectors added since a sequence, and those of then that are gone.
-
-        Correct from `start` on, and for the last `trained` of `forget`.
-        """
-        with self._connections.reading() as connection:
-            (added,) = connection.execute(_ADDED_SINCE, (sequence,)).fetchone()
-            (removed,) = connection.execute(_REMOVED_SINCE, (sequence,)).fetchone()
-            return int(added), int(removed)
-
-    def added_after(self, vector_id: int, limit: int) -> tuple[int, Int64]:
-        """Return the sequence, and the first present vector ids after one, ascending Int64[N].
-
-        A document whose text is new has a new vector id, so a reader that has seen the vectors up
-        to an id has seen every text that was stored before; nothing of this is ever forgotten.
-
-        Args:
-            vector_id: of the last vector that was seen; it may be gone.
-            limit: N at most.
-        """
-        with self._connections.reading() as connection:
-            rows = connection.execute(_ADDED_AFTER, (vector_id, limit)).fetchall()
-            return sql.read_sequence(connection), np.array(rows, dtype=np.int64).reshape(-1)
-
-    @property
-    def last_vector_id(self) -> int:
-        """The last vector id that was given; 0 in a new store."""
-        with self._connections.reading() as connection:
-            return int(connection.execute(_LAST_GIVEN).fetchone()[0])
-
-    def forget(self, before: int, *, trained: int) -> int:
-        """Forget the removals that no index of the sequence `before` or later needs.
-
-        Args:
-            before: sequence of the oldest index that may have to catch up.
-            trained: sequence that the present lists were trained at.
-
-        Returns:
-            How many were forgotten.
-        """
-        forgotten = 0
-        while True:
-            with self._connections.writing() as connection:
-                if before > sql.read_log_start(connection):
-                    write_state(connection, LOG_START, before)
-                some = connection.execute(_FORGET, (before, trained, _REMOVALS_A_TRANSACTION))
-                forgotten += some.rowcount
-            if some.rowcount < _REMOVALS_A_TRANSACTION:
-                return forgotten
 
 
 class SQLiteDocumentStore:
     """Documents and vectors of one checkpoint.
 
     Safe to use from many threads. Every call raises StoreError where the file cannot be read or
-    written; what has failed can be called again. The sequence counts the changes of the set of
-    vectors, and those of what texts have in common: a put that only changes titles or metadata, and
-    a delete of unknown ids, leave it as it is.
+    written; what has failed can be called again. The sequence counts the changes of documents, and
+    those of what texts have in common: a put that changes nothing, and a delete of unknown ids,
+    leave it as it is.
 
     Attributes:
         lexical: its words, changed in the transactions that change the documents.
@@ -241,12 +157,16 @@ class SQLiteDocumentStore:
             }
             changed = [e for e in entries if e.document.id not in same]
             described = [e.document for e in entries if e.document.id in same]
+            revised = []
             for document in described:
                 vector_id = known[document.id][0]
                 if sql.update_description(connection, vector_id, document):
                     terms = count_terms_and_titles(document.text, titles, document.title, common)
                     replace_terms(connection, [(vector_id, terms)])
-            sequence = (sql.advance_sequence if changed else sql.read_sequence)(connection)
+                    revised.append(vector_id)
+            advance = changed or revised
+            sequence = (sql.advance_sequence if advance else sql.read_sequence)(connection)
+            sql.revise(connection, revised, sequence)
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
             sql.remove_documents(connection, replaced, sequence)
             added = sql.next_vector_ids(connection, len(changed))
@@ -267,8 +187,8 @@ class SQLiteDocumentStore:
         self.lexical.titles.remember([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         self.damage.forget(replaced)
-        if changed:
-            follow_all(self.followers, Changes(sequence, added, replaced))
+        if advance:
+            follow_all(self.followers, Changes(sequence, sorted([*revised, *added]), replaced))
         if self._follow_common_text():
             return Change(self.sequence, _int64(added), _int64(replaced))
         return Change(sequence, _int64(added), _int64(replaced), stored_vectors(changed))
@@ -422,7 +342,7 @@ class SQLiteDocumentStore:
             Whether there were such documents.
         """
         try:
-            changed = self.common_text.refresh(self.lexical.titles.read, progress, stop, sql.revise)
+            changed = self.common_text.refresh(self.lexical.titles.read, progress, stop)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
         follow_all(self.followers)

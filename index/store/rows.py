@@ -67,6 +67,10 @@ SELECT vector_id, sequence, ? FROM vectors WHERE vector_id IN (SELECT value FROM
 _REVISE = """
 INSERT OR REPLACE INTO revisions (vector_id, sequence)
 SELECT vector_id, ? FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
+_DESCRIPTION = """
+SELECT title, metadata FROM documents WHERE vector_id = ?"""
+_DESCRIBE = """
+UPDATE documents SET title = ?, metadata = ? WHERE vector_id = ?"""
 _DELETE_DOCUMENTS = """
 DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 
@@ -129,17 +133,14 @@ def insert_vector(
 
 
 def update_description(connection: sqlite3.Connection, vector_id: int, document: Document) -> bool:
-    """Replace title and metadata of a stored document; return whether the title changed."""
+    """Replace title and metadata of a stored document; return whether they were others."""
+    description = document.title, metadata_json(document.metadata)
+    if connection.execute(_DESCRIPTION, (vector_id,)).fetchone() == description:
+        return False
     remove_metadata(connection, [vector_id])
     insert_metadata(connection, [(vector_id, document.metadata)])
-    (before,) = connection.execute(
-        "SELECT title FROM documents WHERE vector_id = ?", (vector_id,)
-    ).fetchone()
-    connection.execute(
-        "UPDATE documents SET title = ?, metadata = ? WHERE vector_id = ?",
-        (document.title, metadata_json(document.metadata), vector_id),
-    )
-    return bool(before != document.title)
+    connection.execute(_DESCRIBE, (*description, vector_id))
+    return True
 
 
 def remove_documents(
@@ -155,9 +156,9 @@ def remove_documents(
     connection.execute(_DELETE_DOCUMENTS, (id_list,))
 
 
-def revise(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
-    """Log that what is derived from these documents has changed, though their texts have not."""
-    connection.execute(_REVISE, (advance_sequence(connection), vector_id_list(vector_ids)))
+def revise(connection: sqlite3.Connection, vector_ids: Sequence[int], sequence: int) -> None:
+    """Log that title, metadata or what is derived of documents has changed, not their texts."""
+    connection.execute(_REVISE, (sequence, vector_id_list(vector_ids)))
 
 
 UNIT_NORM_TOLERANCE = 1e-3

@@ -24,11 +24,12 @@ from index.store.filters import METADATA_SCHEMA
 # Vector ids are never assigned twice (AUTOINCREMENT), so a removed one stays removed.
 # `text` is the last column: the others are then read without the pages that a long text fills.
 # The change log: `removals`, the sequence of each vector, and `revisions`, of documents of which
-# only what is derived has changed. `identity` is drawn, to know what follows another store.
+# not the text has changed, but title, metadata or what is derived. `identity` is drawn, to know
+# what follows another store.
 STORE = DatabaseFormat(
     "documents",
     application_id=0x4C4D5348,
-    version=3,
+    version=4,
     schema=f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,

@@ -16,7 +16,7 @@ import numpy as np
 from encoder.arrays import Float32, Int64
 from index.errors import RetrainingStoppedError, SnapshotError, StoreError
 from index.id_set import IdSet
-from index.store.document_store import SQLiteDocumentStore
+from index.store.port import DocumentStore
 from index.store.records import Change
 from index.vectors.faiss.faiss_index import FaissIndex, train_faiss_index
 from index.vectors.lists import (
@@ -110,7 +110,7 @@ class _Candidate:
 
 
 def _build_candidate(
-    store: SQLiteDocumentStore, precision: Precision, target: float, stop: Stop = lambda: False
+    store: DocumentStore, precision: Precision, target: float, stop: Stop = lambda: False
 ) -> _Candidate:
     """Train lists for the present vectors of a store, fill them, and measure their recall.
 
@@ -143,7 +143,7 @@ def _build_candidate(
     return _Candidate(index, training, nprobe, recall, held_out)
 
 
-def _catch_up(index: FaissIndex, store: SQLiteDocumentStore, sequence: int) -> int:
+def _catch_up(index: FaissIndex, store: DocumentStore, sequence: int) -> int:
     """Bring an index of `sequence` to the store's present sequence, and return that.
 
     Can be repeated after it failed half way: what is there already is not added twice. The last
@@ -178,7 +178,7 @@ def _follow(index: FaissIndex, change: Change) -> bool:
 
 
 def read_snapshot(
-    store: SQLiteDocumentStore, root: Path, precision: Precision
+    store: DocumentStore, root: Path, precision: Precision
 ) -> tuple[Manifest, FaissIndex]:
     """Read the current snapshot in `root`, to which the changes of the store can be added.
 
@@ -198,7 +198,7 @@ def read_snapshot(
     return manifest, index
 
 
-def _load_generation(store: SQLiteDocumentStore, root: Path, precision: Precision) -> Generation:
+def _load_generation(store: DocumentStore, root: Path, precision: Precision) -> Generation:
     """Load the current snapshot in `root` and replay the changes of the store since.
 
     Raises:
@@ -217,7 +217,7 @@ def _load_generation(store: SQLiteDocumentStore, root: Path, precision: Precisio
 
 
 def _publish_generation(
-    store: SQLiteDocumentStore,
+    store: DocumentStore,
     root: Path,
     precision: Precision,
     source: _Candidate | Generation,
@@ -250,9 +250,7 @@ def _choose_held_out(ids: Int64) -> Int64:
     return np.sort(random.choice(ids, min(HELD_OUT, len(ids) // 10), replace=False))
 
 
-def _train(
-    vector_ids: Int64, nlist: int, store: SQLiteDocumentStore, precision: Precision
-) -> FaissIndex:
+def _train(vector_ids: Int64, nlist: int, store: DocumentStore, precision: Precision) -> FaissIndex:
     """Make an empty index of `nlist` lists that suits the vectors of these ids Int64[N]."""
     sample_size = nlist * SAMPLE_PER_LIST if nlist > 1 else 0
     if sample_size < len(vector_ids):
@@ -272,7 +270,7 @@ class LiveIndex:
     """
 
     def __init__(
-        self, store: SQLiteDocumentStore, root: Path, *, read_only: bool, precision: Precision
+        self, store: DocumentStore, root: Path, *, read_only: bool, precision: Precision
     ) -> None:
         """Start with an empty index; use `open_live_index`."""
         self._store = store
@@ -535,7 +533,7 @@ class LiveIndex:
 
 
 def open_live_index(
-    store: SQLiteDocumentStore,
+    store: DocumentStore,
     root: Path,
     *,
     read_only: bool = False,

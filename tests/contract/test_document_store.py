@@ -26,8 +26,7 @@ def test_a_new_store_is_empty(store: SQLiteDocumentStore) -> None:
     assert (store.fingerprint, store.dimension) == (FINGERPRINT, DIMENSION)
     change = store.changes_since(0)
     assert (change.sequence, change.added.tolist(), change.removed.tolist()) == (0, [], [])
-    ids, vectors = store.vectors([1])
-    assert (ids.shape, vectors.shape) == ((0,), (0, DIMENSION))
+    assert [found.shape for found in store.vectors([1])] == [(0,), (0, DIMENSION)]
 
 
 def test_a_closed_store_raises(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
@@ -57,8 +56,7 @@ def test_a_document_comes_back_as_it_was_put(store: SQLiteDocumentStore, entry: 
     receipt = Receipt(
         tokens=9_000, tokens_read=4_096, blocks=32, blocks_left_out=39, tokens_encoded=4_096
     )
-    change = store.put([EncodedDocument(document, entry("x").vector, receipt)])
-    (vector_id,) = change.added.tolist()
+    (vector_id,) = store.put([EncodedDocument(document, entry("x").vector, receipt)]).added.tolist()
     stored = store.find([document.id])[document.id]
     assert store.get([vector_id]) == {
         vector_id: DocumentSummary(document.id, document.title, document.metadata)
@@ -74,10 +72,12 @@ def test_the_same_text_keeps_its_vector_id(store: SQLiteDocumentStore, entry: Ma
     first = store.put([entry("a", "same text", "old title", year=1)])
     other_vector = entry("a", "different").vector
     renamed = Document("a", "same text", "new title", {"year": 2})
-    second = store.put([EncodedDocument(renamed, other_vector, Receipt(5, 5, 1, 0, 5))])
-    assert (second.sequence, second.added.size, second.removed.size) == (first.sequence, 0, 0)
-    assert store.find(["a"])["a"].document == renamed
-    assert store.find(["a"])["a"].vector_id == first.added[0]
+    entries = [EncodedDocument(renamed, other_vector, Receipt(5, 5, 1, 0, 5))]
+    second = store.put(entries)
+    assert (second.sequence, second.added.size, second.removed.size) == (first.sequence + 1, 0, 0)
+    assert store.put(entries).sequence == second.sequence  # nothing has changed
+    stored = store.find(["a"])["a"]
+    assert (stored.document, stored.vector_id) == (renamed, first.added[0])
     np.testing.assert_array_equal(store.vectors(first.added)[1][0], entry("a", "same text").vector)
 
 

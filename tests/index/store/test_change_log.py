@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import index.store.document_store
+import index.store.change_log
 from index.directory.data_directory import open_data_directory
 from index.errors import SnapshotError, StoreError
 from index.sqlite.task_state import LOG_START, read_count
@@ -114,7 +114,7 @@ def test_a_reader_that_fell_behind(
 def test_it_is_forgotten_in_small_transactions(
     store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index.store.document_store, "_REMOVALS_A_TRANSACTION", 2)
+    monkeypatch.setattr(index.store.change_log, "_REMOVALS_A_TRANSACTION", 2)
     for version in range(8):
         store.put([entry("a", f"text {version}")])
     assert store.log.forget(5, trained=0) == 4
