@@ -61,6 +61,20 @@ class Comparison(BaseModel):
     passages: list[PassagePair]
 
 
+class Difference(Passage):
+    """A part of one text that the other lacks; `nearest` is the closest part of the other."""
+
+    kind: str = Field(description="`missing`, or `changed`: there in other words.")
+    nearest: Passage | None
+
+
+class Differences(BaseModel):
+    """What each of two texts has that the other lacks."""
+
+    left: list[Difference]
+    right: list[Difference]
+
+
 class DocumentPart(Passage):
     """A part of a stored document."""
 
@@ -150,12 +164,21 @@ def make_server(url: str) -> Any:
         right_id: str | None = None,
     ) -> Comparison:
         """Compare two documents, each a text or the id of a stored document: where they match."""
-        sides = {
-            "left": _given(text=left_text, id=left_id),
-            "right": _given(text=right_text, id=right_id),
-        }
+        sides = _sides(left_text, left_id, right_text, right_id)
         found = await ask("POST", "/compare", {**sides, "passages": _PASSAGES})
         return Comparison.model_validate(found)
+
+    @server.tool()
+    async def differences(
+        left_text: str | None = None,
+        left_id: str | None = None,
+        right_text: str | None = None,
+        right_id: str | None = None,
+    ) -> Differences:
+        """Say what each of two documents has that the other lacks, block by block."""
+        sides = _sides(left_text, left_id, right_text, right_id)
+        found = await ask("POST", "/compare", {**sides, "passages": 0, "differences": True})
+        return Differences.model_validate(found["differences"])
 
     @server.tool()
     async def read_passage(
@@ -173,6 +196,15 @@ def make_server(url: str) -> Any:
         )  # fmt: skip
 
     return server
+
+
+def _sides(
+    left_text: str | None, left_id: str | None, right_text: str | None, right_id: str | None
+) -> dict[str, dict[str, str]]:
+    return {
+        "left": _given(text=left_text, id=left_id),
+        "right": _given(text=right_text, id=right_id),
+    }
 
 
 def _given(**fields: str | None) -> dict[str, str]:
