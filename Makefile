@@ -92,7 +92,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 constraints: $(VENV)/testing
 	$(BIN)/pip install --quiet uv
 	echo torch==2.13.0 | $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
-		--extra cpu --extra gpu --extra evaluate --extra mcp --extra otel \
+		--extra cpu --extra gpu --extra evaluate --extra formats --extra mcp --extra otel \
 		--extra parquet --extra postgresql --extra ray --extra remote \
 		--extra sentence-models --extra train --extra dev --constraint - \
 		--no-annotate --no-header --quiet --output-file constraints.txt
@@ -112,5 +112,5 @@ $(VENV)/serving: pyproject.toml constraints.txt
 
 $(VENV)/testing: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[cpu,evaluate,mcp,otel,parquet,postgresql,ray,remote,sentence-models,train,dev]'
+	$(INSTALL) --editable '.[cpu,evaluate,formats,mcp,otel,parquet,postgresql,ray,remote,sentence-models,train,dev]'
 	touch $@
