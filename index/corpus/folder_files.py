@@ -77,7 +77,7 @@ def files_of(corpus: Corpus, data: Path) -> FolderFiles:
 
 
 def gone_remark(document_id: str, new_id: str | None, *, removed: bool) -> SkippedInput:
-    """Return what a user is told of a document whose file is gone, or has another name."""
+    """Say what became of a document whose file is gone, or has another name."""
     where = f"is now {new_id}" if new_id else "is gone"
     what = "its document is removed" if removed else "its document stays; --prune removes it"
     return SkippedInput(document_id, f"{where}; {what}", lost=False)
