@@ -298,6 +298,9 @@ def test_a_client_of_a_collection_meets_its_documents_alone(client: Any) -> None
     assert [collection.name for collection in client.collections()] == ["default", "papers"]
     assert client.collection_state("papers").documents == 1
     papers.index([Document("snow", "Ice carves valleys over thousands of years.")])
+    given = papers.give_feedback(Stored("ice"), "snow", 1)
+    assert [item.id for item in papers.feedback()] == [given.id]
+    assert list(client.feedback()) == []
     [pair] = papers.pairs(min_score=0.0)
     assert (pair.left, pair.right) == ("ice", "snow")
     with pytest.raises(InvalidRequestError):
