@@ -24,22 +24,22 @@ from index.search.calibrate import LiveScoring, ScoreCalibrator
 from index.search.score import LinearFusion
 from index.sqlite.connections import is_full
 from service.errors import CollectionNotFoundError, NotReadyError
-from service.files import SentFiles
 from service.limits import Admission, BodyMemory, RateLimiter
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.metrics import CollectionMetrics, Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses, ServedDirectory
 from service.settings import Settings
+from service.text.logic import SentFiles
 from service.workers.block_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
 
 if TYPE_CHECKING:  # SQLAlchemy takes a fifth of a second, and most commands do without
     from service.feedback.store import FeedbackStore
-    from service.jobs.runner import Jobs
     from service.standing.runner import StandingQueries
     from service.state.database import PostgreSQL, State
+    from service.uploads.runner import Jobs
 
 DEFAULT = DEFAULT_COLLECTION
 STUCK_SECONDS = 30.0  # a service without a free place for so long is not ready

@@ -7,7 +7,7 @@ from typing import Any
 
 import uvicorn
 
-from service.api.app import check_exposure, create_app
+from service.app import check_exposure, create_app
 from service.errors import SettingsError
 from service.http_protocol import SendLimits, limited_protocol
 from service.settings import Settings

@@ -7,7 +7,7 @@ from encoder.checkpoint import Checkpoint
 from encoder.encoder import Encoder, WarmRun
 from encoder.onnx_encoder import usable_cores
 from index.vectors.faiss.gpu import allow_gpu
-from service.collections import (
+from service.collections.logic import (
     close_collection,
     close_collections,
     open_collections,
@@ -15,7 +15,6 @@ from service.collections import (
 )
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
-from service.files import SentFiles
 from service.limits import (
     Admission,
     BodyMemory,
@@ -28,6 +27,7 @@ from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
 from service.settings import Settings
 from service.state.database import PostgreSQL
+from service.text.logic import SentFiles
 from service.threads import lower_priority
 from service.workers.block_cache import (
     EncodeCache,

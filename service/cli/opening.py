@@ -29,8 +29,8 @@ from index.sqlite.block_vectors import block_vectors_of
 from index.store.filters import Filter
 from index.store.schema import read_space
 from index.vectors.faiss.gpu import allow_gpu
-from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
+from service.match.filter import FilterBody, FilterField
 from service.settings import Settings
 
 _FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)

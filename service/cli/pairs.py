@@ -20,7 +20,7 @@ from service.cli.corpus_checks import check_data_directory
 from service.cli.opening import opened
 from service.cli.options import INTERRUPTED, RESUMABLE, DataArgument, EncoderOption, console
 from service.cli.progress import printable, show_progress
-from service.matching.pairs import pair_lines, validate_pair_bounds
+from service.match.pairs import pair_lines, validate_pair_bounds
 
 _SECONDS_BETWEEN_POSITIONS = 1.0
 

@@ -27,8 +27,8 @@ from service.errors import (
     InvalidInputError,
     StandingQueryNotFoundError,
 )
-from service.matching.match import validate_bounds
-from service.matching.queries import StoredQuery, find_stored, read_queries
+from service.match.logic import validate_bounds
+from service.match.queries import StoredQuery, find_stored, read_queries
 from service.standing.store import Event, Found, Interest, QueryText, Scan, StandingQuery, Webhook
 from service.threads import run_in
 

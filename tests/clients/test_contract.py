@@ -15,10 +15,19 @@ from longmatch import standing as standing_queries
 from pydantic import BaseModel
 
 from index.lexical.scoring import TermWeight
-from service.api import collections, documents, embeddings, feedback, files, jobs, standing
-from service.api.app import create_app
-from service.api.schemas import common, compare, match, ops
+from service import schemas as common
+from service.app import create_app
+from service.collections import routes as collections
+from service.compare import schemas as compare
+from service.documents import routes as documents
+from service.embeddings import routes as embeddings
+from service.feedback import routes as feedback
+from service.match import schemas as match
+from service.ops import schemas as ops
 from service.settings import Settings
+from service.standing import routes as standing
+from service.text import routes as files
+from service.uploads import routes as jobs
 
 PACKAGE = Path(longmatch.__file__).parent
 README = PACKAGE.parent / "README.md"

@@ -16,8 +16,8 @@ from index.embed import read_embedded_corpus
 from index.search.calibrate import ScoreCalibrator
 from index.search.corpus_calibration import CALIBRATION_FILE
 from index.search.records import Bounds
-from service.api.app import create_app
-from service.matching.match import validate_bounds
+from service.app import create_app
+from service.match.logic import validate_bounds
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 from tests.kit.command import Answer, Run

@@ -16,12 +16,12 @@ import pytest
 from index.directory.collections import COLLECTIONS_DIRECTORY, collection_path
 from index.directory.data_directory import STORE_FILE
 from index.errors import StoreError
-from service.api.app import create_app
+from service.app import create_app
 from service.engine import Engine, is_ready
 from service.errors import SettingsError
-from service.jobs.runner import UPLOADS_DIRECTORY
 from service.settings import Settings
 from service.startup import close_engine, open_engine
+from service.uploads.runner import UPLOADS_DIRECTORY
 from tests.kit.service_fixtures import Client
 
 MakeSettings = Callable[..., Settings]

@@ -12,7 +12,7 @@ from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from index.adapt import read_corpus_adapter
 from index.directory.collections import collection_path
-from service.api.app import create_app
+from service.app import create_app
 from service.settings import Settings
 from service.startup import close_engine, open_engine
 from tests.kit.command import Run

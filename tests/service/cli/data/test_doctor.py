@@ -11,9 +11,9 @@ from index.directory.backup import STATE_FILE
 from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
 from index.near_duplicates.families import FAMILIES_FILE
 from service.feedback.store import FeedbackStore, JudgedQuery
-from service.jobs.store import JobStore
-from service.jobs.uploads import UploadFile
 from service.state.database import open_state
+from service.uploads.files import UploadFile
+from service.uploads.store import JobStore
 from tests.kit.command import Run
 from tests.service.cli.data.conftest import matches, vars_of
 

@@ -1,0 +1,699 @@
+"""/standing-queries: made, listed, changed, removed; their events, as pages or as a stream."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+
+from fastapi import Body, Header, Path, Query, Request
+from fastapi.responses import Response, StreamingResponse
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+from starlette.routing import Match
+from starlette.types import Scope
+
+from index.search.records import DEFAULT_MODE, Bounds, Mode
+from index.store.filters import filter_to_json
+from service.access import own_name
+from service.body import JSON, choose_media_type
+from service.deps import CollectionDep, IdempotencyKey, respond_once, to_response
+from service.engine import Collection
+from service.errors import FieldError, InvalidInputError
+from service.fields import (
+    DEFAULT_PAGE,
+    BodyModel,
+    Characters,
+    Cosine,
+    Cursor,
+    DocumentId,
+    PageSize,
+    Share,
+    Title,
+    WholeText,
+    exclusive,
+    nullable,
+    optional,
+    write_cursor,
+)
+from service.gate import RuledRoute, listens
+from service.match.filter import FilterField
+from service.openapi import ENCODE, WRITE, Router, json_example, of_route, receipt_example
+from service.problems import (
+    DOCUMENT_NOT_FOUND,
+    KEY_IN_USE,
+    KEY_REUSED,
+    NOT_ACCEPTABLE,
+    STANDING_QUERY_NOT_FOUND,
+    TOO_MANY_STANDING_QUERIES,
+)
+from service.schemas import ReceiptBody, exactly_one, receipt_body, title_of_text
+from service.standing.logic import (
+    bounds_or_default,
+    change_standing_query,
+    create_standing_query,
+    find_query,
+    follow_events,
+    list_events,
+)
+from service.standing.store import DeliveryState, Event, Interest, StandingQuery, Webhook
+from service.standing.targets import (
+    MAX_URL_CHARACTERS,
+    AllowedTargets,
+    TargetRefusedError,
+    parse_target,
+)
+from service.standing.webhooks import SECRET_FORM, check_secret, make_secret
+from service.state.idempotency import StoredResponse
+from service.threads import run_in
+
+Secret = Annotated[
+    WholeText,
+    AfterValidator(check_secret),
+    Field(json_schema_extra={"pattern": SECRET_FORM}),
+]
+
+
+Url = Annotated[
+    WholeText,
+    Field(
+        max_length=MAX_URL_CHARACTERS,
+        json_schema_extra={"pattern": r"^https?://[A-Za-z0-9]", "format": "uri"},
+    ),
+]
+
+
+class WebhookRequest(BodyModel):
+    """Where to tell events."""
+
+    url: Url = Field(
+        description="A public address by https, or one of the setting `webhook_hosts`."
+    )
+    secret: Secret | None = optional(
+        "`whsec_` and the Base64 of 24 to 64 bytes, which signs the messages; by default, one is "
+        "made, and shown once.",
+    )
+
+    def to_webhook(self) -> Webhook:
+        """Return the webhook, with a secret."""
+        return Webhook(self.url, self.secret or make_secret())
+
+
+class StandingQueryRequest(BodyModel):
+    """What to look for among new documents: exactly one of `text` and `id`."""
+
+    model_config = exclusive("text", "id", title_of="text")
+
+    text: Characters | None = optional("Text of a document.")
+    title: Title | None = optional("Title of the text, if it has one; as in POST /match.")
+    id: DocumentId | None = optional(
+        "Id of a stored document: new documents are compared with what it is then."
+    )
+    mode: Mode = Field(
+        default=DEFAULT_MODE,
+        description="By what new documents are scored, as in POST /match: document vectors, words, "
+        "or both.",
+    )
+    filter: FilterField | None = optional(
+        "Tell of no document for whose metadata this does not hold when it is compared."
+    )
+    min_score: Cosine | None = optional("Tell of no document whose score is under this.")
+    min_probability: Share | None = optional(
+        "Tell of no document under this probability; refused where the checkpoint has no "
+        "calibration. Without any bound and without a calibration of the data directory, 0.9."
+    )
+    max_false_positive_rate: Share | None = optional(
+        "Tell of no document whose score a larger share of random pairs of the corpus reaches; "
+        "refused where the data directory has not been calibrated. Without any bound, 0.001."
+    )
+    webhook: WebhookRequest | None = optional("Where to tell events; by default, nowhere.")
+    strict: bool = Field(
+        default=False,
+        description="Refuse with 422 a text that is too long to be read whole, rather than read "
+        "its beginning.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        exactly_one(text=self.text, id=self.id)
+        title_of_text(self.text, self.title)
+        return self
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds that are given."""
+        return Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
+
+    def to_interest(self, bounds: Bounds) -> Interest:
+        """Return what is looked for, inside these bounds."""
+        return Interest(
+            document_id=self.id,
+            title=self.title or "",
+            mode=self.mode,
+            bounds=bounds,
+            where=None if self.filter is None else self.filter.to_filter(),
+        )
+
+
+class _Change(BodyModel):
+    """What is to be another; what is not given stays. Null takes away what there may be none of."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_in_json(cls, given: object) -> object:
+        """Let null pass, unlike `BodyModel`."""
+        return given
+
+    @model_validator(mode="after")
+    def _of_something(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("must have at least one field")
+        return self
+
+
+class WebhookChange(_Change):
+    """Another address, another secret, or both."""
+
+    url: Url | None = optional(
+        "As in POST /standing-queries; needed where the query has no webhook."
+    )
+    secret: Secret | None = optional(
+        "As in POST /standing-queries; null lets the server make a new one. A new secret is in the "
+        "answer, and never shown again."
+    )
+
+    def apply(self, before: Webhook | None) -> Webhook:
+        """Return the webhook that there is to be.
+
+        Raises:
+            InvalidInputError: it has no address.
+        """
+        url = self.url
+        if url is None and before is not None:
+            url = before.url
+        if url is None:
+            detail = "give this: the query has no webhook"
+            raise InvalidInputError([FieldError("#/webhook/url", detail)])
+        if before is not None and "secret" not in self.model_fields_set:
+            return Webhook(url, before.secret)
+        return Webhook(url, self.secret or make_secret())
+
+
+class StandingQueryChange(_Change):
+    """What is to be another of a standing query; what is not given stays."""
+
+    min_score: Cosine | None = optional("As in POST /standing-queries; null for none.")
+    min_probability: Share | None = optional(
+        "As in POST /standing-queries; null for none. Without any bound, the "
+        "query gets the default."
+    )
+    max_false_positive_rate: Share | None = optional("As in POST /standing-queries; null for none.")
+    webhook: WebhookChange | None = optional(
+        "Another address or secret; null for no webhook. One where there was none receives what "
+        "is found from now on; another one goes on with the first event that was not received."
+    )
+    paused: bool | None = optional(
+        "True: nothing is compared or delivered. False: both go on where they were."
+    )
+
+    def apply(self, before: StandingQuery) -> StandingQuery:
+        """Return what the query is to be."""
+        given = self.model_dump(
+            include={field.name for field in fields(Bounds)}, exclude_unset=True
+        )
+        bounds = replace(before.interest.bounds, **given)
+        webhook = before.webhook
+        if "webhook" in self.model_fields_set:
+            webhook = None if self.webhook is None else self.webhook.apply(before.webhook)
+        return replace(
+            before,
+            interest=replace(before.interest, bounds=bounds),
+            webhook=webhook,
+            paused=before.paused if self.paused is None else self.paused,
+        )
+
+
+class WebhookResponse(BaseModel):
+    """A webhook, and how far it has come."""
+
+    url: str = Field(description="Without path and query, which may be secret.")
+    secret: str | None = nullable("Shown once, by the request that sets it; null ever after.")
+    state: DeliveryState = Field(
+        description="`active`, `retrying` after an attempt that failed, or `failed`: there will be "
+        "no other until POST /standing-queries/{id}/resume."
+    )
+    delivered: int = Field(description="Number of the last event that was received.")
+    attempts: int = Field(description="To deliver the next event, which all failed.")
+    failure: str | None = nullable("Why the last attempt failed; null after a success.")
+    retry_at: str | None = nullable("When the next attempt is due, ISO 8601 in UTC; null for none.")
+
+
+class StandingQueryResponse(BaseModel):
+    """A standing query, without its text."""
+
+    id: str
+    document: str | None = nullable("Id of the stored document; null for a text.")
+    title: str = Field(description="Of the text.")
+    mode: Mode
+    filter: dict[str, Any] | None = nullable("The filter, as it is evaluated; null for none.")
+    min_score: float | None = nullable("Null where it does not count.")
+    min_probability: float | None = nullable("Null where it does not count.")
+    max_false_positive_rate: float | None = nullable("Null where it does not count.")
+    receipt: ReceiptBody | None = nullable("What was read of the text; null for a document.")
+    created: str = Field(description="ISO 8601 in UTC; older documents are not new to it.")
+    webhook: WebhookResponse | None = nullable("Where events are sent; null for nowhere.")
+    paused: bool = Field(description="Nothing is compared or delivered; see PATCH.")
+    detail: str | None = nullable("Why new documents wait and are not compared; null if they are.")
+
+
+class StandingQueriesResponse(BaseModel):
+    """A page of standing queries, the oldest first."""
+
+    queries: list[StandingQueryResponse]
+    next_cursor: str | None = nullable("Of the next page; null on the last one.")
+
+
+class EventBody(BaseModel):
+    """A new document that matches a standing query."""
+
+    number: int = Field(
+        description="Ascending over all standing queries of the collection, with gaps."
+    )
+    query: str = Field(description="Id of the standing query.")
+    created: str = Field(description="ISO 8601 in UTC.")
+    document: str = Field(description="Id of the new document.")
+    title: str = Field(description="Of the new document.")
+    score: float = Field(description="As POST /match gives it.")
+    scored_as: Mode = Field(description="The mode whose score this is; as in POST /match.")
+    probability: float | None = nullable("That it is a match; null without a calibration.")
+    false_positive_rate: float | None = nullable(
+        "Share of random pairs of the corpus that score as high; null without a calibration."
+    )
+
+
+class EventsResponse(BaseModel):
+    """A page of events, the oldest first."""
+
+    events: list[EventBody]
+    last: int = Field(
+        description="Number of the last event on this page, or `after` where there is none: give "
+        "it as `after` to get the next ones."
+    )
+
+
+def standing_query_response(
+    query: StandingQuery, *, with_secret: bool = False
+) -> StandingQueryResponse:
+    """Return the body of a standing query."""
+    interest, receipt = query.interest, query.receipt
+    return StandingQueryResponse(
+        id=query.id,
+        document=interest.document_id,
+        title=interest.title,
+        mode=interest.mode,
+        filter=None if interest.where is None else filter_to_json(interest.where),
+        min_score=interest.bounds.min_score,
+        min_probability=interest.bounds.min_probability,
+        max_false_positive_rate=interest.bounds.max_false_positive_rate,
+        receipt=None if receipt is None else receipt_body(receipt),
+        created=query.created,
+        webhook=_webhook_response(query, with_secret=with_secret),
+        paused=query.paused,
+        detail=query.detail,
+    )
+
+
+def _webhook_response(query: StandingQuery, *, with_secret: bool) -> WebhookResponse | None:
+    webhook, delivery = query.webhook, query.delivery
+    if webhook is None:
+        return None
+    due = datetime.fromtimestamp(delivery.retry_at, UTC).isoformat(timespec="seconds")
+    return WebhookResponse(
+        url=parse_target(webhook.url).origin,
+        secret=webhook.secret if with_secret else None,
+        state=delivery.state,
+        delivered=delivery.delivered,
+        attempts=delivery.attempts,
+        failure=delivery.failure,
+        retry_at=due if delivery.state == "retrying" else None,
+    )
+
+
+def event_body(event: Event) -> EventBody:
+    """Return the body of an event."""
+    return EventBody(**event.to_json())
+
+
+PREFIX = "/standing-queries"
+
+
+class QueryRoute(RuledRoute):
+    """A route of one standing query; none has the id `events`, which is a path of its own."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether the path of a request is this one."""
+        match, matched = super().matches(scope)
+        if matched.get("path_params", {}).get("id") == "events":
+            return Match.NONE, {}
+        return match, matched
+
+
+router = Router(prefix=PREFIX, tags=["standing queries"], route_class=QueryRoute)
+
+REQUESTS = {
+    "text": {
+        "summary": "New documents that match a text",
+        "value": {
+            "text": "Ant colonies find short paths. …",
+            "max_false_positive_rate": 0.001,
+            "webhook": {"url": "https://hooks.example.com/longmatch"},
+        },
+    },
+    "document": {
+        "summary": "New documents that match a stored one, only some of them",
+        "value": {
+            "id": "articles/ants",
+            "mode": "semantic",
+            "min_score": 0.6,
+            "filter": {"field": "year", "range": {"gte": 2026}},
+        },
+    },
+}
+CHANGES = {
+    "threshold": {"summary": "Report less", "value": {"max_false_positive_rate": 0.0001}},
+    "secret": {"summary": "A new secret", "value": {"webhook": {"secret": None}}},
+    "pause": {"summary": "Compare and send nothing for a while", "value": {"paused": True}},
+}
+ANSWER = {
+    "id": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",
+    "document": None,
+    "title": "",
+    "mode": "hybrid",
+    "filter": None,
+    "min_score": 0.3,
+    "min_probability": None,
+    "max_false_positive_rate": 0.001,
+    "receipt": receipt_example(812, 7),
+    "created": "2026-01-31T12:00:00+00:00",
+    "webhook": {
+        "url": "https://hooks.example.com",
+        "secret": None,
+        "state": "active",
+        "delivered": 17,
+        "attempts": 0,
+        "failure": None,
+        "retry_at": None,
+    },
+    "paused": False,
+    "detail": None,
+}
+
+QueryId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": ANSWER["id"]}})]
+
+
+@router.post(
+    "",
+    summary="Make a standing query",
+    status_code=201,
+    response_model=StandingQueryResponse,
+    responses={
+        201: json_example(ANSWER, "It is durable: every document stored from now on is compared"),
+        **ENCODE,
+        **of_route(DOCUMENT_NOT_FOUND, TOO_MANY_STANDING_QUERIES, KEY_IN_USE, KEY_REUSED),
+    },
+)
+async def post_standing_query(
+    request: Annotated[StandingQueryRequest, Body(openapi_examples=REQUESTS)],
+    http: Request,
+    collection: CollectionDep,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Compare every new document with a text or a stored document, and tell of those that match.
+
+    A document is new when it is stored with another text than before: by POST /index, an upload or
+    `longmatch index`. It is scored as POST /match scores it, and what is inside the bounds becomes
+    an event, once for each version of a document: see /standing-queries/{id}/events.
+    """
+
+    async def work() -> StoredResponse:
+        webhook = None if request.webhook is None else request.webhook.to_webhook()
+        await _check_webhook(collection, request.webhook)
+        bounds = bounds_or_default(collection.calibrator, request.mode, request.bounds)
+        made = await create_standing_query(
+            collection, request.to_interest(bounds), request.text, webhook, strict=request.strict
+        )
+        body = standing_query_response(made, with_secret=True).model_dump_json().encode()
+        prefix = http.state.prefix
+        return StoredResponse(201, body, f"{prefix}{PREFIX}/{made.id}")
+
+    name = own_name(http.scope, idempotency_key)
+    if name is None:
+        return to_response(await work(), replayed=False)
+    return await respond_once(collection, name, await http.body(), work)
+
+
+async def _check_webhook(
+    collection: Collection, webhook: WebhookRequest | WebhookChange | None
+) -> None:
+    """Refuse an address that a webhook may not reach, before anything is encoded or stored."""
+    if webhook is None or webhook.url is None:
+        return
+    try:
+        allowed = AllowedTargets(collection.engine.settings.webhook_hosts)
+        await allowed.check(parse_target(webhook.url))
+    except (TargetRefusedError, ValueError) as error:
+        raise InvalidInputError([FieldError("#/webhook/url", str(error))]) from error
+
+
+@router.get(
+    "",
+    summary="List the standing queries",
+    responses={
+        200: json_example({"queries": [ANSWER], "next_cursor": None}, "A page"),
+        **WRITE,
+        **of_route(STANDING_QUERY_NOT_FOUND),
+    },
+)
+async def get_standing_queries(
+    collection: CollectionDep, limit: PageSize = DEFAULT_PAGE, cursor: Cursor = ""
+) -> StandingQueriesResponse:
+    """Return the standing queries in the order in which they were made, without their texts."""
+    standing, threads = collection.standing, collection.jobs.threads
+    found = await run_in(threads, standing.store.listed, cursor, limit)
+    return StandingQueriesResponse(
+        queries=[standing_query_response(query) for query in found],
+        next_cursor=write_cursor(found[-1].id) if len(found) == limit else None,
+    )
+
+
+@router.get(
+    "/{id}",
+    summary="Get a standing query",
+    responses={
+        200: json_example(ANSWER, "The standing query"),
+        **WRITE,
+        **of_route(STANDING_QUERY_NOT_FOUND),
+    },
+)
+async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQueryResponse:
+    """Return what a standing query looks for, and whether new documents are compared with it."""
+    return standing_query_response(await find_query(collection, query_id))
+
+
+@router.patch(
+    "/{id}",
+    summary="Change a standing query",
+    responses={
+        200: json_example(ANSWER, "It is durable, and holds for what is sent from now on"),
+        **WRITE,
+        **of_route(STANDING_QUERY_NOT_FOUND),
+    },
+)
+async def change_query(
+    query_id: QueryId,
+    request: Annotated[StandingQueryChange, Body(openapi_examples=CHANGES)],
+    collection: CollectionDep,
+) -> StandingQueryResponse:
+    """Change the bounds or the webhook, or pause it; what is not given stays as it is.
+
+    Documents that were not compared yet are compared inside the new bounds; events that were sent
+    stay. What a query looks for is not changed: make another one.
+    """
+    await _check_webhook(collection, request.webhook)
+    known: str | None = None
+
+    def change(before: StandingQuery) -> StandingQuery:
+        nonlocal known
+        known = None if before.webhook is None else before.webhook.secret
+        return request.apply(before)
+
+    changed = await change_standing_query(collection, query_id, change)
+    new = changed.webhook is not None and changed.webhook.secret != known
+    return standing_query_response(changed, with_secret=new)
+
+
+@router.post(
+    "/{id}/resume",
+    summary="Try a webhook again",
+    responses={
+        200: json_example(ANSWER, "It is tried at once"),
+        **WRITE,
+        **of_route(STANDING_QUERY_NOT_FOUND),
+    },
+)
+async def resume_standing_query(
+    query_id: QueryId, collection: CollectionDep
+) -> StandingQueryResponse:
+    """Deliver the events that wait, also after the last attempt failed; none is left out.
+
+    Without a webhook, or where none waits, this does nothing.
+    """
+    await run_in(collection.jobs.threads, collection.standing.resume, query_id)
+    return standing_query_response(await find_query(collection, query_id))
+
+
+@router.delete(
+    "/{id}",
+    summary="Delete a standing query and its events",
+    status_code=204,
+    responses={
+        204: {"description": "It is deleted, and who listens to it is disconnected"},
+        **WRITE,
+        **of_route(STANDING_QUERY_NOT_FOUND),
+    },
+)
+async def remove_standing_query(query_id: QueryId, collection: CollectionDep) -> None:
+    """Delete a standing query permanently, with its events."""
+    await run_in(collection.jobs.threads, collection.standing.remove, query_id)
+
+
+EVENT_STREAM = "text/event-stream"
+LARGEST_NUMBER = 2**53 - 1  # that JavaScript knows exactly
+events_router = Router(prefix=PREFIX, tags=["standing queries"])
+
+EVENT = {
+    "number": 17,
+    "query": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",
+    "created": "2026-01-31T12:00:00+00:00",
+    "document": "articles/bees",
+    "title": "Bees",
+    "score": 0.61,
+    "scored_as": "hybrid",
+    "probability": 0.97,
+    "false_positive_rate": 0.0004,
+}
+STREAM = (
+    ": listening\n\n"
+    'id: 17\nevent: match\ndata: {"number":17,"query":"3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",'
+    '"created":"2026-01-31T12:00:00+00:00","document":"articles/bees","title":"Bees",'
+    '"score":0.61,"scored_as":"hybrid","probability":0.97,"false_positive_rate":0.0004}\n\n'
+)
+EVENTS_PAGE = json_example(
+    {"events": [EVENT], "last": 17},
+    "A page; with `Accept: text/event-stream`, server-sent events, which go on with those to come",
+)
+EVENTS_PAGE["content"][EVENT_STREAM] = {
+    "schema": {"type": "string"},
+    "examples": {"stream": {"value": STREAM}},
+}
+RESPONSES = {200: EVENTS_PAGE, **WRITE, **of_route(NOT_ACCEPTABLE, STANDING_QUERY_NOT_FOUND)}
+
+After = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=LARGEST_NUMBER,
+        description="Number of an event: give later ones. By default, all that are kept. The "
+        "header Last-Event-ID, which browsers send when they connect again, is the same.",
+        openapi_examples={"some": {"value": 17}},
+    ),
+]
+Accept = Annotated[str | None, Header(include_in_schema=False)]
+LastEventId = Annotated[
+    int,
+    Header(
+        ge=0,
+        le=LARGEST_NUMBER,
+        include_in_schema=False,
+    ),
+]
+
+
+@events_router.get(
+    "/events",
+    summary="Get the events of all standing queries",
+    response_model=EventsResponse,
+    responses=RESPONSES,
+)
+async def get_all_events(
+    request: Request,
+    collection: CollectionDep,
+    limit: PageSize = DEFAULT_PAGE,
+    after: After = 0,
+    last_event_id: LastEventId = 0,
+    accept: Accept = None,
+) -> EventsResponse | StreamingResponse:
+    """Return the events of all standing queries: a page, or server-sent events.
+
+    The last events of each query are kept, `max_standing_events` of them.
+    """
+    if choose_media_type(accept, (JSON, EVENT_STREAM)) == EVENT_STREAM:
+        return await _stream(request, collection, None, last_event_id or after)
+    return _page(await list_events(collection, None, after, limit), after)
+
+
+@events_router.get(
+    "/{id}/events",
+    summary="Get the events of a standing query",
+    response_model=EventsResponse,
+    responses=RESPONSES,
+)
+async def get_events(
+    query_id: QueryId,
+    request: Request,
+    collection: CollectionDep,
+    limit: PageSize = DEFAULT_PAGE,
+    after: After = 0,
+    last_event_id: LastEventId = 0,
+    accept: Accept = None,
+) -> EventsResponse | StreamingResponse:
+    """Return the events of a standing query: a page, or server-sent events.
+
+    Each is a version of a document that was stored after the query was made and matches it. As
+    server-sent events, those to come follow; a comment comes every 15 seconds without one.
+    """
+    if choose_media_type(accept, (JSON, EVENT_STREAM)) == EVENT_STREAM:
+        return await _stream(request, collection, query_id, last_event_id or after)
+    return _page(await list_events(collection, query_id, after, limit), after)
+
+
+def _page(events: Sequence[Event], after: int) -> EventsResponse:
+    return EventsResponse(
+        events=[event_body(event) for event in events], last=events[-1].number if events else after
+    )
+
+
+async def _stream(
+    request: Request, collection: Collection, query_id: str | None, after: int
+) -> StreamingResponse:
+    followed = await follow_events(collection, query_id, after)
+    listens(request.scope)
+    # For proxies that would keep events until they have many.
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_lines(followed), media_type=EVENT_STREAM, headers=headers)
+
+
+async def _lines(followed: AsyncIterator[list[Event]]) -> AsyncIterator[str]:
+    async for events in followed:
+        yield "".join(map(_line, events)) or ": listening\n\n"
+
+
+def _line(event: Event) -> str:
+    # JSON escapes line ends: the data is one line.
+    return f"id: {event.number}\nevent: match\ndata: {event_body(event).model_dump_json()}\n\n"
