@@ -17,7 +17,6 @@ from index.directory.data_directory import KEY_FILE
 from service.access import LOOPBACK, AllowedHosts, is_loopback
 from service.collections import routes as collections
 from service.compare import routes as compare
-from service.documents import index_routes as index
 from service.documents import routes as documents
 from service.embeddings import routes as embeddings
 from service.engine import Engine, installed_version
@@ -45,8 +44,8 @@ ROUTERS = (
     feedback.router,
     compare.router,
     embeddings.router,
-    index.bulk_router,
-    index.router,
+    uploads.lines_router,
+    documents.index_router,
     uploads.router,
     standing.events_router,
     standing.router,

@@ -11,12 +11,12 @@ from service.collections.logic import create_collection, remove_collection
 from service.deps import OpenEngineDep
 from service.engine import Collection, Engine, UnopenedCollection
 from service.errors import CollectionNotFoundError
-from service.fields import nullable
 from service.gate import Rules, declare
 from service.openapi import READ, WRITE, Router, json_example, of_route
 from service.ops.routes import VERSION
 from service.ops.schemas import AdapterBody, CalibrationBody, adapter_body, calibration_body
 from service.problems import COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS
+from service.schemas import nullable
 from service.threads import run_in
 
 

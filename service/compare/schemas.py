@@ -22,21 +22,19 @@ from encoder.comparison.result import (
 from index.search.records import Mode
 from service.compare.logic import Compared, Explanation
 from service.encode import EncodedText
-from service.fields import (
-    BodyModel,
-    Characters,
-    DocumentId,
-    Strict,
-    Title,
-    nullable,
-    optional,
-)
 from service.match.queries import Query
 from service.schemas import (
     STAGE_TIMES,
+    BodyModel,
+    Characters,
+    DocumentId,
     QueryBody,
     ReceiptBody,
+    Strict,
+    Title,
     milliseconds,
+    nullable,
+    optional,
     receipt_body,
 )
 

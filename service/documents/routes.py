@@ -1,94 +1,47 @@
-"""GET /documents, GET and DELETE /documents/{id}, GET /documents/{id}/family."""
+"""POST /index with JSON, GET /documents, GET and DELETE /documents/{id}, and its family."""
 
 from typing import Annotated
 
-from fastapi import Header, Path, Query
-from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field, JsonValue
+from fastapi import Body, Header, Path, Query, Request
+from fastapi.responses import Response, StreamingResponse
 from starlette.routing import Match
 from starlette.types import Scope
 
-from index.store.listing import BEFORE_ALL, Page
+from index.store.listing import BEFORE_ALL
+from service.access import own_name
 from service.body import JSON, NDJSON, choose_media_type
-from service.deps import CollectionDep
+from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.documents.logic import (
     delete_document,
     export_documents,
     family_of,
     find_document,
     find_family,
+    index_documents,
 )
-from service.fields import (
-    DEFAULT_PAGE,
-    Cursor,
-    PageSize,
-    nullable,
-    optional,
-    write_cursor,
+from service.documents.schemas import (
+    DocumentResponse,
+    DocumentsResponse,
+    FamilyResponse,
+    IndexRequest,
+    IndexResponse,
+    MemberBody,
+    documents_response,
+    index_response,
 )
 from service.gate import RuledRoute
-from service.openapi import READ, WRITE, Router, json_example, of_route, receipt_example
-from service.problems import DOCUMENT_NOT_FOUND, NOT_ACCEPTABLE
-from service.schemas import ReceiptBody, receipt_body
+from service.openapi import ENCODE, READ, WRITE, Router, json_example, of_route, receipt_example
+from service.problems import (
+    COMPRESSION_RATIO,
+    DOCUMENT_NOT_FOUND,
+    KEY_IN_USE,
+    KEY_REUSED,
+    NOT_ACCEPTABLE,
+)
+from service.schemas import DEFAULT_PAGE, Cursor, PageSize, receipt_body, write_cursor
+from service.state.idempotency import StoredResponse
 from service.threads import run_in
-
-
-class ListedBody(BaseModel, from_attributes=True):
-    """A stored document, without its text."""
-
-    id: str
-    title: str
-    metadata: dict[str, JsonValue]
-    receipt: ReceiptBody
-    indexed_at: str = Field(description="When its text was stored, ISO 8601 in UTC.")
-    family: int | None = nullable(
-        "Number of its family of copies and versions; null where it is in none."
-    )
-
-
-class DocumentResponse(ListedBody):
-    """A stored document."""
-
-    family: int | None = optional("Number of its family of copies and versions, if it has one.")
-    text: str | None = optional("Only with `?text=true`.")
-
-
-class DocumentsResponse(BaseModel):
-    """A page of the stored documents, in the order of their ids."""
-
-    documents: list[ListedBody]
-    damaged: list[str] = Field(
-        description="Ids of documents of this page that are damaged, and therefore left out."
-    )
-    next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
-
-
-class MemberBody(BaseModel):
-    """A document of a family."""
-
-    id: str
-    title: str
-    is_copy: bool = Field(
-        serialization_alias="copy",
-        description="Whether its text is identical to that of the requested document.",
-    )
-
-
-class FamilyResponse(BaseModel):
-    """A page of a family in the order of ids, including the requested document."""
-
-    family: int | None = nullable("Number of the family; null if the document has none.")
-    documents: list[MemberBody] = Field(description="Empty if it has none.")
-    next_cursor: str | None = nullable("The `cursor` of the next page; null on the last page.")
-
-
-def documents_response(page: Page) -> DocumentsResponse:
-    """Shape a page; one that is not full is the last."""
-    return DocumentsResponse(
-        documents=[ListedBody.model_validate(document) for document in page.documents],
-        damaged=list(page.damaged),
-        next_cursor=write_cursor(page.last) if page.full and page.last is not None else None,
-    )
+from service.uploads.routes import ACCEPTED, INDEX_PATH, LINES_BODY
 
 
 class UnescapedRoute(RuledRoute):
@@ -238,3 +191,76 @@ async def get_family(
         ],
         next_cursor=write_cursor(members[-1].id) if len(members) == limit else None,
     )
+
+
+INDEX_REQUESTS = {
+    "one": {
+        "summary": "One document",
+        "value": {
+            "documents": [
+                {
+                    "id": "articles/bees",
+                    "title": "Bees",
+                    "text": "Bees dance to tell where flowers are. …",
+                    "metadata": {"year": 2021},
+                }
+            ]
+        },
+    }
+}
+INDEXED = {
+    "indexed": 1,
+    "documents": [
+        {
+            "id": "articles/bees",
+            "receipt": receipt_example(812, 7),
+            "unchanged": False,
+        }
+    ],
+    "timings": {"tokenize": 0.9, "queue": 0.1, "encode": 43.0, "store": 6.2},
+    "checkpoint": "smith-minilm-l6",
+    "generation": 3,
+}
+
+
+index_router = Router(tags=["documents"])
+
+
+@index_router.post(
+    INDEX_PATH,
+    summary="Insert or replace documents",
+    responses={
+        200: json_example(INDEXED, "All documents are durable, and the next match finds them"),
+        202: ACCEPTED,
+        **ENCODE,
+        **of_route(COMPRESSION_RATIO, KEY_IN_USE, KEY_REUSED),
+    },
+    response_model=IndexResponse,
+    openapi_extra={"requestBody": LINES_BODY},
+)
+async def post_index(
+    request: Annotated[IndexRequest, Body(openapi_examples=INDEX_REQUESTS)],
+    http: Request,
+    collection: CollectionDep,
+    idempotency_key: IdempotencyKey = None,
+) -> IndexResponse | Response:
+    """Store documents: all of them or, if one is invalid, none.
+
+    A document whose id is stored already is replaced; if its text is the same, it is not encoded
+    again. As `application/x-ndjson`, one document on each line, any number of documents is accepted
+    with 202 and indexed in the background, each line by itself: see /jobs.
+    """
+
+    http.state.changed_ids = [document.id for document in request.documents]
+
+    async def work() -> IndexResponse:
+        indexed = await index_documents(collection, request.to_documents(), strict=request.strict)
+        return index_response(indexed, collection.checkpoint.name)
+
+    async def work_as_json() -> StoredResponse:
+        return StoredResponse(200, (await work()).model_dump_json().encode())
+
+    name = own_name(http.scope, idempotency_key)
+    if name is None:
+        return await work()
+    return await respond_once(collection, name, await http.body(), work_as_json)

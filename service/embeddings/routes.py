@@ -20,17 +20,18 @@ from service.encode import (
     encode_texts,
 )
 from service.errors import FieldError, InvalidInputError
-from service.fields import (
-    BodyModel,
-    Characters,
-    Strict,
-    optional,
-    whole_characters,
-)
 from service.gate import declare
 from service.openapi import ENCODE, READ, Router, json_example, of_route, receipt_example
 from service.problems import MODEL_NOT_FOUND
-from service.schemas import ReceiptBody, receipt_body
+from service.schemas import (
+    BodyModel,
+    Characters,
+    ReceiptBody,
+    Strict,
+    optional,
+    receipt_body,
+    whole_characters,
+)
 from service.threads import run_in
 
 EncodingFormat = Literal["float", "base64"]

@@ -11,19 +11,19 @@ from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep
 from service.feedback.logic import export_feedback, give_feedback
 from service.feedback.store import MAX_GRADE, JudgedQuery, Verdict
-from service.fields import (
+from service.gate import declare
+from service.openapi import READ, WRITE, Router, json_example, of_route
+from service.problems import DOCUMENT_NOT_FOUND, FEEDBACK_FULL, FEEDBACK_NOT_FOUND, NOT_ACCEPTABLE
+from service.schemas import (
     DEFAULT_PAGE,
     BodyModel,
     Cursor,
     DocumentId,
     PageSize,
+    QueryBody,
     nullable,
     write_cursor,
 )
-from service.gate import declare
-from service.openapi import READ, WRITE, Router, json_example, of_route
-from service.problems import DOCUMENT_NOT_FOUND, FEEDBACK_FULL, FEEDBACK_NOT_FOUND, NOT_ACCEPTABLE
-from service.schemas import QueryBody
 from service.threads import run_in
 
 

@@ -30,8 +30,7 @@ from index.store.filters import (
     Scalar,
     pointer,
 )
-from service.fields import BodyModel, WholeText, optional, whole_characters
-from service.schemas import exactly_one
+from service.schemas import BodyModel, WholeText, exactly_one, optional, whole_characters
 
 MAX_DEPTH = 8
 MAX_CONDITIONS = 64

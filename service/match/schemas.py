@@ -23,16 +23,6 @@ from index.search.records import (
 )
 from service.compare.logic import ExplainOptions, Explanation
 from service.compare.schemas import ComparisonBody, comparison_body
-from service.fields import (
-    BodyModel,
-    Cosine,
-    DocumentId,
-    Share,
-    Strict,
-    exclusive,
-    nullable,
-    optional,
-)
 from service.match.filter import MAX_EXCLUDED, FilterField
 from service.match.logic import MAX_QUERIES, OF_ONE_DOCUMENT, MatchOptions
 from service.match.queries import Query
@@ -40,10 +30,18 @@ from service.match.rerank import MAX_CANDIDATES, RERANK_SECONDS, RerankOptions
 from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches
 from service.schemas import (
     Answer,
+    BodyModel,
+    Cosine,
+    DocumentId,
     QueryBody,
     ReceiptBody,
+    Share,
+    Strict,
     exactly_one,
+    exclusive,
     milliseconds,
+    nullable,
+    optional,
     receipt_body,
     title_of_text,
 )

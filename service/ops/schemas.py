@@ -12,10 +12,10 @@ from service.documents.logic import MAX_DOCUMENTS
 from service.encode import MAX_INPUTS
 from service.engine import Collection, installed_version
 from service.feedback.store import MAX_QUERY_BYTES
-from service.fields import nullable
 from service.match.logic import MAX_EXPLAINED, MAX_QUERIES
 from service.match.rerank import MAX_CANDIDATES, RERANK_SECONDS
 from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K
+from service.schemas import nullable
 from service.settings import Settings
 from service.standing.store import MAX_BYTES, MAX_EVENTS
 from service.uploads.files import MAX_RATIO, MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT, MAX_WAITING_BYTES

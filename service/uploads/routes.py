@@ -1,18 +1,24 @@
-"""GET /jobs, GET /jobs/{id} and POST /jobs/{id}/cancel."""
+"""POST /index with JSON Lines, GET /jobs, GET /jobs/{id} and POST /jobs/{id}/cancel."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Request
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from service.deps import OpenCollectionDep
-from service.fields import nullable
-from service.gate import Rules
+from service.access import client_of, own_name
+from service.body import NDJSON, BodyKind
+from service.deps import CollectionDep, IdempotencyKey, OpenCollectionDep, to_response
+from service.errors import UnsupportedMediaTypeError
+from service.gate import LinesRoute, Rules
 from service.openapi import WRITE, Router, json_example, of_route
 from service.problems import JOB_ENDED, JOB_NOT_FOUND
+from service.schemas import nullable
 from service.state.idempotency import StoredResponse
 from service.threads import run_in
+from service.uploads.logic import UploadHead, submit_upload
 from service.uploads.store import Job, JobState, LineError, Upload
 
 
@@ -150,3 +156,70 @@ async def cancel_job(job_id: JobId, collection: OpenCollectionDep) -> JobRespons
     jobs = collection.jobs
     await run_in(jobs.threads, jobs.cancel, job_id)
     return job_response(*await run_in(jobs.threads, jobs.store.find, job_id))
+
+
+INDEX_PATH = "/index"
+NDJSON_EXAMPLE = (
+    '{"id": "articles/ants", "text": "Ants find short paths. …"}\n'
+    '{"id": "articles/bees", "title": "Bees", "text": "Bees dance. …", "year": 2021}\n'
+)
+# How the OpenAPI document describes NDJSON requests: at the route for JSON, since one path and
+# method has one description.
+LINES_BODY: dict[str, Any] = {
+    "content": {
+        NDJSON: {
+            "schema": {
+                "type": "string",
+                "minLength": 1,
+                "description": "A document on each line: `id` and `text`, optionally `title` and "
+                "`metadata`; other fields become metadata. `Content-Encoding: gzip` is accepted.",
+            },
+            "examples": {"two": {"summary": "Two documents", "value": NDJSON_EXAMPLE}},
+        }
+    }
+}
+ACCEPTED: dict[str, Any] = {
+    "model": AcceptedBody,
+    "description": "The lines are durable and will be indexed; Location is the job",
+    "headers": {"Location": {"schema": {"type": "string"}, "description": "/jobs/{id}"}},
+    "content": {
+        "application/json": {
+            "examples": {
+                "answer": {
+                    "value": {"id": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f", "accepted": 2, "size": 138}
+                }
+            }
+        }
+    },
+}
+
+
+# Must be matched before `router`, which accepts every POST of the path.
+lines_router = Router(Rules(body=BodyKind.LINES), tags=["documents"], route_class=LinesRoute)
+
+
+@lines_router.post(INDEX_PATH, include_in_schema=False)
+async def post_lines(
+    request: Request, collection: CollectionDep, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Receive an upload; respond when it is durable, before it is indexed."""
+    answer, replayed = await submit_upload(
+        collection,
+        request.stream(),
+        partial(accepted_response, request.state.prefix),
+        partial(request.state.charge.cover, complete=True),
+        UploadHead(
+            gzip=_is_gzip(request),
+            key=own_name(request.scope, idempotency_key),
+            client=client_of(request.scope),
+            announced=request.state.announced,
+        ),
+    )
+    return to_response(answer, replayed=replayed)
+
+
+def _is_gzip(request: Request) -> bool:
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("gzip", "x-gzip", "identity"):
+        raise UnsupportedMediaTypeError("send the lines uncompressed, or as gzip")
+    return encoding != "identity"

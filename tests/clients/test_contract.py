@@ -19,13 +19,13 @@ from service import schemas as common
 from service.app import create_app
 from service.collections import routes as collections
 from service.compare import schemas as compare
-from service.documents import routes as documents
+from service.documents import schemas as documents
 from service.embeddings import routes as embeddings
 from service.feedback import routes as feedback
 from service.match import schemas as match
 from service.ops import schemas as ops
 from service.settings import Settings
-from service.standing import routes as standing
+from service.standing import schemas as standing
 from service.text import routes as files
 from service.uploads import routes as jobs
 
@@ -40,8 +40,9 @@ ANSWERS: dict[type, type[BaseModel]] = {
     results.Comparison: compare.CompareResponse, results.Match: match.MatchBody,
     results.Difference: compare.DifferenceBody, results.Differences: compare.DifferencesBody,
     results.Alignment: match.AlignedBody, results.Reranking: match.RerankedBody,
-    results.Matches: match.MatchResponse, results.Indexed: common.IndexedBody,
-    results.IndexResult: common.IndexResponse, results.StoredDocument: documents.DocumentResponse,
+    results.Matches: match.MatchResponse, results.Indexed: documents.IndexedBody,
+    results.IndexResult: documents.IndexResponse,
+    results.StoredDocument: documents.DocumentResponse,
     status.Upload: jobs.AcceptedBody, status.LineError: jobs.LineErrorBody,
     status.Job: jobs.JobResponse, status.Ready: ops.ReadyResponse,
     status.Checkpoint: ops.CheckpointBody, status.Adapter: ops.AdapterBody,
@@ -51,7 +52,7 @@ ANSWERS: dict[type, type[BaseModel]] = {
     results.FeedbackQuery: feedback.AskedBody, results.Feedback: feedback.FeedbackBody,
     results.Member: documents.MemberBody, status.WebhookState: standing.WebhookResponse,
     status.StandingQuery: standing.StandingQueryResponse, results.Event: standing.EventBody,
-    requests.Webhook: standing.WebhookRequest, requests.Document: common.DocumentBody,
+    requests.Webhook: standing.WebhookRequest, requests.Document: documents.DocumentBody,
     requests.Align: match.AlignBody, requests.Rerank: match.RerankBody,
     requests.Explain: match.ExplainBody,
 }  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Any
 import schemathesis
 from pydantic import TypeAdapter, ValidationError
 
-from service.fields import write_cursor
 from service.match.filter import FilterField
+from service.schemas import write_cursor
 from service.text.logic import FILE_TYPES
 
 NDJSON = "application/x-ndjson"

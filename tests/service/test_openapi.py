@@ -12,13 +12,13 @@ from index.search.corpus_calibration import CorpusCalibration, NullDistribution,
 from index.search.records import Mode
 from service.app import create_app
 from service.compare.schemas import CompareRequest
+from service.documents.schemas import IndexRequest
 from service.embeddings.routes import EmbeddingsRequest
 from service.gate import TIMEOUT_HEADER
 from service.match.schemas import MatchRequest
 from service.problems import PROBLEM_TYPES
-from service.schemas import IndexRequest
 from service.settings import Settings
-from service.standing.routes import StandingQueryRequest
+from service.standing.schemas import StandingQueryRequest
 from tests.kit.calibrations import RULE, STATISTICS, of_checkpoint
 from tests.kit.service_fixtures import with_parts
 
