@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Request
 from fastapi.responses import Response
 
+from service.access import own_name
 from service.engine import Collection, Engine, unready_because
 from service.errors import NotReadyError
 from service.state.idempotency import StoredResponse, request_digest
@@ -83,20 +84,26 @@ IdempotencyKey = Annotated[
 
 
 async def respond_once(
-    collection: Collection, key: str, body: bytes, work: Callable[[], Awaitable[StoredResponse]]
+    request: Request,
+    collection: Collection,
+    key: str | None,
+    work: Callable[[], Awaitable[StoredResponse]],
 ) -> Response:
-    """Do the work of a request, unless it was done before under this key.
+    """Do the work of a request, unless it was done before under the key that it has.
 
     Only a success is stored: after a failure nothing was done, and the request may be repeated.
     """
+    name = own_name(request.scope, key)
+    if name is None:
+        return to_response(await work(), replayed=False)
     store, threads = collection.jobs.idempotency, collection.jobs.threads
-    request = request_digest("json", hashlib.sha256(body).digest())
-    with store.in_progress(key):
-        stored = await run_in(threads, store.find, key, request)
+    digest = request_digest("json", hashlib.sha256(await request.body()).digest())
+    with store.in_progress(name):
+        stored = await run_in(threads, store.find, name, digest)
         if stored is not None:
             return to_response(stored, replayed=True)
         response = await work()
-        await run_in(threads, store.put, key, request, response)
+        await run_in(threads, store.put, name, digest, response)
     return to_response(response, replayed=False)
 
 

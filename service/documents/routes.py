@@ -8,7 +8,6 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from index.store.listing import BEFORE_ALL
-from service.access import own_name
 from service.body import JSON, NDJSON, choose_media_type
 from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.documents.logic import (
@@ -243,7 +242,7 @@ async def post_index(
     http: Request,
     collection: CollectionDep,
     idempotency_key: IdempotencyKey = None,
-) -> IndexResponse | Response:
+) -> Response:
     """Store documents: all of them or, if one is invalid, none.
 
     A document whose id is stored already is replaced; if its text is the same, it is not encoded
@@ -253,14 +252,9 @@ async def post_index(
 
     http.state.changed_ids = [document.id for document in request.documents]
 
-    async def work() -> IndexResponse:
+    async def work() -> StoredResponse:
         indexed = await index_documents(collection, request.to_documents(), strict=request.strict)
-        return index_response(indexed, collection.checkpoint.name)
+        body = index_response(indexed, collection.checkpoint.name)
+        return StoredResponse(200, body.model_dump_json().encode())
 
-    async def work_as_json() -> StoredResponse:
-        return StoredResponse(200, (await work()).model_dump_json().encode())
-
-    name = own_name(http.scope, idempotency_key)
-    if name is None:
-        return await work()
-    return await respond_once(collection, name, await http.body(), work_as_json)
+    return await respond_once(http, collection, idempotency_key, work)

@@ -1,16 +1,16 @@
 """/standing-queries: made, listed, changed, removed; their events, as pages or as a stream."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Body, Header, Path, Query, Request
+from fastapi import Body, Depends, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.routing import Match
 from starlette.types import Scope
 
-from service.access import own_name
 from service.body import JSON, choose_media_type
-from service.deps import CollectionDep, IdempotencyKey, respond_once, to_response
+from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.gate import RuledRoute, listens
@@ -159,10 +159,7 @@ async def post_standing_query(
         prefix = http.state.prefix
         return StoredResponse(201, body, f"{prefix}{PREFIX}/{made.id}")
 
-    name = own_name(http.scope, idempotency_key)
-    if name is None:
-        return to_response(await work(), replayed=False)
-    return await respond_once(collection, name, await http.body(), work)
+    return await respond_once(http, collection, idempotency_key, work)
 
 
 async def _check_webhook(
@@ -321,15 +318,20 @@ After = Annotated[
         openapi_examples={"some": {"value": 17}},
     ),
 ]
-Accept = Annotated[str | None, Header(include_in_schema=False)]
-LastEventId = Annotated[
-    int,
-    Header(
-        ge=0,
-        le=LARGEST_NUMBER,
-        include_in_schema=False,
-    ),
-]
+LastEventId = Annotated[int, Header(ge=0, le=LARGEST_NUMBER, include_in_schema=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class EventsWanted:
+    """The parameters of a page of events, or of a stream."""
+
+    limit: PageSize = DEFAULT_PAGE
+    after: After = 0
+    last_event_id: LastEventId = 0
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None
+
+
+Wanted = Annotated[EventsWanted, Depends()]
 
 
 @events_router.get(
@@ -339,20 +341,13 @@ LastEventId = Annotated[
     responses=RESPONSES,
 )
 async def get_all_events(
-    request: Request,
-    collection: CollectionDep,
-    limit: PageSize = DEFAULT_PAGE,
-    after: After = 0,
-    last_event_id: LastEventId = 0,
-    accept: Accept = None,
+    request: Request, collection: CollectionDep, wanted: Wanted
 ) -> EventsResponse | StreamingResponse:
     """Return the events of all standing queries: a page, or server-sent events.
 
     The last events of each query are kept, `max_standing_events` of them.
     """
-    if choose_media_type(accept, (JSON, EVENT_STREAM)) == EVENT_STREAM:
-        return await _stream(request, collection, None, last_event_id or after)
-    return _page(await list_events(collection, None, after, limit), after)
+    return await _events(request, collection, None, wanted)
 
 
 @events_router.get(
@@ -362,34 +357,24 @@ async def get_all_events(
     responses=RESPONSES,
 )
 async def get_events(
-    query_id: QueryId,
-    request: Request,
-    collection: CollectionDep,
-    limit: PageSize = DEFAULT_PAGE,
-    after: After = 0,
-    last_event_id: LastEventId = 0,
-    accept: Accept = None,
+    query_id: QueryId, request: Request, collection: CollectionDep, wanted: Wanted
 ) -> EventsResponse | StreamingResponse:
     """Return the events of a standing query: a page, or server-sent events.
 
     Each is a version of a document that was stored after the query was made and matches it. As
     server-sent events, those to come follow; a comment comes every 15 seconds without one.
     """
-    if choose_media_type(accept, (JSON, EVENT_STREAM)) == EVENT_STREAM:
-        return await _stream(request, collection, query_id, last_event_id or after)
-    return _page(await list_events(collection, query_id, after, limit), after)
+    return await _events(request, collection, query_id, wanted)
 
 
-def _page(events: Sequence[Event], after: int) -> EventsResponse:
-    return EventsResponse(
-        events=[event_body(event) for event in events], last=events[-1].number if events else after
-    )
-
-
-async def _stream(
-    request: Request, collection: Collection, query_id: str | None, after: int
-) -> StreamingResponse:
-    followed = await follow_events(collection, query_id, after)
+async def _events(
+    request: Request, collection: Collection, query_id: str | None, wanted: EventsWanted
+) -> EventsResponse | StreamingResponse:
+    if choose_media_type(wanted.accept, (JSON, EVENT_STREAM)) == JSON:
+        found = await list_events(collection, query_id, wanted.after, wanted.limit)
+        last = found[-1].number if found else wanted.after
+        return EventsResponse(events=[event_body(event) for event in found], last=last)
+    followed = await follow_events(collection, query_id, wanted.last_event_id or wanted.after)
     listens(request.scope)
     # For proxies that would keep events until they have many.
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
