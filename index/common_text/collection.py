@@ -17,10 +17,8 @@ import numpy as np
 from encoder.alignment.space import COMMON_HUBNESS, AlignedBlocks, choose_blocks
 from encoder.arrays import Bool, Int64, UInt64
 from encoder.terms.segmentation import words_of
-from encoder.terms.title_matcher import TitleMatcher
 from index.common_text.runs import NO_COMMON_TEXT, CommonText, find_common_runs
-from index.lexical.tables import read_statistics, replace_terms
-from index.lexical.terms import count_terms_and_titles, hash_words
+from index.lexical.terms import hash_words
 from index.progress import Progress
 from index.sqlite.block_vectors import read_offsets
 from index.sqlite.connections import SQLiteConnections, vector_id_list
@@ -61,6 +59,8 @@ INSERT INTO common_text (version, documents, last_id, runs, changing, checksum)
 VALUES (?, ?, ?, ?, ?, ?)"""
 _SETTLE = """
 UPDATE common_text SET changing = ?, checksum = ?, version = version + 1 WHERE version = ?"""
+_NUMBER = """
+SELECT count(*) FROM (SELECT 1 FROM documents LIMIT ?)"""
 _LAST_ID = """
 SELECT coalesce(max(vector_id), 0) FROM documents"""
 _IDS = """
@@ -68,7 +68,7 @@ SELECT vector_id FROM documents ORDER BY vector_id"""
 _TEXTS = """
 SELECT vector_id, text FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _DOCUMENTS = """
-SELECT d.vector_id, b.offsets, d.title, d.text
+SELECT d.vector_id, b.offsets, d.text
 FROM documents d LEFT JOIN block_vectors b USING (vector_id)
 WHERE d.vector_id IN (SELECT value FROM json_each(?))"""
 _MARK = """
@@ -157,7 +157,8 @@ class CommonTexts:
             following: of large collections, return False.
         """
         with self._connections.reading() as connection:
-            documents = read_statistics(connection).documents
+            most = FOLLOWED + 1 if following else -1
+            (documents,) = connection.execute(_NUMBER, (most,)).fetchone()
             if following and documents > FOLLOWED:
                 return False
             measured = connection.execute(_MEASURED_ON).fetchone()
@@ -167,24 +168,18 @@ class CommonTexts:
         drift = added + max(0, before + added - documents)
         return bool(changing) or damaged or drift >= max(_LEAST_CHANGES, MAX_DRIFT * documents)
 
-    def refresh(
-        self,
-        titles: Callable[[sqlite3.Connection], TitleMatcher],
-        progress: Progress,
-        stop: Callable[[], bool],
-    ) -> bool:
-        """Measure the common text, and count the documents again that it changes.
+    def refresh(self, progress: Progress, stop: Callable[[], bool]) -> bool:
+        """Measure the common text, mark the documents that it changes again, and revise them.
 
         Documents may be put and deleted meanwhile. A pass that ends early because `stop` returns
         true, or is killed, is repeated by the next.
 
         Args:
-            titles: returns those of the stored documents.
             progress: advances by each document that is read.
             stop: whether to end early.
 
         Returns:
-            Whether documents were counted again.
+            Whether documents were revised.
         """
         with self._refreshing:
             ids = [row[0] for row in self._connections.read_rows(_IDS)]
@@ -209,7 +204,7 @@ class CommonTexts:
                     return True
                 some = affected[start : start + _DOCUMENTS_A_TRANSACTION]
                 with self._connections.writing() as connection:
-                    _count_again(connection, some, common, titles(connection))
+                    _mark_again(connection, some, common)
                     revise(connection, some, advance_sequence(connection))
                 progress.advanced(len(some))
             with self._connections.writing() as connection:
@@ -275,23 +270,11 @@ def _checksum(common: CommonText) -> int:
     return crc32(_pack(common.changing), crc32(_pack(common.runs)))
 
 
-def _count_again(
-    connection: sqlite3.Connection,
-    vector_ids: Sequence[int],
-    common: CommonText,
-    titles: TitleMatcher,
+def _mark_again(
+    connection: sqlite3.Connection, vector_ids: Sequence[int], common: CommonText
 ) -> None:
-    """Count and mark those of these documents again that still exist."""
+    """Mark those of these documents again that still exist."""
     id_list = vector_id_list(vector_ids)
     rows = connection.execute(_DOCUMENTS, (id_list,)).fetchall()
-    replace_terms(
-        connection,
-        [
-            (vector_id, count_terms_and_titles(text, titles, title, common))
-            for vector_id, _, title, text in rows
-        ],
-    )
     connection.execute(_UNMARK, (id_list,))
-    mark_documents(
-        connection, ((vector_id, offsets, text) for vector_id, offsets, _, text in rows), common
-    )
+    mark_documents(connection, rows, common)

@@ -2,9 +2,7 @@
 
 import json
 import re
-import sqlite3
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from functools import cache
 from pathlib import Path
 from zlib import crc32
@@ -17,10 +15,8 @@ from encoder.alignment.space import neutral_space
 from encoder.blocks import Receipt
 from index.common_text.runs import NO_COMMON_TEXT, CommonText, find_common_runs
 from index.corpus.demo import write_stdlib_corpus
-from index.doctor import repair
 from index.doctor.examine import examine_derived
 from index.document import Document
-from index.lexical.tables import read_document_terms
 from index.lexical.terms import hash_words
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
@@ -147,21 +143,6 @@ def test_how_much_is_common_is_known(pages: dict[str, str], fill: Fill) -> None:
     assert store.common_text.share(ids["tarfile"]) == 0.0
     assert list(examine_derived(store.path)) == []
     assert_rebuild_is_equal(store)
-    copy = store.path.with_name("copy.sqlite3")
-    repair.copy_truth(store.path, copy)
-    repair.derive(copy, QUIET)
-    assert words_in(copy) == words_in(store.path)
-
-
-def words_in(path: Path) -> dict[int, dict[str, int]]:
-    """Return how often each document has each term, by vector id."""
-    with closing(sqlite3.connect(path)) as connection:
-        terms = dict(connection.execute("SELECT term_id, term FROM terms"))
-        found = read_document_terms(connection, range(1, 1_000))
-    return {
-        n: {terms[term_id]: count for term_id, count in zip(*map(list, held), strict=True)}
-        for n, held in found.items()
-    }
 
 
 def test_versions_of_a_document_stay_a_family(pages: dict[str, str], fill: Fill) -> None:
