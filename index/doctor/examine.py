@@ -45,7 +45,7 @@ from index.vectors.snapshot import current_precision
 from index.vectors.vector_index import DEFAULT_PRECISION
 
 # The tables that `index.doctor.repair` makes again; it copies the others.
-DERIVED_TABLES = frozenset({"alignment_spaces", "metadata_values", "common_marks"})
+DERIVED_TABLES = frozenset({"alignment_spaces", "metadata_values"})
 _PROBLEMS_SHOWN = 5
 
 

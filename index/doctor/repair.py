@@ -19,7 +19,6 @@ from encoder.checkpoint import Checkpoint
 from encoder.opening import open_encoder
 from index.adapt import read_corpus_adapter
 from index.build import publish, refit_alignment
-from index.common_text.collection import mark_documents, read_common_text
 from index.directory.data_directory import (
     ARRIVING,
     DAMAGED_FILE,
@@ -53,10 +52,11 @@ _STATE = ("common_text", "maintenance_state")
 _TEXTS = """
 SELECT vector_id, text FROM documents
 WHERE vector_id IN (SELECT value FROM json_each(?))"""
-_NEXT_DOCUMENTS = """
-SELECT d.vector_id, d.text, d.metadata, b.offsets
-FROM documents d LEFT JOIN block_vectors b USING (vector_id)
-WHERE d.vector_id > ? ORDER BY d.vector_id LIMIT ?"""
+_VECTOR_IDS = """
+SELECT vector_id FROM documents ORDER BY vector_id"""
+_METADATA = """
+SELECT vector_id, metadata FROM documents
+WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _DAMAGED = """
 SELECT id, title, text, metadata FROM documents
 WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
@@ -185,28 +185,20 @@ def _tables_of_truth(connection: sqlite3.Connection) -> list[str]:
 
 
 def derive(store: Path, progress: Progress) -> None:
-    """Fill the tables of values that filters read, and of marks, which are empty.
+    """Fill the table of the values that filters read, which is empty.
 
     Raises:
-        StoreError: they cannot be written.
+        StoreError: it cannot be written.
     """
     with closing(SQLiteConnections(store, read_only=False)) as connections:
-        with connections.reading() as connection:
-            (number,) = connection.execute("SELECT count(*) FROM documents").fetchone()
-            common = read_common_text(connection)
-        progress.started("indexing metadata", number)
-        last = 0
-        while True:
+        ids = [row[0] for row in connections.read_rows(_VECTOR_IDS)]
+        progress.started("indexing metadata", len(ids))
+        for start in range(0, len(ids), _ROWS_A_TRANSACTION):
+            some = ids[start : start + _ROWS_A_TRANSACTION]
             with connections.writing() as connection:
-                rows = connection.execute(_NEXT_DOCUMENTS, (last, _ROWS_A_TRANSACTION)).fetchall()
-                if not rows:
-                    return
-                insert_metadata(connection, [(row[0], json.loads(row[2])) for row in rows])
-                mark_documents(
-                    connection, ((n, offsets, text) for n, text, _, offsets in rows), common
-                )
-            last = int(rows[-1][0])
-            progress.advanced(len(rows))
+                rows = connection.execute(_METADATA, (vector_id_list(some),)).fetchall()
+                insert_metadata(connection, [(n, json.loads(metadata)) for n, metadata in rows])
+            progress.advanced(len(some))
 
 
 def _encode_again(

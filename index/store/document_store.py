@@ -10,7 +10,7 @@ import index.store.rows as sql
 from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64
 from index.alignment.alignment_index import AlignmentIndex
-from index.common_text.collection import CommonTexts, mark_documents
+from index.common_text.collection import CommonTexts
 from index.errors import StorageError, StoreError
 from index.followers import Changes, Follower, follow_all
 from index.id_set import IdSet
@@ -160,12 +160,7 @@ class SQLiteDocumentStore:
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
             sql.remove_documents(connection, replaced, sequence)
             added = sql.next_vector_ids(connection, len(changed))
-            rows = new_rows(changed, hashes, added, sequence)
-            sql.insert_rows(connection, rows)
-            common = self.common_text.read(connection)
-            mark_documents(
-                connection, ((row.vector_id, row.offsets, row.text) for row in rows), common
-            )
+            sql.insert_rows(connection, new_rows(changed, hashes, added, sequence))
             if described:
                 write_checksums(connection, [known[document.id][0] for document in described])
         self._selections.changed()

@@ -28,7 +28,7 @@ from index.store.filters import METADATA_SCHEMA
 STORE = DatabaseFormat(
     "documents",
     application_id=0x4C4D5348,
-    version=4,
+    version=5,
     schema=f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
@@ -74,7 +74,7 @@ CREATE INDEX revisions_by_sequence ON revisions (sequence);
 {CHECKSUMS_SCHEMA};
 {MAINTENANCE_SCHEMA};
 {SPACES_SCHEMA};
-{";".join(COMMON_TEXT_SCHEMA)};
+{COMMON_TEXT_SCHEMA};
 """,
     shrinks=True,
 )

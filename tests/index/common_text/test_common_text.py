@@ -139,8 +139,8 @@ def test_a_licence_decides_nothing(
 def test_how_much_is_common_is_known(pages: dict[str, str], fill: Fill) -> None:
     store = fill(with_licence(pages, 5_000))
     ids = {name: found.vector_id for name, found in store.find(NAMES).items()}
-    assert store.common_text.share(ids["gzip"]) == pytest.approx(0.65, abs=0.05)
-    assert store.common_text.share(ids["tarfile"]) == 0.0
+    assert store.alignment.common_share(ids["gzip"]) == pytest.approx(0.65, abs=0.05)
+    assert store.alignment.common_share(ids["tarfile"]) == 0.0
     assert list(examine_derived(store.path)) == []
     assert_rebuild_is_equal(store)
 
@@ -166,7 +166,7 @@ def test_a_form_filled_in_many_times_stays_a_family(store: SQLiteDocumentStore) 
     store.put(forms)
     assert store.families.totals() == (1, 60)
     assert len(store.common_text.read()) > 0
-    assert store.common_text.share(1) == 0.0
+    assert store.alignment.common_share(1) == 0.0
 
 
 def test_a_quotation_in_two_documents_counts(pages: dict[str, str], fill: Fill) -> None:
