@@ -82,8 +82,8 @@ class DamagedDocumentError(StoreError):
         self.part = part
 
 
-class LexicalIndexNotReadyError(IndexingError):
-    """The searchable copy of the words is still being made, after the store was opened."""
+class LexicalIndexNotReadyError(StoreError):
+    """The words are still being counted, after the store was opened or their file was lost."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -165,7 +165,6 @@ class Maintenance:
 
     def _keep_words(self) -> None:
         store = self._data.store
-        store.lexical.changed()
         if store.lexical.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * len(store)):
             store.lexical.publish()
 
@@ -176,8 +175,8 @@ class Maintenance:
 
     def _keep_titles(self) -> None:
         store = self._data.store
-        if store.changes_since_title_refresh() > TITLES_SHARE * len(store):
-            store.refresh_titles(SilentProgress(), self._stopping.is_set)
+        if store.lexical.changes_since_title_refresh() > TITLES_SHARE * len(store):
+            store.lexical.refresh_titles(SilentProgress(), self._stopping.is_set)
 
     def _keep_alignment(self) -> None:
         alignment = self._data.store.alignment

@@ -6,7 +6,7 @@ encoder.json    the name of the encoder of the vectors, see index/directory/enco
 fusion.json     optional: how scores are combined here, see index/search/score.py
 shadow-test.json    optional: why these vectors replaced others, see service/cli/feedback/replace.py
 snapshots/      published generations of the index, a copy
-lexical/        the published copy of the lexical index
+lexical/        the words, a follower: a file, and the segments that searches read
 families.sqlite3    which documents are near-duplicates, a follower: see index/followers.py
 blocks.sqlite3      what documents are aligned by, a follower
 skipped.jsonl   what the last `longmatch index` could not read, for the user
@@ -42,7 +42,7 @@ from index.engine.local import LocalEngine
 from index.engine.port import Engine
 from index.errors import DataDirectoryInUseError, StoreError
 from index.followers import FILE_ENDINGS
-from index.lexical.lexical_index import LEXICAL_DIRECTORY
+from index.lexical.segmented_index import LEXICAL_DIRECTORY
 from index.near_duplicates.families import FAMILIES_FILE
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
@@ -121,8 +121,8 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             a store that has none yet.
         index_precision: that the index holds vectors in; a snapshot of another one is built again.
             None for that of the snapshot, or the default if there is none.
-        in_background: make a searchable copy of the words after opening, if it takes more than a
-            second and unless `read_only`; `store.lexical.building` is true until then.
+        in_background: bring the words up to date after opening, if it takes more than a second and
+            unless `read_only`; `store.lexical.building` is true until then.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
@@ -143,12 +143,9 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             read_only=read_only,
             find_families=find_families,
             space=alignment,
+            words_in_background=in_background,
         )
         open_files.callback(store.close)
-        if in_background and not read_only:
-            store.lexical.make_in_background()
-        else:
-            store.lexical.changed()  # reads its published copy
         index = open_live_index(
             store,
             path / SNAPSHOTS_DIRECTORY,

@@ -14,8 +14,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from encoder.adapter import Adapter, VectorSpace, vector_space
 from encoder.checkpoint import Checkpoint, read_verified
 from encoder.errors import EncoderError
@@ -32,9 +30,9 @@ from index.directory.data_directory import (
     with_share_of,
 )
 from index.errors import FingerprintMismatchError, SnapshotError, StoreError
-from index.lexical.lexical_index import LEXICAL_DIRECTORY
-from index.lexical.segment_files import load_snapshot
-from index.lexical.tables import LEXICAL_TABLES, read_added, read_last_term, read_statistics
+from index.lexical.segment_files import CURRENT, load_snapshot
+from index.lexical.segmented_index import LEXICAL_DIRECTORY
+from index.lexical.tables import WORDS_FILE
 from index.search.corpus_calibration import read_corpus_calibration
 from index.search.score import read_corpus_fusion
 from index.sqlite.connections import DATABASE_ERRORS, open_reader, storage_error
@@ -47,7 +45,7 @@ from index.vectors.snapshot import current_precision
 from index.vectors.vector_index import DEFAULT_PRECISION
 
 # The tables that `index.doctor.repair` makes again; it copies the others.
-DERIVED_TABLES = frozenset({*LEXICAL_TABLES, "alignment_spaces", "metadata_values", "common_marks"})
+DERIVED_TABLES = frozenset({"alignment_spaces", "metadata_values"})
 _PROBLEMS_SHOWN = 5
 
 
@@ -132,21 +130,22 @@ def _examine(data: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
 
 def _examine_copies(data: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
     """Check the files of followers, and the published copies of the vectors and of the words."""
-    for name in FOLLOWER_FILES:
+    words = f"{LEXICAL_DIRECTORY}/{WORDS_FILE}"
+    for name in (*FOLLOWER_FILES, words):
         file = data / name
         if file.exists() and (problem := problem_of(file, follower_problem)):
             yield Finding(name, problem, Remedy.DELETE)
     precision = current_precision(data / SNAPSHOTS_DIRECTORY) or DEFAULT_PRECISION
-    for folder, read in (
-        (data / SNAPSHOTS_DIRECTORY, lambda folder: read_snapshot(store, folder, precision)),
-        (data / LEXICAL_DIRECTORY, load_snapshot),
+    for folder, current, read in (
+        (SNAPSHOTS_DIRECTORY, "", lambda folder: read_snapshot(store, folder, precision)),
+        (LEXICAL_DIRECTORY, CURRENT, load_snapshot),
     ):
         try:
-            if folder.exists():  # it may be deleted at any time
-                read(folder)
+            if (data / folder / current).exists():  # it may be deleted at any time
+                read(data / folder)
         except SnapshotError as error:
-            require_damage(folder, error)
-            yield Finding(folder.name, str(error), Remedy.DELETE)
+            require_damage(data / folder, error)
+            yield Finding(folder, str(error), Remedy.DELETE)
 
 
 def examine_checkpoint(checkpoint: Checkpoint) -> Iterator[Finding]:
@@ -305,26 +304,6 @@ def _hash(row: Sequence[Any]) -> int:
     return hash(repr(tuple(row)))  # of the text: Python gives -1 and -2 the same hash
 
 
-_TERMS_A_READ = 10_000_000
-
-
-def words_problem(connection: sqlite3.Connection) -> str | None:
-    """Compare the words of every document with their checksum, and count them again."""
-    documents, last = 0, read_last_term(connection)
-    counted = np.zeros(last + 1, dtype=np.int64)
-    for added in read_added(connection, -1, last, _TERMS_A_READ):
-        if added.damaged:
-            return f"the words of vector id {added.damaged[0]} are damaged"
-        documents += len(added.documents.vector_ids)
-        counted += np.bincount(added.documents.term_ids, minlength=last + 1)
-    (stored,) = connection.execute("SELECT count(*) FROM documents").fetchone()
-    if {documents, read_statistics(connection).documents} != {stored}:
-        return f"it has the words of {documents} documents instead of {stored}"
-    for term_id, number in connection.execute("SELECT term_id, documents FROM terms"):
-        counted[term_id] -= number
-    return "the document frequencies do not match the words" if counted.any() else None
-
-
 def space_problem(connection: sqlite3.Connection) -> str | None:
     """Read the alignment space; a store that was never given one has nothing to check."""
     row = find_space(connection)
@@ -344,7 +323,6 @@ def follower_problem(connection: sqlite3.Connection) -> str | None:
 
 
 _DERIVED: dict[str, Callable[[sqlite3.Connection], str | None]] = {
-    "lexical index": words_problem,
     "metadata values": metadata_problem,
     "alignment": space_problem,
 }

@@ -130,8 +130,8 @@ def load_snapshot(directory: Path) -> LexicalSnapshot:
 
 def delete_others(directory: Path, saved: SavedSnapshot) -> None:
     """Delete the files that the current snapshot does not need."""
-    for path in directory.iterdir():
-        if path.name != CURRENT and path.name not in saved.names:
+    for path in (*directory.glob("*.segment"), *directory.glob("*.terms")):
+        if path.name not in saved.names:
             with suppress(OSError):
                 path.unlink()
 

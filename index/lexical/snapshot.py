@@ -48,16 +48,15 @@ class LiveSegment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalSnapshot:
-    """All documents as of `changes` of the store. A document is present in one segment at most.
+    """All documents as of `changes` of the words. A document is present in one segment at most.
 
     Attributes:
         segments: in the order in which they were made.
         terms: how many documents have each term; shared by all snapshots, as of the newest.
         frequencies: the same at an earlier moment, by which norms are computed.
         number: how many documents there are.
-        changes: of the store.
-        identity: of the tables.
-        damaged: documents that are not in a segment, as their terms cannot be read.
+        changes: of the words.
+        identity: of their file.
     """
 
     segments: tuple[LiveSegment, ...]
@@ -66,13 +65,6 @@ class LexicalSnapshot:
     number: int
     changes: int
     identity: str
-    damaged: frozenset[int] = frozenset()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all documents are in a segment, or known to be damaged."""
-        present = sum(np.count_nonzero(live.present) for live in self.segments)
-        return present + len(self.damaged) == self.number
 
     def find(self, vector_ids: Int64) -> Iterator[tuple[LiveSegment, Int64, Int64]]:
         """Yield segments with the present documents of theirs among the given ids [K].

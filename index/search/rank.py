@@ -108,7 +108,7 @@ def _common_share(store: SQLiteDocumentStore, query: EncodedQuery | Examples) ->
     if isinstance(query, Examples):
         return float(np.mean([_common_share(store, example) for example in query.all]))
     if query.vector_id != NO_VECTOR:
-        return store.common_text.share(query.vector_id)
+        return store.alignment.common_share(query.vector_id)
     marks = mark(query.text, None, store.common_text.read())
     return 0.0 if marks is None else marks.share
 

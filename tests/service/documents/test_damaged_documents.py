@@ -103,23 +103,6 @@ def test_it_can_be_deleted(filled: Any, part: str) -> None:
     assert found(filled, {"text": BEES}) == OTHERS
 
 
-@pytest.mark.parametrize("terms", ["x'00'", "'no bytes'", "7"])
-def test_where_its_words_are_damaged_writes_name_it(
-    filled: Any, terms: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    damage(filled, f"UPDATE document_terms SET terms = {terms} WHERE vector_id = 2")
-    for response in (
-        filled.delete("/documents/bees"),
-        filled.post("/index", json={"documents": [{"id": "bees", "text": "Wasps."}]}),
-    ):
-        says_damaged(response)
-    assert filled.get("/documents/bees?text=true").json()["text"] == BEES
-    more = {"documents": [{"id": "wasps", "text": "Wasps build nests of paper."}]}
-    assert filled.post("/index", json=more).status_code == 200
-    assert filled.get("/readyz").json()["degraded"] == ["damaged_documents"]
-    assert "document 'bees' is damaged in its words: run longmatch doctor --repair" in caplog.text
-
-
 def test_a_damaged_vector_leaves_its_place_to_the_next(
     filled: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

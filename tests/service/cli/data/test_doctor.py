@@ -53,8 +53,6 @@ DAMAGES = {
         "2 documents (d0, d1) are damaged in vectors",
         "UPDATE block_vectors SET vectors = x'0000' WHERE vector_id < 3",
     ),
-    "a lost word": ("lexical index", "DELETE FROM terms WHERE term = 'granite'"),
-    "the number of documents": ("lexical index", "UPDATE term_statistics SET documents = 3"),
     "a value that filters lack": (
         "the values of 1 documents do not match, vector id 3 first",
         "DELETE FROM metadata_values WHERE vector_id = 3 AND field = '/year'",
@@ -108,7 +106,6 @@ def test_doctor_sets_aside_what_cannot_be_made_again(longmatch: Run, data: Path)
         "UPDATE documents SET text = CAST(x'666f72676564ff' AS TEXT) WHERE id = 'd3'",
         "UPDATE documents SET metadata = '{' WHERE id = 'd5'",
         "DELETE FROM checksums WHERE vector_id = 6",
-        "UPDATE document_terms SET terms = x'00' WHERE vector_id IN (4, 7)",
         "UPDATE vectors SET vector = x'00' WHERE vector_id = 9",
         "DELETE FROM metadata_values WHERE vector_id = 11",
     )
