@@ -36,9 +36,11 @@ _SHORTEST_PART = 64  # characters of a block that is divided because the server 
 _TEXTS_A_CALL = 32  # as many as Text Embeddings Inference takes by default
 _CALLS = 4  # at a time
 _ANSWER_BYTES = 64 * 2**20
-_CONNECT_SECONDS, _CALL_SECONDS = 5.0, 30.0
-# For how long a call is repeated: a request has a client that waits, an offline job has not.
+_CONNECT_SECONDS = 5.0
+# For how long a call is repeated: a request has a client that waits, an offline job has not. How
+# long one may take follows from it: a server that is slow is not sent the same texts once more.
 _OPENING_SECONDS, _REQUEST_SECONDS, _JOB_SECONDS = 5.0, 10.0, 600.0
+_CALL_SECONDS, _JOB_CALL_SECONDS = 30.0, 300.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
 _BROKEN_ANSWERS = 3  # of a call, until it fails: the next one would be as broken
 _OK = 200
@@ -135,7 +137,7 @@ class _Http:
         while True:
             wait = random.uniform(pause / 2, pause)  # noqa: S311 - not for secrecy
             try:
-                status, headers, data = self._send(url, body)
+                status, headers, data = self._send(url, body, patience)
                 if status == _OK:
                     answer = read(json.loads(data))
                     self._failing = False
@@ -155,9 +157,11 @@ class _Http:
                 raise EncoderServerError(f"{url}: {reason}")
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _send(self, url: str, body: bytes | None) -> tuple[int, Mapping[bytes, bytes], bytes]:
-        times = {"connect": _CONNECT_SECONDS, "pool": _CALL_SECONDS}
-        times |= {"read": _CALL_SECONDS, "write": _CALL_SECONDS}
+    def _send(
+        self, url: str, body: bytes | None, patience: _Patience
+    ) -> tuple[int, Mapping[bytes, bytes], bytes]:
+        most = _JOB_CALL_SECONDS if patience.seconds >= _JOB_SECONDS else _CALL_SECONDS
+        times = {"connect": _CONNECT_SECONDS, "pool": most, "read": most, "write": most}
         method = "GET" if body is None else "POST"
         with self._pool.stream(
             method, url, headers=self._headers, content=body, extensions={"timeout": times}
