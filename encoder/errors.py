@@ -33,6 +33,10 @@ class ProviderError(EncoderError):
     """None of the requested execution providers is available."""
 
 
+class EncoderServerError(EncoderError):
+    """The server that encodes does not answer, or with something that is no vectors."""
+
+
 class ParityError(EncoderError):
     """A graph differs from its reference by more than its tolerance."""
 

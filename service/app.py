@@ -72,7 +72,11 @@ docs_router = Router(page.RULES, include_in_schema=False)
 
 
 def create_app(
-    settings: Settings, engine: Engine | None = None, bound_to: str = LOOPBACK
+    settings: Settings,
+    engine: Engine | None = None,
+    bound_to: str = LOOPBACK,
+    *,
+    takes_keys: bool = True,
 ) -> FastAPI:
     """Create the application.
 
@@ -82,6 +86,7 @@ def create_app(
             and drained and closed when it ends.
         bound_to: the address that the server listens on, which decides the names under which it is
             reached.
+        takes_keys: whether keys count; not for a caller in this process, who has the files anyway.
     """
     app = DescribedFastAPI(
         title="Longmatch",
@@ -105,7 +110,7 @@ def create_app(
     app.router.middleware_stack = FoundRoute(app.router.middleware_stack)
     install_error_handlers(app)
     hosts = AllowedHosts(bound_to, settings.allowed_hosts)
-    app.add_middleware(Gate, settings=settings, hosts=hosts)
+    app.add_middleware(Gate, settings=settings, hosts=hosts, takes_keys=takes_keys)
     if settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
     return app

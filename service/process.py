@@ -21,17 +21,16 @@ def tls_options(settings: Settings) -> dict[str, Any]:
     """Return uvicorn's options of TLS; none without a certificate.
 
     Raises:
-        SettingsError: a file cannot be read, the key is not that of the certificate, its password
-            is wrong, or there is no certificate for it.
+        SettingsError: a file cannot be read, the key is encrypted or not that of the certificate,
+            or there is no certificate for it.
     """
     certificate, authority = settings.tls_certificate, settings.tls_client_authority
     if certificate is None:
-        for name in ("tls_key", "tls_key_password", "tls_client_authority"):
+        for name in ("tls_key", "tls_client_authority"):
             if getattr(settings, name) is not None:
                 raise SettingsError(f"{name} is given without tls_certificate")
         return {}
-    key, password = settings.tls_key, settings.tls_key_password
-    secret = "" if password is None else password.get_secret_value()  # no question at a terminal
+    key, secret = settings.tls_key, ""  # no question for a password at a terminal
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, secret)

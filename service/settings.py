@@ -40,6 +40,7 @@ _VECTORS_ARE_LOCAL = "vectors are searched by FAISS in the process"
 REMOVED_SETTINGS = {
     "LONGMATCH_CHECKPOINT": "LONGMATCH_ENCODER names the encoder",
     "LONGMATCH_ENGINE_CACHE": "TensorRT is not used; LONGMATCH_PROVIDERS=cuda runs on a GPU",
+    "LONGMATCH_TLS_KEY_PASSWORD": "decrypt the key: openssl pkey -in KEY -out PLAIN",
     "LONGMATCH_STORE": _DOCUMENTS_ARE_LOCAL,
     "LONGMATCH_STORE_SCHEMA": _DOCUMENTS_ARE_LOCAL,
     "LONGMATCH_STORE_SECONDS": _DOCUMENTS_ARE_LOCAL,
@@ -113,9 +114,12 @@ class Settings(BaseSettings):
     )
     encoder: Annotated[str | None, BeforeValidator(_text)] = Field(
         default=None,
-        description="The encoder: best or fast, which ship, a folder, or a sentence model. By "
-        "default, that of the data directory, best for a new one. Vectors of different encoders "
-        "are never compared.",
+        description="The encoder: best or fast, which ship, a folder, a sentence model, or the URL "
+        "of a server of embeddings. By default, that of the data directory, best for a new one. "
+        "Vectors of different encoders are never compared.",
+    )
+    encoder_key: SecretStr | None = Field(
+        default=None, description="What a server of embeddings gets as Authorization: Bearer."
     )
     precision: str | None = Field(
         default=None,
@@ -239,9 +243,6 @@ class Settings(BaseSettings):
     tls_key: Path | None = Field(
         default=None,
         description="PEM file of its private key; by default, it is in the same file.",
-    )
-    tls_key_password: SecretStr | None = Field(
-        default=None, description="The password of `tls_key`, if it is encrypted."
     )
     tls_client_authority: Path | None = Field(
         default=None,

@@ -7,6 +7,7 @@ share a call.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -29,35 +30,27 @@ from encoder.tokenizer import BlockTokenizer
 _GPU_BATCH_TOKENS = 16_384
 
 
-class SentenceModelEncoder:
-    """An `encoder.encoder.Encoder` of a sentence model; for the attributes see there."""
+class BlockMeanEncoder(ABC):
+    """An `encoder.encoder.Encoder` of blocks that are read each by itself; for the attributes see
+    there. The vector of a document is the mean of those of its blocks, at unit norm.
+    """
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        *,
-        precision: str | None = None,
-        providers: Sequence[str] | None = None,
-        threads: int | None = None,
-        adapter: Adapter | None = None,
-        batch_tokens: int | None = None,
-    ) -> None:
-        """Open the model; arguments as of `OnnxEncoder`, but the default precision is fp32."""
-        self._model: SentenceModel = checkpoint.model["sentence_model"]
+    precision: str
+    provider: str
+    threads: int
+    batch_tokens: int
+    recurrent = False
+    adapter: Adapter | None = None
+
+    def __init__(self, checkpoint: Checkpoint, adapter: Adapter | None) -> None:
         if adapter is not None:
             raise AdapterError(f"{checkpoint.name}: a sentence model cannot be adapted to a corpus")
-        self._space = vector_space(checkpoint, None)
-        having = checkpoint.precisions
-        self.precision = precision or ("fp32" if "fp32" in having else having[0])
-        self._transformer = open_transformer(checkpoint, self.precision, providers)
         self.checkpoint = checkpoint
-        self.adapter: Adapter | None = None
-        self.provider = self._transformer.provider
-        on_cpu = self._transformer.on_cpu
-        self.threads = threads or (usable_cores() if on_cpu else 1)
-        default = 0 if on_cpu else _GPU_BATCH_TOKENS
-        self.batch_tokens = default if batch_tokens is None else batch_tokens
-        self.recurrent = False
+        self._space = vector_space(checkpoint, None)
+
+    @abstractmethod
+    def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
 
     @property
     def dimension(self) -> int:
@@ -87,14 +80,6 @@ class SentenceModelEncoder:
         """Return the vectors [S, block_dimension] of the blocks of each document."""
         return encode_block_vectors(self, documents)
 
-    def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
-        """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
-        vectors = np.empty((len(blocks), self.checkpoint.block_dimension), dtype=np.float32)
-        for rows in self._calls(blocks):
-            ids, mask = self._pad([blocks[row] for row in rows])
-            vectors[rows] = self._pool(self._transformer.run(ids, mask), mask)
-        return vectors
-
     def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
         """Refuse it: no sentence model is recurrent."""
         raise CheckpointError(f"{self.checkpoint.name} reads each block by itself")
@@ -107,7 +92,7 @@ class SentenceModelEncoder:
         """
         if not len(block_vectors):
             raise ValueError("a document with no block has no vector")
-        vector: Float32 = _unit(block_vectors.mean(axis=0, keepdims=True))[0]
+        vector: Float32 = unit(block_vectors.mean(axis=0, keepdims=True))[0]
         return vector
 
     def encode_documents(
@@ -130,6 +115,40 @@ class SentenceModelEncoder:
         if not np.isfinite(vectors).all():
             raise ParityError(f"{self.checkpoint.name}: vectors in {self.precision} are not finite")
         return WarmRun(blocks, vectors, sum(map(len, blocks)) / seconds)
+
+
+class SentenceModelEncoder(BlockMeanEncoder):
+    """An encoder of a sentence model that this machine computes."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        precision: str | None = None,
+        providers: Sequence[str] | None = None,
+        threads: int | None = None,
+        adapter: Adapter | None = None,
+        batch_tokens: int | None = None,
+    ) -> None:
+        """Open the model; arguments as of `OnnxEncoder`, but the default precision is fp32."""
+        self._model: SentenceModel = checkpoint.model["sentence_model"]
+        super().__init__(checkpoint, adapter)
+        having = checkpoint.precisions
+        self.precision = precision or ("fp32" if "fp32" in having else having[0])
+        self._transformer = open_transformer(checkpoint, self.precision, providers)
+        self.provider = self._transformer.provider
+        on_cpu = self._transformer.on_cpu
+        self.threads = threads or (usable_cores() if on_cpu else 1)
+        default = 0 if on_cpu else _GPU_BATCH_TOKENS
+        self.batch_tokens = default if batch_tokens is None else batch_tokens
+
+    def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
+        vectors = np.empty((len(blocks), self.checkpoint.block_dimension), dtype=np.float32)
+        for rows in self._calls(blocks):
+            ids, mask = self._pad([blocks[row] for row in rows])
+            vectors[rows] = self._pool(self._transformer.run(ids, mask), mask)
+        return vectors
 
     def _calls(self, blocks: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         """Yield the rows of each call: one block, or those of like length that fit."""
@@ -169,10 +188,10 @@ class SentenceModelEncoder:
             if not self._model.pools_prompt:
                 counted[:, : len(self._model.before)] = 0
             pooled = np.einsum("bt,bth->bh", counted, tokens) / counted.sum(axis=1)[:, None]
-        return _unit(pooled[:, : self.checkpoint.block_dimension])
+        return unit(pooled[:, : self.checkpoint.block_dimension])
 
 
-def _unit(vectors: Float32) -> Float32:
+def unit(vectors: Float32) -> Float32:
     """Return vectors [N, D] at unit norm."""
     norms: Float32 = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.maximum(norms, np.float32(1e-12))).astype(np.float32)

@@ -24,6 +24,7 @@ import numpy as np
 from encoder.arrays import Float32
 from encoder.blocks import SentenceBlocks
 from encoder.encoder import Encoder
+from encoder.errors import EncoderServerError
 from service.errors import (
     DeadlinePassedError,
     EncodingFailedError,
@@ -287,8 +288,9 @@ class EncodeScheduler:
             _fail_all(self._queue.drop(reservation), partial(_encoding_error, cause))
 
 
-def _encoding_error(cause: Exception) -> EncodingFailedError:
-    error = EncodingFailedError()
+def _encoding_error(cause: Exception) -> ServiceError:
+    waiting = isinstance(cause, EncoderServerError)
+    error = NotReadyError("the encoder's server fails") if waiting else EncodingFailedError()
     error.__cause__ = cause
     return error
 
