@@ -78,7 +78,7 @@ class Library:
 
     def __init__(self, engine: Any, collection: str | None = None) -> None:
         """Take an open engine of `service`; use `longmatch.open`."""
-        from service.api.app import create_app
+        from service.app import create_app
         from service.startup import close_engine
 
         self._close_engine = close_engine
