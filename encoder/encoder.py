@@ -11,7 +11,6 @@ from typing import Protocol
 
 import numpy as np
 
-from encoder.adapter import Adapter
 from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import Checkpoint
@@ -82,7 +81,6 @@ class Encoder(Protocol):
 
     Attributes:
         checkpoint: which encoder it is, and what was fitted for it.
-        adapter: of the corpus that it encodes for, if any.
         precision: of the numbers that it computes with.
         provider: what computes: an execution provider, a device or a server.
         threads: number of threads that can usefully call concurrently.
@@ -91,7 +89,6 @@ class Encoder(Protocol):
     """
 
     checkpoint: Checkpoint
-    adapter: Adapter | None
     precision: str
     provider: str
     threads: int

@@ -47,7 +47,3 @@ class QualityError(EncoderError):
 
 class ArchiveError(EncoderError):
     """A block archive is damaged, does not fit what is written, or was made by another encoder."""
-
-
-class AdapterError(EncoderError):
-    """The adapter of a corpus is damaged, or was fitted for another checkpoint."""

@@ -21,11 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.adapter import Adapter, open_adaptation, vector_space
 from encoder.arrays import Float32
 from encoder.block_selection import open_document_tokenizer
 from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import SECTION_GRAPH, Checkpoint
+from encoder.checkpoint import SECTION_GRAPH, Checkpoint, vector_space
 from encoder.comparison.sections import SectionReader
 from encoder.device.bound_graph import LANES, BoundGraph
 from encoder.device.packing import document_calls, pad_documents, pad_rows
@@ -46,7 +45,6 @@ class OnnxEncoder:
 
     Attributes:
         checkpoint: what it was loaded from.
-        adapter: of the corpus that it encodes for, if any.
         precision: of the graphs in use: "int8", "fp16" or "fp32".
         provider: the execution provider in use.
         threads: number of threads that can usefully call concurrently.
@@ -62,7 +60,6 @@ class OnnxEncoder:
         precision: str | None = None,
         providers: Sequence[str] | None = None,
         threads: int | None = None,
-        adapter: Adapter | None = None,
         batch_tokens: int | None = None,
     ) -> None:
         """Open the graphs of a checkpoint.
@@ -74,7 +71,6 @@ class OnnxEncoder:
             providers: execution providers in the order of preference, "cuda" or
                 "CUDAExecutionProvider"; by default CUDA if available, else the CPU.
             threads: by default one for each core.
-            adapter: fitted to the corpus; its document vectors are adapted.
             batch_tokens: of a packed call; by default 65,536 on a GPU and 0, one block a call, on
                 a CPU.
         """
@@ -86,10 +82,8 @@ class OnnxEncoder:
         self._documents = BoundGraph(graphs.document, checkpoint.dimension, device)
         self._sections = open_section_graph(checkpoint)
         self._terms = open_term_channel(checkpoint)
-        self._adapt = None if adapter is None else open_adaptation(checkpoint, adapter)
-        self._space = vector_space(checkpoint, adapter)
+        self._space = vector_space(checkpoint)
         self.checkpoint = checkpoint
-        self.adapter = adapter
         self.precision = graphs.precision
         self.provider = graphs.provider
         self.threads = threads or (usable_cores() if graphs.on_cpu else 1)
@@ -144,8 +138,7 @@ class OnnxEncoder:
         """
         if not len(block_vectors):
             raise ValueError("a document with no block has no vector")
-        vector = self.combine(block_vectors, self.term_features(blocks))
-        return vector if self._adapt is None else self._adapt(vector, blocks)
+        return self.combine(block_vectors, self.term_features(blocks))
 
     def encode_documents(
         self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
@@ -158,16 +151,12 @@ class OnnxEncoder:
         if not all(map(len, block_vectors)):
             raise ValueError("a document with no block has no vector")
         features = [self.term_features(block) for block in blocks]
-        vectors = self._combine_packed(block_vectors, features)
-        if self._adapt is None:
-            return vectors
-        adapted = [self._adapt(*pair) for pair in zip(vectors, blocks, strict=True)]
-        return np.array(adapted, dtype=np.float32).reshape(-1, self.dimension)
+        return self._combine_packed(block_vectors, features)
 
     def _combine_packed(
         self, block_vectors: Sequence[Float32], term_features: Sequence[Float32]
     ) -> Float32:
-        """Run the document level on many documents: -> [D, dimension], before adaptation."""
+        """Run the document level on many documents: -> [D, dimension]."""
         vectors = np.empty((len(block_vectors), self.checkpoint.dimension), dtype=np.float32)
         most = self.checkpoint.max_blocks
 
@@ -220,7 +209,7 @@ class OnnxEncoder:
     def section_vector(
         self, blocks: Float32, number: int, next_blocks: Float32, next_number: int
     ) -> Float32:
-        """Encode a section: [dimension], unit norm, before any adaptation to a corpus.
+        """Encode a section: [dimension], unit norm.
 
         Args:
             blocks: [S, block_dimension] block vectors of the section.

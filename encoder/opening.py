@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from encoder.adapter import Adapter
 from encoder.checkpoint import (
     DEFAULT_CHECKPOINT,
     SENTENCE_MODEL,
@@ -46,12 +45,9 @@ def open_encoder(
     precision: str | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-    adapter: Adapter | None = None,
 ) -> Encoder:
     """Open an encoder; for the arguments see `OnnxEncoder`."""
     if "server" in checkpoint.model:
-        return ServerEncoder(checkpoint, adapter)
+        return ServerEncoder(checkpoint)
     kind = SentenceModelEncoder if checkpoint.architecture == SENTENCE_MODEL else OnnxEncoder
-    return kind(
-        checkpoint, precision=precision, providers=providers, threads=threads, adapter=adapter
-    )
+    return kind(checkpoint, precision=precision, providers=providers, threads=threads)

@@ -84,9 +84,7 @@ async def encode_texts(
     ) as reservation:
         documents, tokenising = await _tokenise(collection, texts, strict)
         reservation.resize(sum(document.receipt.tokens_encoded for document in documents))
-        encoded = await collection.engine.scheduler.encode(
-            documents, reservation, collection.adapter, collection.name
-        )
+        encoded = await collection.engine.scheduler.encode(documents, reservation, collection.name)
     for result in encoded:  # counted by the threads that encoded
         add_span("queue", result.queue_seconds)
         add_span("encode", result.encode_seconds)

@@ -15,8 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from typing import TYPE_CHECKING
 
-from encoder.adapter import OpenAdapter, VectorSpace
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import Checkpoint, VectorSpace
 from encoder.encoder import DocumentTokenizer, Encoder
 from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
@@ -53,7 +52,7 @@ class Engine:
         settings: it was opened with.
         checkpoint: of the encoder; each collection has its own reading share.
         tokenizer: text -> sentence blocks, all of which are encoded.
-        encoder: sentence blocks -> vectors, without the adapter of a collection.
+        encoder: sentence blocks -> vectors.
         scheduler: the encoder threads and their queue.
         reranking: the reranker with its threads, if one is set.
         admission: the limit on active requests.
@@ -112,7 +111,6 @@ class Collection:
         engine: what it shares with the others.
         checkpoint: of the engine, with the reading share of this data directory.
         tokenizer: text -> sentence blocks, some of which are selected if the share is less than 1.
-        adapter: fitted to its corpus, if there is one.
         space: of its document vectors.
         data: documents, vectors, index.
         scoring: how its scores are combined and calibrated, as last measured.
@@ -132,7 +130,6 @@ class Collection:
     engine: Engine
     checkpoint: Checkpoint
     tokenizer: DocumentTokenizer
-    adapter: OpenAdapter | None
     space: VectorSpace
     data: DataDirectory
     scoring: LiveScoring

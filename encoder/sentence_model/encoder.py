@@ -13,14 +13,13 @@ from functools import cached_property
 
 import numpy as np
 
-from encoder.adapter import Adapter, vector_space
 from encoder.arrays import Float32, Int64
 from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import Checkpoint, vector_space
 from encoder.comparison.sections import SectionReader
 from encoder.document_reading import DocumentReading
 from encoder.encoder import EncodedBatch, WarmRun, encode_block_vectors, encode_documents
-from encoder.errors import AdapterError, CheckpointError, ParityError
+from encoder.errors import CheckpointError, ParityError
 from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import usable_cores
 from encoder.sentence_model.folder import SentenceModel
@@ -40,13 +39,10 @@ class BlockMeanEncoder(ABC):
     threads: int
     batch_tokens: int
     recurrent = False
-    adapter: Adapter | None = None
 
-    def __init__(self, checkpoint: Checkpoint, adapter: Adapter | None) -> None:
-        if adapter is not None:
-            raise AdapterError(f"{checkpoint.name}: a sentence model cannot be adapted to a corpus")
+    def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
-        self._space = vector_space(checkpoint, None)
+        self._space = vector_space(checkpoint)
 
     @abstractmethod
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
@@ -127,12 +123,11 @@ class SentenceModelEncoder(BlockMeanEncoder):
         precision: str | None = None,
         providers: Sequence[str] | None = None,
         threads: int | None = None,
-        adapter: Adapter | None = None,
         batch_tokens: int | None = None,
     ) -> None:
         """Open the model; arguments as of `OnnxEncoder`, but the default precision is fp32."""
         self._model: SentenceModel = checkpoint.model["sentence_model"]
-        super().__init__(checkpoint, adapter)
+        super().__init__(checkpoint)
         having = checkpoint.precisions
         self.precision = precision or ("fp32" if "fp32" in having else having[0])
         self._transformer = open_transformer(checkpoint, self.precision, providers)

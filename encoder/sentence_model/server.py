@@ -21,7 +21,6 @@ from typing import Any
 import httpcore2
 import numpy as np
 
-from encoder.adapter import Adapter
 from encoder.arrays import Float32
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import SENTENCE_MODEL, Checkpoint
@@ -302,8 +301,8 @@ def _embed(
 class ServerEncoder(BlockMeanEncoder):
     """An encoder whose blocks a server encodes."""
 
-    def __init__(self, checkpoint: Checkpoint, adapter: Adapter | None) -> None:
-        super().__init__(checkpoint, adapter)
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        super().__init__(checkpoint)
         self._server: EmbeddingServer = checkpoint.model["server"]
         self._http = _Http()
         self.precision = "server"

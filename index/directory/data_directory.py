@@ -1,7 +1,6 @@
 """The data directory: the document store, its snapshots and the lock of the writing process.
 
 store.sqlite3   documents and vectors, the truth
-adapter.npz     optional: the adapter fitted to the corpus, see index/adapt.py
 encoder.json    the name of the encoder of the vectors, see index/directory/encoder_name.py
 fusion.json     optional: how scores are combined here, see index/search/score.py
 shadow-test.json    optional: why these vectors replaced others, see service/cli/feedback/replace.py
@@ -55,14 +54,13 @@ LOCK_FILE = "lock"
 KEY_FILE = "keys.json"  # of a server; `service.keys` reads it
 FOLLOWER_FILES = (FAMILIES_FILE, BLOCKS_FILE)
 LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
-ADAPTER_FILE = "adapter.npz"
 CALIBRATION_FILE = "calibration.json"
 FUSION_FILE = "fusion.json"
 SHADOW_TEST_FILE = "shadow-test.json"
 SKIPPED_FILE = "skipped.jsonl"
 DAMAGED_FILE = "damaged.jsonl"
 # To the vectors, or of them.
-FITTED = (ADAPTER_FILE, CALIBRATION_FILE, ENCODER_FILE, FUSION_FILE, SHADOW_TEST_FILE)
+FITTED = (CALIBRATION_FILE, ENCODER_FILE, FUSION_FILE, SHADOW_TEST_FILE)
 # What belongs to one checkpoint, and is replaced by a swap of the content.
 CONTENT = (
     STORE_FILE,

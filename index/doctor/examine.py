@@ -14,14 +14,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from encoder.adapter import Adapter, VectorSpace, vector_space
-from encoder.checkpoint import Checkpoint, read_verified
+from encoder.checkpoint import Checkpoint, VectorSpace, read_verified, vector_space
 from encoder.errors import EncoderError
-from index.adapt import read_corpus_adapter
 from index.alignment.alignment_index import damaged_blocks
 from index.alignment.spaces import find_space, load_space
 from index.directory.data_directory import (
-    ADAPTER_FILE,
     CALIBRATION_FILE,
     FOLLOWER_FILES,
     FUSION_FILE,
@@ -118,14 +115,8 @@ def share_if_readable(data: Path, checkpoint: Checkpoint) -> Checkpoint:
 
 def _examine(data: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
     yield from examine_checkpoint(checkpoint)
-    try:
-        adapter = read_corpus_adapter(data, checkpoint)
-    except EncoderError as error:
-        require_damage(data / ADAPTER_FILE, error)
-        yield Finding(ADAPTER_FILE, str(error), Remedy.RESTORE_BACKUP)
-        return
-    yield from _examine_calibration(data, checkpoint, adapter)
-    yield from _examine_store(data, vector_space(checkpoint, adapter))
+    yield from _examine_calibration(data, checkpoint)
+    yield from _examine_store(data, vector_space(checkpoint))
 
 
 def _examine_copies(data: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
@@ -158,10 +149,8 @@ def examine_checkpoint(checkpoint: Checkpoint) -> Iterator[Finding]:
             yield Finding(f"checkpoint {checkpoint.name}", str(error), Remedy.REINSTALL)
 
 
-def _examine_calibration(
-    data: Path, checkpoint: Checkpoint, adapter: Adapter | None
-) -> Iterator[Finding]:
-    fingerprint = vector_space(checkpoint, adapter).fingerprint
+def _examine_calibration(data: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
+    fingerprint = vector_space(checkpoint).fingerprint
     for name, read in (
         (FUSION_FILE, read_corpus_fusion),
         (CALIBRATION_FILE, read_corpus_calibration),

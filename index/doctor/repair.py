@@ -13,11 +13,9 @@ from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from encoder.adapter import vector_space
 from encoder.alignment.space import open_space
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import Checkpoint, vector_space
 from encoder.opening import open_encoder
-from index.adapt import read_corpus_adapter
 from index.build import publish, refit_alignment
 from index.directory.data_directory import (
     ARRIVING,
@@ -97,7 +95,7 @@ def repair(
                 failure = storage_error(data / STORE_FILE, error)
                 raise failure or StoreError(f"{data}: cannot be written: {error}") from error
             swap_in(data)
-    space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
+    space = vector_space(checkpoint)
     with closing(
         open_data_directory(
             data,
@@ -209,9 +207,7 @@ def _encode_again(
     progress: Progress,
 ) -> None:
     """Replace vectors, block vectors and checksums of documents, whose texts are sound."""
-    encoder = open_encoder(
-        checkpoint, precision=precision, adapter=read_corpus_adapter(data, checkpoint)
-    )
+    encoder = open_encoder(checkpoint, precision=precision)
     progress.started("encoding again", len(vector_ids))
     with closing(SQLiteConnections(data / STORE_FILE, read_only=False)) as connections:
         for start in range(0, len(vector_ids), _ENCODED_A_TRANSACTION):

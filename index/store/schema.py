@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from encoder.adapter import VectorSpace
+from encoder.checkpoint import VectorSpace
 from index.alignment.spaces import SPACES_SCHEMA
 from index.common_text.collection import COMMON_TEXT_SCHEMA
 from index.errors import FingerprintMismatchError, StoreError

@@ -155,7 +155,7 @@ def _compare(
     reader = loaded.encoder.section_reader
     ours, theirs = (to_comparable(language, side, alignable, reader) for side in (left, right))
     documents = 0 if directory is None else len(directory.store)
-    scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter, documents)
+    scoring = open_scoring(loaded.checkpoint, data, documents)
     found = compare_prepared(scoring, ours, theirs, lexical, reader, differences=differences)
     return found, scoring.calibrator.version
 

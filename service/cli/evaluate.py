@@ -24,10 +24,10 @@ from evaluation.baselines import (
 )
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
+    OWN,
     Judgements,
     Vectors,
     baseline_systems,
-    longmatch_system_names,
     longmatch_systems,
     measure_systems,
     rerank_longmatch_system,
@@ -49,7 +49,7 @@ from service.cli.checks import (
     open_checkpoint,
     read_option,
 )
-from service.cli.corpus_checks import check_corpus, check_enough_to_adapt
+from service.cli.corpus_checks import check_corpus
 from service.cli.opening import Loaded, load
 from service.cli.options import (
     INPUT_SKIPPED,
@@ -78,7 +78,6 @@ class EvaluationOptions:
     valid_pairs: Path | None
     vectors: Path | None
     mode: Mode
-    adapt: bool
     rerank: int
     reranker: Path | None
     baselines: tuple[str, ...]
@@ -148,8 +147,6 @@ def _check_files(options: EvaluationOptions) -> None:
         check_output_folder(options.blocks, "--blocks")
     if options.rerank and options.reranker:
         check_reranker(options.reranker)
-    if options.adapt:
-        check_enough_to_adapt(options.corpus)
 
 
 def evaluate(
@@ -176,9 +173,6 @@ def evaluate(
     mode: Annotated[
         Mode, typer.Option(help="The mode to measure, with the channels it combines.")
     ] = DEFAULT_MODE,
-    adapt: Annotated[
-        bool, typer.Option("--adapt", help="Also measure vectors adapted to the corpus.")
-    ] = False,
     rerank: Annotated[
         int, typer.Option(min=0, help="Also measure the first N results reranked; 0: none.")
     ] = 0,
@@ -221,7 +215,6 @@ def evaluate(
         valid_pairs=valid_pairs,
         vectors=vectors,
         mode=mode,
-        adapt=adapt,
         rerank=rerank,
         reranker=reranker,
         baselines=names,
@@ -247,7 +240,7 @@ def evaluate(
 
 
 def _read_judgements(options: EvaluationOptions) -> Judgements:
-    systems = longmatch_system_names(options.mode, adapt=options.adapt)
+    systems = OWN[options.mode]
     qrels = read_option("QRELS", read_qrels, options.qrels) if options.qrels else {}
     valid = options.valid_pairs
     return Judgements(
@@ -367,9 +360,7 @@ def _make_systems(
     blocks: CorpusBlocks | None,
     checkpoint: Checkpoint,
 ) -> list[System]:
-    with show_progress(console) as progress:
-        adapting = progress if options.adapt else None
-        own = list(longmatch_systems(vectors, checkpoint, options.mode, options.files, adapting))
+    own = list(longmatch_systems(vectors, checkpoint, options.mode, options.files))
     if options.rerank and options.reranker:
         reranker = open_reranker(options.reranker)
         own.append(

@@ -8,14 +8,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from encoder.adapter import VectorSpace, vector_space
 from encoder.alignment.space import open_space
 from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
+from encoder.checkpoint import WHOLE, Checkpoint, VectorSpace, vector_space, with_reading_share
 from encoder.encoder import Encoder
 from encoder.errors import CheckpointError
 from encoder.opening import open_encoder
-from index.adapt import read_corpus_adapter
 from index.directory.data_directory import (
     STORE_FILE,
     DataDirectory,
@@ -71,18 +69,15 @@ def load(
 ) -> Loaded:
     """Open an encoder, for a data directory if there is one, which must be of its vectors.
 
-    The directory has an adapter, perhaps, and a reading share, which is also that of a new one.
+    The directory has a reading share, which is also that of a new one.
     """
     devices = Settings()
     allow_gpu(devices.index_gpu)
     found = open_checkpoint(name, precision, providers, data=data)
     checkpoint = with_reading(found, data, reading_share)
-    adapter = read_corpus_adapter(data, checkpoint) if data else None
     if data:
-        require_same_space(data, vector_space(checkpoint, adapter))
-    encoder = open_encoder(
-        checkpoint, precision=precision, providers=providers, threads=threads, adapter=adapter
-    )
+        require_same_space(data, vector_space(checkpoint))
+    encoder = open_encoder(checkpoint, precision=precision, providers=providers, threads=threads)
     encoder.warm_up()
     return Loaded(encoder)
 

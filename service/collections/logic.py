@@ -6,13 +6,11 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from encoder.adapter import open_adaptation, vector_space
 from encoder.alignment.space import open_space
 from encoder.block_selection import open_document_tokenizer
-from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
+from encoder.checkpoint import WHOLE, Checkpoint, vector_space, with_reading_share
 from encoder.encoder import DocumentTokenizer
 from encoder.errors import EncoderError
-from index.adapt import read_corpus_adapter
 from index.directory.collections import (
     check_collection,
     collection_names,
@@ -55,8 +53,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
     """
     settings = engine.settings
     checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share)
-    fitted = read_corpus_adapter(path, checkpoint)
-    space = vector_space(checkpoint, fitted)
+    space = vector_space(checkpoint)
     with ExitStack() as opened:
         data = open_data_directory(
             path,
@@ -76,13 +73,12 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
         opened.callback(jobs.close)
         standing = StandingQueries(state, settings, metrics)
         opened.callback(standing.close)
-        scoring = LiveScoring(checkpoint, data, fitted)
+        scoring = LiveScoring(checkpoint, data)
         collection = Collection(
             name=name,
             engine=engine,
             checkpoint=checkpoint,
             tokenizer=_tokenizer(engine, checkpoint),
-            adapter=None if fitted is None else open_adaptation(checkpoint, fitted),
             space=space,
             data=data,
             scoring=scoring,
@@ -270,7 +266,7 @@ def _fill(engine: Engine, folder: Path) -> None:
     """Make an empty data directory, as `open_collection` would."""
     share = engine.settings.reading_share
     checkpoint = with_reading_share(engine.checkpoint, WHOLE if share is None else share)
-    space = vector_space(checkpoint, None)
+    space = vector_space(checkpoint)
     open_data_directory(
         folder,
         fingerprint=space.fingerprint,

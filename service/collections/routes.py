@@ -14,7 +14,7 @@ from service.errors import CollectionNotFoundError
 from service.gate import Rules, declare
 from service.openapi import READ, WRITE, Router, json_example, of_route
 from service.ops.routes import VERSION
-from service.ops.schemas import AdapterBody, CalibrationBody, adapter_body, calibration_body
+from service.ops.schemas import CalibrationBody, calibration_body
 from service.problems import COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS
 from service.schemas import nullable
 from service.threads import run_in
@@ -41,7 +41,6 @@ class CollectionResponse(CollectionBody):
     reading_share: float | None = nullable(
         "Share of the sentence blocks of a document that the Transformer encodes."
     )
-    adapter: AdapterBody | None = nullable("What was fitted to its corpus (`index --adapt`).")
     calibration: CalibrationBody | None = nullable("Of its scores.")
 
 
@@ -74,11 +73,10 @@ def collection_response(member: Collection | UnopenedCollection) -> CollectionRe
     """Return the body of a collection."""
     known = collection_body(member).model_dump()
     if isinstance(member, UnopenedCollection):
-        return CollectionResponse(**known, reading_share=None, adapter=None, calibration=None)
+        return CollectionResponse(**known, reading_share=None, calibration=None)
     return CollectionResponse(
         **known,
         reading_share=member.checkpoint.reading_share,
-        adapter=adapter_body(member.adapter, member.space.dimension),
         calibration=calibration_body(member.calibrator),
     )
 
@@ -97,7 +95,6 @@ LISTED = {
 ANSWER = {
     **LISTED,
     "reading_share": 1.0,
-    "adapter": VERSION["adapter"],
     "calibration": VERSION["calibration"],
 }
 
@@ -106,7 +103,6 @@ CREATED: dict[str, Any] = {
     "documents": 0,
     "sequence": 0,
     "reading_share": 1.0,
-    "adapter": {"digest": None, "documents": None, "dimension": 384},
     "calibration": {"version": None, "kinds": {}},
 }
 
@@ -150,7 +146,7 @@ async def get_collections(request: Request, engine: OpenEngineDep) -> Collection
 async def get_collection(
     name: CollectionName, request: Request, engine: OpenEngineDep
 ) -> CollectionResponse:
-    """Return what a collection holds, and the adapter and calibration of its own."""
+    """Return what a collection holds, and the calibration of its own."""
     _choose(request, name)
     return _state(engine, name)
 

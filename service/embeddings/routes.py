@@ -224,8 +224,8 @@ async def post_embeddings(
 ) -> Response:
     """Encode each text as a whole document, to the vector that is stored when it is indexed.
 
-    Vectors have unit norm. Two of them are comparable while the checkpoint and the adapter of the
-    index stay the same: see `checkpoint.fingerprint` and `adapter.digest` at /version.
+    Vectors have unit norm. Two of them are comparable while the checkpoint stays the
+    same: see `checkpoint.fingerprint` at /version.
     """
     check_model(collection.engine, request.model, "#/model")
     check_size(collection, request.count, request.dimensions)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from index.search.calibrate import UNMEASURED, ScoreCalibrator, score_kind
+from index.search.calibrate import UNMEASURED, ScoreCalibrator
 from index.search.records import Bounds, Hit, Mode, SearchOptions
 from service.compare.logic import ExplainOptions, Explanation, explain
 from service.encode import EncodedText
@@ -109,14 +109,13 @@ def validate_search(options: MatchOptions, answers: int) -> list[FieldError]:
 
 def validate_bounds(calibrator: ScoreCalibrator, mode: Mode, bounds: Bounds) -> list[FieldError]:
     """Return the bounds that need a calibration that does not exist."""
-    kind = score_kind(mode, adapted=calibrator.adapted)
     errors = []
-    if bounds.min_probability is not None and calibrator.probability_map(kind) is None:
+    if bounds.min_probability is not None and calibrator.probability_map(mode) is None:
         # `longmatch tune` changes the weights of the scores, and with them what they mean.
         why = calibrator.unmeasured or "no calibration of the checkpoint, or after tuning"
-        errors.append(FieldError("#/min_probability", f"{kind} scores have no probability: {why}"))
-    if bounds.max_false_positive_rate is not None and calibrator.null_distribution(kind) is None:
-        detail = f"{kind} scores have no false positive rate: {calibrator.unmeasured or UNMEASURED}"
+        errors.append(FieldError("#/min_probability", f"{mode} scores have no probability: {why}"))
+    if bounds.max_false_positive_rate is not None and calibrator.null_distribution(mode) is None:
+        detail = f"{mode} scores have no false positive rate: {calibrator.unmeasured or UNMEASURED}"
         errors.append(FieldError("#/max_false_positive_rate", detail))
     return errors
 

@@ -8,7 +8,7 @@ import numpy as np
 from encoder.calibration import FittedMap, match_probabilities
 from index.directory.data_directory import DataDirectory
 from index.document import text_below
-from index.search.calibrate import CalibratedScore, score_kind, within
+from index.search.calibrate import CalibratedScore, within
 from index.search.records import NO_BOUNDS, Hit, Mode, SearchOptions
 from service.encode import EncodedText
 from service.engine import Collection
@@ -128,7 +128,7 @@ def probability_map_of(collection: Collection, mode: Mode) -> FittedMap | None:
     rule = collection.engine.reranking.reranker.rule
     if rule.encoder != collection.checkpoint.fingerprint:
         return None
-    return rule.maps.get(score_kind(mode, adapted=collection.calibrator.adapted))
+    return rule.maps.get(mode)
 
 
 def validate_rerank(

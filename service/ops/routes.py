@@ -40,7 +40,6 @@ VERSION = {
         "dimension": 384,
         "reading_share": 1.0,
     },
-    "adapter": {"digest": "5b0e77c1d2a9", "documents": 3418, "dimension": 896},
     "precision": "int8",
     "provider": "CPUExecutionProvider",
     "reranker": "match-ignition-minilm-l4",

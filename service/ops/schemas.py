@@ -4,7 +4,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from encoder.adapter import OpenAdapter
 from encoder.calibration import FittedMap
 from index.search.calibrate import ScoreCalibrator, served_kinds
 from index.search.corpus_calibration import NullDistribution
@@ -49,18 +48,10 @@ class CheckpointBody(BaseModel):
     )
     block_length: int = Field(description="Tokens of a sentence block, special ones included.")
     max_blocks: int = Field(description="Sentence blocks of a document that are read.")
-    dimension: int = Field(description="Dimension of a document vector without an adapter.")
+    dimension: int = Field(description="Dimension of a document vector.")
     reading_share: float = Field(
         description="Share of the sentence blocks of a document that the Transformer encodes."
     )
-
-
-class AdapterBody(BaseModel):
-    """The adapter that was fitted to the corpus of the data directory (`index --adapt`)."""
-
-    digest: str | None = nullable("First 12 digits of its SHA-256; null without an adapter.")
-    documents: int | None = nullable("Number of documents that it was fitted to.")
-    dimension: int = Field(description="Dimension of the document vectors in the index.")
 
 
 class LimitsBody(BaseModel):
@@ -134,7 +125,6 @@ class VersionResponse(BaseModel):
 
     version: str
     checkpoint: CheckpointBody
-    adapter: AdapterBody
     precision: str
     provider: str
     reranker: str | None = nullable("Name of the reranker; null without one.")
@@ -157,7 +147,6 @@ def version_response(collection: Collection) -> VersionResponse:
     return VersionResponse(
         version=installed_version(),
         checkpoint=CheckpointBody.model_validate(collection.checkpoint, from_attributes=True),
-        adapter=adapter_body(collection.adapter, collection.space.dimension),
         precision=engine.encoder.precision,
         provider=engine.encoder.provider,
         reranker=None if engine.reranking is None else engine.reranking.reranker.name,
@@ -169,16 +158,6 @@ def version_response(collection: Collection) -> VersionResponse:
 def limits_body(settings: Settings) -> LimitsBody:
     """Return the limits of a service with these settings."""
     return LimitsBody.model_validate(settings)
-
-
-def adapter_body(opened: OpenAdapter | None, dimension: int) -> AdapterBody:
-    """Return the body of an adapter."""
-    adapter = None if opened is None else opened.adapter
-    return AdapterBody(
-        digest=None if adapter is None else adapter.digest[:12],
-        documents=None if adapter is None else adapter.documents,
-        dimension=dimension,
-    )
 
 
 def calibration_body(calibrator: ScoreCalibrator) -> CalibrationBody:

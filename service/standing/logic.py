@@ -15,7 +15,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.id_set import IdSet
-from index.search.calibrate import ScoreCalibrator, calibrate_scores, score_kind, within
+from index.search.calibrate import ScoreCalibrator, calibrate_scores, within
 from index.search.rank import search
 from index.search.records import AlignmentOptions, Bounds, EncodedQuery, Mode, SearchOptions
 from index.search.score import semantic_scores
@@ -180,10 +180,9 @@ def bounds_or_default(calibrator: ScoreCalibrator, mode: Mode, given: Bounds) ->
     """
     if given != Bounds():
         return given
-    kind = score_kind(mode, adapted=calibrator.adapted)
-    if calibrator.null_distribution(kind) is not None:
+    if calibrator.null_distribution(mode) is not None:
         return Bounds(max_false_positive_rate=DEFAULT_RATE)
-    if calibrator.probability_map(kind) is not None:
+    if calibrator.probability_map(mode) is not None:
         return Bounds(min_probability=DEFAULT_PROBABILITY)
     raise InvalidInputError([FieldError("#/max_false_positive_rate", NO_BOUND)])
 

@@ -45,7 +45,7 @@ ANSWERS: dict[type, type[BaseModel]] = {
     results.StoredDocument: documents.DocumentResponse,
     status.Upload: jobs.AcceptedBody, status.LineError: jobs.LineErrorBody,
     status.Job: jobs.JobResponse, status.Ready: ops.ReadyResponse,
-    status.Checkpoint: ops.CheckpointBody, status.Adapter: ops.AdapterBody,
+    status.Checkpoint: ops.CheckpointBody,
     status.Version: ops.VersionResponse, status.CollectionSummary: collections.CollectionBody,
     status.CollectionState: collections.CollectionResponse,
     status.ProblemType: ops.ProblemTypeResponse, status.FileText: files.FileTextResponse,

@@ -196,8 +196,6 @@ def test_index_and_match(
     lines = [json.dumps({"id": name, "text": text}) for name, text in TEXTS.items()]
     corpus.write_text("\n".join(lines))
     name = f"{sentence_model('decoder')}#block=64&prompt=document"
-    answer = longmatch("index", corpus, "--encoder", name, "--adapt")
-    assert (answer.status, "cannot be adapted" in answer.err) == (2, True)
     answer = longmatch("index", corpus, "--encoder", name)
     assert (answer.status, "4 encoded" in answer.err) == (0, True)
     query = tmp_path / "query.txt"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from encoder.adapter import vector_space
-from encoder.checkpoint import load_checkpoint
+from encoder.checkpoint import load_checkpoint, vector_space
 from index.search.score import CorpusFusion, LinearFusion, write_corpus_fusion
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.state.database import open_state

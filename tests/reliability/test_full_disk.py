@@ -226,7 +226,7 @@ FAILING = Path("/proc/self/mem")  # whose first byte cannot be read: EIO
 @pytest.mark.parametrize(
     "name",
     [
-        *("store.sqlite3", "calibration.json", "fusion.json", "state.sqlite3", "adapter.npz"),
+        *("store.sqlite3", "calibration.json", "fusion.json", "state.sqlite3"),
         *("lexical/current", "snapshots/current"),
     ],
 )

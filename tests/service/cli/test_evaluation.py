@@ -184,7 +184,7 @@ def test_figures_with_and_without_mentions(evaluate: Evaluate, data: Path) -> No
 @pytest.mark.slow
 def test_masked_texts_are_encoded_again_and_kept_apart(evaluate: Evaluate, data: Path) -> None:
     arguments = ["qrels.tsv", "--blocks", "kept", "--baselines", "tfidf,mean"]
-    arguments += ["--adapt", "--pairs", "pairs.jsonl"]
+    arguments += ["--pairs", "pairs.jsonl"]
     name_titles(data, mentions=False)  # a title counts among the words of its own document
     plain = report_of(evaluate(*arguments, "--json"))
     name_titles(data)

@@ -191,22 +191,6 @@ def test_one_process_at_a_time_encodes(
     assert not encoded
 
 
-@pytest.mark.slow
-def test_an_adapter_is_tested_as_a_checkpoint_is(longmatch: Run, data: Path) -> None:
-    answer = longmatch("reencode", data, "--adapt", "--only-if-better", "--json")
-    assert answer.status == 0, answer.err
-    report = json.loads(answer.out)
-    assert report["adopted"]
-    assert report["chosen_by"] == "use of one checkpoint"
-    assert report["held_out"]["queries"] == QUESTIONS
-    assert report["present"]["checkpoint"] == report["new"]["checkpoint"]
-    assert report["present"]["fingerprint"] != report["new"]["fingerprint"]
-    assert (data / data_directory.ADAPTER_FILE).exists()
-    assert longmatch("doctor", data).status == 0
-    answer = longmatch("reencode", data, "--adapt")
-    assert (answer.status, "already: nothing to do" in answer.err) == (2, True)
-
-
 def test_too_little_feedback_is_refused_before_the_work(
     longmatch: Run, copy_topics: CopyTopics, tmp_path: Path, tiny_terms: Path
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from index.directory.backup import STATE_FILE
-from index.directory.data_directory import ADAPTER_FILE, CALIBRATION_FILE, open_data_directory
+from index.directory.data_directory import CALIBRATION_FILE, open_data_directory
 from index.near_duplicates.families import FAMILIES_FILE
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.state.database import open_state
@@ -151,14 +151,11 @@ def test_indexing_again_repairs_a_damaged_document(
     assert matches(longmatch, data, "--top-k", 24) == expected
 
 
-def test_doctor_deletes_a_calibration_and_keeps_an_adapter(longmatch: Run, data: Path) -> None:
+def test_doctor_deletes_a_calibration(longmatch: Run, data: Path) -> None:
     (data / CALIBRATION_FILE).write_text("{}")
     assert longmatch("doctor", data).status == 1
     assert longmatch("doctor", data, "--repair").status == 0
     assert not (data / CALIBRATION_FILE).exists()
-    (data / ADAPTER_FILE).write_bytes(b"no adapter")
-    answer = longmatch("doctor", data)
-    assert (answer.status, "adapter.npz" in answer.err) == (1, True)
 
 
 @pytest.fixture
