@@ -21,8 +21,7 @@ from service.encode import (
 )
 from service.errors import FieldError, InvalidInputError
 from service.gate import declare
-from service.openapi import ENCODE, READ, Router, json_example, of_route, receipt_example
-from service.problems import MODEL_NOT_FOUND
+from service.openapi import ENCODE, READ, Router, json_example, receipt_example
 from service.schemas import (
     BodyModel,
     Characters,
@@ -55,13 +54,7 @@ def _texts(value: object) -> object:
 
 _TEXT = {"type": "string", "pattern": r"\S"}
 _TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_INPUTS}
-InputField = Annotated[
-    Any,
-    PlainValidator(_texts),
-    WithJsonSchema(
-        {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_INPUTS}]}
-    ),
-]
+InputField = Annotated[Any, PlainValidator(_texts), WithJsonSchema({"anyOf": [_TEXT, _TEXTS]})]
 
 
 class EmbeddingsRequest(BodyModel):
@@ -211,11 +204,9 @@ MODEL = {"id": "smith-minilm-l6", "object": "model", "created": 0, "owned_by": O
     tags=["embeddings"],
     summary="Get the document vectors of texts",
     response_model=EmbeddingsResponse,
-    responses={
-        200: json_example(ANSWER, "The vectors, in the order of the texts"),
-        **ENCODE,
-        **of_route(MODEL_NOT_FOUND),
-    },
+    responses=ENCODE(
+        {200: json_example(ANSWER, "The vectors, in the order of the texts")}, "model-not-found"
+    ),
 )
 @declare(scope="read")
 async def post_embeddings(
@@ -243,10 +234,9 @@ async def post_embeddings(
     "/models",
     tags=["operations"],
     summary="List the models for /v1/embeddings",
-    responses={
-        200: json_example({"object": "list", "data": [MODEL]}, "The served checkpoint"),
-        **READ,
-    },
+    responses=READ(
+        {200: json_example({"object": "list", "data": [MODEL]}, "The served checkpoint")}
+    ),
 )
 @declare(cost="nothing")
 async def get_models(collection: OpenCollectionDep) -> ModelsResponse:
@@ -258,11 +248,7 @@ async def get_models(collection: OpenCollectionDep) -> ModelsResponse:
     "/models/{model:path}",
     tags=["operations"],
     summary="Get a model",
-    responses={
-        200: json_example(MODEL, "The served checkpoint"),
-        **READ,
-        **of_route(MODEL_NOT_FOUND),
-    },
+    responses=READ({200: json_example(MODEL, "The served checkpoint")}, "model-not-found"),
 )
 @declare(cost="nothing")
 async def get_model(

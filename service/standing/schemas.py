@@ -18,19 +18,17 @@ from service.errors import FieldError, InvalidInputError
 from service.match.filter import FilterField
 from service.schemas import (
     BodyModel,
-    Characters,
     Cosine,
     DocumentId,
+    QueryBody,
     ReceiptBody,
     Share,
+    Strict,
     Title,
     WholeText,
-    exactly_one,
-    exclusive,
     nullable,
     optional,
     receipt_body,
-    title_of_text,
 )
 from service.standing.store import DeliveryState, Event, Interest, StandingQuery, Webhook
 from service.standing.targets import (
@@ -71,12 +69,9 @@ class WebhookRequest(BodyModel):
         return Webhook(self.url, self.secret or make_secret())
 
 
-class StandingQueryRequest(BodyModel):
+class StandingQueryRequest(QueryBody):
     """What to look for among new documents: exactly one of `text` and `id`."""
 
-    model_config = exclusive("text", "id", title_of="text")
-
-    text: Characters | None = optional("Text of a document.")
     title: Title | None = optional("Title of the text, if it has one; as in POST /match.")
     id: DocumentId | None = optional(
         "Id of a stored document: new documents are compared with what it is then."
@@ -99,17 +94,7 @@ class StandingQueryRequest(BodyModel):
         "refused where the data directory has not been calibrated. Without any bound, 0.001."
     )
     webhook: WebhookRequest | None = optional("Where to tell events; by default, nowhere.")
-    strict: bool = Field(
-        default=False,
-        description="Refuse with 422 a text that is too long to be read whole, rather than read "
-        "its beginning.",
-    )
-
-    @model_validator(mode="after")
-    def _one_of(self) -> Self:
-        exactly_one(text=self.text, id=self.id)
-        title_of_text(self.text, self.title)
-        return self
+    strict: Strict = False
 
     @property
     def bounds(self) -> Bounds:

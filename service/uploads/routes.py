@@ -13,8 +13,7 @@ from service.body import NDJSON, BodyKind
 from service.deps import CollectionDep, IdempotencyKey, OpenCollectionDep, to_response
 from service.errors import UnsupportedMediaTypeError
 from service.gate import LinesRoute, Rules
-from service.openapi import WRITE, Router, json_example, of_route
-from service.problems import JOB_ENDED, JOB_NOT_FOUND
+from service.openapi import WRITE, Router, json_example
 from service.schemas import nullable
 from service.state.idempotency import StoredResponse
 from service.threads import run_in
@@ -106,7 +105,7 @@ JobId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": JOB["
 @router.get(
     "",
     summary="List the uploads",
-    responses={200: json_example({"jobs": [JOB]}, "The jobs"), **WRITE, **of_route(JOB_NOT_FOUND)},
+    responses=WRITE({200: json_example({"jobs": [JOB]}, "The jobs")}, "job-not-found"),
 )
 async def get_jobs(
     collection: OpenCollectionDep,
@@ -130,7 +129,7 @@ async def get_jobs(
 @router.get(
     "/{id}",
     summary="Get the progress of an upload",
-    responses={200: json_example(ANSWER, "The job"), **WRITE, **of_route(JOB_NOT_FOUND)},
+    responses=WRITE({200: json_example(ANSWER, "The job")}, "job-not-found"),
 )
 async def get_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
     """Return counts, progress and the first errors of a job."""
@@ -141,11 +140,11 @@ async def get_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
 @router.post(
     "/{id}/cancel",
     summary="Cancel an upload",
-    responses={
-        200: json_example({**ANSWER, "state": "cancelled"}, "It stops; what is stored stays"),
-        **WRITE,
-        **of_route(JOB_ENDED, JOB_NOT_FOUND),
-    },
+    responses=WRITE(
+        {200: json_example({**ANSWER, "state": "cancelled"}, "It stops; what is stored stays")},
+        "job-ended",
+        "job-not-found",
+    ),
 )
 async def cancel_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
     """Cancel a job.
