@@ -232,28 +232,10 @@ class StandingQueriesResponse(BaseModel):
     next_cursor: str | None = nullable("Of the next page; null on the last one.")
 
 
-class EventBody(BaseModel):
-    """A new document that matches a standing query."""
-
-    number: int = Field(
-        description="Ascending over all standing queries of the collection, with gaps."
-    )
-    query: str = Field(description="Id of the standing query.")
-    created: str = Field(description="ISO 8601 in UTC.")
-    document: str = Field(description="Id of the new document.")
-    title: str = Field(description="Of the new document.")
-    score: float = Field(description="As POST /match gives it.")
-    scored_as: Mode = Field(description="The mode whose score this is; as in POST /match.")
-    probability: float | None = nullable("That it is a match; null without a calibration.")
-    false_positive_rate: float | None = nullable(
-        "Share of random pairs of the corpus that score as high; null without a calibration."
-    )
-
-
 class EventsResponse(BaseModel):
     """A page of events, the oldest first."""
 
-    events: list[EventBody]
+    events: list[Event]
     last: int = Field(
         description="Number of the last event on this page, or `after` where there is none: give "
         "it as `after` to get the next ones."
@@ -296,8 +278,3 @@ def _webhook_response(query: StandingQuery, *, with_secret: bool) -> WebhookResp
         failure=delivery.failure,
         retry_at=due if delivery.state == "retrying" else None,
     )
-
-
-def event_body(event: Event) -> EventBody:
-    """Return the body of an event."""
-    return EventBody(**event.to_json())

@@ -29,14 +29,6 @@ class AcceptedBody(BaseModel):
     size: int = Field(description="Bytes, decompressed.")
 
 
-class LineErrorBody(BaseModel, from_attributes=True):
-    """A line that is not a valid document."""
-
-    line: int = Field(description="Counted from 1.")
-    pointer: str = Field(description="JSON pointer into the line.")
-    detail: str
-
-
 class JobBody(AcceptedBody, from_attributes=True):
     """A job and its progress."""
 
@@ -56,7 +48,7 @@ class JobBody(AcceptedBody, from_attributes=True):
 class JobResponse(JobBody):
     """A job with its errors."""
 
-    errors: list[LineErrorBody] = Field(
+    errors: list[LineError] = Field(
         description="The first 100 lines that are not valid documents; `failed` counts all."
     )
 
@@ -75,8 +67,7 @@ def accepted_response(prefix: str, upload: Upload) -> StoredResponse:
 
 def job_response(job: Job, errors: Sequence[LineError]) -> JobResponse:
     """Return the body of a job with its errors."""
-    shown = [LineErrorBody.model_validate(error) for error in errors]
-    return JobResponse(**JobBody.model_validate(job).model_dump(), errors=shown)
+    return JobResponse(**JobBody.model_validate(job).model_dump(), errors=list(errors))
 
 
 # Clients poll these while a job runs: as operations they do not count in the failure ratios.
