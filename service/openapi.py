@@ -12,13 +12,7 @@ from fastapi.security import HTTPBearer
 
 from index.directory.collections import NAME_PATTERN
 from service import problems
-from service.gate import (
-    COLLECTION_PREFIX,
-    MAX_TIMEOUT_MS,
-    TIMEOUT_HEADER,
-    RuledRoute,
-    Rules,
-)
+from service.gate import COLLECTION_PREFIX, MAX_TIMEOUT_MS, TIMEOUT_HEADER, RuledRoute, Rules
 from service.problem_responses import PROBLEM_JSON
 from service.problems import PROBLEM_TYPES, ProblemType
 

@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
@@ -151,9 +146,7 @@ class Settings(BaseSettings):
         "directory, 1 for a new one; another one is refused.",
     )
     threads: int | None = Field(
-        default=None,
-        ge=1,
-        description="Encoder threads; by default, one for each usable core.",
+        default=None, ge=1, description="Encoder threads; by default, one for each usable core."
     )
     search_processes: int = Field(
         default=0,
@@ -237,8 +230,7 @@ class Settings(BaseSettings):
         "with it, the service is reached by https:// alone.",
     )
     tls_key: Path | None = Field(
-        default=None,
-        description="PEM file of its private key; by default, it is in the same file.",
+        default=None, description="PEM file of its private key; by default, it is in the same file."
     )
     tls_key_password: SecretStr | None = Field(
         default=None, description="The password of `tls_key`, if it is encrypted."

@@ -15,13 +15,7 @@ from service.collections.logic import (
 )
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
-from service.limits import (
-    Admission,
-    BodyMemory,
-    LocalRateLimiter,
-    RateLimiter,
-    RedisRateLimiter,
-)
+from service.limits import Admission, BodyMemory, LocalRateLimiter, RateLimiter, RedisRateLimiter
 from service.metrics import Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
@@ -193,11 +187,7 @@ def _open_scheduler(
 
 
 def _open_cache(
-    settings: Settings,
-    encoder: Encoder,
-    redis: RedisClient | None,
-    metrics: Metrics,
-    space: bytes,
+    settings: Settings, encoder: Encoder, redis: RedisClient | None, metrics: Metrics, space: bytes
 ) -> EncodeCache | None:
     """Open the cache of block vectors; None if it has no room, or the encoder is recurrent.
 

@@ -201,13 +201,7 @@ INDEX_REQUESTS = {
 }
 INDEXED = {
     "indexed": 1,
-    "documents": [
-        {
-            "id": "articles/bees",
-            "receipt": receipt_example(812, 7),
-            "unchanged": False,
-        }
-    ],
+    "documents": [{"id": "articles/bees", "receipt": receipt_example(812, 7), "unchanged": False}],
     "timings": {"tokenize": 0.9, "queue": 0.1, "encode": 43.0, "store": 6.2},
     "checkpoint": "smith-minilm-l6",
     "generation": 3,

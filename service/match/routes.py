@@ -227,7 +227,7 @@ LINE = (
                 "content": {
                     NDJSON: {"schema": {"type": "string"}, "examples": {"lines": {"value": LINE}}}
                 },
-            },
+            }
         }
     ),
 )

@@ -138,20 +138,20 @@ class MatchRequest(QueryBody):
     )
 
     queries: Queries | None = optional(
-        "Several queries; at most `max_queries_per_request` (see /version).",
+        "Several queries; at most `max_queries_per_request` (see /version)."
     )
     like: Queries | None = optional(
         "Examples, all of which a match is like; with those of `unlike` at most "
         "`max_queries_per_request` (see /version). They are not among the matches. `rerank` and "
-        "bounds that need a calibration are refused with them.",
+        "bounds that need a calibration are refused with them."
     )
     unlike: Queries | None = optional(
         "Examples of what a match is not: a document that is nearer to one of them than to those "
-        "of `like` has a lower score. Only together with `like`.",
+        "of `like` has a lower score. Only together with `like`."
     )
     top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K)] | None = optional(
         "Matches to give for each query; at most `max_top_k`, "
-        "`default_top_k` when not given (see /version).",
+        "`default_top_k` when not given (see /version)."
     )
     mode: Mode = Field(
         default=DEFAULT_MODE,

@@ -16,12 +16,7 @@ from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.gate import RuledRoute, listens
 from service.openapi import ENCODE, WRITE, Router, json_example, receipt_example
-from service.schemas import (
-    DEFAULT_PAGE,
-    Cursor,
-    PageSize,
-    write_cursor,
-)
+from service.schemas import DEFAULT_PAGE, Cursor, PageSize, write_cursor
 from service.standing.logic import (
     bounds_or_default,
     change_standing_query,
@@ -41,11 +36,7 @@ from service.standing.schemas import (
     standing_query_response,
 )
 from service.standing.store import Event, StandingQuery
-from service.standing.targets import (
-    AllowedTargets,
-    TargetRefusedError,
-    parse_target,
-)
+from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
 from service.state.idempotency import StoredResponse
 from service.threads import run_in
 

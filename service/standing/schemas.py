@@ -4,13 +4,7 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from index.search.records import DEFAULT_MODE, Bounds, Mode
 from index.store.filters import filter_to_json
@@ -31,16 +25,11 @@ from service.schemas import (
     receipt_body,
 )
 from service.standing.store import DeliveryState, Event, Interest, StandingQuery, Webhook
-from service.standing.targets import (
-    MAX_URL_CHARACTERS,
-    parse_target,
-)
+from service.standing.targets import MAX_URL_CHARACTERS, parse_target
 from service.standing.webhooks import SECRET_FORM, check_secret, make_secret
 
 Secret = Annotated[
-    WholeText,
-    AfterValidator(check_secret),
-    Field(json_schema_extra={"pattern": SECRET_FORM}),
+    WholeText, AfterValidator(check_secret), Field(json_schema_extra={"pattern": SECRET_FORM})
 ]
 
 
@@ -61,7 +50,7 @@ class WebhookRequest(BodyModel):
     )
     secret: Secret | None = optional(
         "`whsec_` and the Base64 of 24 to 64 bytes, which signs the messages; by default, one is "
-        "made, and shown once.",
+        "made, and shown once."
     )
 
     def to_webhook(self) -> Webhook:

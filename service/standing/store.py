@@ -136,8 +136,7 @@ class Event:
     """A new document that matches a standing query."""
 
     number: Annotated[
-        int,
-        Field(description="Ascending over all standing queries of the collection, with gaps."),
+        int, Field(description="Ascending over all standing queries of the collection, with gaps.")
     ]
     query: Annotated[str, Field(description="Id of the standing query.")]
     created: Annotated[str, Field(description="ISO 8601 in UTC.")]
