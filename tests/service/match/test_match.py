@@ -134,6 +134,8 @@ def test_strict_refuses_with_tokens_and_limit(library: Any) -> None:
         ({"text": "a", "top_k": 1001}, "#/top_k"),
         ({"text": "a", "top_k": True}, "#/top_k"),
         ({"text": "a", "min_score": 1.5}, "#/min_score"),
+        ({"text": "a", "min_probability": 1.5}, "#/min_probability"),
+        ({"text": "a", "max_false_positive_rate": -0.1}, "#/max_false_positive_rate"),
         ({"text": "a", "explain": {"matches": 0}}, "#/explain/matches"),
         ({"text": "a", "explain": {"matches": 101}, "top_k": 200}, "#/explain"),
         ({"text": "a", "align": 1}, "#/align"),
