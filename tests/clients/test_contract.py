@@ -20,7 +20,7 @@ from service.app import create_app
 from service.collections import routes as collections
 from service.compare import schemas as compare
 from service.documents import schemas as documents
-from service.embeddings import routes as embeddings
+from service.embeddings import schemas as embeddings
 from service.feedback import routes as feedback
 from service.match import schemas as match
 from service.ops import schemas as ops
