@@ -129,6 +129,7 @@ def test_strict_refuses_with_tokens_and_limit(library: Any) -> None:
         ({}, "#"),
         ({"text": "a", "id": "b"}, "#"),
         ({"queries": []}, "#/queries"),
+        ({"queries": [{"id": "ants"}] * 33}, "#/queries"),
         ({"queries": [{"text": "a"}, {"text": "a", "id": "b"}]}, "#/queries/1"),
         ({"text": "a", "top_k": 0}, "#/top_k"),
         ({"text": "a", "top_k": 1001}, "#/top_k"),
