@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -11,13 +12,7 @@ from fastapi.security import HTTPBearer
 
 from index.directory.collections import NAME_PATTERN
 from service import problems
-from service.gate import (
-    COLLECTION_PREFIX,
-    MAX_TIMEOUT_MS,
-    TIMEOUT_HEADER,
-    RuledRoute,
-    Rules,
-)
+from service.gate import COLLECTION_PREFIX, MAX_TIMEOUT_MS, TIMEOUT_HEADER, RuledRoute, Rules
 from service.problem_responses import PROBLEM_JSON
 from service.problems import PROBLEM_TYPES, ProblemType
 
@@ -179,22 +174,28 @@ GROUPS = {
 }
 
 
-def _group(name: str) -> dict[int | str, dict[str, Any]]:
-    return {"default": {"$ref": f"#/components/responses/{name}", "description": GROUPS[name][0]}}
+Responses = dict[int | str, dict[str, Any]]
 
 
-# The problems of a route: one of these, and `of_route` for what is of this route alone.
-READ, WRITE, ENCODE = map(_group, GROUPS)
+def _of_group(group: str, good: Responses, *names: str) -> Responses:
+    """Describe the responses of a route.
 
-
-def of_route(*kinds: ProblemType) -> dict[int | str, dict[str, Any]]:
-    """Describe the problems that a route has besides those of its group."""
+    Args:
+        group: of the problems that it shares with other routes.
+        good: its successful responses.
+        names: of the problems that it has besides those of its group.
+    """
     titles: dict[int, list[str]] = {}
-    for kind in kinds:
+    for kind in (PROBLEM_TYPES[name] for name in names):
         titles.setdefault(kind.status, []).append(kind.title)
-    return {
+    shared = {"$ref": f"#/components/responses/{group}", "description": GROUPS[group][0]}
+    refused: Responses = {
         status: {**_OF_ROUTE, "description": "; ".join(named)} for status, named in titles.items()
     }
+    return {**good, "default": shared, **refused}
+
+
+READ, WRITE, ENCODE = (partial(_of_group, group) for group in GROUPS)
 
 
 def receipt_example(tokens: int, blocks: int) -> dict[str, int]:

@@ -214,10 +214,10 @@ class QueryBody(BodyModel):
     text: Characters | None = optional("Text of a document.")
     title: Title | None = optional(
         "Title of the text, if it has one: a document of this title, or one that names it, is "
-        "nearer in lexical and hybrid mode.",
+        "nearer in lexical and hybrid mode."
     )
     id: DocumentId | None = optional(
-        "Id of a stored document, which is left out of its own matches.",
+        "Id of a stored document, which is left out of its own matches."
     )
 
     @model_validator(mode="after")

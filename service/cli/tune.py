@@ -35,12 +35,7 @@ from service.cli.checks import OptionError, check_output_folder
 from service.cli.corpus_checks import check_data_directory
 from service.cli.feedback import asked, check_enough, described, look_for, passages, read_judged
 from service.cli.opening import Loaded, load, opened
-from service.cli.options import (
-    DataArgument,
-    EncoderOption,
-    console,
-    print_json,
-)
+from service.cli.options import DataArgument, EncoderOption, console, print_json
 from service.cli.progress import show_progress
 
 

@@ -30,12 +30,7 @@ from index.errors import (
 )
 from index.search.calibrate import LiveScoring
 from service.engine import DEFAULT, Collection, Engine, UnopenedCollection
-from service.errors import (
-    FieldError,
-    InvalidInputError,
-    SettingsError,
-    TooManyCollectionsError,
-)
+from service.errors import FieldError, InvalidInputError, SettingsError, TooManyCollectionsError
 from service.feedback.logic import forget_unstored
 from service.feedback.store import FeedbackStore
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics

@@ -12,10 +12,9 @@ from service.deps import OpenEngineDep
 from service.engine import Collection, Engine, UnopenedCollection
 from service.errors import CollectionNotFoundError
 from service.gate import Rules, declare
-from service.openapi import READ, WRITE, Router, json_example, of_route
+from service.openapi import READ, WRITE, Router, json_example
 from service.ops.routes import VERSION
 from service.ops.schemas import CalibrationBody, calibration_body
-from service.problems import COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS
 from service.schemas import nullable
 from service.threads import run_in
 
@@ -120,10 +119,7 @@ CollectionName = Annotated[
 @router.get(
     "",
     summary="List the collections",
-    responses={
-        200: json_example({"collections": [LISTED]}, "The collections"),
-        **READ,
-    },
+    responses=READ({200: json_example({"collections": [LISTED]}, "The collections")}),
 )
 async def get_collections(request: Request, engine: OpenEngineDep) -> CollectionsResponse:
     """Return all collections, or the one that the API key is bound to."""
@@ -137,11 +133,7 @@ async def get_collections(request: Request, engine: OpenEngineDep) -> Collection
 @router.get(
     "/{collection}",
     summary="Get the state of a collection",
-    responses={
-        200: json_example(ANSWER, "The collection"),
-        **READ,
-        **of_route(COLLECTION_NOT_FOUND),
-    },
+    responses=READ({200: json_example(ANSWER, "The collection")}, "collection-not-found"),
 )
 async def get_collection(
     name: CollectionName, request: Request, engine: OpenEngineDep
@@ -154,12 +146,11 @@ async def get_collection(
 @router.put(
     "/{collection}",
     summary="Create a collection",
-    responses={
-        200: json_example(ANSWER, "It existed"),
-        201: json_example(CREATED, "It was created"),
-        **WRITE,
-        **of_route(COLLECTION_NOT_FOUND, TOO_MANY_COLLECTIONS),
-    },
+    responses=WRITE(
+        {200: json_example(ANSWER, "It existed"), 201: json_example(CREATED, "It was created")},
+        "collection-not-found",
+        "too-many-collections",
+    ),
 )
 async def put_collection(
     name: CollectionName, request: Request, response: Response, engine: OpenEngineDep
@@ -178,11 +169,7 @@ async def put_collection(
     "/{collection}",
     summary="Delete a collection and all that it holds",
     status_code=204,
-    responses={
-        204: {"description": "It is deleted"},
-        **WRITE,
-        **of_route(COLLECTION_NOT_FOUND),
-    },
+    responses=WRITE({204: {"description": "It is deleted"}}, "collection-not-found"),
 )
 @declare(scope="admin")
 async def delete_collection(name: CollectionName, request: Request, engine: OpenEngineDep) -> None:
@@ -202,9 +189,7 @@ def _choose(request: Request, name: str) -> None:
 
 
 def _state(engine: Engine, name: str) -> CollectionResponse:
-    found: list[Collection | UnopenedCollection] = [
-        member for member in engine.collections.members() if member.name == name
-    ]
-    if not found:
-        raise CollectionNotFoundError(name)
-    return collection_response(found[0])
+    for member in engine.collections.members():
+        if member.name == name:
+            return collection_response(member)
+    raise CollectionNotFoundError(name)

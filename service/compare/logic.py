@@ -18,13 +18,7 @@ from index.search.records import Mode
 from index.vectors.vector_index import NO_VECTOR
 from service.encode import EncodedText
 from service.engine import Collection
-from service.match.queries import (
-    Query,
-    add_blocks,
-    find_stored,
-    read_queries,
-    to_comparable,
-)
+from service.match.queries import Query, add_blocks, find_stored, read_queries, to_comparable
 from service.metrics import Stage
 from service.telemetry import observe_stage
 from service.threads import run_in

@@ -11,8 +11,7 @@ from service.compare.schemas import CompareRequest, CompareResponse, compare_res
 from service.deps import CollectionDep
 from service.encode import EncodedText
 from service.gate import declare
-from service.openapi import ENCODE, Router, json_example, of_route, receipt_example
-from service.problems import DOCUMENT_NOT_FOUND, NOT_ACCEPTABLE
+from service.openapi import ENCODE, Router, json_example, receipt_example
 from service.threads import run_in
 from service.web.report import page_headers, render_report
 
@@ -97,11 +96,7 @@ GOOD["content"][HTML] = {
     "/compare",
     summary="Say how two documents match, and where",
     response_model=CompareResponse,
-    responses={
-        200: GOOD,
-        **ENCODE,
-        **of_route(DOCUMENT_NOT_FOUND, NOT_ACCEPTABLE),
-    },
+    responses=ENCODE({200: GOOD}, "document-not-found", "not-acceptable"),
 )
 @declare(scope="read")
 async def post_compare(

@@ -118,9 +118,6 @@ async def find_document(collection: Collection, document_id: str) -> StoredDocum
 
 
 def _check(documents: Sequence[Document]) -> None:
-    if len(documents) > MAX_DOCUMENTS:
-        detail = f"has more than {MAX_DOCUMENTS} documents"
-        raise InvalidInputError([FieldError("#/documents", detail, MAX_DOCUMENTS)])
     seen: set[str] = set()
     twice: list[FieldError] = []
     for number, document in enumerate(documents):

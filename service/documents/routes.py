@@ -29,14 +29,7 @@ from service.documents.schemas import (
     index_response,
 )
 from service.gate import RuledRoute
-from service.openapi import ENCODE, READ, WRITE, Router, json_example, of_route, receipt_example
-from service.problems import (
-    COMPRESSION_RATIO,
-    DOCUMENT_NOT_FOUND,
-    KEY_IN_USE,
-    KEY_REUSED,
-    NOT_ACCEPTABLE,
-)
+from service.openapi import ENCODE, READ, WRITE, Router, json_example, receipt_example
 from service.schemas import DEFAULT_PAGE, Cursor, PageSize, receipt_body, write_cursor
 from service.state.idempotency import StoredResponse
 from service.threads import run_in
@@ -94,7 +87,6 @@ FAMILY = {
     ],
     "next_cursor": None,
 }
-PROBLEMS = {**WRITE, **of_route(DOCUMENT_NOT_FOUND)}
 
 DocumentId = Annotated[
     str,
@@ -110,11 +102,7 @@ DocumentId = Annotated[
     "",
     summary="List the stored documents, or export them",
     response_model=DocumentsResponse,
-    responses={
-        200: PAGE,
-        **READ,
-        **of_route(NOT_ACCEPTABLE),
-    },
+    responses=READ({200: PAGE}, "not-acceptable"),
 )
 async def get_documents(
     collection: CollectionDep,
@@ -138,7 +126,9 @@ async def get_documents(
     "/{id:path}",
     summary="Get a stored document",
     response_model_exclude_none=True,
-    responses={200: json_example(ANSWER, "The document, without its text"), **PROBLEMS},
+    responses=WRITE(
+        {200: json_example(ANSWER, "The document, without its text")}, "document-not-found"
+    ),
 )
 async def get_document(
     document_id: DocumentId,
@@ -163,7 +153,9 @@ async def get_document(
     "/{id:path}",
     summary="Delete a document",
     status_code=204,
-    responses={204: {"description": "It is deleted; no match returns it any more"}, **PROBLEMS},
+    responses=WRITE(
+        {204: {"description": "It is deleted; no match returns it any more"}}, "document-not-found"
+    ),
 )
 async def remove_document(document_id: DocumentId, collection: CollectionDep) -> None:
     """Delete a document permanently, with the feedback on it and on its matches."""
@@ -173,7 +165,7 @@ async def remove_document(document_id: DocumentId, collection: CollectionDep) ->
 @family_router.get(
     "/{id:path}/family",
     summary="List the copies and versions of a stored document",
-    responses={200: json_example(FAMILY, "A page of its family"), **PROBLEMS},
+    responses=WRITE({200: json_example(FAMILY, "A page of its family")}, "document-not-found"),
 )
 async def get_family(
     document_id: DocumentId,
@@ -209,13 +201,7 @@ INDEX_REQUESTS = {
 }
 INDEXED = {
     "indexed": 1,
-    "documents": [
-        {
-            "id": "articles/bees",
-            "receipt": receipt_example(812, 7),
-            "unchanged": False,
-        }
-    ],
+    "documents": [{"id": "articles/bees", "receipt": receipt_example(812, 7), "unchanged": False}],
     "timings": {"tokenize": 0.9, "queue": 0.1, "encode": 43.0, "store": 6.2},
     "checkpoint": "smith-minilm-l6",
     "generation": 3,
@@ -228,12 +214,15 @@ index_router = Router(tags=["documents"])
 @index_router.post(
     INDEX_PATH,
     summary="Insert or replace documents",
-    responses={
-        200: json_example(INDEXED, "All documents are durable, and the next match finds them"),
-        202: ACCEPTED,
-        **ENCODE,
-        **of_route(COMPRESSION_RATIO, KEY_IN_USE, KEY_REUSED),
-    },
+    responses=ENCODE(
+        {
+            200: json_example(INDEXED, "All documents are durable, and the next match finds them"),
+            202: ACCEPTED,
+        },
+        "compression-ratio",
+        "idempotency-key-in-use",
+        "idempotency-key-reused",
+    ),
     response_model=IndexResponse,
     openapi_extra={"requestBody": LINES_BODY},
 )

@@ -14,6 +14,7 @@ from service.schemas import (
     DocumentId,
     Metadata,
     ReceiptBody,
+    Strict,
     Title,
     milliseconds,
     nullable,
@@ -49,11 +50,7 @@ class IndexRequest(BodyModel):
         max_length=MAX_DOCUMENTS,
         description="At most `max_documents_per_request` (see /version).",
     )
-    strict: bool = Field(
-        default=False,
-        description="Reject a text that is too long to be read whole with 422, naming tokens and "
-        "limit, instead of reading its beginning.",
-    )
+    strict: Strict = False
 
     def to_documents(self) -> list[Document]:
         """Return the documents, or raise InvalidInputError, which names all invalid fields."""

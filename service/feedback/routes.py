@@ -12,8 +12,7 @@ from service.deps import CollectionDep
 from service.feedback.logic import export_feedback, give_feedback
 from service.feedback.store import MAX_GRADE, JudgedQuery, Verdict
 from service.gate import declare
-from service.openapi import READ, WRITE, Router, json_example, of_route
-from service.problems import DOCUMENT_NOT_FOUND, FEEDBACK_FULL, FEEDBACK_NOT_FOUND, NOT_ACCEPTABLE
+from service.openapi import READ, WRITE, Router, json_example
 from service.schemas import (
     DEFAULT_PAGE,
     BodyModel,
@@ -130,11 +129,9 @@ FeedbackId = Annotated[
 @router.post(
     "",
     summary="Say whether a match is relevant",
-    responses={
-        200: json_example(ANSWER, "It is durable"),
-        **WRITE,
-        **of_route(DOCUMENT_NOT_FOUND, FEEDBACK_FULL),
-    },
+    responses=WRITE(
+        {200: json_example(ANSWER, "It is durable")}, "document-not-found", "feedback-full"
+    ),
 )
 async def post_feedback(
     request: Annotated[FeedbackRequest, Body(openapi_examples=REQUESTS)],
@@ -155,7 +152,7 @@ async def post_feedback(
     "",
     summary="List the feedback, or export it",
     response_model=FeedbackPage,
-    responses={200: PAGE, **READ, **of_route(NOT_ACCEPTABLE)},
+    responses=READ({200: PAGE}, "not-acceptable"),
 )
 @declare(scope="write")  # tells what others asked with
 async def get_feedback(
@@ -182,11 +179,7 @@ async def get_feedback(
     "/{id}",
     summary="Delete a verdict",
     status_code=204,
-    responses={
-        204: {"description": "It is deleted"},
-        **WRITE,
-        **of_route(FEEDBACK_NOT_FOUND),
-    },
+    responses=WRITE({204: {"description": "It is deleted"}}, "feedback-not-found"),
 )
 async def delete_feedback(
     feedback_id: FeedbackId, http: Request, collection: CollectionDep

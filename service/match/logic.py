@@ -12,13 +12,7 @@ from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.match.queries import Query, StoredQuery, read_queries
 from service.match.rerank import RerankOptions, retrieve_and_rerank, validate_rerank
-from service.match.retrieve import (
-    MAX_TOP_K,
-    Matches,
-    retrieve,
-    retrieve_by_examples,
-    retrieve_stored,
-)
+from service.match.retrieve import Matches, retrieve, retrieve_by_examples, retrieve_stored
 from service.metrics import Stage
 
 MAX_QUERIES = 32  # of one request, and examples: they are encoded together
@@ -54,8 +48,8 @@ async def match(
         options: for each of them.
 
     Raises:
-        InvalidInputError: a number is over its limit, a bound needs a calibration that does not
-            exist, there is no reranker, or a text is refused.
+        InvalidInputError: too many matches are to be explained, a bound needs a calibration that
+            does not exist, there is no reranker, or a text is refused.
     """
     if errors := _validate(collection, queries, options):
         raise InvalidInputError(errors)
@@ -85,26 +79,19 @@ def _validate(
     collection: Collection, queries: Sequence[Query], options: MatchOptions
 ) -> list[FieldError]:
     search = options.search
-    errors = validate_search(options, len(queries))
-    if len(queries) > MAX_QUERIES:
-        detail = f"has more than {MAX_QUERIES} queries"
-        errors.append(FieldError("#/queries", detail, MAX_QUERIES))
+    errors = _validate_explained(options, len(queries))
     errors += validate_bounds(collection.calibrator, search.mode, search.bounds)
     if options.rerank is not None:
-        errors += validate_rerank(collection, search, options.rerank)
+        errors += validate_rerank(collection, search)
     return errors
 
 
-def validate_search(options: MatchOptions, answers: int) -> list[FieldError]:
-    """Return what is wrong with the numbers of matches and explanations of some answers."""
+def _validate_explained(options: MatchOptions, answers: int) -> list[FieldError]:
     top_k, explained = options.search.top_k, options.explain
-    errors = []
-    if not 1 <= top_k <= MAX_TOP_K:
-        errors.append(FieldError("#/top_k", f"must be from 1 to {MAX_TOP_K}", MAX_TOP_K))
-    if explained is not None and min(explained.matches, top_k) * answers > MAX_EXPLAINED:
-        detail = f"asks for more than {MAX_EXPLAINED} explanations in one request"
-        errors.append(FieldError("#/explain", detail, MAX_EXPLAINED))
-    return errors
+    if explained is None or min(explained.matches, top_k) * answers <= MAX_EXPLAINED:
+        return []
+    detail = f"asks for more than {MAX_EXPLAINED} explanations in one request"
+    return [FieldError("#/explain", detail, MAX_EXPLAINED)]
 
 
 def validate_bounds(calibrator: ScoreCalibrator, mode: Mode, bounds: Bounds) -> list[FieldError]:
@@ -168,7 +155,7 @@ def _validate_examples(
     like: Sequence[Query], unlike: Sequence[Query], options: MatchOptions
 ) -> list[FieldError]:
     bounds = options.search.bounds
-    errors = validate_search(options, 1)
+    errors = _validate_explained(options, 1)
     if len(like) + len(unlike) > MAX_QUERIES:
         detail = f"has, with unlike, more than {MAX_QUERIES} examples"
         errors.append(FieldError("#/like", detail, MAX_QUERIES))

@@ -131,20 +131,12 @@ def probability_map_of(collection: Collection, mode: Mode) -> FittedMap | None:
     return rule.maps.get(mode)
 
 
-def validate_rerank(
-    collection: Collection, search: SearchOptions, options: RerankOptions
-) -> list[FieldError]:
+def validate_rerank(collection: Collection, search: SearchOptions) -> list[FieldError]:
     """Return the fields of a request that reranking cannot satisfy."""
     bounds = search.bounds
     if collection.engine.reranking is None:
         return [FieldError("#/rerank", "this service was started without a reranker")]
     errors = []
-    if not 1 <= options.candidates <= MAX_CANDIDATES:
-        detail = f"must be from 1 to {MAX_CANDIDATES}"
-        errors.append(FieldError("#/rerank/candidates", detail, MAX_CANDIDATES))
-    if not 0 < options.seconds <= RERANK_SECONDS:
-        limit = round(1000 * RERANK_SECONDS)
-        errors.append(FieldError("#/rerank/budget_ms", f"must be above 0, up to {limit}", limit))
     if bounds.max_false_positive_rate is not None:
         detail = "is not known of scores that were reranked"
         errors.append(FieldError("#/max_false_positive_rate", detail))

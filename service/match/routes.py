@@ -10,7 +10,7 @@ from index.search.records import AlignmentOptions, Bounds, SearchOptions
 from service.body import NDJSON
 from service.compare.routes import EXPLANATION, SCORES
 from service.deps import CollectionDep
-from service.documents.routes import PROBLEMS, DocumentId, UnescapedRoute
+from service.documents.routes import DocumentId, UnescapedRoute
 from service.gate import declare
 from service.match.logic import MatchOptions, match, match_examples
 from service.match.pairs import export_pairs
@@ -23,8 +23,7 @@ from service.match.schemas import (
     MatchResponse,
     matches_json,
 )
-from service.openapi import ENCODE, READ, Router, json_example, of_route, receipt_example
-from service.problems import DOCUMENT_NOT_FOUND
+from service.openapi import ENCODE, READ, WRITE, Router, json_example, receipt_example
 
 router = Router(tags=["match"])
 
@@ -122,11 +121,10 @@ ANSWER = {
     "/match",
     summary="Find the documents that match a document",
     response_model=MatchResponse | MatchesResponse,
-    responses={
-        200: json_example(ANSWER, "The matches, best first; for `queries`, a list of `results`"),
-        **ENCODE,
-        **of_route(DOCUMENT_NOT_FOUND),
-    },
+    responses=ENCODE(
+        {200: json_example(ANSWER, "The matches, best first; for `queries`, a list of `results`")},
+        "document-not-found",
+    ),
 )
 @declare(scope="read")
 async def post_match(
@@ -174,7 +172,7 @@ def _bound(least: float, example: float, description: str) -> Any:
     "/{id:path}/similar",
     summary="Find the documents that are nearest to a stored one",
     response_model=MatchResponse,
-    responses={200: json_example(SIMILAR, "The matches, best first"), **PROBLEMS},
+    responses=WRITE({200: json_example(SIMILAR, "The matches, best first")}, "document-not-found"),
 )
 async def get_similar(
     document_id: DocumentId,
@@ -222,15 +220,16 @@ LINE = (
     "/pairs",
     summary="Find all pairs of similar documents",
     response_class=StreamingResponse,
-    responses={
-        200: {
-            "description": "The pairs, one on each line",
-            "content": {
-                NDJSON: {"schema": {"type": "string"}, "examples": {"lines": {"value": LINE}}}
-            },
-        },
-        **READ,
-    },
+    responses=READ(
+        {
+            200: {
+                "description": "The pairs, one on each line",
+                "content": {
+                    NDJSON: {"schema": {"type": "string"}, "examples": {"lines": {"value": LINE}}}
+                },
+            }
+        }
+    ),
 )
 async def get_pairs(
     collection: CollectionDep,

@@ -1,6 +1,6 @@
 """Requests and answers of POST /match."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Annotated, Any, Self
@@ -75,13 +75,13 @@ class AlignBody(BodyModel):
         "`alignment.aligned` is false."
     )
 
-    def to_options(self, budget_seconds: float) -> AlignmentOptions:
-        """Return the options of the alignment, with a default for the budget."""
+    def to_options(self, settings: Settings) -> AlignmentOptions:
+        """Return the options of the alignment; the budget of the settings is the default."""
         given = self.budget_ms
-        return AlignmentOptions(self.candidates, budget_seconds if given is None else given / 1000)
+        milliseconds = settings.alignment_budget_ms if given is None else given
+        return AlignmentOptions(self.candidates, milliseconds / 1000)
 
 
-RerankMilliseconds = Annotated[float, Field(ge=1e-3, le=1000 * RERANK_SECONDS, allow_inf_nan=False)]
 Queries = Annotated[list[QueryBody], Field(min_length=1, max_length=MAX_QUERIES)]
 
 
@@ -100,9 +100,8 @@ class RerankBody(BodyModel):
 
     def to_options(self) -> RerankOptions:
         """Return the options of the reranker."""
-        if self.budget_ms is None:
-            return RerankOptions(self.candidates)
-        return RerankOptions(self.candidates, self.budget_ms / 1000)
+        seconds = RERANK_SECONDS if self.budget_ms is None else self.budget_ms / 1000
+        return RerankOptions(self.candidates, seconds)
 
 
 def _candidates_alone(value: object) -> object:
@@ -123,12 +122,9 @@ def _switched(value: object) -> object:
     return value
 
 
-def _switch(schema: dict[str, Any], *, on: bool = False) -> None:
-    schema.update(anyOf=[{"type": "boolean"}, *schema["anyOf"]], default=on)
-
-
-def _switch_on(schema: dict[str, Any]) -> None:
-    _switch(schema, on=True)
+def _switch(on: bool) -> Callable[[dict[str, Any]], None]:
+    """Describe a field that may be true or false, too."""
+    return lambda schema: schema.update(anyOf=[{"type": "boolean"}, *schema["anyOf"]], default=on)
 
 
 class MatchRequest(QueryBody):
@@ -142,20 +138,20 @@ class MatchRequest(QueryBody):
     )
 
     queries: Queries | None = optional(
-        "Several queries; at most `max_queries_per_request` (see /version).",
+        "Several queries; at most `max_queries_per_request` (see /version)."
     )
     like: Queries | None = optional(
         "Examples, all of which a match is like; with those of `unlike` at most "
         "`max_queries_per_request` (see /version). They are not among the matches. `rerank` and "
-        "bounds that need a calibration are refused with them.",
+        "bounds that need a calibration are refused with them."
     )
     unlike: Queries | None = optional(
         "Examples of what a match is not: a document that is nearer to one of them than to those "
-        "of `like` has a lower score. Only together with `like`.",
+        "of `like` has a lower score. Only together with `like`."
     )
     top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K)] | None = optional(
         "Matches to give for each query; at most `max_top_k`, "
-        "`default_top_k` when not given (see /version).",
+        "`default_top_k` when not given (see /version)."
     )
     mode: Mode = Field(
         default=DEFAULT_MODE,
@@ -180,7 +176,7 @@ class MatchRequest(QueryBody):
         default_factory=AlignBody,
         description="Match the sentence blocks of the best candidates with those of the query, in "
         "semantic and hybrid mode. Nothing is encoded for it.",
-        json_schema_extra=_switch_on,
+        json_schema_extra=_switch(True),
     )
     rerank: Annotated[RerankBody | None, BeforeValidator(_candidates_alone)] = Field(
         default=None,
@@ -192,7 +188,7 @@ class MatchRequest(QueryBody):
         default=None,
         description="Say of the first matches why they match: passages, sections, coverage, "
         "relation. It is made from stored vectors: no match is encoded for it.",
-        json_schema_extra=_switch,
+        json_schema_extra=_switch(False),
     )
     collapse: bool = Field(
         default=False,
@@ -211,7 +207,6 @@ class MatchRequest(QueryBody):
 
     def to_options(self, settings: Settings) -> MatchOptions:
         """Return the options of each query."""
-        budget = settings.alignment_budget_ms / 1000
         bounds = Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
         return MatchOptions(
             search=SearchOptions(
@@ -221,7 +216,7 @@ class MatchRequest(QueryBody):
                 where=None if self.filter is None else self.filter.to_filter(),
                 exclude=tuple(self.exclude or ()),
                 collapse=self.collapse,
-                alignment=None if self.align is None else self.align.to_options(budget),
+                alignment=None if self.align is None else self.align.to_options(settings),
             ),
             rerank=None if self.rerank is None else self.rerank.to_options(),
             explain=None

@@ -11,7 +11,7 @@ from index.search.records import Mode
 from service.deps import EngineDep, OpenCollectionDep, OpenEngineDep
 from service.engine import DEFAULT, degraded_parts, record_state
 from service.gate import Rules, declare
-from service.openapi import READ, Router, json_example, of_route
+from service.openapi import READ, Router, json_example
 from service.ops.schemas import (
     LiveResponse,
     ProblemTypeResponse,
@@ -20,7 +20,7 @@ from service.ops.schemas import (
     limits_body,
     version_response,
 )
-from service.problems import NO_SUCH_ROUTE, OVERLOADED, PROBLEM_TYPES
+from service.problems import OVERLOADED, PROBLEM_TYPES
 from service.settings import Settings
 
 router = Router(Rules(collection=False, cost="nothing"), tags=["operations"])
@@ -73,10 +73,7 @@ PROBLEM = {
 @router.get(
     "/livez",
     summary="Check that the process is alive",
-    responses={
-        200: json_example({"status": "alive"}, "It is alive"),
-        **READ,
-    },
+    responses=READ({200: json_example({"status": "alive"}, "It is alive")}),
 )
 @declare(keyless="always", logged=False)
 async def get_livez() -> LiveResponse:
@@ -87,13 +84,14 @@ async def get_livez() -> LiveResponse:
 @router.get(
     "/readyz",
     summary="Check that the service is ready",
-    responses={
-        200: json_example(
-            {"status": "ready", "documents": 3418, "generation": 3, "degraded": []},
-            "It is ready",
-        ),
-        **READ,
-    },
+    responses=READ(
+        {
+            200: json_example(
+                {"status": "ready", "documents": 3418, "generation": 3, "degraded": []},
+                "It is ready",
+            )
+        }
+    ),
 )
 @declare(keyless="always", logged=False)
 async def get_readyz(engine: EngineDep) -> ReadyResponse:
@@ -120,13 +118,14 @@ async def get_readyz(engine: EngineDep) -> ReadyResponse:
     "/metrics",
     summary="Prometheus metrics",
     response_class=PlainTextResponse,
-    responses={
-        200: {
-            "description": "Text exposition format",
-            "content": {"text/plain": {"examples": {"some": {"value": METRICS}}}},
-        },
-        **READ,
-    },
+    responses=READ(
+        {
+            200: {
+                "description": "Text exposition format",
+                "content": {"text/plain": {"examples": {"some": {"value": METRICS}}}},
+            }
+        }
+    ),
 )
 @declare(keyless="information", of_all=True, logged=False)
 async def get_metrics(engine: OpenEngineDep) -> Response:
@@ -138,10 +137,7 @@ async def get_metrics(engine: OpenEngineDep) -> Response:
 @router.get(
     "/version",
     summary="Get the version and the limits",
-    responses={
-        200: json_example(VERSION, "Version, checkpoint and limits"),
-        **READ,
-    },
+    responses=READ({200: json_example(VERSION, "Version, checkpoint and limits")}),
 )
 async def get_version(collection: OpenCollectionDep) -> VersionResponse:
     """Return the version, the checkpoint and the limits of a request."""
@@ -151,11 +147,7 @@ async def get_version(collection: OpenCollectionDep) -> VersionResponse:
 @router.get(
     "/problems/{name}",
     summary="Get the meaning of a kind of error",
-    responses={
-        200: json_example(PROBLEM, "The kind of error"),
-        **READ,
-        **of_route(NO_SUCH_ROUTE),
-    },
+    responses=READ({200: json_example(PROBLEM, "The kind of error")}, "no-such-route"),
 )
 @declare(keyless="information")
 async def get_problem(

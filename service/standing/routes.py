@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Body, Depends, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
+from pydantic_core import to_json
 from starlette.routing import Match
 from starlette.types import Scope
 
@@ -14,21 +15,8 @@ from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
 from service.gate import RuledRoute, listens
-from service.openapi import ENCODE, WRITE, Router, json_example, of_route, receipt_example
-from service.problems import (
-    DOCUMENT_NOT_FOUND,
-    KEY_IN_USE,
-    KEY_REUSED,
-    NOT_ACCEPTABLE,
-    STANDING_QUERY_NOT_FOUND,
-    TOO_MANY_STANDING_QUERIES,
-)
-from service.schemas import (
-    DEFAULT_PAGE,
-    Cursor,
-    PageSize,
-    write_cursor,
-)
+from service.openapi import ENCODE, WRITE, Router, json_example, receipt_example
+from service.schemas import DEFAULT_PAGE, Cursor, PageSize, write_cursor
 from service.standing.logic import (
     bounds_or_default,
     change_standing_query,
@@ -45,15 +33,10 @@ from service.standing.schemas import (
     StandingQueryResponse,
     WebhookChange,
     WebhookRequest,
-    event_body,
     standing_query_response,
 )
 from service.standing.store import Event, StandingQuery
-from service.standing.targets import (
-    AllowedTargets,
-    TargetRefusedError,
-    parse_target,
-)
+from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
 from service.state.idempotency import StoredResponse
 from service.threads import run_in
 
@@ -129,11 +112,13 @@ QueryId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": ANS
     summary="Make a standing query",
     status_code=201,
     response_model=StandingQueryResponse,
-    responses={
-        201: json_example(ANSWER, "It is durable: every document stored from now on is compared"),
-        **ENCODE,
-        **of_route(DOCUMENT_NOT_FOUND, TOO_MANY_STANDING_QUERIES, KEY_IN_USE, KEY_REUSED),
-    },
+    responses=ENCODE(
+        {201: json_example(ANSWER, "It is durable: every document stored from now on is compared")},
+        "document-not-found",
+        "too-many-standing-queries",
+        "idempotency-key-in-use",
+        "idempotency-key-reused",
+    ),
 )
 async def post_standing_query(
     request: Annotated[StandingQueryRequest, Body(openapi_examples=REQUESTS)],
@@ -178,11 +163,10 @@ async def _check_webhook(
 @router.get(
     "",
     summary="List the standing queries",
-    responses={
-        200: json_example({"queries": [ANSWER], "next_cursor": None}, "A page"),
-        **WRITE,
-        **of_route(STANDING_QUERY_NOT_FOUND),
-    },
+    responses=WRITE(
+        {200: json_example({"queries": [ANSWER], "next_cursor": None}, "A page")},
+        "standing-query-not-found",
+    ),
 )
 async def get_standing_queries(
     collection: CollectionDep, limit: PageSize = DEFAULT_PAGE, cursor: Cursor = ""
@@ -199,11 +183,7 @@ async def get_standing_queries(
 @router.get(
     "/{id}",
     summary="Get a standing query",
-    responses={
-        200: json_example(ANSWER, "The standing query"),
-        **WRITE,
-        **of_route(STANDING_QUERY_NOT_FOUND),
-    },
+    responses=WRITE({200: json_example(ANSWER, "The standing query")}, "standing-query-not-found"),
 )
 async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQueryResponse:
     """Return what a standing query looks for, and whether new documents are compared with it."""
@@ -213,11 +193,10 @@ async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> St
 @router.patch(
     "/{id}",
     summary="Change a standing query",
-    responses={
-        200: json_example(ANSWER, "It is durable, and holds for what is sent from now on"),
-        **WRITE,
-        **of_route(STANDING_QUERY_NOT_FOUND),
-    },
+    responses=WRITE(
+        {200: json_example(ANSWER, "It is durable, and holds for what is sent from now on")},
+        "standing-query-not-found",
+    ),
 )
 async def change_query(
     query_id: QueryId,
@@ -245,11 +224,7 @@ async def change_query(
 @router.post(
     "/{id}/resume",
     summary="Try a webhook again",
-    responses={
-        200: json_example(ANSWER, "It is tried at once"),
-        **WRITE,
-        **of_route(STANDING_QUERY_NOT_FOUND),
-    },
+    responses=WRITE({200: json_example(ANSWER, "It is tried at once")}, "standing-query-not-found"),
 )
 async def resume_standing_query(
     query_id: QueryId, collection: CollectionDep
@@ -266,11 +241,10 @@ async def resume_standing_query(
     "/{id}",
     summary="Delete a standing query and its events",
     status_code=204,
-    responses={
-        204: {"description": "It is deleted, and who listens to it is disconnected"},
-        **WRITE,
-        **of_route(STANDING_QUERY_NOT_FOUND),
-    },
+    responses=WRITE(
+        {204: {"description": "It is deleted, and who listens to it is disconnected"}},
+        "standing-query-not-found",
+    ),
 )
 async def remove_standing_query(query_id: QueryId, collection: CollectionDep) -> None:
     """Delete a standing query permanently, with its events."""
@@ -306,7 +280,7 @@ EVENTS_PAGE["content"][EVENT_STREAM] = {
     "schema": {"type": "string"},
     "examples": {"stream": {"value": STREAM}},
 }
-RESPONSES = {200: EVENTS_PAGE, **WRITE, **of_route(NOT_ACCEPTABLE, STANDING_QUERY_NOT_FOUND)}
+RESPONSES = WRITE({200: EVENTS_PAGE}, "not-acceptable", "standing-query-not-found")
 
 After = Annotated[
     int,
@@ -373,7 +347,7 @@ async def _events(
     if choose_media_type(wanted.accept, (JSON, EVENT_STREAM)) == JSON:
         found = await list_events(collection, query_id, wanted.after, wanted.limit)
         last = found[-1].number if found else wanted.after
-        return EventsResponse(events=[event_body(event) for event in found], last=last)
+        return EventsResponse(events=found, last=last)
     followed = await follow_events(collection, query_id, wanted.last_event_id or wanted.after)
     listens(request.scope)
     # For proxies that would keep events until they have many.
@@ -388,4 +362,4 @@ async def _lines(followed: AsyncIterator[list[Event]]) -> AsyncIterator[str]:
 
 def _line(event: Event) -> str:
     # JSON escapes line ends: the data is one line.
-    return f"id: {event.number}\nevent: match\ndata: {event_body(event).model_dump_json()}\n\n"
+    return f"id: {event.number}\nevent: match\ndata: {to_json(event).decode()}\n\n"

@@ -4,13 +4,7 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from index.search.records import DEFAULT_MODE, Bounds, Mode
 from index.store.filters import filter_to_json
@@ -18,31 +12,24 @@ from service.errors import FieldError, InvalidInputError
 from service.match.filter import FilterField
 from service.schemas import (
     BodyModel,
-    Characters,
     Cosine,
     DocumentId,
+    QueryBody,
     ReceiptBody,
     Share,
+    Strict,
     Title,
     WholeText,
-    exactly_one,
-    exclusive,
     nullable,
     optional,
     receipt_body,
-    title_of_text,
 )
 from service.standing.store import DeliveryState, Event, Interest, StandingQuery, Webhook
-from service.standing.targets import (
-    MAX_URL_CHARACTERS,
-    parse_target,
-)
+from service.standing.targets import MAX_URL_CHARACTERS, parse_target
 from service.standing.webhooks import SECRET_FORM, check_secret, make_secret
 
 Secret = Annotated[
-    WholeText,
-    AfterValidator(check_secret),
-    Field(json_schema_extra={"pattern": SECRET_FORM}),
+    WholeText, AfterValidator(check_secret), Field(json_schema_extra={"pattern": SECRET_FORM})
 ]
 
 
@@ -63,7 +50,7 @@ class WebhookRequest(BodyModel):
     )
     secret: Secret | None = optional(
         "`whsec_` and the Base64 of 24 to 64 bytes, which signs the messages; by default, one is "
-        "made, and shown once.",
+        "made, and shown once."
     )
 
     def to_webhook(self) -> Webhook:
@@ -71,12 +58,9 @@ class WebhookRequest(BodyModel):
         return Webhook(self.url, self.secret or make_secret())
 
 
-class StandingQueryRequest(BodyModel):
+class StandingQueryRequest(QueryBody):
     """What to look for among new documents: exactly one of `text` and `id`."""
 
-    model_config = exclusive("text", "id", title_of="text")
-
-    text: Characters | None = optional("Text of a document.")
     title: Title | None = optional("Title of the text, if it has one; as in POST /match.")
     id: DocumentId | None = optional(
         "Id of a stored document: new documents are compared with what it is then."
@@ -99,17 +83,7 @@ class StandingQueryRequest(BodyModel):
         "refused where the data directory has not been calibrated. Without any bound, 0.001."
     )
     webhook: WebhookRequest | None = optional("Where to tell events; by default, nowhere.")
-    strict: bool = Field(
-        default=False,
-        description="Refuse with 422 a text that is too long to be read whole, rather than read "
-        "its beginning.",
-    )
-
-    @model_validator(mode="after")
-    def _one_of(self) -> Self:
-        exactly_one(text=self.text, id=self.id)
-        title_of_text(self.text, self.title)
-        return self
+    strict: Strict = False
 
     @property
     def bounds(self) -> Bounds:
@@ -247,28 +221,10 @@ class StandingQueriesResponse(BaseModel):
     next_cursor: str | None = nullable("Of the next page; null on the last one.")
 
 
-class EventBody(BaseModel):
-    """A new document that matches a standing query."""
-
-    number: int = Field(
-        description="Ascending over all standing queries of the collection, with gaps."
-    )
-    query: str = Field(description="Id of the standing query.")
-    created: str = Field(description="ISO 8601 in UTC.")
-    document: str = Field(description="Id of the new document.")
-    title: str = Field(description="Of the new document.")
-    score: float = Field(description="As POST /match gives it.")
-    scored_as: Mode = Field(description="The mode whose score this is; as in POST /match.")
-    probability: float | None = nullable("That it is a match; null without a calibration.")
-    false_positive_rate: float | None = nullable(
-        "Share of random pairs of the corpus that score as high; null without a calibration."
-    )
-
-
 class EventsResponse(BaseModel):
     """A page of events, the oldest first."""
 
-    events: list[EventBody]
+    events: list[Event]
     last: int = Field(
         description="Number of the last event on this page, or `after` where there is none: give "
         "it as `after` to get the next ones."
@@ -311,8 +267,3 @@ def _webhook_response(query: StandingQuery, *, with_secret: bool) -> WebhookResp
         failure=delivery.failure,
         retry_at=due if delivery.state == "retrying" else None,
     )
-
-
-def event_body(event: Event) -> EventBody:
-    """Return the body of an event."""
-    return EventBody(**event.to_json())

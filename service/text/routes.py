@@ -37,10 +37,7 @@ class FileTextResponse(BaseModel):
 @router.post(
     "/text",
     summary="Read the text of a file",
-    responses={
-        200: json_example(ANSWER, "The text, which POST /match and POST /index take"),
-        **READ,
-    },
+    responses=READ({200: json_example(ANSWER, "The text, which POST /match and POST /index take")}),
     openapi_extra={"requestBody": REQUEST_BODY},
 )
 async def post_text(request: Request, engine: EngineDep) -> FileTextResponse:

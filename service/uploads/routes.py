@@ -13,8 +13,7 @@ from service.body import NDJSON, BodyKind
 from service.deps import CollectionDep, IdempotencyKey, OpenCollectionDep, to_response
 from service.errors import UnsupportedMediaTypeError
 from service.gate import LinesRoute, Rules
-from service.openapi import WRITE, Router, json_example, of_route
-from service.problems import JOB_ENDED, JOB_NOT_FOUND
+from service.openapi import WRITE, Router, json_example
 from service.schemas import nullable
 from service.state.idempotency import StoredResponse
 from service.threads import run_in
@@ -28,14 +27,6 @@ class AcceptedBody(BaseModel):
     id: str = Field(description="Of the job: see /jobs/{id}.")
     accepted: int = Field(description="Lines that are not blank.")
     size: int = Field(description="Bytes, decompressed.")
-
-
-class LineErrorBody(BaseModel, from_attributes=True):
-    """A line that is not a valid document."""
-
-    line: int = Field(description="Counted from 1.")
-    pointer: str = Field(description="JSON pointer into the line.")
-    detail: str
 
 
 class JobBody(AcceptedBody, from_attributes=True):
@@ -57,7 +48,7 @@ class JobBody(AcceptedBody, from_attributes=True):
 class JobResponse(JobBody):
     """A job with its errors."""
 
-    errors: list[LineErrorBody] = Field(
+    errors: list[LineError] = Field(
         description="The first 100 lines that are not valid documents; `failed` counts all."
     )
 
@@ -76,8 +67,7 @@ def accepted_response(prefix: str, upload: Upload) -> StoredResponse:
 
 def job_response(job: Job, errors: Sequence[LineError]) -> JobResponse:
     """Return the body of a job with its errors."""
-    shown = [LineErrorBody.model_validate(error) for error in errors]
-    return JobResponse(**JobBody.model_validate(job).model_dump(), errors=shown)
+    return JobResponse(**JobBody.model_validate(job).model_dump(), errors=list(errors))
 
 
 # Clients poll these while a job runs: as operations they do not count in the failure ratios.
@@ -106,7 +96,7 @@ JobId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": JOB["
 @router.get(
     "",
     summary="List the uploads",
-    responses={200: json_example({"jobs": [JOB]}, "The jobs"), **WRITE, **of_route(JOB_NOT_FOUND)},
+    responses=WRITE({200: json_example({"jobs": [JOB]}, "The jobs")}, "job-not-found"),
 )
 async def get_jobs(
     collection: OpenCollectionDep,
@@ -130,7 +120,7 @@ async def get_jobs(
 @router.get(
     "/{id}",
     summary="Get the progress of an upload",
-    responses={200: json_example(ANSWER, "The job"), **WRITE, **of_route(JOB_NOT_FOUND)},
+    responses=WRITE({200: json_example(ANSWER, "The job")}, "job-not-found"),
 )
 async def get_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
     """Return counts, progress and the first errors of a job."""
@@ -141,11 +131,11 @@ async def get_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
 @router.post(
     "/{id}/cancel",
     summary="Cancel an upload",
-    responses={
-        200: json_example({**ANSWER, "state": "cancelled"}, "It stops; what is stored stays"),
-        **WRITE,
-        **of_route(JOB_ENDED, JOB_NOT_FOUND),
-    },
+    responses=WRITE(
+        {200: json_example({**ANSWER, "state": "cancelled"}, "It stops; what is stored stays")},
+        "job-ended",
+        "job-not-found",
+    ),
 )
 async def cancel_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
     """Cancel a job.

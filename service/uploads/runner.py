@@ -55,9 +55,7 @@ class Jobs:
         for ended in get_args(EndState):  # so that each is exported as 0
             metrics.jobs_ended.labels(ended)
         self._room = UploadRoom(
-            self._uploads,
-            self.store.unfinished,
-            disk_reserve_bytes=settings.disk_reserve_bytes,
+            self._uploads, self.store.unfinished, disk_reserve_bytes=settings.disk_reserve_bytes
         )
         self._verified: set[str] = set()
         self._turns: dict[str, int] = {}  # the number of each client's last turn

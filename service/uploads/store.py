@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from index.sqlite.connections import utc_now
@@ -19,16 +20,10 @@ MAX_LISTED_ERRORS = 100
 
 @dataclass(frozen=True, slots=True)
 class LineError:
-    """A line that is not a valid document, and why.
+    """A line that is not a valid document."""
 
-    Attributes:
-        line: counted from 1.
-        pointer: JSON pointer into the line: "#/text"; "#" for the whole line.
-        detail: what is wrong, without the value.
-    """
-
-    line: int
-    pointer: str
+    line: Annotated[int, Field(description="Counted from 1.")]
+    pointer: Annotated[str, Field(description="JSON pointer into the line.")]
     detail: str
 
 

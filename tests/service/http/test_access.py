@@ -196,7 +196,7 @@ def test_a_new_route_declares_all_that_the_gate_knows(client: Any, keys: Path) -
     """In one file: its router and its function."""
     router = Router(prefix="/words", tags=["words"])
 
-    @router.post("", responses={200: {"description": "The words"}, **READ})
+    @router.post("", responses=READ({200: {"description": "The words"}}))
     @declare(scope="read")
     async def post_words(words: Annotated[list[str], Body()], collection: CollectionDep) -> str:
         """Join words."""

@@ -93,14 +93,6 @@ def test_a_bound_that_cannot_be_kept_is_refused(
     assert said in error["detail"]
 
 
-@pytest.mark.parametrize("field", ["min_probability", "max_false_positive_rate"])
-@pytest.mark.parametrize("value", [-0.1, 1.5, "0.5"])
-def test_a_bound_out_of_range_is_refused(library: Any, field: str, value: object) -> None:
-    response = library.post("/match", json={"id": "ants", field: value})
-    assert response.status_code == 422
-    assert [error["pointer"] for error in response.json()["errors"]] == [f"#/{field}"]
-
-
 def test_the_service_opens_both_calibrations(
     make_client: Callable[..., Any], calibrated: Path, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from index.search.records import NO_BOUNDS, Bounds, SearchOptions
 from service.documents.logic import index_documents
 from service.encode import RequestText
 from service.engine import Engine
-from service.errors import InvalidInputError, OverloadedError
+from service.errors import OverloadedError
 from service.match.logic import MatchOptions, match
 from service.match.queries import Query, StoredQuery
 from service.match.retrieve import Matches
@@ -68,13 +68,6 @@ def test_a_match_by_id_leaves_itself_out_and_encodes_nothing(
     searching = {"lexical", "search", "align", "fetch"}
     assert set(found.seconds) == searching
     assert set(by_text.seconds) == {"tokenize", "queue", "encode", *searching}
-
-
-def test_too_many_queries_are_refused(holding: Engine) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        ask(holding, *([stored("ants")] * 33))
-    (error,) = caught.value.errors
-    assert (error.pointer, error.limit) == ("#/queries", 32)
 
 
 def test_overload_is_reported_before_the_text_is_tokenised(holding: Engine) -> None:

@@ -129,6 +129,7 @@ def test_strict_refuses_with_tokens_and_limit(library: Any) -> None:
         ({}, "#"),
         ({"text": "a", "id": "b"}, "#"),
         ({"queries": []}, "#/queries"),
+        ({"queries": [{"id": "ants"}] * 33}, "#/queries"),
         ({"queries": [{"text": "a"}, {"text": "a", "id": "b"}]}, "#/queries/1"),
         ({"text": "a", "top_k": 0}, "#/top_k"),
         ({"text": "a", "top_k": 1001}, "#/top_k"),
@@ -156,10 +157,12 @@ def test_a_field_that_is_wrong_is_named(library: Any, body: Any, expected: str) 
 
 
 def test_several_wrong_fields_are_all_named_with_their_limits(library: Any) -> None:
-    response = library.post("/match", json={"text": "a", "top_k": 0, "min_score": 7, "x": 1})
-    content = problem(response, 422, "invalid-input")
-    limits = {error["pointer"]: error.get("limit") for error in content["errors"]}
-    assert limits == {"#/top_k": 1, "#/min_score": 1, "#/x": None}
+    wrong = {"top_k": 0, "min_score": 7, "min_probability": 2, "max_false_positive_rate": -1}
+    content = problem(
+        library.post("/match", json={"text": "a", "x": 1, **wrong}), 422, "invalid-input"
+    )
+    limits = {error["pointer"][2:]: error.get("limit") for error in content["errors"]}
+    assert limits == {**dict.fromkeys(wrong, 1), "max_false_positive_rate": 0, "x": None}
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
