@@ -53,6 +53,7 @@ _MERGED_AT_ONCE = 4
 _MERGED_WHILE_WRITING = 2**23  # terms of documents; larger merges are left to `publish`
 _REWRITTEN = 0.75  # a file of which less than this share is present is written again
 _READ_FOR_TITLES = 256
+_RECLAIMED_AT_ONCE = 1_000  # pages
 
 _TITLES = """
 SELECT vector_id, title FROM documents WHERE vector_id > ?"""
@@ -151,6 +152,8 @@ class SegmentedIndex(Follower):
     def _make(self) -> None:
         try:
             self.follow()
+            while self._behind:  # documents were put meanwhile
+                self.follow()
         except StoreError as error:  # the first search tries again, and answers with the error
             if not self._stopping.is_set():
                 _log.warning("the lexical index could not be made: %s", error)
@@ -187,9 +190,9 @@ class SegmentedIndex(Follower):
                 _log.error("the words do not follow the store: %s", error)
 
     def follow(self, last: Changes | None = None) -> None:
-        """Apply what the store has and this lacks; while a thread does, leave it to the search."""
+        """Apply what the store has and this lacks; while a thread does, leave it to that."""
         if self._elsewhere():
-            self._behind = True
+            self._behind = self._behind or last is not None
         else:
             super().follow(last)
 
@@ -264,7 +267,8 @@ class SegmentedIndex(Follower):
                 with self.writing() as connection:
                     unused = np.flatnonzero(self._snapshot.terms.copy().frequencies == 0)
                     note_published(connection, snapshot.changes, unused)
-                self._connections().reclaim(self._connections().reclaim(0).free)
+            for _ in range(0, self._connections().reclaim(0).free, _RECLAIMED_AT_ONCE):
+                self._connections().reclaim(_RECLAIMED_AT_ONCE)
             delete_others(directory, saved)
 
     def changes_since_title_refresh(self) -> int:

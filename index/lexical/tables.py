@@ -98,6 +98,8 @@ _NOTE_TITLES = """
 UPDATE words SET titles = ?"""
 _INSERT_TERM = """
 INSERT INTO terms (term) VALUES (?)"""
+_LAST_TERM_ID = """
+SELECT coalesce(max(term_id), 0) FROM terms"""
 _TERM_IDS = """
 SELECT term, term_id FROM terms WHERE term IN (SELECT value FROM json_each(?))"""
 _TERMS_AFTER = """
@@ -126,9 +128,10 @@ def write_terms(
     terms = {term for _, counts in counted for term in counts}
     term_ids = find_term_ids(connection, terms)
     new = sorted(terms - term_ids.keys())
-    connection.executemany(_INSERT_TERM, [(term,) for term in new])
     if new:
-        term_ids |= find_term_ids(connection, new)
+        ((last,),) = connection.execute(_LAST_TERM_ID).fetchall()
+        connection.executemany(_INSERT_TERM, [(term,) for term in new])
+        term_ids |= read_new_terms(connection, last)
     _write(
         connection,
         [
