@@ -9,6 +9,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +54,7 @@ _MERGED_AT_ONCE = 4
 _MERGED_WHILE_WRITING = 2**23  # terms of documents; larger merges are left to `publish`
 _REWRITTEN = 0.75  # a file of which less than this share is present is written again
 _READ_FOR_TITLES = 256
+_ATTEMPTS = 5  # to read segments while others are published
 _RECLAIMED_AT_ONCE = 1_000  # pages
 
 _TITLES = """
@@ -369,6 +371,13 @@ class SegmentedIndex(Follower):
             SnapshotError: the published segments are missing, damaged or of another file.
             StoreError: the file cannot be read.
         """
+        for _ in range(1, _ATTEMPTS):
+            with suppress(SnapshotError):  # of files that are deleted when others are published
+                self._read_state()
+                return
+        self._read_state()
+
+    def _read_state(self) -> None:
         directory, snapshot = self.path.parent, self._snapshot
         with self._noting_damage(), self._connections().reading() as connection:
             state = read_state(connection)
