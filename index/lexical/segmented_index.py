@@ -39,6 +39,7 @@ from index.lexical.tables import (
     note_published,
     note_titles,
     read_changed,
+    read_manifest,
     read_new_terms,
     read_state,
     remove_terms,
@@ -268,7 +269,7 @@ class SegmentedIndex(Follower):
                 self._published = snapshot.changes
                 with self.writing() as connection:
                     unused = np.flatnonzero(self._snapshot.terms.copy().frequencies == 0)
-                    note_published(connection, snapshot.changes, unused)
+                    note_published(connection, snapshot.changes, saved.manifest, unused)
             for _ in range(0, self._connections().reclaim(0).free, _RECLAIMED_AT_ONCE):
                 self._connections().reclaim(_RECLAIMED_AT_ONCE)
             delete_others(directory, saved)
@@ -368,7 +369,7 @@ class SegmentedIndex(Follower):
         """Bring memory to the file; `_following` is held.
 
         Raises:
-            SnapshotError: the published segments are missing, damaged or of another file.
+            SnapshotError: the published segments are missing or damaged.
             StoreError: the file cannot be read.
         """
         for _ in range(1, _ATTEMPTS):
@@ -384,12 +385,10 @@ class SegmentedIndex(Follower):
             if _is_of(snapshot, state):
                 return
             if snapshot.identity != state.identity or snapshot.changes < state.published:
-                snapshot = load_snapshot(directory) if state.published else _empty(state.identity)
+                snapshot = _empty(state.identity)
+                if state.published:
+                    snapshot = load_snapshot(directory, read_manifest(connection))
                 self._published = snapshot.changes
-            if snapshot.identity != state.identity or not (
-                state.published <= snapshot.changes <= state.changes
-            ):
-                raise SnapshotError(f"{directory}: the segments are not of this file")
             try:
                 self._snapshot = _follow(connection, snapshot, state)
             except BaseException:
