@@ -164,9 +164,9 @@ class Maintenance:
         self._metrics.index_unpublished.set(changes)
 
     def _keep_words(self) -> None:
-        store = self._data.store
-        if store.lexical.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * len(store)):
-            store.lexical.publish()
+        words, number = self._data.store.lexical, len(self._data.store)
+        if not words.building and words.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * number):
+            words.publish()
 
     def _keep_common_text(self) -> None:
         store = self._data.store

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ from index.directory.data_directory import (
     STORE_FILE,
     with_share_of,
 )
-from index.errors import FingerprintMismatchError, SnapshotError, StoreError
-from index.lexical.segment_files import CURRENT, load_snapshot
+from index.errors import FingerprintMismatchError, IndexingError, SnapshotError, StoreError
+from index.lexical.segment_files import load_snapshot
 from index.lexical.segmented_index import LEXICAL_DIRECTORY
-from index.lexical.tables import WORDS_FILE
+from index.lexical.tables import WORDS_FILE, read_manifest, read_state
 from index.search.corpus_calibration import read_corpus_calibration
 from index.search.score import read_corpus_fusion
 from index.sqlite.connections import DATABASE_ERRORS, open_reader, storage_error
@@ -120,23 +121,20 @@ def _examine(data: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
 
 
 def _examine_copies(data: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
-    """Check the files of followers, and the published copies of the vectors and of the words."""
-    words = f"{LEXICAL_DIRECTORY}/{WORDS_FILE}"
-    for name in (*FOLLOWER_FILES, words):
+    """Check the files of followers and the index of the vectors; each may be deleted any time."""
+    checks = dict.fromkeys(FOLLOWER_FILES, follower_problem)
+    checks[f"{LEXICAL_DIRECTORY}/{WORDS_FILE}"] = partial(words_problem, data / LEXICAL_DIRECTORY)
+    for name, first_problem in checks.items():
         file = data / name
-        if file.exists() and (problem := problem_of(file, follower_problem)):
+        if file.exists() and (problem := problem_of(file, first_problem)):
             yield Finding(name, problem, Remedy.DELETE)
-    precision = current_precision(data / SNAPSHOTS_DIRECTORY) or DEFAULT_PRECISION
-    for folder, current, read in (
-        (SNAPSHOTS_DIRECTORY, "", lambda folder: read_snapshot(store, folder, precision)),
-        (LEXICAL_DIRECTORY, CURRENT, load_snapshot),
-    ):
-        try:
-            if (data / folder / current).exists():  # it may be deleted at any time
-                read(data / folder)
-        except SnapshotError as error:
-            require_damage(data / folder, error)
-            yield Finding(folder, str(error), Remedy.DELETE)
+    snapshots = data / SNAPSHOTS_DIRECTORY
+    try:
+        if snapshots.exists():
+            read_snapshot(store, snapshots, current_precision(snapshots) or DEFAULT_PRECISION)
+    except SnapshotError as error:
+        require_damage(snapshots, error)
+        yield Finding(snapshots.name, str(error), Remedy.DELETE)
 
 
 def examine_checkpoint(checkpoint: Checkpoint) -> Iterator[Finding]:
@@ -261,7 +259,7 @@ def problem_of(path: Path, first_problem: Callable[[sqlite3.Connection], str | N
         with closing(open_reader(path)) as connection:
             connection.execute("BEGIN")
             return first_problem(connection)
-    except (*DATABASE_ERRORS, StoreError, AttributeError, TypeError, ValueError) as error:
+    except (*DATABASE_ERRORS, IndexingError, AttributeError, TypeError, ValueError) as error:
         require_damage(path, error)
         return str(error)
 
@@ -309,6 +307,14 @@ def follower_problem(connection: sqlite3.Connection) -> str | None:
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
     damaged = damaged_blocks(connection) if "aligned_blocks" in tables else ()
     return f"{len(damaged)} rows, vector id {damaged[0]} first" if damaged else None
+
+
+def words_problem(folder: Path, connection: sqlite3.Connection) -> str | None:
+    """Check the file of the words as that of another follower, and the segments in a folder."""
+    problem = follower_problem(connection)
+    if problem is None and read_state(connection).published:
+        load_snapshot(folder, read_manifest(connection))
+    return problem
 
 
 _DERIVED: dict[str, Callable[[sqlite3.Connection], str | None]] = {

@@ -9,6 +9,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from index.lexical.tables import (
     note_published,
     note_titles,
     read_changed,
+    read_manifest,
     read_new_terms,
     read_state,
     remove_terms,
@@ -53,6 +55,8 @@ _MERGED_AT_ONCE = 4
 _MERGED_WHILE_WRITING = 2**23  # terms of documents; larger merges are left to `publish`
 _REWRITTEN = 0.75  # a file of which less than this share is present is written again
 _READ_FOR_TITLES = 256
+_ATTEMPTS = 5  # to read segments while others are published
+_RECLAIMED_AT_ONCE = 1_000  # pages
 
 _TITLES = """
 SELECT vector_id, title FROM documents WHERE vector_id > ?"""
@@ -151,6 +155,8 @@ class SegmentedIndex(Follower):
     def _make(self) -> None:
         try:
             self.follow()
+            while self._behind:  # documents were put meanwhile
+                self.follow()
         except StoreError as error:  # the first search tries again, and answers with the error
             if not self._stopping.is_set():
                 _log.warning("the lexical index could not be made: %s", error)
@@ -187,9 +193,9 @@ class SegmentedIndex(Follower):
                 _log.error("the words do not follow the store: %s", error)
 
     def follow(self, last: Changes | None = None) -> None:
-        """Apply what the store has and this lacks; while a thread does, leave it to the search."""
+        """Apply what the store has and this lacks; while a thread does, leave it to that."""
         if self._elsewhere():
-            self._behind = True
+            self._behind = self._behind or last is not None
         else:
             super().follow(last)
 
@@ -263,8 +269,9 @@ class SegmentedIndex(Follower):
                 self._published = snapshot.changes
                 with self.writing() as connection:
                     unused = np.flatnonzero(self._snapshot.terms.copy().frequencies == 0)
-                    note_published(connection, snapshot.changes, unused)
-                self._connections().reclaim(self._connections().reclaim(0).free)
+                    note_published(connection, snapshot.changes, saved.manifest, unused)
+            for _ in range(0, self._connections().reclaim(0).free, _RECLAIMED_AT_ONCE):
+                self._connections().reclaim(_RECLAIMED_AT_ONCE)
             delete_others(directory, saved)
 
     def changes_since_title_refresh(self) -> int:
@@ -362,21 +369,26 @@ class SegmentedIndex(Follower):
         """Bring memory to the file; `_following` is held.
 
         Raises:
-            SnapshotError: the published segments are missing, damaged or of another file.
+            SnapshotError: the published segments are missing or damaged.
             StoreError: the file cannot be read.
         """
+        for _ in range(1, _ATTEMPTS):
+            with suppress(SnapshotError):  # of files that are deleted when others are published
+                self._read_state()
+                return
+        self._read_state()
+
+    def _read_state(self) -> None:
         directory, snapshot = self.path.parent, self._snapshot
         with self._noting_damage(), self._connections().reading() as connection:
             state = read_state(connection)
             if _is_of(snapshot, state):
                 return
             if snapshot.identity != state.identity or snapshot.changes < state.published:
-                snapshot = load_snapshot(directory) if state.published else _empty(state.identity)
+                snapshot = _empty(state.identity)
+                if state.published:
+                    snapshot = load_snapshot(directory, read_manifest(connection))
                 self._published = snapshot.changes
-            if snapshot.identity != state.identity or not (
-                state.published <= snapshot.changes <= state.changes
-            ):
-                raise SnapshotError(f"{directory}: the segments are not of this file")
             try:
                 self._snapshot = _follow(connection, snapshot, state)
             except BaseException:

@@ -25,6 +25,23 @@ _LEAST_SQUARE = 1e-24  # of a norm
 _NO_DOCUMENTS = join_documents([])
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A file of arrays.
+
+    Attributes:
+        name: of the file.
+        sizes: of its arrays.
+        checksum: CRC-32 of its content.
+        removed: rows of a segment whose documents are not present.
+    """
+
+    name: str
+    sizes: Sequence[int]
+    checksum: int
+    removed: Sequence[int] = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveSegment:
     """A segment, and what is known of its N documents.
@@ -36,14 +53,14 @@ class LiveSegment:
             with the same value.
         current: Bool[N], which of them are by the frequencies of the snapshot, not by earlier ones,
             which are near enough to choose candidates by.
-        file: the name of the file that has the segment, if there is one.
+        file: that has the segment, if there is one.
     """
 
     segment: Segment
     present: Bool
     squares: Float64
     current: Bool
-    file: str | None = None
+    file: SegmentFile | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

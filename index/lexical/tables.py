@@ -4,6 +4,7 @@ terms           every term, under an id that is never given again
 document_terms  of each document that came, went or was counted again since the segments were
                 published, its terms with their counts and a CRC-32; NULL where it went
 words           one row, see `WordsState`
+manifest        of the published segments, with a CRC-32; no row before the first
 
 Each function works inside a transaction.
 """
@@ -54,7 +55,7 @@ class WordsState:
     Attributes:
         identity: drawn when the file was made, so that no segments of another are taken for its.
         changes: how many documents came, went or were counted again.
-        published: how many of these changes the published segments hold at least.
+        published: how many of these changes the published segments hold.
         titles: how many there were when all texts were last searched for titles.
     """
 
@@ -84,6 +85,7 @@ CREATE TABLE words (
     titles INTEGER NOT NULL
 );
 INSERT INTO words VALUES (lower(hex(randomblob(16))), 0, 0, 0);
+CREATE TABLE manifest (content TEXT NOT NULL, checksum INTEGER NOT NULL);
 """,
     shrinks=True,
 )
@@ -94,10 +96,16 @@ _COUNT_CHANGES = """
 UPDATE words SET changes = changes + ? RETURNING changes"""
 _NOTE_PUBLISHED = """
 UPDATE words SET published = ?"""
+_MANIFEST = """
+SELECT content, checksum FROM manifest"""
+_INSERT_MANIFEST = """
+INSERT INTO manifest (content, checksum) VALUES (?, ?)"""
 _NOTE_TITLES = """
 UPDATE words SET titles = ?"""
 _INSERT_TERM = """
 INSERT INTO terms (term) VALUES (?)"""
+_LAST_TERM_ID = """
+SELECT coalesce(max(term_id), 0) FROM terms"""
 _TERM_IDS = """
 SELECT term, term_id FROM terms WHERE term IN (SELECT value FROM json_each(?))"""
 _TERMS_AFTER = """
@@ -126,9 +134,10 @@ def write_terms(
     terms = {term for _, counts in counted for term in counts}
     term_ids = find_term_ids(connection, terms)
     new = sorted(terms - term_ids.keys())
-    connection.executemany(_INSERT_TERM, [(term,) for term in new])
     if new:
-        term_ids |= find_term_ids(connection, new)
+        ((last,),) = connection.execute(_LAST_TERM_ID).fetchall()
+        connection.executemany(_INSERT_TERM, [(term,) for term in new])
+        term_ids |= read_new_terms(connection, last)
     _write(
         connection,
         [
@@ -184,8 +193,24 @@ def read_new_terms(connection: sqlite3.Connection, after: int) -> dict[str, int]
     return dict(connection.execute(_TERMS_AFTER, (after,)))
 
 
-def note_published(connection: sqlite3.Connection, changes: int, unused: Int64) -> None:
-    """Forget the documents that segments hold, and the terms that no document has."""
+def read_manifest(connection: sqlite3.Connection) -> str:
+    """Return the manifest of the published segments.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    content, checksum = connection.execute(_MANIFEST).fetchone() or ("", 1)
+    if crc32(content.encode()) != checksum:
+        raise ValueError("the manifest of the segments is damaged")
+    return str(content)
+
+
+def note_published(
+    connection: sqlite3.Connection, changes: int, manifest: str, unused: Int64
+) -> None:
+    """Note which segments hold these changes; forget their documents, and terms that none has."""
+    connection.execute("DELETE FROM manifest")
+    connection.execute(_INSERT_MANIFEST, (manifest, crc32(manifest.encode())))
     connection.execute(_FORGET, (changes,))
     connection.execute(_NOTE_PUBLISHED, (changes,))
     connection.execute(_DROP_TERMS, (json.dumps(unused.tolist()),))

@@ -118,9 +118,9 @@ def test_changes_the_writer_forgot_are_read_from_its_snapshot(
 ) -> None:
     loaded = []
 
-    def load(directory: Path) -> LexicalSnapshot:
+    def load(directory: Path, manifest: str) -> LexicalSnapshot:
         loaded.append(directory)
-        return load_snapshot(directory)
+        return load_snapshot(directory, manifest)
 
     check_same(writer, reader)
     monkeypatch.setattr(index.lexical.segmented_index, "load_snapshot", load)
