@@ -12,13 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from encoder.adapter import Adapter, vector_space
+from encoder.adapter import Adapter
 from encoder.arrays import Float32, Int64
-from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.comparison.sections import SectionReader
 from encoder.document_reading import DocumentReading
-from encoder.encoder import EncodedBatch, WarmRun, encode_block_vectors, encode_documents
+from encoder.encoder import OpenedCheckpoint, WarmRun
 from encoder.errors import AdapterError, CheckpointError, ParityError
 from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import usable_cores
@@ -29,7 +28,7 @@ from encoder.tokenizer import BlockTokenizer
 _GPU_BATCH_TOKENS = 16_384
 
 
-class SentenceModelEncoder:
+class SentenceModelEncoder(OpenedCheckpoint):
     """An `encoder.encoder.Encoder` of a sentence model; for the attributes see there."""
 
     def __init__(
@@ -46,28 +45,16 @@ class SentenceModelEncoder:
         self._model: SentenceModel = checkpoint.model["sentence_model"]
         if adapter is not None:
             raise AdapterError(f"{checkpoint.name}: a sentence model cannot be adapted to a corpus")
-        self._space = vector_space(checkpoint, None)
+        super().__init__(checkpoint, None)
         having = checkpoint.precisions
         self.precision = precision or ("fp32" if "fp32" in having else having[0])
         self._transformer = open_transformer(checkpoint, self.precision, providers)
-        self.checkpoint = checkpoint
-        self.adapter: Adapter | None = None
         self.provider = self._transformer.provider
         on_cpu = self._transformer.on_cpu
         self.threads = threads or (usable_cores() if on_cpu else 1)
         default = 0 if on_cpu else _GPU_BATCH_TOKENS
         self.batch_tokens = default if batch_tokens is None else batch_tokens
         self.recurrent = False
-
-    @property
-    def dimension(self) -> int:
-        """Width of a document vector."""
-        return self._space.dimension
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of its vectors: those of equal fingerprints can be compared."""
-        return self._space.fingerprint
 
     @property
     def section_reader(self) -> SectionReader | None:
@@ -78,14 +65,6 @@ class SentenceModelEncoder:
     def read(self) -> BlockTokenizer:
         """What splits a text into the sentence blocks that it encodes."""
         return BlockTokenizer(self.checkpoint)
-
-    def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
-        """Encode many documents with all threads; for offline work."""
-        return encode_documents(self, documents)
-
-    def encode_block_vectors(self, documents: Sequence[SentenceBlocks]) -> list[Float32]:
-        """Return the vectors [S, block_dimension] of the blocks of each document."""
-        return encode_block_vectors(self, documents)
 
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
         """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
