@@ -14,11 +14,10 @@ from functools import cached_property
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import Checkpoint, vector_space
+from encoder.checkpoint import Checkpoint
 from encoder.comparison.sections import SectionReader
 from encoder.document_reading import DocumentReading
-from encoder.encoder import EncodedBatch, WarmRun, encode_block_vectors, encode_documents
+from encoder.encoder import OpenedCheckpoint, WarmRun
 from encoder.errors import CheckpointError, ParityError
 from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import usable_cores
@@ -29,34 +28,18 @@ from encoder.tokenizer import BlockTokenizer
 _GPU_BATCH_TOKENS = 16_384
 
 
-class BlockMeanEncoder(ABC):
+class BlockMeanEncoder(OpenedCheckpoint, ABC):
     """An `encoder.encoder.Encoder` of blocks that are read each by itself; for the attributes see
     there. The vector of a document is the mean of those of its blocks, at unit norm.
     """
 
     precision: str
     provider: str
-    threads: int
-    batch_tokens: int
     recurrent = False
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
-        self._space = vector_space(checkpoint)
 
     @abstractmethod
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
         """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
-
-    @property
-    def dimension(self) -> int:
-        """Width of a document vector."""
-        return self._space.dimension
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of its vectors: those of equal fingerprints can be compared."""
-        return self._space.fingerprint
 
     @property
     def section_reader(self) -> SectionReader | None:
@@ -67,14 +50,6 @@ class BlockMeanEncoder(ABC):
     def read(self) -> BlockTokenizer:
         """What splits a text into the sentence blocks that it encodes."""
         return BlockTokenizer(self.checkpoint)
-
-    def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
-        """Encode many documents with all threads; for offline work."""
-        return encode_documents(self, documents)
-
-    def encode_block_vectors(self, documents: Sequence[SentenceBlocks]) -> list[Float32]:
-        """Return the vectors [S, block_dimension] of the blocks of each document."""
-        return encode_block_vectors(self, documents)
 
     def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
         """Refuse it: no sentence model is recurrent."""

@@ -1,7 +1,6 @@
 """The command that measures quality: evaluate."""
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,7 +32,7 @@ from evaluation.experiment import (
     rerank_longmatch_system,
 )
 from evaluation.judgements import PARTS, Qrels, read_pairs, read_qrels, read_splits
-from evaluation.mentions import MaskedFiles, leave_out_mentions, read_title_mask, write_masked_files
+from evaluation.mentions import leave_out_mentions
 from evaluation.report import Report, choose_reference
 from evaluation.systems import System
 from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus
@@ -83,7 +82,6 @@ class EvaluationOptions:
     baselines: tuple[str, ...]
     blocks: Path | None
     without_mentions: bool
-    mask_mentions: bool
 
     @property
     def files(self) -> list[Path]:
@@ -94,7 +92,6 @@ class EvaluationOptions:
 def check_options(options: EvaluationOptions) -> None:
     """Check that options can be combined, and that libraries and files are there."""
     _check_combinations(options)
-    _check_mentions(options)
     _check_extras(options)
     _check_files(options)
 
@@ -115,13 +112,8 @@ def _check_combinations(options: EvaluationOptions) -> None:
         raise OptionError("--baselines", f"{of_blocks} needs --blocks, a folder to keep them in")
     if of_blocks and options.queries:
         raise OptionError("--baselines", f"{of_blocks} cannot be combined with --queries")
-
-
-def _check_mentions(options: EvaluationOptions) -> None:
     if options.without_mentions and not options.qrels:
         raise OptionError("--without-mentions", "needs judgements; labelled pairs stay as they are")
-    if options.mask_mentions and options.vectors:
-        raise OptionError("--mask-mentions", "cannot be combined with --vectors, of other texts")
 
 
 def _check_extras(options: EvaluationOptions) -> None:
@@ -189,13 +181,6 @@ def evaluate(
             help="Also measure without judged pairs of which one text names the other's title.",
         ),
     ] = False,
-    mask_mentions: Annotated[
-        bool,
-        typer.Option(
-            "--mask-mentions",
-            help="Mask the titles of other documents in all texts; encodes the corpus again.",
-        ),
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     reading_share: ReadingShareOption = None,
     encoder: EncoderOption = None,
@@ -220,18 +205,13 @@ def evaluate(
         baselines=names,
         blocks=blocks,
         without_mentions=without_mentions,
-        mask_mentions=mask_mentions,
     )
     check_options(options)
     judgements = _read_judgements(options)
     read = _read_vectors(options, open_checkpoint(encoder, precision))
     judgements = _leave_out_mentions(options, judgements)
-    with _masked(options) as (readable, masked):
-        loaded = load(encoder, precision, reading_share=reading_share)
-        report, complete = _evaluate(readable, judgements, read, loaded)
-    if masked:
-        report["mentions_masked"] = {"mentions": masked.mentions, "documents": masked.documents}
-        complete = complete and not masked.skipped
+    loaded = load(encoder, precision, reading_share=reading_share)
+    report, complete = _evaluate(options, judgements, read, loaded)
     if as_json:
         print_json(report)
     else:
@@ -276,27 +256,6 @@ def _leave_out_mentions(options: EvaluationOptions, judgements: Judgements) -> J
             f"{options.qrels}: leaves no query a relevant document: all are mentions",
         )
     return replace(judgements, without_mentions=found)
-
-
-@contextmanager
-def _masked(options: EvaluationOptions) -> Iterator[tuple[EvaluationOptions, MaskedFiles | None]]:
-    """Give options that name masked texts, until the end of a block, if --mask-mentions is given.
-
-    Block vectors of masked texts are kept in a folder of their own.
-    """
-    if not options.mask_mentions:
-        yield options, None
-        return
-    mask = read_option("--mask-mentions", read_title_mask, options.corpus)
-    with TemporaryDirectory() as folder:
-        with show_progress(console) as progress:
-            masked = write_masked_files(options.files, mask, Path(folder), progress)
-        corpus, *queries = masked.files
-        blocks = options.blocks / "masked" if options.blocks else None
-        yield (
-            replace(options, corpus=corpus, queries=next(iter(queries), None), blocks=blocks),
-            masked,
-        )
 
 
 def _read_vectors(options: EvaluationOptions, checkpoint: Checkpoint) -> EmbeddedCorpus | None:

@@ -153,10 +153,6 @@ REFUSED = [
         "evaluate corpus.jsonl --pairs pairs.jsonl --without-mentions",
         "--without-mentions: needs judgements",
     ),
-    (
-        f"{EVALUATE} --mask-mentions --vectors vectors.npz",
-        "--mask-mentions: cannot be combined with --vectors",
-    ),
     ("keys create Ana --scope all", "--scope: 'all' is none of read, write, admin"),
     ("keys revoke 01234567 --data data", "KEY_ID: "),
     ("calibrate --data data --false-positive-rate 0.5", "--false-positive-rate: "),
