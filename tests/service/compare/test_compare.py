@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.kit.problems import problem
+
 LONG = " ".join(
     f"Sentence number {n} tells how the {word} of colony {n} carries {n + 3} leaves home."
     for n, word in enumerate(["queen", "worker", "soldier", "scout", "nurse"] * 6)
@@ -240,6 +242,5 @@ def test_the_answer_has_the_media_type_that_is_wanted(
 def test_another_media_type_is_refused(library: Any, accept: str) -> None:
     body = {"left": {"text": "Ants."}, "right": {"text": "Bees."}}
     response = library.post("/compare", json=body, headers={"accept": accept})
-    assert response.status_code == 406
-    assert response.json()["type"] == "/problems/not-acceptable"
+    problem(response, 406, "not-acceptable")
     assert "application/json or text/html" in response.json()["detail"]

@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.kit.problems import problem
+
 AWKWARD_IDS = [
     "/leading",
     "trailing/",
@@ -68,9 +70,7 @@ def test_a_deleted_document_is_gone_from_everywhere(filled: Any) -> None:
 @pytest.mark.parametrize("document_id", ["wasps", "", "x" * 2000, "a%00b", "%FF", "%ED%A0%80"])
 def test_an_unknown_document_is_not_found(library: Any, method: str, document_id: str) -> None:
     response = library.request(method, f"/documents/{document_id}")
-    assert response.status_code == 404
-    assert response.headers["content-type"] == "application/problem+json"
-    assert response.json()["type"] == "/problems/document-not-found"
+    problem(response, 404, "document-not-found")
 
 
 def test_a_query_parameter_that_is_wrong_is_named(filled: Any) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.kit.problems import problem
+
 JSON = {"content-type": "application/json"}
 
 
@@ -12,9 +14,7 @@ def refused(client: Any, body: Any) -> list[dict[str, Any]]:
     """Return the errors of a body that is refused."""
     content = body if isinstance(body, str) else json.dumps(body)
     response = client.post("/index", content=content, headers=JSON)
-    assert response.status_code == 422, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    assert response.json()["type"] == "/problems/invalid-input"
+    problem(response, 422, "invalid-input")
     return response.json()["errors"]
 
 

@@ -11,6 +11,7 @@ import pytest
 from index.corpus.reader import read_corpus
 from index.document import Document
 from service.documents import logic as service_documents
+from tests.kit.problems import problem
 
 LINES = {"accept": "application/x-ndjson"}
 
@@ -113,8 +114,7 @@ def test_another_kind_of_answer_is_not_acceptable(library: Any) -> None:
 def test_an_unreadable_store_is_an_error_before_any_line(client: Any) -> None:
     client.app.state.engine.default.data.store.close()
     response = client.get("/documents", headers=LINES)
-    assert response.status_code == 500
-    assert response.json()["type"] == "/problems/internal-error"
+    problem(response, 500, "internal-error")
 
 
 def test_similar_documents_are_those_of_a_match(library: Any) -> None:
@@ -140,8 +140,7 @@ def test_an_id_that_ends_in_similar(filled: Any) -> None:
 
 def test_what_is_similar_to_nothing_is_not_found(library: Any) -> None:
     response = library.get("/documents/wasps/similar")
-    assert response.status_code == 404
-    assert response.json()["type"] == "/problems/document-not-found"
+    problem(response, 404, "document-not-found")
     assert "errors" not in response.json()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from service.access import AllowedHosts
 from service.app import create_app
+from tests.kit.problems import problem
 
 LOOPBACK = ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:80", "127.1.2.3", "[::1]:8000"]
 ADDRESSES = ["10.0.0.7:8000", "[fd00::7]", "[fd00::7]:8000", "8.8.8.8"]
@@ -48,9 +49,7 @@ def test_a_client_without_a_host_is_no_browser() -> None:
 )
 def test_a_foreign_name_is_refused_on_every_path(library: Any, method: str, path: str) -> None:
     response = library.request(method, path, headers={"host": "evil.example"})
-    assert response.status_code == 421
-    assert response.headers["content-type"] == "application/problem+json"
-    assert response.json()["type"] == "/problems/host-not-allowed"
+    problem(response, 421, "host-not-allowed")
     assert "LONGMATCH_ALLOWED_HOSTS" in response.json()["detail"]
     assert library.get("/documents/ants").status_code == 200
 

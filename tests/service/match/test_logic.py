@@ -14,6 +14,7 @@ from service.errors import OverloadedError
 from service.match.logic import MatchOptions, match
 from service.match.queries import Query, StoredQuery
 from service.match.retrieve import Matches
+from tests.kit.service_fixtures import counted
 
 
 def text(content: str) -> RequestText:
@@ -41,10 +42,6 @@ def store(engine: Engine, documents: dict[str, str]) -> None:
 
 def ids(matches: Matches) -> list[str]:
     return [hit.id for hit in matches.matches]
-
-
-def counted(engine: Engine, name: str) -> float:
-    return engine.metrics.registry.get_sample_value(name) or 0.0
 
 
 @pytest.fixture

@@ -6,21 +6,9 @@ from typing import Any
 import pytest
 
 from service.match.schemas import MatchResponse
+from tests.kit.problems import problem
 
 JSON = {"content-type": "application/json"}
-
-
-def problem(response: Any, status: int, name: str) -> dict[str, Any]:
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    content = response.json()
-    assert content["type"] == f"/problems/{name}"
-    assert content["status"] == status
-    assert content["instance"] == "/match"
-    assert content["request_id"] == response.headers["x-request-id"]
-    assert content["title"]
-    assert content["detail"]
-    return content
 
 
 def pointers(content: dict[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from service.engine import Engine
 from service.metrics import Metrics
 from service.problems import PROBLEM_TYPES
 from service.workers.scheduler import EncodeScheduler
+from tests.kit.problems import problem
 from tests.kit.service_fixtures import with_parts
 
 
@@ -58,9 +59,7 @@ def test_a_dead_worker_makes_it_not_ready_but_leaves_it_alive(
         client.post("/match", json={"text": "a"}),
         client.get("/documents/a"),
     ):
-        assert response.status_code == 503
-        assert response.headers["content-type"] == "application/problem+json"
-        assert response.json()["type"] == "/problems/not-ready"
+        problem(response, 503, "not-ready")
 
 
 def test_a_service_that_is_not_open_is_alive_and_not_ready(make_settings: Any, client: Any) -> None:
@@ -68,8 +67,7 @@ def test_a_service_that_is_not_open_is_alive_and_not_ready(make_settings: Any, c
     assert closed.get("/livez").status_code == 200
     for path in ("/readyz", "/metrics", "/version"):
         response = closed.get(path)
-        assert response.status_code == 503
-        assert response.json()["type"] == "/problems/not-ready"
+        problem(response, 503, "not-ready")
 
 
 def test_readiness_notices_that_no_place_is_free(
@@ -183,8 +181,7 @@ def test_every_kind_of_error_is_described_at_its_own_address(library: Any, name:
 
 def test_an_unknown_kind_of_error_is_not_found(library: Any) -> None:
     response = library.get("/problems/none")
-    assert response.status_code == 404
-    assert response.json()["type"] == "/problems/no-such-route"
+    problem(response, 404, "no-such-route")
 
 
 def test_the_documentation_needs_nothing_from_elsewhere(library: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from index.followers import follow_all
 from tests.kit.calibrations import MODES, calibrated
+from tests.kit.problems import problem
 from tests.kit.service_fixtures import fill
 from tests.kit.waiting import wait_until
 
@@ -175,8 +176,7 @@ def test_queries_are_listed_in_pages_and_removed(client: Any) -> None:
     assert client.delete(path).status_code == 204
     for method, below in (("GET", ""), ("DELETE", ""), ("GET", "/events")):
         gone = client.request(method, f"{path}{below}")
-        assert gone.status_code == 404
-        assert gone.json()["type"] == "/problems/standing-query-not-found"
+        problem(gone, 404, "standing-query-not-found")
     assert {event["query"] for event in events(client)} == {made[0]["id"], made[2]["id"]}
 
 
@@ -200,8 +200,7 @@ def test_no_more_queries_than_the_limit(make_client: Callable[..., Any]) -> None
     client = make_client(max_standing_queries=1)
     make(client, **QUERY)
     refused = client.post("/standing-queries", json=QUERY)
-    assert refused.status_code == 409
-    assert refused.json()["type"] == "/problems/too-many-standing-queries"
+    problem(refused, 409, "too-many-standing-queries")
     assert "the limit is 1 queries (max_standing_queries)" in refused.json()["detail"]
 
 
