@@ -30,9 +30,15 @@ QUESTIONS = 60  # that 40 topics are judged with
 
 
 @pytest.fixture
-def data(copy_topics: CopyTopics, tmp_path: Path, tiny_checkpoint: Path) -> Path:
+def data(
+    copy_topics: CopyTopics,
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
     """A data directory with feedback, which is served with a poor rule."""
-    made = copy_topics(tmp_path, own_words=3, judged=40)
+    monkeypatch.setattr("service.cli.feedback.OTHERS", 40)  # a third of the documents
+    made = copy_topics(tmp_path, own_words=3, judged=40, others=11)
     use(made, tiny_checkpoint, BLIND)
     return made
 

@@ -1,6 +1,7 @@
 """`longmatch doctor` finds every damage, and repairs what can be repaired."""
 
 import json
+import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -196,9 +197,10 @@ def test_doctor_sets_a_damaged_state_aside(
     longmatch: Run, waiting: Path, damage: slice | str
 ) -> None:
     with closing(open_state(waiting)) as state:
-        for number in range(300):
-            query = JudgedQuery(text=f"{number} " * 50)
-            FeedbackStore(state).put(query, "d1", 1)
+        feedback = FeedbackStore(state)
+        for number in range(50):  # to fill the pages that are damaged
+            feedback.put(JudgedQuery(text=random.Random(number).randbytes(500).hex()), "d1", 1)
+    assert (waiting / STATE_FILE).stat().st_size > 24576
     assert longmatch("doctor", waiting).status == 0
     expected = matches(longmatch, waiting)
     path = waiting / STATE_FILE
