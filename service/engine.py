@@ -274,12 +274,13 @@ def record_state(engine: Engine) -> None:
 def degraded_parts(engine: Engine) -> list[str]:
     """Return what is not well, although requests are answered.
 
-    Redis is down, a lexical index is being made, a follower is behind, all places of active
-    requests are taken, the disk is full or failed, documents were found to be damaged, or a
+    The engine or Redis is down, a lexical index is being made, a follower is behind, all places of
+    active requests are taken, the disk is full or failed, documents were found to be damaged, or a
     collection cannot be used.
     """
     opened = engine.collections.opened()
     parts = {
+        "engine": any(collection.data.engine.failure for collection in opened),
         "redis": engine.redis is not None and not engine.redis.available,
         "lexical": any(collection.data.store.lexical.building for collection in opened),
         "active_requests": engine.admission.full_seconds > 0,

@@ -25,6 +25,7 @@ from encoder.errors import EmptyTextError, EncoderError, TruncatedTextError
 from index.errors import (
     DamagedDocumentError,
     DocumentError,
+    EngineError,
     IndexingError,
     LexicalIndexNotReadyError,
     StorageError,
@@ -44,6 +45,7 @@ from service.errors import (
 )
 from service.problems import (
     DOCUMENT_DAMAGED,
+    ENGINE_FAILED,
     INTERNAL_ERROR,
     INVALID_INPUT,
     MALFORMED_BODY,
@@ -61,7 +63,7 @@ _LOG = logging.getLogger(__name__)
 _MAX_ERRORS = 100
 _MAX_POINTER_CHARACTERS = 300
 _STORAGE_RETRY_SECONDS = "60"
-_OF_THE_DISK = (STORAGE_FULL, STORAGE_FAILED)
+_OF_THE_DISK = (ENGINE_FAILED, STORAGE_FULL, STORAGE_FAILED)
 _BOUNDS = frozenset({"max_length", "min_length", "le", "ge"})
 _INTERNAL = "The service failed; its log has more under this request_id."
 _INVALID = "Fields of the request are invalid."
@@ -73,6 +75,7 @@ _OF_PACKAGES: dict[type[BaseException], ProblemType] = {
     TruncatedTextError: INVALID_INPUT,
     DocumentError: INVALID_INPUT,
     LexicalIndexNotReadyError: NOT_READY,
+    EngineError: ENGINE_FAILED,
     StorageError: STORAGE_FAILED,
     StorageFullError: STORAGE_FULL,
     DamagedDocumentError: DOCUMENT_DAMAGED,

@@ -24,6 +24,7 @@ writing resumes a swap that a kill interrupted.
 .old/           the old content, until it is deleted
 """
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -40,10 +41,11 @@ from index.alignment.alignment_index import BLOCKS_FILE
 from index.directory.encoder_name import ENCODER_FILE
 from index.engine.local import LocalEngine
 from index.engine.port import Engine
-from index.errors import DataDirectoryInUseError, StoreError
+from index.errors import DataDirectoryInUseError, EngineError, StoreError
 from index.followers import FILE_ENDINGS
 from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.near_duplicates.families import FAMILIES_FILE
+from index.optional_dependencies import require_extra
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from index.vectors.live_index import LiveIndex, open_live_index
@@ -79,6 +81,16 @@ _DECIDED = ".decided"
 _MOVING_IN = ".moving-in"
 _OLD = ".old"
 
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAddress:
+    """Where the engine is, and the key that it wants, if it wants any."""
+
+    url: str
+    key: str | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class DataDirectory:
@@ -105,6 +117,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
     alignment: AlignmentSpace | None = None,
     index_precision: Precision | None = None,
     in_background: bool = False,
+    engine: EngineAddress | None = None,
 ) -> DataDirectory:
     """Open a data directory; create it when it is missing, unless `read_only`.
 
@@ -123,6 +136,8 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             None for that of the snapshot, or the default if there is none.
         in_background: make a searchable copy of the words after opening, if it takes more than a
             second and unless `read_only`; `store.lexical.building` is true until then.
+        engine: the server that searches instead of this process. While it does not answer, the
+            directory is open all the same.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
@@ -156,7 +171,20 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             precision=index_precision,
         )
         store.lexical.wait(LEXICAL_SECONDS)
-        return DataDirectory(path, store, index, LocalEngine(store, index), open_files.pop_all())
+        searched = LocalEngine(store, index) if engine is None else _connect(store, engine)
+        if engine is not None and not read_only:
+            try:
+                searched.catch_up()
+            except EngineError as error:
+                _log.error("the engine does not follow the store: %s", error)
+        return DataDirectory(path, store, index, searched, open_files.pop_all())
+
+
+def _connect(store: SQLiteDocumentStore, engine: EngineAddress) -> Engine:
+    require_extra("qdrant", "a Qdrant as the engine")
+    from index.engine.qdrant.engine import connect  # its client takes long to import
+
+    return connect(store, engine.url, engine.key)
 
 
 @contextmanager
