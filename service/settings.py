@@ -16,7 +16,6 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from index.directory.data_directory import EngineAddress
 from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
 from service.errors import SettingsError
@@ -114,12 +113,10 @@ class Settings(BaseSettings):
     )
     engine: str | None = Field(
         default=None,
-        pattern=r"^(qdrant|https?)://[^/?#]+(/[^?#]*)?(\?grpc_port=[0-9]+)?$",
-        description="A Qdrant that searches, as qdrant://HOST:6333 or https://HOST:6333, with "
-        "?grpc_port=6334 by gRPC; by default, the process searches itself. Every command reads it.",
-    )
-    engine_key: SecretStr | None = Field(
-        default=None, description="The key that this Qdrant wants. Every command reads it."
+        pattern=r"^(qdrant|https?)://([^/?#@]+@)?[^/?#@]+(/[^?#]*)?(\?grpc_port=[0-9]+)?$",
+        description="A Qdrant that searches, as qdrant://HOST:6333, or https://KEY@HOST:6333 with "
+        "the key that it wants; with ?grpc_port=6334 by gRPC. By default, the process searches "
+        "itself. Every command reads it.",
     )
     encoder: Annotated[str | None, BeforeValidator(_text)] = Field(
         default=None,
@@ -372,14 +369,6 @@ class Settings(BaseSettings):
                         f"{host!r} is no name, no address and no network: {error}"
                     ) from error
         return value
-
-    @property
-    def engine_address(self) -> EngineAddress | None:
-        """Where the engine is, if it is not in the process."""
-        if self.engine is None:
-            return None
-        key = self.engine_key
-        return EngineAddress(self.engine, None if key is None else key.get_secret_value())
 
     @model_validator(mode="after")
     def _one_searches(self) -> Self:

@@ -85,14 +85,6 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class EngineAddress:
-    """Where the engine is, and the key that it wants, if it wants any."""
-
-    url: str
-    key: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class DataDirectory:
     """An open data directory; `open_data_directory` makes it."""
 
@@ -117,7 +109,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
     alignment: AlignmentSpace | None = None,
     index_precision: Precision | None = None,
     in_background: bool = False,
-    engine: EngineAddress | None = None,
+    engine: str | None = None,
 ) -> DataDirectory:
     """Open a data directory; create it when it is missing, unless `read_only`.
 
@@ -136,8 +128,8 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             None for that of the snapshot, or the default if there is none.
         in_background: make a searchable copy of the words after opening, if it takes more than a
             second and unless `read_only`; `store.lexical.building` is true until then.
-        engine: the server that searches instead of this process. While it does not answer, the
-            directory is open all the same.
+        engine: URL of the server that searches instead of this process. While it does not answer,
+            the directory is open all the same.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
@@ -180,11 +172,11 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
         return DataDirectory(path, store, index, searched, open_files.pop_all())
 
 
-def _connect(store: SQLiteDocumentStore, engine: EngineAddress) -> Engine:
+def _connect(store: SQLiteDocumentStore, url: str) -> Engine:
     require_extra("qdrant", "a Qdrant as the engine")
     from index.engine.qdrant.engine import connect  # its client takes long to import
 
-    return connect(store, engine.url, engine.key)
+    return connect(store, url)
 
 
 @contextmanager

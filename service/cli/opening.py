@@ -142,7 +142,7 @@ def opened(
         dimension=space.dimension,
         read_only=read_only,
         alignment=alignment,
-        engine=settings.engine_address,
+        engine=settings.engine,
     )
     try:
         if checkpoint is not None and not read_only:

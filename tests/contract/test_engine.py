@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qdrant_client import QdrantClient, models
 
+from benchmarks.edge_client import edge_client
 from encoder.alignment.space import neutral_space
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.engine.local import LocalEngine
@@ -27,7 +28,6 @@ from index.sqlite.block_vectors import BlockVectors
 from index.store.filters import And, Bound, Filter, Not, OneOf, Range, matches
 from index.store.records import EncodedDocument
 from tests.index.search.plane import MODES, answer, entry, names, stored_query
-from tests.kit.edge_client import edge_client
 from tests.kit.filter_cases import FILTERS, METADATA
 
 # Of the client, where it is the engine itself, and of a key that is sent without TLS.
@@ -111,7 +111,7 @@ def open_kind(kind: str, folder: Path, number: int = DOCUMENTS) -> Iterator[Open
 
     def again() -> QdrantEngine:
         if client is None:
-            return connect(local.store, str(SERVER), None)
+            return connect(local.store, str(SERVER))
         return QdrantEngine(local.store, client, kind)
 
     engine = local.engine if kind == "local" else again()
@@ -316,9 +316,8 @@ def test_another_generation_is_refused(
 
 
 def test_what_does_not_answer_is_named(qdrant: Opened) -> None:
-    url = "qdrant://127.0.0.1:9"
-    engine = connect(qdrant.data.store, url, "key")
-    with pytest.raises(EngineError, match=f"{url}: .*does not answer"):
+    engine = connect(qdrant.data.store, "qdrant://secret@127.0.0.1:9")
+    with pytest.raises(EngineError, match=r"qdrant://127.0.0.1:9: .*does not answer"):
         engine.catch_up()
     with pytest.raises(EngineError, match="does not answer"):
         answer(replace(qdrant.data, engine=engine), query(1), SearchOptions(top_k=1))

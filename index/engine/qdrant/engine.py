@@ -299,17 +299,13 @@ class QdrantEngine:
         return [*before, models.CreateAliasOperation(create_alias=created)]
 
 
-def connect(store: SQLiteDocumentStore, url: str, key: str | None) -> QdrantEngine:
+def connect(store: SQLiteDocumentStore, url: str) -> QdrantEngine:
     """Return the engine of a store in the server at a URL; nothing is asked of it yet.
 
     Args:
         store: what is searched.
-        url: qdrant://HOST:6333, or http:// or https://; with ?grpc_port=6334 most requests use
-            gRPC.
-        key: that the server wants; None for none.
-
-    Raises:
-        ValueError: the URL is another one.
+        url: qdrant://HOST:6333, or http:// or https://, with the key that the server wants as the
+            user; with ?grpc_port=6334 most requests use gRPC.
     """
     parts = urlsplit(url)
     scheme = {"qdrant": "http", "http": "http", "https": "https"}.get(parts.scheme)
@@ -323,7 +319,7 @@ def connect(store: SQLiteDocumentStore, url: str, key: str | None) -> QdrantEngi
         prefix=parts.path.strip("/") or None,
         prefer_grpc=bool(port),
         grpc_port=int(port or 6334),
-        api_key=key,
+        api_key=parts.username,
         timeout=_SECONDS,
         check_compatibility=False,
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TERMS = 8  # of a document that are explained
 _READ = 30  # candidates that are aligned in both directions whatever they score in one
-_NEAR = 0.5  # of the highest alignment score in one direction; others are not read of the store
+_NEAREST = 100  # candidates by their score in one direction that are aligned in both as well
 _EXACTLY = models.SearchParams(
     exact=True, quantization=models.QuantizationSearchParams(ignore=True)
 )
@@ -93,14 +93,14 @@ class QdrantSearch:
     def align(self, vector_ids: Int64) -> Float32 | None:
         """Return alignment scores Float32[N], NaN without blocks; None if nothing can be aligned.
 
-        The first candidates are aligned in both directions, as are later ones that the query side
-        lets expect to be among the best. Others have the score of that side.
+        The first candidates are aligned in both directions, as are later ones that are among the
+        nearest from the side of the query. Others have the score of that side.
         """
         wanted = vector_ids.tolist()
         scores = np.array([self.one_way.get(n, np.nan) for n in wanted], dtype=np.float32)
         near = np.ones(len(wanted), dtype=np.bool_)
-        if self.aligned >= _READ and self.one_way:
-            near = ~(scores < _NEAR * max(self.one_way.values()))
+        if self.aligned >= _READ and len(self.one_way) > _NEAREST:
+            near = ~(scores < sorted(self.one_way.values())[-_NEAREST])
         chosen = np.flatnonzero(near)
         exact = self.blocks.align(vector_ids[chosen].tolist())
         if exact is None:

@@ -1,8 +1,9 @@
 """The core of a Qdrant server in this process, with the methods of its client that the engine uses.
 
 A collection is one shard in a folder: the segments, filters and scores are those of the server;
-sharding, replication and the network are not here.
+sharding, replication and the network are not here. What a method does is said by the client.
 """
+# ruff: noqa: D102
 
 import json
 from collections.abc import Sequence
@@ -84,7 +85,6 @@ class EdgeClient:
         wait: bool,
         update_filter: models.Filter,
     ) -> None:
-        assert wait
         made = [
             edge.Point(
                 int(point.id),
@@ -97,8 +97,7 @@ class EdgeClient:
         self._shard(name).update(operation)
 
     def delete(self, name: str, points: models.PointIdsList, *, wait: bool) -> None:
-        assert wait
-        ids = [int(cast(int, point)) for point in points.points]
+        ids = cast(list[Any], points.points)
         self._shard(name).update(edge.UpdateOperation.delete_points(ids))
 
     def retrieve(self, name: str, ids: Sequence[int]) -> list[models.Record]:
@@ -206,6 +205,6 @@ def _condition(given: Any) -> Any:
         case models.HasIdCondition():
             return edge.HasIdCondition({int(n) for n in given.has_id})
         case models.FieldCondition(match=models.MatchAny(any=values)):
-            return edge.FieldCondition(given.key, match=edge.MatchAny(list(values)))
+            return edge.FieldCondition(given.key, match=edge.MatchAny(cast(Any, values)))
     limits = given.range.model_dump(exclude_none=True)
     return edge.FieldCondition(given.key, range=edge.RangeFloat(**limits))
