@@ -326,6 +326,7 @@ def publish(data: DataDirectory, progress: Progress) -> None:
     if data.store.lexical.unpublished():
         progress.started("publishing the lexical index", None)
         data.store.lexical.publish()
+    data.engine.catch_up()
 
 
 def update_unchanged(batch: Sequence[Document], store: DocumentStore) -> list[Document]:

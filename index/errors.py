@@ -68,6 +68,12 @@ class StorageFullError(StorageError):
     problem = "the disk is full"
 
 
+class EngineError(StorageError):
+    """The engine does not answer, refuses, or does not hold what the store needs."""
+
+    problem = "the engine that searches cannot be used"
+
+
 class DamagedDocumentError(StoreError):
     """A stored document, or what is stored about it, is damaged; the others are not affected.
 

@@ -271,11 +271,12 @@ def record_state(engine: Engine) -> None:
 def degraded_parts(engine: Engine) -> list[str]:
     """Return what is not well, although requests are answered.
 
-    Redis is down, a follower is behind, all places of active requests are taken, the disk is full
-    or failed, documents were found to be damaged, or a collection cannot be used.
+    The engine or Redis is down, a follower is behind, all places of active requests are taken, the
+    disk is full or failed, documents were found to be damaged, or a collection cannot be used.
     """
     opened = engine.collections.opened()
     parts = {
+        "engine": any(collection.data.engine.failure for collection in opened),
         "redis": engine.redis is not None and not engine.redis.available,
         "active_requests": engine.admission.full_seconds > 0,
         "storage": any(map(_storage_fails, opened)),

@@ -88,6 +88,7 @@ class Maintenance:
         with self._working:
             for task in (
                 self._data.index.catch_up,  # if it missed a change of the store
+                self._data.engine.catch_up,
                 lambda: follow_all(self._data.store.followers),
                 self._keep_lists,
                 self._keep_snapshot,

@@ -157,6 +157,7 @@ _REFUSALS = (
     problems.DOCUMENT_DAMAGED,
     problems.OVERLOADED,
     problems.NOT_READY,
+    problems.ENGINE_FAILED,
     problems.SHUTTING_DOWN,
     problems.DEADLINE_PASSED,
 )

@@ -25,6 +25,7 @@ from encoder.errors import EmptyTextError, EncoderError, TruncatedTextError
 from index.errors import (
     DamagedDocumentError,
     DocumentError,
+    EngineError,
     IndexingError,
     LexicalIndexNotReadyError,
     StorageError,
@@ -51,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 _MAX_ERRORS = 100
 _MAX_POINTER_CHARACTERS = 300
 _STORAGE_RETRY_SECONDS = "60"
-_OF_THE_DISK = (problems.STORAGE_FULL, problems.STORAGE_FAILED)
+_OF_THE_DISK = (problems.ENGINE_FAILED, problems.STORAGE_FULL, problems.STORAGE_FAILED)
 _BOUNDS = frozenset({"max_length", "min_length", "le", "ge"})
 _INTERNAL = "The service failed; its log has more under this request_id."
 _INVALID = "Fields of the request are invalid."
@@ -63,6 +64,7 @@ _OF_PACKAGES: dict[type[BaseException], ProblemType] = {
     TruncatedTextError: problems.INVALID_INPUT,
     DocumentError: problems.INVALID_INPUT,
     LexicalIndexNotReadyError: problems.NOT_READY,
+    EngineError: problems.ENGINE_FAILED,
     StorageError: problems.STORAGE_FAILED,
     StorageFullError: problems.STORAGE_FULL,
     DamagedDocumentError: problems.DOCUMENT_DAMAGED,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
@@ -96,6 +96,13 @@ class Settings(BaseSettings):
         description="A PostgreSQL, as postgresql://USER@HOST/DATABASE, that keeps jobs, answers to "
         "Idempotency-Key, feedback and standing queries, and belongs to one data directory; by "
         "default, they are in the data directory. Every command reads it.",
+    )
+    engine: str | None = Field(
+        default=None,
+        pattern=r"^(qdrant|https?)://([^/?#@]+@)?[^/?#@]+(/[^?#]*)?(\?grpc_port=[0-9]+)?$",
+        description="A Qdrant that searches, as qdrant://HOST:6333, or https://KEY@HOST:6333 with "
+        "the key that it wants; with ?grpc_port=6334 by gRPC. By default, the process searches "
+        "itself. Every command reads it.",
     )
     encoder: Annotated[str | None, BeforeValidator(_text)] = Field(
         default=None,
@@ -345,6 +352,14 @@ class Settings(BaseSettings):
                         f"{host!r} is no name, no address and no network: {error}"
                     ) from error
         return value
+
+    @model_validator(mode="after")
+    def _one_searches(self) -> Self:
+        if self.engine is not None and self.search_processes:
+            raise ValueError(
+                "LONGMATCH_SEARCH_PROCESSES: 0 where LONGMATCH_ENGINE searches instead of them"
+            )
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -23,6 +23,7 @@ writing resumes a swap that a kill interrupted.
 .old/           the old content, until it is deleted
 """
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -39,10 +40,11 @@ from index.alignment.alignment_index import BLOCKS_FILE
 from index.directory.encoder_name import ENCODER_FILE
 from index.engine.local import LocalEngine
 from index.engine.port import Engine
-from index.errors import DataDirectoryInUseError, StoreError
+from index.errors import DataDirectoryInUseError, EngineError, StoreError
 from index.followers import FILE_ENDINGS
 from index.lexical.segmented_index import LEXICAL_DIRECTORY
 from index.near_duplicates.families import FAMILIES_FILE
+from index.optional_dependencies import require_extra
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from index.vectors.live_index import LiveIndex, open_live_index
@@ -77,6 +79,8 @@ _DECIDED = ".decided"
 _MOVING_IN = ".moving-in"
 _OLD = ".old"
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class DataDirectory:
@@ -103,6 +107,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
     alignment: AlignmentSpace | None = None,
     index_precision: Precision | None = None,
     in_background: bool = False,
+    engine: str | None = None,
 ) -> DataDirectory:
     """Open a data directory; create it when it is missing, unless `read_only`.
 
@@ -121,6 +126,8 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             None for that of the snapshot, or the default if there is none.
         in_background: bring the words up to date after opening, if it takes more than a second and
             unless `read_only`; `store.lexical.building` is true until then.
+        engine: URL of the server that searches instead of this process. While it does not answer,
+            the directory is open all the same.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
@@ -151,7 +158,20 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             precision=index_precision,
         )
         store.lexical.wait(LEXICAL_SECONDS)
-        return DataDirectory(path, store, index, LocalEngine(store, index), open_files.pop_all())
+        searched = LocalEngine(store, index) if engine is None else _connect(store, engine)
+        if engine is not None and not read_only:
+            try:
+                searched.catch_up()
+            except EngineError as error:
+                _log.error("the engine does not follow the store: %s", error)
+        return DataDirectory(path, store, index, searched, open_files.pop_all())
+
+
+def _connect(store: SQLiteDocumentStore, url: str) -> Engine:
+    require_extra("qdrant", "a Qdrant as the engine")
+    from index.engine.qdrant.engine import connect  # its client takes long to import
+
+    return connect(store, url)
 
 
 @contextmanager

@@ -83,10 +83,11 @@ def search(
     engine, seconds = data.engine, Seconds()
     ranker: Ranker
     if isinstance(query, Examples):
-        searches = tuple(engine.open(example, seconds) for example in query.all)
+        searches = tuple(engine.open(example, seconds, options.where) for example in query.all)
         ranker = ExamplesRanker(query, options, fusion, searches, seconds)
     else:
-        ranker = QueryRanker(query, options, fusion, engine.open(query, seconds), seconds)
+        opened = engine.open(query, seconds, options.where)
+        ranker = QueryRanker(query, options, fusion, opened, seconds)
     run = _Search(data.store, engine, ranker, options, calibrator, seconds)
     first = replace(_find(run, among), common_text=_common_share(data.store, query))
     if not options.collapse:

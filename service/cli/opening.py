@@ -124,7 +124,8 @@ def opened(
 
     To write documents it takes an encoder, or a space and the checkpoint that it is of.
     """
-    allow_gpu(Settings().index_gpu)
+    settings = Settings()
+    allow_gpu(settings.index_gpu)
     if not isinstance(space, VectorSpace):
         checkpoint = space.checkpoint
     alignment = None
@@ -136,6 +137,7 @@ def opened(
         dimension=space.dimension,
         read_only=read_only,
         alignment=alignment,
+        engine=settings.engine,
     )
     try:
         if checkpoint is not None and not read_only:

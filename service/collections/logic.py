@@ -58,6 +58,7 @@ def open_collection(engine: Engine, name: str, path: Path) -> Collection:
             alignment=open_space(checkpoint),
             index_precision=settings.index_precision,
             in_background=True,
+            engine=settings.engine,
         )
         opened.callback(data.close)
         remember_encoder(path, checkpoint)

@@ -182,6 +182,7 @@ def _apply(collection: Collection, change: Change) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             collection.data.index.apply(change)
+            collection.data.engine.apply(change)
             break
         except Exception as error:
             _LOG.error("the index could not apply a change of the store: %s", type(error).__name__)

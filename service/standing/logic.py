@@ -209,7 +209,7 @@ def scan_new_documents(collection: Collection) -> bool:
         if not len(ids) or standing.stopping:
             break
         # After what is being stored: then all that follows from these documents is there.
-        collection.writer.submit(data.index.catch_up).result()
+        collection.writer.submit(data.engine.catch_up).result()
         more |= _compare(collection, [query for query in ready if query.scanned == place], ids)
     return more
 
