@@ -13,11 +13,11 @@ from service.engine import DEFAULT, degraded_parts, record_state
 from service.gate import Rules, declare
 from service.openapi import READ, Router, json_example
 from service.ops.schemas import (
-    LimitsBody,
     LiveResponse,
     ProblemTypeResponse,
     ReadyResponse,
     VersionResponse,
+    limits_body,
     version_response,
 )
 from service.problems import OVERLOADED, PROBLEM_TYPES
@@ -59,7 +59,7 @@ VERSION = {
         },
     },
     "limits": {
-        **LimitsBody.model_validate(Settings.model_construct()).model_dump(),
+        **limits_body(Settings.model_construct()).model_dump(),
         "rate_limit_tokens_per_minute": 600000,
     },
 }
