@@ -41,16 +41,18 @@ async def _take_timeout(
     """Say that a request may have this header."""
 
 
-async def _take_collection(
-    collection: Annotated[
-        str,
-        Path(
-            pattern=NAME_PATTERN,
-            description="The name of the collection.",
-            openapi_examples={"papers": {"value": "papers"}},
-        ),
-    ],
-) -> None:
+CollectionName = Annotated[
+    str,
+    Path(
+        alias="collection",
+        pattern=NAME_PATTERN,
+        description="The name of the collection.",
+        openapi_examples={"papers": {"value": "papers"}},
+    ),
+]
+
+
+async def _take_collection(name: CollectionName) -> None:
     """Say that the path has this name."""
 
 

@@ -85,7 +85,7 @@ def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder
                     ws="none",
                     proxy_headers=False,  # `trusted_proxies` says whose to believe
                     log_config=None,  # `configured_logs` does it
-                    access_log=False,  # `RequestMiddleware` logs requests with their ids
+                    access_log=False,  # the gate logs requests with their ids
                     timeout_graceful_shutdown=round(settings.drain_seconds),
                     **tls,
                 )

@@ -1,18 +1,17 @@
 """GET /collections, and GET, PUT and DELETE /collections/{collection}."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from fastapi import Path, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
-from index.directory.collections import NAME_PATTERN
 from service.access import bound_to
 from service.collections.logic import create_collection, remove_collection
 from service.deps import OpenEngineDep
 from service.engine import Collection, Engine, UnopenedCollection
 from service.errors import CollectionNotFoundError
 from service.gate import Rules, declare
-from service.openapi import READ, WRITE, Router, json_example
+from service.openapi import READ, WRITE, CollectionName, Router, json_example
 from service.ops.routes import VERSION
 from service.ops.schemas import CalibrationBody, calibration_body
 from service.schemas import nullable
@@ -104,16 +103,6 @@ CREATED: dict[str, Any] = {
     "reading_share": 1.0,
     "calibration": {"version": None, "kinds": {}},
 }
-
-CollectionName = Annotated[
-    str,
-    Path(
-        alias="collection",
-        pattern=NAME_PATTERN,
-        description="The name of the collection.",
-        openapi_examples={"papers": {"value": "papers"}},
-    ),
-]
 
 
 @router.get(

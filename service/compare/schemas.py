@@ -47,11 +47,16 @@ class PlaceBody(BaseModel):
     text: str
 
 
-class PassageBody(BaseModel):
-    """A passage of the left text and the passage of the right text that matches it."""
+class PairBody(BaseModel):
+    """A part of the left text and a part of the right text."""
 
     left: PlaceBody
     right: PlaceBody
+
+
+class PassageBody(PairBody):
+    """A passage of the left text and the passage of the right text that matches it."""
+
     score: float = Field(description="Cosine of the mean block vectors of the two sides.")
     kind: PassageKind = Field(
         description="`verbatim`: the same words; `paraphrase`: the same said in other words; "
@@ -59,22 +64,18 @@ class PassageBody(BaseModel):
     )
 
 
-class BlockPairBody(BaseModel):
+class BlockPairBody(PairBody):
     """A sentence block of the left text and the block of the right text aligned with it."""
 
-    left: PlaceBody
-    right: PlaceBody
     similarity: float = Field(
         description="Of the two blocks, in the space that they are aligned in; at most 1."
     )
     share: float = Field(description="What the pair gives to `alignment_score`, divided by it.")
 
 
-class AttendedPairBody(BaseModel):
+class AttendedPairBody(PairBody):
     """A sentence block of the left text and a block of the right text that attend to each other."""
 
-    left: PlaceBody
-    right: PlaceBody
     left_attention: float = Field(
         description="Attention weight of the left block to the right one, the mean over the heads. "
         "The weights of a left block to all blocks of the right text sum to 1."
@@ -110,7 +111,7 @@ class DifferencesBody(BaseModel):
     right: list[DifferenceBody] = Field(description="What the right text has and the left lacks.")
 
 
-Pair = TypeVar("Pair", PassageBody, BlockPairBody, AttendedPairBody)
+Pair = TypeVar("Pair", bound=PairBody)
 
 
 class SectionBody(BaseModel):
