@@ -15,7 +15,6 @@ import numpy as np
 from encoder.adapter import Adapter
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
-from encoder.comparison.sections import SectionReader
 from encoder.document_reading import DocumentReading
 from encoder.encoder import OpenedCheckpoint, WarmRun
 from encoder.errors import AdapterError, CheckpointError, ParityError
@@ -56,11 +55,6 @@ class SentenceModelEncoder(OpenedCheckpoint):
         self.batch_tokens = default if batch_tokens is None else batch_tokens
         self.recurrent = False
 
-    @property
-    def section_reader(self) -> SectionReader | None:
-        """None: a sentence model has no vectors of sections but those of its blocks."""
-        return None
-
     @cached_property
     def read(self) -> BlockTokenizer:
         """What splits a text into the sentence blocks that it encodes."""
@@ -79,11 +73,7 @@ class SentenceModelEncoder(OpenedCheckpoint):
         raise CheckpointError(f"{self.checkpoint.name} reads each block by itself")
 
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
-        """Return the mean of the vectors of the blocks: [dimension], unit norm.
-
-        Raises:
-            ValueError: the document has no block.
-        """
+        """Return the mean of the vectors of the blocks: [dimension], unit norm."""
         if not len(block_vectors):
             raise ValueError("a document with no block has no vector")
         vector: Float32 = _unit(block_vectors.mean(axis=0, keepdims=True))[0]
