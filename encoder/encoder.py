@@ -67,12 +67,7 @@ class DocumentTokenizer(Protocol):
     """Turns a text into the sentence blocks that an encoder reads; from any thread."""
 
     def __call__(self, text: str, *, strict: bool = False) -> SentenceBlocks:
-        """Split a text; see `encoder.tokenizer.BlockTokenizer`.
-
-        Raises:
-            EmptyTextError: the text has no token.
-            TruncatedTextError: strict, and the text is longer than is read.
-        """
+        """Split a text; for the errors see `encoder.tokenizer.BlockTokenizer`."""
         ...
 
 
@@ -170,6 +165,11 @@ class OpenedCheckpoint:
     def fingerprint(self) -> str:
         """Fingerprint of its vectors: those of equal fingerprints can be compared."""
         return self._space.fingerprint
+
+    @property
+    def section_reader(self) -> SectionReader | None:
+        """None, unless an encoder has vectors of sections besides those of its blocks."""
+        return None
 
     def encode(self: Encoder, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
         """Encode many documents with all threads; for offline work."""

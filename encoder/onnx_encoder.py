@@ -105,14 +105,9 @@ class OnnxEncoder(OpenedCheckpoint):
         )
 
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
-        """Encode one document: [dimension], unit norm.
+        """Encode one document of block vectors [S, block_dimension]: [dimension], unit norm.
 
-        Args:
-            blocks: its sentence blocks, whose words are counted.
-            block_vectors: [S, block_dimension], the vectors of those that were encoded.
-
-        Raises:
-            ValueError: the document has no block.
+        The words of all its blocks are counted.
         """
         if not len(block_vectors):
             raise ValueError("a document with no block has no vector")

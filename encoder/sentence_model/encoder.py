@@ -15,7 +15,6 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
-from encoder.comparison.sections import SectionReader
 from encoder.document_reading import DocumentReading
 from encoder.encoder import OpenedCheckpoint, WarmRun
 from encoder.errors import CheckpointError, ParityError
@@ -41,11 +40,6 @@ class BlockMeanEncoder(OpenedCheckpoint, ABC):
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
         """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
 
-    @property
-    def section_reader(self) -> SectionReader | None:
-        """None: a sentence model has no vectors of sections but those of its blocks."""
-        return None
-
     @cached_property
     def read(self) -> BlockTokenizer:
         """What splits a text into the sentence blocks that it encodes."""
@@ -56,11 +50,7 @@ class BlockMeanEncoder(OpenedCheckpoint, ABC):
         raise CheckpointError(f"{self.checkpoint.name} reads each block by itself")
 
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
-        """Return the mean of the vectors of the blocks: [dimension], unit norm.
-
-        Raises:
-            ValueError: the document has no block.
-        """
+        """Return the mean of the vectors of the blocks: [dimension], unit norm."""
         if not len(block_vectors):
             raise ValueError("a document with no block has no vector")
         vector: Float32 = unit(block_vectors.mean(axis=0, keepdims=True))[0]

@@ -27,8 +27,9 @@ from training.recipe import parse_training_recipe
 from training.term_channel import fit_term_table, open_model, term_weights
 from training.trained_checkpoint import write_trained
 
-# The exporter reads the sources of its 500 translations again for each graph: half a second.
-onnxscript_apis.get_torchlib_ops = cache(onnxscript_apis.get_torchlib_ops)
+# The exporter reads the sources of its 500 translations again for each graph: half a second. The
+# library that has them is imported by the first export.
+onnxscript_apis.get_torchlib_ops = cache(lambda: onnxscript_apis.__getattr__("get_torchlib_ops")())
 
 Find = Callable[[str], Path]
 FREQUENT = 8_000  # tokens of the shipped vocabulary are kept

@@ -2,14 +2,14 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner, Result
 
 from encoder.checkpoint import load_checkpoint
 from evaluation.fitting import fusion
@@ -26,7 +26,6 @@ from index.search.score import (
 )
 from tests.kit.corpora import write_two_topics
 
-ROOT = Path(__file__).parents[3]
 EVEN = NullStatistics(200, 19_900, *[ChannelStatistics(0.1, 0.1, 0.2)] * 3)
 
 
@@ -175,24 +174,24 @@ def test_the_command_prints_the_rule_and_writes_it(tiny_checkpoint: Path, tmp_pa
         write_two_topics(tmp_path / "data" / name, ["valid"] * 3 + ["test"], [])
     checkpoint = Path(shutil.copytree(tiny_checkpoint, tmp_path / "checkpoint"))
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "evaluation.fitting.fusion", *arguments],
-            cwd=ROOT, check=False, capture_output=True, text=True,
-        )  # fmt: skip
+    command = typer.Typer()
+    command.command()(fusion.main)
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(command, arguments)
 
     given = ("--data", str(tmp_path / "data"), "--checkpoint", str(checkpoint))
     given = (*given, "--blocks", str(tmp_path / "blocks"))
     mean = run(*given, "--mean")
-    assert mean.returncode == 0, mean.stderr
+    assert mean.exit_code == 0, mean.stderr
     assert read_fusion(load_checkpoint(checkpoint)) == DEFAULT_RULE
     assert {path.name for path in (tmp_path / "blocks").iterdir()} == {"one", "other"}
     written = run(*given, "--write")
-    assert written.returncode == 0, written.stderr
+    assert written.exit_code == 0, written.stderr
     report = json.loads(written.stdout)
     assert asdict(read_fusion(load_checkpoint(checkpoint))) == report["rule"]
     refused = run(*given, "--mean", "--write")
-    assert refused.returncode == 2
+    assert refused.exit_code == 2
     assert "--mean cannot be combined with --write" in refused.stderr
     line = json.loads(mean.stdout)["rule"]["expected_slope"]
     assert line != report["rule"]["expected_slope"]
