@@ -197,10 +197,13 @@ def holds_the_store(engine: QdrantEngine) -> bool:
     return held.keys() == last.keys() and all(held[n] >= at for n, at in last.items())
 
 
-def test_another_server_catches_up(qdrant: Opened) -> None:
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_another_server_catches_up(qdrant: Opened, forgotten: bool) -> None:
     store, other = qdrant.data.store, qdrant.again()
     store.put([document(900), document(3, 1)])
     store.delete(["d4"])
+    if forgotten:  # the log, so that all revisions are compared
+        store.log.forget(store.sequence, trained=store.sequence)
     other.catch_up()
     assert other.position == store.sequence
     assert holds_the_store(other)
@@ -232,6 +235,16 @@ class Paused:
             happens, self.meanwhile = self.meanwhile, None
             happens()
         return getattr(self.client, name)
+
+
+def test_writes_go_on_during_a_rebuild(qdrant: Opened) -> None:
+    engine = qdrant.engine
+    paused = Paused(engine.client, lambda: qdrant.put(document(900), document(3, 1)))
+    engine.client = cast(QdrantClient, paused)
+    engine.rebuild()
+    assert paused.meanwhile is None
+    assert engine.position == qdrant.data.store.sequence
+    assert holds_the_store(qdrant.again())
 
 
 def test_a_paused_writer_brings_nothing_back(qdrant: Opened) -> None:
