@@ -247,6 +247,16 @@ def test_writes_go_on_during_a_rebuild(qdrant: Opened) -> None:
     assert holds_the_store(qdrant.again())
 
 
+def test_of_two_rebuilds_at_once_the_later_one_fails(qdrant: Opened) -> None:
+    engine, other = qdrant.engine, qdrant.again()
+    engine.client = cast(QdrantClient, Paused(engine.client, other.rebuild))
+    with pytest.raises(EngineError, match=r"not found|no such collection|doesn't exist"):
+        engine.rebuild()
+    engine.catch_up()
+    assert engine.failure is None
+    assert holds_the_store(engine)
+
+
 def test_a_paused_writer_brings_nothing_back(qdrant: Opened) -> None:
     store, engine, other = qdrant.data.store, qdrant.engine, qdrant.again()
     other.catch_up()
