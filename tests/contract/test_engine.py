@@ -338,6 +338,23 @@ def test_another_generation_is_refused(
     assert says in str(again.failure)
 
 
+def test_words_that_are_numbered_otherwise_are_not_compared(qdrant: Opened) -> None:
+    engine = qdrant.engine
+
+    def renumber(generation: Generation) -> None:
+        other = replace(generation.manifest, terms="another")
+        engine._upsert(generation.name, [other.point()], other.position)
+
+    engine.on_generation(renumber)
+    again = qdrant.again()
+    data = replace(qdrant.data, engine=again)
+    assert answer(data, query(1), SearchOptions(top_k=1, mode="semantic")).hits
+    with pytest.raises(EngineError, match="numbers words otherwise"):
+        answer(data, query(1), SearchOptions(top_k=1))
+    again.catch_up()
+    assert answer(data, query(1), SearchOptions(top_k=1)).hits
+
+
 def test_what_does_not_answer_is_named(qdrant: Opened) -> None:
     engine = connect(qdrant.data.store, "qdrant://secret@127.0.0.1:9")
     with pytest.raises(EngineError, match=r"qdrant://127.0.0.1:9: .*does not answer"):
