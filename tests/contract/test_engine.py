@@ -197,10 +197,13 @@ def holds_the_store(engine: QdrantEngine) -> bool:
     return held.keys() == last.keys() and all(held[n] >= at for n, at in last.items())
 
 
-def test_another_server_catches_up(qdrant: Opened) -> None:
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_another_server_catches_up(qdrant: Opened, forgotten: bool) -> None:
     store, other = qdrant.data.store, qdrant.again()
     store.put([document(900), document(3, 1)])
     store.delete(["d4"])
+    if forgotten:  # the log, so that all revisions are compared
+        store.log.forget(store.sequence, trained=store.sequence)
     other.catch_up()
     assert other.position == store.sequence
     assert holds_the_store(other)
@@ -232,6 +235,26 @@ class Paused:
             happens, self.meanwhile = self.meanwhile, None
             happens()
         return getattr(self.client, name)
+
+
+def test_writes_go_on_during_a_rebuild(qdrant: Opened) -> None:
+    engine = qdrant.engine
+    paused = Paused(engine.client, lambda: qdrant.put(document(900), document(3, 1)))
+    engine.client = cast(QdrantClient, paused)
+    engine.rebuild()
+    assert paused.meanwhile is None
+    assert engine.position == qdrant.data.store.sequence
+    assert holds_the_store(qdrant.again())
+
+
+def test_of_two_rebuilds_at_once_the_later_one_fails(qdrant: Opened) -> None:
+    engine, other = qdrant.engine, qdrant.again()
+    engine.client = cast(QdrantClient, Paused(engine.client, other.rebuild))
+    with pytest.raises(EngineError, match=r"not found|no such collection|doesn't exist"):
+        engine.rebuild()
+    engine.catch_up()
+    assert engine.failure is None
+    assert holds_the_store(engine)
 
 
 def test_a_paused_writer_brings_nothing_back(qdrant: Opened) -> None:
@@ -313,6 +336,23 @@ def test_another_generation_is_refused(
     with pytest.raises(EngineError, match=says):
         again.catch_up()
     assert says in str(again.failure)
+
+
+def test_words_that_are_numbered_otherwise_are_not_compared(qdrant: Opened) -> None:
+    engine = qdrant.engine
+
+    def renumber(generation: Generation) -> None:
+        other = replace(generation.manifest, terms="another")
+        engine._upsert(generation.name, [other.point()], other.position)
+
+    engine.on_generation(renumber)
+    again = qdrant.again()
+    data = replace(qdrant.data, engine=again)
+    assert answer(data, query(1), SearchOptions(top_k=1, mode="semantic")).hits
+    with pytest.raises(EngineError, match="numbers words otherwise"):
+        answer(data, query(1), SearchOptions(top_k=1))
+    again.catch_up()
+    assert answer(data, query(1), SearchOptions(top_k=1)).hits
 
 
 def test_what_does_not_answer_is_named(qdrant: Opened) -> None:

@@ -75,8 +75,9 @@ class QdrantEngine:
         self.failure: EngineError | None = None
         self.alias = f"longmatch-{store.log.identity}"
         self._lock = threading.Lock()  # held by one writer of this process
+        self._building = threading.Lock()  # held by one rebuild; taken first
         self._generation: Generation | None = None
-        self._indexed: set[str] = set()  # fields of numbers in the present generation
+        self._indexed: dict[str, set[str]] = {}  # fields of numbers, by generation
         self._compared = False  # the number of points with that of documents
 
     @property
@@ -92,18 +93,25 @@ class QdrantEngine:
 
     def catch_up(self) -> None:
         """Bring the engine to the store; what has drifted too far is made again."""
-        with self._lock:
-            try:
+        try:
+            with self._lock:
                 self._on_generation(self._follow if self._compared else self._compare)
-            except GenerationMissingError:
-                self._rebuild()
-            if self._has_drifted():
-                self._rebuild()
+        except GenerationMissingError:
+            self.rebuild()
+        if self._has_drifted():
+            self.rebuild()
 
     def rebuild(self) -> None:
-        """Make the next generation of the store, and switch to it."""
-        with self._lock:
-            self._rebuild()
+        """Make the next generation of the store, and switch to it; writes go on meanwhile."""
+        with self._building:
+            try:
+                with naming_failures(self.url):
+                    self._check_version()
+                    self._make_generation()
+            except EngineError as error:
+                self.failure, self._generation = error, None
+                raise
+            self.failure, self._compared = None, True
 
     def reconcile(self) -> None:
         """Compare every point with the store, whatever the log says, and mend what differs."""
@@ -156,7 +164,6 @@ class QdrantEngine:
                 f"{manifest.fingerprint[:12]}, and the store {ours[1]} of {ours[0][:12]}"
             )
             raise EngineError(f"{self.url}: {name}", reason)
-        self._indexed = set()
         return Generation(name, manifest)
 
     def _check_version(self) -> None:
@@ -230,9 +237,10 @@ class QdrantEngine:
         for some in _parts(vector_ids, _POINTS_A_REQUEST):
             points = points_of(self.store, some, revision)
             fields = {field for point in points for field in number_fields(point.payload or {})}
-            for field in sorted(fields - self._indexed)[: _INDEXED_FIELDS - len(self._indexed)]:
+            indexed = self._indexed.setdefault(name, set())
+            for field in sorted(fields - indexed)[: _INDEXED_FIELDS - len(indexed)]:
                 self.client.create_payload_index(name, field, models.PayloadSchemaType.FLOAT)
-                self._indexed.add(field)
+                indexed.add(field)
             self._upsert(name, points, revision)
 
     def _upsert(self, name: str, points: list[models.PointStruct], revision: int) -> None:
@@ -257,16 +265,6 @@ class QdrantEngine:
         changed = sum(self.store.log.count_since(made.made))
         return changed > MAX_DRIFT * made.documents
 
-    def _rebuild(self) -> None:
-        try:
-            with naming_failures(self.url):
-                self._check_version()
-                self._make_generation()
-        except EngineError as error:
-            self.failure, self._generation = error, None
-            raise
-        self.failure, self._compared = None, True
-
     def _make_generation(self) -> None:
         """Load a new collection, switch the alias to it, and drop all earlier ones.
 
@@ -283,13 +281,15 @@ class QdrantEngine:
         assert changes is not None  # noqa: S101 (from 0 they are known)
         generation = Generation(name, Manifest.of(self.store, changes.sequence))
         create(self.client, name, generation.manifest)
-        self._indexed = set()
         self._write(name, changes.vector_ids, changes.sequence)
-        self._advance(generation, changes.sequence)
-        self.client.update_collection_aliases(self._switch(name))
-        for earlier in ours:
-            self.client.delete_collection(earlier)
-        self._follow(Generation(name, generation.manifest))
+        self._upsert(name, [generation.manifest.point()], changes.sequence)
+        with self._lock:
+            self.client.update_collection_aliases(self._switch(name))
+            self._generation = generation
+            for earlier in ours:
+                self.client.delete_collection(earlier)
+                self._indexed.pop(earlier, None)
+            self._follow(generation)
 
     def _switch(self, name: str) -> list[models.CreateAliasOperation | models.DeleteAliasOperation]:
         created = models.CreateAlias(collection_name=name, alias_name=self.alias)

@@ -13,6 +13,7 @@ from index.engine.port import VECTOR, Candidates
 from index.engine.port import WORDS as WORD_CHANNEL
 from index.engine.qdrant.filters import condition_of, condition_of_ids, has_ids, only
 from index.engine.qdrant.generation import BLOCKS, DOCUMENT, WORDS, fold_query, sparse
+from index.errors import EngineError
 from index.id_set import IdSet
 from index.lexical.lexical_index import CANDIDATES
 from index.lexical.scoring import TermWeight, candidate_terms
@@ -163,7 +164,10 @@ class QdrantSearch:
             at = generation.number, generation.manifest.position
             if not limit:
                 return {VECTOR: {}}, at
-            wanted = dict(queries)
+            wanted, terms_of = dict(queries), engine.store.lexical.snapshot().identity
+            if WORD_CHANNEL in wanted and generation.manifest.terms != terms_of:
+                reason = "it numbers words otherwise than the store: the maintenance makes it again"
+                raise EngineError(engine.url, reason)
             used = engine.store.alignment.space()
             if blocks is not None and used and used.space_id == generation.manifest.space:
                 wanted[BLOCKS] = (BLOCKS, fold_query(blocks).tolist())
