@@ -51,6 +51,7 @@ _FIXED = {
 REMOVED_SETTINGS = {
     "LONGMATCH_CHECKPOINT": "LONGMATCH_ENCODER names the encoder",
     "LONGMATCH_ENGINE_CACHE": "TensorRT is not used; LONGMATCH_PROVIDERS=cuda runs on a GPU",
+    "LONGMATCH_INDEX_GPU": "a GPU is used where FAISS has one: install faiss-cpu for none",
     "LONGMATCH_TLS_KEY_PASSWORD": "decrypt the key: openssl pkey -in KEY -out PLAIN",
     "LONGMATCH_WORDS": "words are searched in the process",
     "LONGMATCH_OPEN_METRICS": "LONGMATCH_OPEN_INFORMATION says it of /metrics and of /docs",
@@ -129,12 +130,6 @@ class Settings(BaseSettings):
         default=(),
         description="ONNX Runtime execution providers in order of preference, separated by "
         "commas, of cuda and cpu; by default, CUDA if available, else CPU.",
-    )
-    index_gpu: bool = Field(
-        default=True,
-        description="Use a GPU, where the installed FAISS has one, to train the index and for "
-        "exact searches of many vectors at a time; requests are searched on the CPU in any case. "
-        "Every command reads it.",
     )
     reading_share: float | None = Field(
         default=None,

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from encoder.checkpoint import Checkpoint
 from encoder.encoder import Encoder, WarmRun
 from encoder.onnx_encoder import usable_cores
-from index.vectors.faiss.gpu import allow_gpu
 from service.collections.logic import (
     close_collection,
     close_collections,
@@ -47,7 +46,6 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     opening = opening or begin_opening(settings)
     checkpoint = opening.checkpoint
     _check_queue(settings, checkpoint)
-    allow_gpu(settings.index_gpu)
     encoder, run = opening.opened.result()
     metrics = Metrics()
     with ExitStack() as opened:

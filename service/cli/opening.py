@@ -26,7 +26,6 @@ from index.search.records import EncodedQuery
 from index.sqlite.block_vectors import block_vectors_of
 from index.store.filters import Filter
 from index.store.schema import read_space
-from index.vectors.faiss.gpu import allow_gpu
 from service.cli.checks import OptionError, open_checkpoint
 from service.match.filter import FilterBody, FilterField
 from service.settings import Settings
@@ -71,8 +70,6 @@ def load(
 
     The directory has a reading share, which is also that of a new one.
     """
-    devices = Settings()
-    allow_gpu(devices.index_gpu)
     found = open_checkpoint(name, precision, providers, data=data)
     checkpoint = with_reading(found, data, reading_share)
     if data:
@@ -125,7 +122,6 @@ def opened(
     To write documents it takes an encoder, or a space and the checkpoint that it is of.
     """
     settings = Settings()
-    allow_gpu(settings.index_gpu)
     if not isinstance(space, VectorSpace):
         checkpoint = space.checkpoint
     alignment = None
