@@ -24,7 +24,7 @@ def read_splits(path: Path) -> dict[str, str]:
             part, or a document of another part. Names file and line.
     """
     splits: dict[str, str] = {}
-    for line in _lines(path):
+    for line in text_lines(path):
         where = f"{path}:{line.number}"
         columns = [column.strip() for column in line.text.split("\t")]
         if len(columns) != 2 or not columns[0]:
@@ -81,7 +81,7 @@ def read_pairs(path: Path) -> list[Pair]:
             Names file and line.
     """
     pairs: dict[tuple[str, str], Pair] = {}
-    for line in _lines(path):
+    for line in text_lines(path):
         where = f"{path}:{line.number}"
         pair = _parse_pair(line.text, where)
         for key in ((pair.source, pair.target), (pair.target, pair.source)):
@@ -164,7 +164,7 @@ def read_qrels(path: Path) -> Qrels:
     qrels: Qrels = {}
     beir = False
     first = True
-    for line in _lines(path):
+    for line in text_lines(path):
         columns = _columns(line.text)
         if first and [column.lower() for column in columns] == _BEIR_HEADER:
             beir = True
@@ -181,7 +181,8 @@ def read_qrels(path: Path) -> Qrels:
     return qrels
 
 
-def _lines(path: Path) -> Iterator[Line]:
+def text_lines(path: Path) -> Iterator[Line]:
+    """Read the lines of a file that are not empty, plain or gzip; a bad line is an error."""
     if not path.exists():
         raise CorpusError(f"{path}: there is no such file")
     for line in read_lines(path):

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from evaluation.judgements import read_qrels
+from evaluation.judgements import read_qrels, text_lines
 from index.corpus.json_lines import parse_document
 from index.document import Document
 from index.errors import CorpusError, DocumentError
 from index.progress import Progress
 from training.datasets.dataset import DataSet
-from training.datasets.lines import part_of_file, require_files, require_folder, text_lines
+from training.datasets.lines import part_of_file, require_files, require_folder
 
 
 def check_beir(source: Path) -> None:

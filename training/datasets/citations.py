@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from evaluation.judgements import text_lines
 from index.corpus.json_lines import BadLine, read_lines
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
@@ -26,7 +27,6 @@ from training.datasets.lines import (
     read_text,
     require_files,
     require_folder,
-    text_lines,
 )
 
 TEXTS, NETWORK, TITLES = "papers_text", "acl.txt", "paper_ids.txt"

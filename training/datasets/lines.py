@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.judgements import PARTS
-from index.corpus.json_lines import BadLine, Line, read_lines
+from evaluation.judgements import PARTS, text_lines
 from index.errors import CorpusError
 
 _LARGEST = 16 * 2**20  # characters of a column; the csv module allows 131,072, less than a book
@@ -37,17 +36,6 @@ def files_below(folder: Path, *patterns: str) -> list[Path]:
     """Return the files at any depth whose names match a pattern, in order, without hidden ones."""
     found = {path for pattern in patterns for path in folder.rglob(pattern) if path.is_file()}
     return sorted(path for path in found if not path.name.startswith("."))
-
-
-def text_lines(path: Path) -> Iterator[Line]:
-    """Read the lines of a file that are not empty, plain or gzip."""
-    if not path.is_file():
-        raise CorpusError(f"{path}: there is no such file")
-    for line in read_lines(path):
-        if isinstance(line, BadLine):
-            raise CorpusError(f"{path}:{line.number}: {line.reason}")
-        if line.text.strip():
-            yield line
 
 
 def read_columns(path: Path, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from evaluation.judgements import text_lines
 from index.document import Document
 from index.errors import CorpusError
 from index.progress import Progress
 from training.datasets.dataset import DataSet, LabelledIds, Shares, divide, make_document
-from training.datasets.lines import read_label, text_lines
+from training.datasets.lines import read_label
 
 SHARES: Shares = (0.6, 0.2, 0.2)  # section 4.1 of Match-Ignition
 COLUMNS = ("label", "doc_id1", "doc_id2", "title1", "title2", "content1", "content2")

@@ -2,8 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from encoder.terms.term_channel import TermChannel
 from training.data.files import EncoderJob, Start, TrainingJob
 from training.jobs.fit_search import SearchFit
 from training.recipe import pretrains
-from training.sources.corpus_folder import read_learned, write_learned
+from training.sources.corpus_folder import new_folder, read_learned, write_learned
 
 if TYPE_CHECKING:
     from training.export.export import Gate
@@ -125,22 +124,13 @@ def write_output(
     from training.trained_checkpoint import write_trained
 
     name = f"{job.start.name}-{trained.report.recipe}"
-    with output_of(job) as directory:
+    with new_folder(job.output) as directory:
         model = trained.model.cpu()
         checkpoint = write_trained(model, trained.channel, job.start, directory, name)
         export_checkpoint(checkpoint, job.precisions, gate)
         report = replace(trained.report, search=fit(load_checkpoint(directory)))
         write_report(job, report, directory)
     return report
-
-
-@contextmanager
-def output_of(job: TrainingJob[Start]) -> Iterator[Path]:
-    """Give a directory to write a checkpoint into; without an error, it is the output."""
-    partial = job.output.with_name(job.output.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    yield partial
-    partial.rename(job.output)
 
 
 def write_report(job: TrainingJob[Start], report: TrainingReport, directory: Path) -> None:

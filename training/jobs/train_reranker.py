@@ -26,10 +26,11 @@ from training.data.rerank_pairs import (
     rerank_fingerprint,
 )
 from training.errors import TrainingRecipeError
-from training.jobs.output import RUN, TrainingReport, make_report, output_of, write_report
+from training.jobs.output import RUN, TrainingReport, make_report, write_report
 from training.models.match_ignition import MatchIgnition
 from training.objectives import ModelTask, Objective
 from training.recipe import RerankRecipe
+from training.sources.corpus_folder import new_folder
 
 if TYPE_CHECKING:
     from training.progress import TrainingProgress
@@ -222,7 +223,7 @@ def _write(job: RerankJob, model: MatchIgnition, report: TrainingReport) -> Rera
     from training.export.create import write_trained_reranker
     from training.export.export_reranker import export_reranker
 
-    with output_of(job) as directory:
+    with new_folder(job.output) as directory:
         checkpoint = write_trained_reranker(model, job.start, directory, job.start.name)
         if job.precisions:
             export_reranker(checkpoint, job.precisions)

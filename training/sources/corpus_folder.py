@@ -34,7 +34,7 @@ def new_folder(output: Path) -> Iterator[Path]:
     unfinished = output.with_name(output.name + ".partial")
     if unfinished.exists():
         shutil.rmtree(unfinished)
-    unfinished.mkdir()
+    unfinished.mkdir(parents=True)
     try:
         yield unfinished
     except BaseException:
