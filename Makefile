@@ -92,13 +92,13 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 constraints: $(VENV)/testing
 	$(BIN)/pip install --quiet uv
 	echo torch==2.13.0 | $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
-		--extra cpu --extra gpu --extra evaluate --extra formats --extra mcp --extra otel \
-		--extra parquet --extra postgresql --extra ray --extra remote \
+		--extra gpu --extra evaluate --extra formats --extra mcp --extra otel \
+		--extra parquet --extra postgresql --extra qdrant --extra ray --extra remote \
 		--extra sentence-models --extra train --extra dev --constraint - \
 		--no-annotate --no-header --quiet --output-file constraints.txt
-	for device in cpu gpu; do \
-		$(COMPILE) --extra $$device --extra postgresql --output-file deploy/requirements/$$device.txt || exit 1; \
-	done
+	$(COMPILE) --extra postgresql --extra qdrant --output-file deploy/requirements/cpu.txt
+	$(COMPILE) --extra gpu --extra postgresql --extra qdrant --no-emit-package faiss-cpu \
+		--no-emit-package onnxruntime --output-file deploy/requirements/gpu.txt
 	echo "hatchling>=1.27" | $(BIN)/uv pip compile - --universal --python-version 3.11 --constraint constraints.txt \
 		--generate-hashes --no-annotate --no-header --quiet --output-file deploy/requirements/build.txt
 
@@ -107,10 +107,10 @@ clean:
 
 $(VENV)/serving: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[cpu]'
+	$(INSTALL) --editable .
 	touch $@
 
 $(VENV)/testing: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[cpu,evaluate,formats,mcp,otel,parquet,postgresql,ray,remote,sentence-models,train,dev]'
+	$(INSTALL) --editable '.[evaluate,formats,mcp,otel,parquet,postgresql,qdrant,ray,remote,sentence-models,train,dev]'
 	touch $@

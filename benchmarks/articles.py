@@ -156,6 +156,6 @@ def store_articles(
     ) as data:
         data.store.alignment.start_with(space)
         put_articles(data.store, model, size)
-        data.store.refresh_titles(SilentProgress())
+        data.store.lexical.refresh_titles(SilentProgress())
         data.index.rebuild()
         data.store.lexical.publish()

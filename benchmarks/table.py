@@ -9,7 +9,7 @@ import typer
 from benchmarks import gpu
 from benchmarks.common import RESULTS
 from benchmarks.models import table as models
-from benchmarks.quality import calibration, retrieval, unseen
+from benchmarks.quality import calibration, engines, retrieval, unseen
 from benchmarks.server import load, overload, search
 from benchmarks.speed import encoder, index, lexical, scale, search_peers
 
@@ -17,6 +17,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "quality": retrieval.table,
     "calibration": calibration.table,
     "unseen": unseen.table,
+    engines.BENCHMARK: engines.table,
     "encoder": encoder.table,
     gpu.BENCHMARK: gpu.table,
     "load": load.table,

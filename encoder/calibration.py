@@ -26,9 +26,7 @@ from encoder.errors import CheckpointError
 
 FORMAT = 2
 SEMANTIC = "semantic"
-ADAPTED = "adapted"  # semantic scores of vectors adapted to their corpus
-SEMANTIC_KINDS = (SEMANTIC, ADAPTED)
-HYBRID_KINDS = ("hybrid", f"{ADAPTED} hybrid")  # they also depend on the fusion
+HYBRID = "hybrid"
 VERSION_DIGITS = 12
 _STRETCH = 10.0  # of standard scores: by the log loss on corpora that were left out
 LEAST_TAIL = 1e-3  # of equal documents, whose scores have no spread

@@ -375,6 +375,20 @@ def mark_fingerprint(fingerprint: str, share: float) -> str:
     return fingerprint if share == WHOLE else f"{fingerprint}-{METHOD}-{share:g}"
 
 
+@dataclass(frozen=True, slots=True)
+class VectorSpace:
+    """Which vectors can be compared with each other, and their width."""
+
+    fingerprint: str
+    dimension: int
+
+
+def vector_space(checkpoint: Checkpoint) -> VectorSpace:
+    """Return the space of the vectors of a checkpoint and its reading share."""
+    marked = mark_fingerprint(checkpoint.fingerprint, checkpoint.reading_share)
+    return VectorSpace(marked, checkpoint.dimension)
+
+
 def split_fingerprint(marked: str) -> tuple[str, float]:
     """Return what `mark_fingerprint` was given; of vectors of another method, the whole and 1."""
     fingerprint, _, marks = marked.partition("-")

@@ -11,10 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
-from encoder.adapter import Adapter
 from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import Checkpoint, vector_space
 from encoder.comparison.sections import SectionReader
 from encoder.document_reading import DocumentReading
 
@@ -82,7 +81,6 @@ class Encoder(Protocol):
 
     Attributes:
         checkpoint: which encoder it is, and what was fitted for it.
-        adapter: of the corpus that it encodes for, if any.
         precision: of the numbers that it computes with.
         provider: what computes: an execution provider, a device or a server.
         threads: number of threads that can usefully call concurrently.
@@ -91,7 +89,6 @@ class Encoder(Protocol):
     """
 
     checkpoint: Checkpoint
-    adapter: Adapter | None
     precision: str
     provider: str
     threads: int
@@ -153,29 +150,52 @@ class Encoder(Protocol):
         ...
 
 
-def encode_documents(encoder: Encoder, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
-    """Encode many documents with all threads, as `Encoder.encode`."""
-    split = encoder.encode_block_vectors(documents)
-    vectors = encoder.encode_documents([document.blocks for document in documents], split)
-    return EncodedBatch(document_vectors=vectors, block_vectors=tuple(split))
+class OpenedCheckpoint:
+    """What the encoders of this package have in common; for the attributes see `Encoder`."""
 
+    recurrent: bool
+    threads: int
+    batch_tokens: int
 
-def encode_block_vectors(encoder: Encoder, documents: Sequence[SentenceBlocks]) -> list[Float32]:
-    """Encode the blocks of many documents with all threads, as `Encoder.encode_block_vectors`."""
-    if not documents:
-        return []
-    of_each = [document.to_encode for document in documents]
-    with ThreadPoolExecutor(encoder.threads) as pool:
-        if encoder.recurrent:
-            return list(pool.map(encoder.encode_blocks, of_each))
-        flat = [block for blocks in of_each for block in blocks]
-        if encoder.batch_tokens:
-            vectors = encoder.encode_blocks(flat)
-        else:
-            size = max(1, min(BLOCKS_A_TASK, len(flat) // (4 * encoder.threads)))
-            tasks = [flat[start : start + size] for start in range(0, len(flat), size)]
-            vectors = np.concatenate(list(pool.map(encoder.encode_blocks, tasks)))
-    return np.split(vectors, np.cumsum([len(blocks) for blocks in of_each])[:-1])
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self._space = vector_space(checkpoint)
+
+    @property
+    def dimension(self) -> int:
+        """Width of a document vector."""
+        return self._space.dimension
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of its vectors: those of equal fingerprints can be compared."""
+        return self._space.fingerprint
+
+    def encode(self: Encoder, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
+        """Encode many documents with all threads; for offline work."""
+        split = self.encode_block_vectors(documents)
+        vectors = self.encode_documents([document.blocks for document in documents], split)
+        return EncodedBatch(document_vectors=vectors, block_vectors=tuple(split))
+
+    def encode_block_vectors(self: Encoder, documents: Sequence[SentenceBlocks]) -> list[Float32]:
+        """Return the vectors [S, block_dimension] of the blocks to encode of each document.
+
+        With all threads.
+        """
+        if not documents:
+            return []
+        of_each = [document.to_encode for document in documents]
+        with ThreadPoolExecutor(self.threads) as pool:
+            if self.recurrent:
+                return list(pool.map(self.encode_blocks, of_each))
+            flat = [block for blocks in of_each for block in blocks]
+            if self.batch_tokens:
+                vectors = self.encode_blocks(flat)
+            else:
+                size = max(1, min(BLOCKS_A_TASK, len(flat) // (4 * self.threads)))
+                tasks = [flat[start : start + size] for start in range(0, len(flat), size)]
+                vectors = np.concatenate(list(pool.map(self.encode_blocks, tasks)))
+        return np.split(vectors, np.cumsum([len(blocks) for blocks in of_each])[:-1])
 
 
 def encode_texts(encoder: Encoder, texts: Sequence[str]) -> list[EncodedText]:

@@ -33,6 +33,10 @@ class ProviderError(EncoderError):
     """None of the requested execution providers is available."""
 
 
+class EncoderServerError(EncoderError):
+    """The server that encodes does not answer, or with something that is no vectors."""
+
+
 class ParityError(EncoderError):
     """A graph differs from its reference by more than its tolerance."""
 
@@ -43,7 +47,3 @@ class QualityError(EncoderError):
 
 class ArchiveError(EncoderError):
     """A block archive is damaged, does not fit what is written, or was made by another encoder."""
-
-
-class AdapterError(EncoderError):
-    """The adapter of a corpus is damaged, or was fitted for another checkpoint."""

@@ -21,17 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.adapter import Adapter, open_adaptation, vector_space
 from encoder.arrays import Float32
 from encoder.block_selection import open_document_tokenizer
-from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import SECTION_GRAPH, Checkpoint
 from encoder.comparison.sections import SectionReader
 from encoder.device.bound_graph import LANES, BoundGraph
 from encoder.device.packing import document_calls, pad_documents, pad_rows
 from encoder.device.providers import device_of
 from encoder.document_reading import DocumentReading
-from encoder.encoder import EncodedBatch, WarmRun, encode_block_vectors, encode_documents
+from encoder.encoder import OpenedCheckpoint, WarmRun
 from encoder.errors import CheckpointError
 from encoder.golden import check_parity, read_golden_batch
 from encoder.onnx_session import OpenedGraphs, open_graphs, open_section_graph
@@ -41,19 +39,8 @@ from encoder.tokenizer import BlockTokenizer
 DOCUMENT_BATCH_BLOCKS = 8_192  # of a packed call of the document level, padding included
 
 
-class OnnxEncoder:
-    """An `encoder.encoder.Encoder` of a checkpoint that can be called from any number of threads.
-
-    Attributes:
-        checkpoint: what it was loaded from.
-        adapter: of the corpus that it encodes for, if any.
-        precision: of the graphs in use: "int8", "fp16" or "fp32".
-        provider: the execution provider in use.
-        threads: number of threads that can usefully call concurrently.
-        batch_tokens: tokens, padding included, of a packed call; 0 means one block a call, and is
-            always so of a recurrent encoder.
-        recurrent: whether the vector of a block depends on the other blocks of its document.
-    """
+class OnnxEncoder(OpenedCheckpoint):
+    """An `encoder.encoder.Encoder` of the graphs of a checkpoint; for the attributes see there."""
 
     def __init__(
         self,
@@ -62,7 +49,6 @@ class OnnxEncoder:
         precision: str | None = None,
         providers: Sequence[str] | None = None,
         threads: int | None = None,
-        adapter: Adapter | None = None,
         batch_tokens: int | None = None,
     ) -> None:
         """Open the graphs of a checkpoint.
@@ -74,10 +60,10 @@ class OnnxEncoder:
             providers: execution providers in the order of preference, "cuda" or
                 "CUDAExecutionProvider"; by default CUDA if available, else the CPU.
             threads: by default one for each core.
-            adapter: fitted to the corpus; its document vectors are adapted.
             batch_tokens: of a packed call; by default 65,536 on a GPU and 0, one block a call, on
                 a CPU.
         """
+        super().__init__(checkpoint)
         graphs = open_graphs(checkpoint, precision, providers, batch_tokens=batch_tokens)
         self._graphs: OpenedGraphs = graphs
         self._packing = graphs.packing
@@ -86,25 +72,11 @@ class OnnxEncoder:
         self._documents = BoundGraph(graphs.document, checkpoint.dimension, device)
         self._sections = open_section_graph(checkpoint)
         self._terms = open_term_channel(checkpoint)
-        self._adapt = None if adapter is None else open_adaptation(checkpoint, adapter)
-        self._space = vector_space(checkpoint, adapter)
-        self.checkpoint = checkpoint
-        self.adapter = adapter
         self.precision = graphs.precision
         self.provider = graphs.provider
         self.threads = threads or (usable_cores() if graphs.on_cpu else 1)
         self.recurrent = checkpoint.segment_memory is not None
         self.batch_tokens = graphs.packing.batch_tokens
-
-    @property
-    def dimension(self) -> int:
-        """Width of a document vector."""
-        return self._space.dimension
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of its vectors: those of equal fingerprints can be compared."""
-        return self._space.fingerprint
 
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
         """Encode N sentence blocks on the calling thread: [N, block_dimension].
@@ -144,8 +116,7 @@ class OnnxEncoder:
         """
         if not len(block_vectors):
             raise ValueError("a document with no block has no vector")
-        vector = self.combine(block_vectors, self.term_features(blocks))
-        return vector if self._adapt is None else self._adapt(vector, blocks)
+        return self.combine(block_vectors, self.term_features(blocks))
 
     def encode_documents(
         self, blocks: Sequence[Sequence[Sequence[int]]], block_vectors: Sequence[Float32]
@@ -158,16 +129,12 @@ class OnnxEncoder:
         if not all(map(len, block_vectors)):
             raise ValueError("a document with no block has no vector")
         features = [self.term_features(block) for block in blocks]
-        vectors = self._combine_packed(block_vectors, features)
-        if self._adapt is None:
-            return vectors
-        adapted = [self._adapt(*pair) for pair in zip(vectors, blocks, strict=True)]
-        return np.array(adapted, dtype=np.float32).reshape(-1, self.dimension)
+        return self._combine_packed(block_vectors, features)
 
     def _combine_packed(
         self, block_vectors: Sequence[Float32], term_features: Sequence[Float32]
     ) -> Float32:
-        """Run the document level on many documents: -> [D, dimension], before adaptation."""
+        """Run the document level on many documents: -> [D, dimension]."""
         vectors = np.empty((len(block_vectors), self.checkpoint.dimension), dtype=np.float32)
         most = self.checkpoint.max_blocks
 
@@ -220,7 +187,7 @@ class OnnxEncoder:
     def section_vector(
         self, blocks: Float32, number: int, next_blocks: Float32, next_number: int
     ) -> Float32:
-        """Encode a section: [dimension], unit norm, before any adaptation to a corpus.
+        """Encode a section: [dimension], unit norm.
 
         Args:
             blocks: [S, block_dimension] block vectors of the section.
@@ -252,17 +219,6 @@ class OnnxEncoder:
             "next_section": np.array(next_number),
         }
         return self._sections.run(output, inputs)
-
-    def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
-        """Encode many documents with all threads; for offline work."""
-        return encode_documents(self, documents)
-
-    def encode_block_vectors(self, documents: Sequence[SentenceBlocks]) -> list[Float32]:
-        """Return the vectors [S, block_dimension] of the blocks to encode of each document.
-
-        With all threads.
-        """
-        return encode_block_vectors(self, documents)
 
     def warm_up(self) -> WarmRun:
         """Run the golden batch, so that the first request is not slow."""

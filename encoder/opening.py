@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from encoder.adapter import Adapter
 from encoder.checkpoint import (
     DEFAULT_CHECKPOINT,
     SENTENCE_MODEL,
@@ -15,14 +14,15 @@ from encoder.encoder import Encoder
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.sentence_model.encoder import SentenceModelEncoder
 from encoder.sentence_model.folder import is_sentence_model, load_sentence_model
-from encoder.sentence_model.name import parse_name
+from encoder.sentence_model.name import is_url, parse_name
+from encoder.sentence_model.server import ServerEncoder, describe_server
 
 
 def find_encoder(name: str | None) -> Checkpoint:
     """Return the description of an encoder, without loading its graphs.
 
     Args:
-        name: of a checkpoint that ships, a folder, or a sentence model as
+        name: of a checkpoint that ships, a folder, a server, or a sentence model as
             `encoder.sentence_model.name` says; None for the default.
 
     Raises:
@@ -30,6 +30,8 @@ def find_encoder(name: str | None) -> Checkpoint:
     """
     if not name:
         return load_checkpoint(DEFAULT_CHECKPOINT)
+    if is_url(name):
+        return describe_server(parse_name(name))
     folder = find_checkpoint(Path(name))
     hub = not folder.exists() and ("#" in name or name.count("/") == 1)
     if hub or is_sentence_model(folder):
@@ -43,10 +45,9 @@ def open_encoder(
     precision: str | None = None,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-    adapter: Adapter | None = None,
 ) -> Encoder:
     """Open an encoder; for the arguments see `OnnxEncoder`."""
+    if "server" in checkpoint.model:
+        return ServerEncoder(checkpoint)
     kind = SentenceModelEncoder if checkpoint.architecture == SENTENCE_MODEL else OnnxEncoder
-    return kind(
-        checkpoint, precision=precision, providers=providers, threads=threads, adapter=adapter
-    )
+    return kind(checkpoint, precision=precision, providers=providers, threads=threads)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
 from encoder.blocks import Piece, Receipt, SentenceBlocks, plan_sentence_blocks
 from encoder.checkpoint import TOKENIZER, Checkpoint, read_verified
@@ -41,7 +41,9 @@ class BlockTokenizer:
         # Between a prompt and a text; None of WordPieces, to which white space says nothing.
         self._space: str | None = checkpoint.model.get("space")
         self._capacity = checkpoint.block_capacity
-        self._tokenizer = open_tokenizer(checkpoint)
+        on_server = "server" in checkpoint.model
+        self._tokenizer: Tokenizer | CharacterTokenizer
+        self._tokenizer = CharacterTokenizer() if on_server else open_tokenizer(checkpoint)
 
     def __call__(self, text: str, *, strict: bool = False) -> SentenceBlocks:
         """Split, tokenise and fill.
@@ -89,7 +91,7 @@ class BlockTokenizer:
         room = self._checkpoint.max_blocks * self._capacity  # tokens that blocks can hold at most
         spans = split_sentences(readable, self._checkpoint.language)
         while some := list(islice(spans, _SENTENCES_A_CALL)):
-            encodings = self._tokenizer.encode_batch(
+            encodings: Sequence[_Encoded] = self._tokenizer.encode_batch(
                 [self._before(readable, start) + readable[start:end] for start, end in some],
                 add_special_tokens=False,
             )
@@ -116,6 +118,17 @@ class BlockTokenizer:
         return length
 
 
+class _Encoded(Protocol):
+    """The tokens of a text, as `tokenizers.Encoding` has them."""
+
+    @property
+    def ids(self) -> Any: ...
+
+    def __len__(self) -> int: ...
+
+    def token_to_chars(self, token: int, /) -> Offsets | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Sentences:
     """The sentences of a text.
@@ -132,7 +145,7 @@ class _Sentences:
     payload: int
     lengths: list[int] = field(default_factory=list)
     tokens: list[list[int]] = field(default_factory=list)
-    encodings: list[tuple[int, int, Encoding]] = field(default_factory=list)
+    encodings: list[tuple[int, int, _Encoded]] = field(default_factory=list)
 
     def place_of(self, sentence: int, token: int) -> Offsets:
         """Return the characters of a token in the text."""
@@ -141,6 +154,28 @@ class _Sentences:
         if place is None:
             raise IndexError(f"there is no token {token} in sentence {sentence}")
         return start + max(0, place[0] - lead), start + max(0, place[1] - lead)
+
+
+class CharacterTokenizer:
+    """Reads a text as characters, where the tokenizer is on a server. A token is a character."""
+
+    def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool) -> list["Characters"]:
+        """Return the characters of each text; there are no special ones."""
+        return [Characters(array("i", map(ord, text))) for text in texts]
+
+
+@dataclass(frozen=True, slots=True)
+class Characters:
+    """The characters of a text, each of them a token."""
+
+    ids: "array[int]"
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def token_to_chars(self, token: int, /) -> Offsets | None:
+        """Return where a token begins and ends."""
+        return (token, token + 1) if 0 <= token < len(self.ids) else None
 
 
 def open_tokenizer(checkpoint: "Checkpoint | RerankerCheckpoint") -> Tokenizer:

@@ -99,7 +99,7 @@ def archive_key(
     vocabulary = int(checkpoint.model["vocabulary_size"])
     return ArchiveKey(
         block_encoder="" if tokens_only else digest,
-        tokenizer=checkpoint.files[TOKENIZER],
+        tokenizer=checkpoint.files.get(TOKENIZER, ""),  # a server has its own
         block_length=checkpoint.block_length,
         long_sentence=checkpoint.long_sentence,
         language=checkpoint.language,

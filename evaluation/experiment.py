@@ -1,19 +1,16 @@
 """What `longmatch evaluate` measures: the systems of a run, and the tasks they are measured on."""
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from encoder.adapter import adapter_vocabulary
 from encoder.alignment.space import AlignedBlocks
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
 from encoder.onnx_encoder import usable_cores
 from encoder.reranker.onnx_reranker import OnnxReranker
-from encoder.terms.term_table import count_words
-from encoder.tokenizer import BlockTokenizer
 from evaluation.baselines import (
     BLOCK_BASELINES,
     LEXICAL_BASELINES,
@@ -41,73 +38,19 @@ from evaluation.systems import (
     search_system,
     vector_system,
 )
-from index.adapt import CountedCorpus, find_titles, fit_adapter, in_sample
 from index.corpus.reader import read_documents
 from index.document import Document
 from index.embed import EmbeddedCorpus
-from index.progress import Progress
 from index.search.records import Mode
 from index.search.score import read_fusion
 
-
-def adapt_vectors(
-    vectors: Float32,
-    documents: Sequence[Document],
-    number: int,
-    checkpoint: Checkpoint,
-    progress: Progress,
-) -> Float32:
-    """Fit an adapter to a corpus, and adapt its vectors and those of queries it was not fitted to.
-
-    Args:
-        vectors: Float32[N + others, dimension].
-        documents: the document of each vector, none of them empty.
-        number: N; the documents of the corpus come first.
-        checkpoint: that made the vectors.
-        progress: reports progress.
-
-    Returns:
-        Float32[N + others, dimension + width], unit norm.
-    """
-    tokenizer, vocabulary = BlockTokenizer(checkpoint), adapter_vocabulary(checkpoint)
-    titles = find_titles((document.title for document in documents[:number]), tokenizer)
-    progress.started("counting words", len(documents))
-    counted = []
-    for document in documents:
-        counted.append(count_words(vocabulary, tokenizer(document.text).blocks, titles))
-        progress.advanced(1)
-    read = [
-        terms
-        for terms, document in zip(counted[:number], documents, strict=False)
-        if in_sample(document, number)
-    ]
-    adapter = fit_adapter(CountedCorpus(read, titles), checkpoint, progress)
-    adapted = [adapter.adapt(*both) for both in zip(vectors, counted, strict=True)]
-    return np.stack(adapted)
-
-
-def adapt_embedded_corpus(
-    corpus: Path, embedded: EmbeddedCorpus, checkpoint: Checkpoint, progress: Progress
-) -> EmbeddedCorpus:
-    """Adapt the vectors of a corpus, reading its texts again."""
-    documents = read_documents(corpus, embedded.ids)
-    vectors = adapt_vectors(embedded.vectors, documents, len(documents), checkpoint, progress)
-    return replace(embedded, vectors=vectors)
-
-
 VECTOR, SEMANTIC, UNALIGNED = "vector", "semantic", "unaligned hybrid"
-ADAPTED, ADAPTED_SEMANTIC, ADAPTED_HYBRID = "adapted", "adapted semantic", "adapted hybrid"
 RERANKED = "reranked"
 # `VECTOR` and `UNALIGNED` are the first stages of semantic and hybrid mode.
 OWN: Mapping[Mode, tuple[str, ...]] = {
     "semantic": (VECTOR, SEMANTIC),
     "lexical": (VECTOR, LEXICAL),
     "hybrid": (VECTOR, SEMANTIC, LEXICAL, UNALIGNED, HYBRID),
-}
-_OF_ADAPTED: Mapping[Mode, tuple[str, ...]] = {
-    "semantic": (ADAPTED, ADAPTED_SEMANTIC),
-    "lexical": (ADAPTED,),
-    "hybrid": (ADAPTED, ADAPTED_SEMANTIC, ADAPTED_HYBRID),
 }
 
 
@@ -144,25 +87,19 @@ class Vectors:
         return corpus if queries is corpus else [*corpus, *queries]
 
 
-def longmatch_system_names(mode: Mode, *, adapt: bool) -> tuple[str, ...]:
-    """Return the names of the systems that `longmatch_systems` makes."""
-    return (*OWN[mode], *(_OF_ADAPTED[mode] if adapt else ()))
-
-
 def longmatch_systems(
     vectors: Vectors,
     checkpoint: Checkpoint,
     mode: Mode,
     files: Sequence[Path],
-    progress: Progress | None = None,
 ) -> Iterator[System]:
-    """Make the systems of Longmatch itself, named as in `longmatch_system_names`."""
+    """Make the systems of Longmatch itself, named as in `OWN`."""
     settings = f"document vectors of {checkpoint.name}"
     number = len(vectors.corpus.ids)
     blocks = vectors.all_blocks
     vector = vector_system(VECTOR, settings, vectors.all_vectors, number)
     yield vector
-    documents = _all_documents(vectors, files) if mode != SEMANTIC or progress else []
+    documents = _all_documents(vectors, files) if mode != SEMANTIC else []
     texts = [document.text for document in documents]
     titles = [document.title for document in documents]
     lexical = None if mode == SEMANTIC else lexical_system(texts, titles, number)
@@ -170,21 +107,11 @@ def longmatch_systems(
     rule = read_fusion(checkpoint).resolve(statistics)
     if mode != "lexical":
         yield search_system(vector, None, blocks, rule, SEMANTIC)
-    bases = {HYBRID: vector}
-    if progress:
-        adapted = adapt_vectors(vectors.all_vectors, documents, number, checkpoint, progress)
-        settings = f"{settings}, adapted to the corpus"
-        base = vector_system(ADAPTED, settings, adapted, number)
-        bases[ADAPTED_HYBRID] = base
-        yield base
-        if mode != "lexical":
-            yield search_system(base, None, blocks, rule, ADAPTED_SEMANTIC)
     if lexical is not None:
         yield lexical
         if mode == "hybrid":
             yield search_system(vector, lexical, None, rule, UNALIGNED)
-            for name, base in bases.items():
-                yield search_system(base, lexical, blocks, rule, name)
+            yield search_system(vector, lexical, blocks, rule, HYBRID)
 
 
 def rerank_longmatch_system(
@@ -192,8 +119,7 @@ def rerank_longmatch_system(
 ) -> System:
     """Make the system that reranks the first candidates of one of `longmatch_systems`."""
     scorer = PairScorer(reranker, _all_texts(vectors, files, titled=True), threads=usable_cores())
-    mode = {ADAPTED: SEMANTIC, ADAPTED_HYBRID: HYBRID}.get(system.name, system.name)
-    mixture = reranker.rule.weights_of(mode)
+    mixture = reranker.rule.weights_of(system.name)
     return reranked_system(system, scorer, mixture, candidates, RERANKED)
 
 

@@ -1,21 +1,17 @@
 """Reranking as a system of an evaluation: a reranker reorders the best of another system."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
 from encoder.arrays import Float32, Float64, Int64
-from encoder.atomic_files import replace_durably
 from encoder.reranker.onnx_reranker import OnnxReranker
 from encoder.reranker.score_fusion import FusionWeights
 from encoder.reranker.sentence_ranking import SentenceGraphText
 from evaluation.systems import System, best_rows
 
 _ABOVE_ALL = 10.0  # more than any score of a first stage
-_PAIRS_PER_STEP = 2_048
 
 Edge = tuple[int, int]
 
@@ -23,43 +19,19 @@ Edge = tuple[int, int]
 class PairScorer:
     """Scores pairs of texts, given as rows, each pair once."""
 
-    def __init__(
-        self,
-        reranker: OnnxReranker,
-        texts: Sequence[str],
-        *,
-        threads: int = 1,
-        cache: Path | None = None,
-        on_progress: Callable[[int, int], object] = lambda done, total: None,
-    ) -> None:
-        """Make a scorer.
-
-        Args:
-            reranker: scores the pairs.
-            texts: by row.
-            threads: number of threads that call the reranker.
-            cache: file of the logits of earlier runs with the same reranker and the same texts;
-                read if it exists, written from time to time.
-            on_progress: called with the number of pairs done and their total.
-        """
+    def __init__(self, reranker: OnnxReranker, texts: Sequence[str], *, threads: int = 1) -> None:
+        """Make a scorer of texts, given by row, whose reranker is called on so many threads."""
         self._reranker = reranker
         self._texts = texts
         self._threads = threads
-        self._cache = cache
-        self._on_progress = on_progress
         self._read: dict[int, SentenceGraphText] = {}
-        self._logits = {} if cache is None else read_logits(cache)
+        self._logits: dict[Edge, float] = {}
 
     def __call__(self, edges: Sequence[Edge]) -> Float32:
         """Return the logits Float32[P] of pairs (query, document)."""
         missing = sorted({edge for edge in edges if edge not in self._logits})
         with ThreadPoolExecutor(self._threads) as pool:
-            for start in range(0, len(missing), _PAIRS_PER_STEP):
-                some = missing[start : start + _PAIRS_PER_STEP]
-                self._logits.update(zip(some, pool.map(self._score, some), strict=True))
-                self._on_progress(start + len(some), len(missing))
-                if self._cache is not None:
-                    write_logits(self._cache, self._logits)
+            self._logits.update(zip(missing, pool.map(self._score, missing), strict=True))
         return np.array([self._logits[edge] for edge in edges], dtype=np.float32)
 
     def _score(self, edge: Edge) -> float:
@@ -109,25 +81,3 @@ def mix(
     """Return the scores Float32[P] of reranked documents, from those of both stages [P]."""
     pairs = zip(first_stage.tolist(), logits.tolist(), strict=True)
     return np.array([mixture.score(first, logit) for first, logit in pairs], dtype=np.float32)
-
-
-def read_logits(path: Path) -> dict[Edge, float]:
-    """Read what `write_logits` wrote; nothing if the file is missing or damaged."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            edges: Iterable[list[int]] = arrays["edges"].tolist()
-            return {
-                (a, b): logit
-                for (a, b), logit in zip(edges, arrays["logits"].tolist(), strict=True)
-            }
-    except (OSError, EOFError, ValueError, KeyError, BadZipFile):
-        return {}
-
-
-def write_logits(path: Path, logits: dict[Edge, float]) -> None:
-    """Write the logits of pairs atomically."""
-    unfinished = path.with_name(path.name + ".partial")
-    with unfinished.open("wb") as file:
-        edges = np.array(list(logits), dtype=np.int64).reshape(-1, 2)
-        np.savez(file, edges=edges, logits=np.array(list(logits.values()), dtype=np.float32))
-    replace_durably(unfinished, path)

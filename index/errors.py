@@ -68,6 +68,12 @@ class StorageFullError(StorageError):
     problem = "the disk is full"
 
 
+class EngineError(StorageError):
+    """The engine does not answer, refuses, or does not hold what the store needs."""
+
+    problem = "the engine that searches cannot be used"
+
+
 class DamagedDocumentError(StoreError):
     """A stored document, or what is stored about it, is damaged; the others are not affected.
 
@@ -82,8 +88,8 @@ class DamagedDocumentError(StoreError):
         self.part = part
 
 
-class LexicalIndexNotReadyError(IndexingError):
-    """The searchable copy of the words is still being made, after the store was opened."""
+class LexicalIndexNotReadyError(StoreError):
+    """The words are still being counted, after the store was opened or their file was lost."""
 
     def __init__(self) -> None:
         super().__init__(

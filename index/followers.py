@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from index.errors import StorageError, StoreError
@@ -26,6 +26,8 @@ _IDENTITY = """
 SELECT identity FROM meta"""
 _STATE = """
 SELECT source, rule, position FROM state"""
+_NOTE_STATE = """
+UPDATE state SET source = ?, rule = ?, position = ?"""
 _CHANGED = """
 SELECT vector_id FROM vectors WHERE sequence > ?1
 UNION SELECT vector_id FROM revisions WHERE sequence > ?1 ORDER BY vector_id"""
@@ -88,13 +90,7 @@ class Follower:
         self.path = path
         self.unfinished = False
         self._truth = truth
-        self._kind = DatabaseFormat(
-            kind.contents,
-            kind.application_id,
-            kind.version,
-            kind.schema + _STATE_SCHEMA,
-            durable=False,
-        )
+        self._kind = replace(kind, schema=kind.schema + _STATE_SCHEMA, durable=False)
         self._rule = rule
         self._at_once = at_once
         self._read_only = read_only
@@ -103,6 +99,7 @@ class Follower:
         self._opened_as: tuple[int, int] | None = None
         self._behind = True  # until it is known to hold what the store holds
         self._position = 0
+        self._source = ""  # identity of the store
         self._damaged = False
         self._closed = False
 
@@ -128,8 +125,8 @@ class Follower:
                 if last is not None and not self._behind and last.sequence == self._position + 1:
                     self.apply(last)
                     return
-                changes = self._missing()
                 rest, self._behind = self._behind, False
+                changes = self._missing()
                 if changes is None or self._damaged:
                     self.rebuild()
                 elif changes.sequence != self._position:
@@ -141,13 +138,9 @@ class Follower:
                 raise
 
     def apply(self, changes: Changes) -> None:
-        """Apply changes in one transaction, and work off what that leaves to do."""
+        """Apply changes, and work off what that leaves to do."""
         with self._following:
-            with self.writing() as connection:
-                self._remove(connection, changes.removed)
-                pending = self._add(connection, changes.changed)
-                connection.execute("UPDATE state SET position = ?", (changes.sequence,))
-            self._position = changes.sequence
+            pending = self._apply(changes)
             if self._at_once:
                 self._work_off(pending)
 
@@ -159,12 +152,10 @@ class Follower:
             self._damaged = False
             with self._truth.reading() as store:
                 changes = read_changes(store, 0) or Changes(0, [], [])
-                (identity,) = store.execute(_IDENTITY).fetchone()
-            with self.writing() as connection:
-                self._add(connection, changes.changed)
-                values = (identity, self._rule, changes.sequence)
-                connection.execute("UPDATE state SET source = ?, rule = ?, position = ?", values)
-            self._position, self._behind = changes.sequence, False
+                (self._source,) = store.execute(_IDENTITY).fetchone()
+            self._connections()
+            self._behind = False
+            self._apply(changes)
             self._work_off_rest()
 
     @contextmanager
@@ -213,6 +204,29 @@ class Follower:
         """Derive what follows from documents that were added, and still are to be worked off."""
         raise NotImplementedError
 
+    def _apply(self, changes: Changes) -> Sequence[int]:
+        """Apply changes, and return what is to be worked off; the last transaction says so."""
+        changed, pending = changes.changed, list[int]()
+        last = max(0, len(changed) - 1) // _DOCUMENTS_A_TRANSACTION * _DOCUMENTS_A_TRANSACTION
+        for start in range(0, last + 1, _DOCUMENTS_A_TRANSACTION):
+            some = changed[start : start + _DOCUMENTS_A_TRANSACTION]
+            state = (self._source, self._rule, changes.sequence) if start == last else None
+            pending += self._write(some, () if start else changes.removed, state)
+        self._position = changes.sequence
+        return pending
+
+    def _write(
+        self, changed: Sequence[int], removed: Sequence[int], state: tuple[str, str, int] | None
+    ) -> Sequence[int]:
+        """Remove and add documents in one transaction, which may note the state after it."""
+        with self.writing() as connection:
+            if removed:
+                self._remove(connection, removed)
+            pending = self._add(connection, changed) if changed else ()
+            if state is not None:
+                connection.execute(_NOTE_STATE, state)
+        return pending
+
     def _work_off(self, vector_ids: Sequence[int]) -> None:
         for start in range(0, len(vector_ids), _DOCUMENTS_A_TRANSACTION):
             with self._following:  # what is read is not revised before what is derived is written
@@ -251,8 +265,8 @@ class Follower:
             _log.warning("%s", error)
             return None
         with self._truth.reading() as store:
-            (identity,) = store.execute(_IDENTITY).fetchone()
-            if found is None or found[:2] != (identity, self._rule):
+            (self._source,) = store.execute(_IDENTITY).fetchone()
+            if found is None or found[:2] != (self._source, self._rule):
                 return None
             self._position = found[2]
             return read_changes(store, found[2])

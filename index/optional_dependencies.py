@@ -4,7 +4,16 @@ from importlib.util import find_spec
 from typing import Literal
 
 Extra = Literal[
-    "evaluate", "formats", "mcp", "otel", "parquet", "postgresql", "ray", "remote", "train"
+    "evaluate",
+    "formats",
+    "mcp",
+    "otel",
+    "parquet",
+    "postgresql",
+    "qdrant",
+    "ray",
+    "remote",
+    "train",
 ]
 
 # The modules that each extra of pyproject.toml installs, by the name they are imported under.
@@ -15,6 +24,7 @@ EXTRAS: dict[Extra, tuple[str, ...]] = {
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "parquet": ("pyarrow",),
     "postgresql": ("psycopg",),
+    "qdrant": ("qdrant_client",),
     "ray": ("fsspec", "ray"),
     "remote": ("fsspec",),
     "train": (

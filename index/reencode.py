@@ -9,7 +9,6 @@ A server may be running while documents are encoded. During the swap no other pr
 directory open; changes made in the meantime are encoded first.
 """
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,17 +17,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from encoder.adapter import VectorSpace
 from encoder.alignment.space import open_space
-from encoder.checkpoint import Checkpoint, split_fingerprint
+from encoder.checkpoint import Checkpoint, VectorSpace, split_fingerprint
 from encoder.encoder import Encoder
-from encoder.errors import AdapterError
 from encoder.opening import open_encoder
-from encoder.tokenizer import BlockTokenizer
-from index.adapt import adapt_data_directory, read_corpus_adapter, write_corpus_adapter
 from index.build import encode_documents, publish, refit_alignment, update_unchanged
 from index.directory.data_directory import (
-    ADAPTER_FILE,
     LOCK_FILE,
     SHADOW_TEST_FILE,
     STORE_FILE,
@@ -50,7 +44,6 @@ from index.store.schema import read_space
 REENCODING = ".reencoding"
 _DISCARDED = ".reencoding-discarded"
 _LOCK = ".reencoding-lock"
-_CORPUS = "corpus.jsonl"
 _DOCUMENTS_A_BATCH = 128
 
 
@@ -62,7 +55,7 @@ class Reencoded:
         data: the data directory.
         content: the new content.
         former: the space of the vectors that it has now.
-        encoder: the new one, with the adapter of the new content.
+        encoder: the new one.
         progress: where progress is reported.
     """
 
@@ -97,12 +90,7 @@ def only_reencoding(data: Path) -> Iterator[None]:
 
 
 def reencode_documents(
-    data: Path,
-    checkpoint: Checkpoint,
-    precision: str | None,
-    progress: Progress,
-    *,
-    adapt: bool = False,
+    data: Path, checkpoint: Checkpoint, precision: str | None, progress: Progress
 ) -> Reencoded:
     """Encode all documents with another checkpoint, while the old vectors serve; resumable.
 
@@ -113,24 +101,18 @@ def reencode_documents(
         checkpoint: the new one, with the reading share to use.
         precision: of its graphs; None for the best one of the device.
         progress: is notified.
-        adapt: fit an adapter to the stored texts. Where there is one it is always fitted again.
 
     Raises:
-        CorpusError: an adapter cannot be fitted.
         DataDirectoryInUseError: a swap of its content is unfinished, and it is in use.
         EncoderError: the checkpoint cannot encode.
         StoreError: there is no data directory, its vectors are of this checkpoint already, it is
             damaged, a document has no token for this checkpoint, or the disk is full.
     """
-    space = require_another(data, checkpoint, adapt=adapt)
+    space = require_another(data, checkpoint)
     content = data / REENCODING
     shutil.rmtree(data / _DISCARDED, ignore_errors=True)
     (content / SHADOW_TEST_FILE).unlink(missing_ok=True)
     with closing(_open(data, space)) as old:
-        if adapt or (data / ADAPTER_FILE).exists():
-            _adapt(old, content, checkpoint, progress)
-        elif (content / ADAPTER_FILE).exists():
-            discard(content)  # left by a job that adapted
         encoder = _open_encoder(content, checkpoint, precision)
         made = Reencoded(data, content, space, encoder, progress)
         _follow(old, made)
@@ -164,7 +146,7 @@ def put_in_place(made: Reencoded) -> int:
     return documents
 
 
-def require_another(data: Path, checkpoint: Checkpoint, *, adapt: bool = False) -> VectorSpace:
+def require_another(data: Path, checkpoint: Checkpoint) -> VectorSpace:
     """Return the space of the vectors of a data directory, which must be another than the new one.
 
     Raises:
@@ -173,22 +155,12 @@ def require_another(data: Path, checkpoint: Checkpoint, *, adapt: bool = False) 
     """
     settle(data)
     space = read_space(data / STORE_FILE)
-    base, share = split_fingerprint(space.fingerprint)
-    adapted = (data / ADAPTER_FILE).exists()
-    same = (base == checkpoint.fingerprint and not adapt) or (adapted and _fits(data, checkpoint))
-    if same and share == checkpoint.reading_share:
+    if split_fingerprint(space.fingerprint) == (checkpoint.fingerprint, checkpoint.reading_share):
         raise StoreError(
             f"{data}: its vectors are of checkpoint {checkpoint.name} "
             f"({checkpoint.fingerprint[:12]}) already: nothing to do"
         )
     return space
-
-
-def _fits(data: Path, checkpoint: Checkpoint) -> bool:
-    try:
-        return read_corpus_adapter(data, checkpoint) is not None
-    except AdapterError:
-        return False
 
 
 def _open(data: Path, space: VectorSpace) -> SQLiteDocumentStore:
@@ -200,32 +172,12 @@ def _open(data: Path, space: VectorSpace) -> SQLiteDocumentStore:
     )
 
 
-def _adapt(old: DocumentStore, content: Path, checkpoint: Checkpoint, progress: Progress) -> None:
-    """Fit an adapter to the stored texts, unless that was done before."""
-    corpus = content / _CORPUS
-    if (content / ADAPTER_FILE).exists() and _fits(content, checkpoint):
-        corpus.unlink(missing_ok=True)  # left by a kill
-        return
-    discard(content)
-    content.mkdir()
-    with corpus.open("w", encoding="utf-8") as file:
-        for batch in _batches(old):
-            for document in batch:
-                file.write(json.dumps({"id": document.id, "text": document.text}) + "\n")
-    adapt_data_directory(corpus, content, checkpoint, BlockTokenizer(checkpoint), progress)
-    corpus.unlink()
-
-
 def _open_encoder(content: Path, checkpoint: Checkpoint, precision: str | None) -> Encoder:
-    adapter = read_corpus_adapter(content, checkpoint)
-    encoder = open_encoder(checkpoint, precision=precision, adapter=adapter)
+    encoder = open_encoder(checkpoint, precision=precision)
     encoder.warm_up()
     store = content / STORE_FILE
     if store.exists() and read_space(store).fingerprint != encoder.fingerprint:
         discard(content)  # left by a job for a third checkpoint
-        if adapter is not None:
-            content.mkdir()
-            write_corpus_adapter(content, adapter)
     return encoder
 
 

@@ -14,8 +14,8 @@ from service.errors import (
     UnsupportedMediaTypeError,
     UploadTooSlowError,
 )
-from service.files import FILE_TYPES
 from service.limits import RateLimitCharge, estimate_tokens
+from service.text.logic import FILE_TYPES
 from service.workers.queue import Reservation
 
 JSON, NDJSON = "application/json", "application/x-ndjson"

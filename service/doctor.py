@@ -15,11 +15,11 @@ from index.doctor.examine import Finding, Remedy, require_damage
 from index.errors import StoreError
 from index.sqlite.connections import DATABASE_ERRORS, open_reader
 from service.feedback.store import FeedbackStore
-from service.jobs.runner import UPLOADS_DIRECTORY
-from service.jobs.store import Job, JobStore
-from service.jobs.uploads import verify_upload
 from service.standing.store import StandingStore
 from service.state.database import State, existing_state
+from service.uploads.files import verify_upload
+from service.uploads.runner import UPLOADS_DIRECTORY
+from service.uploads.store import Job, JobStore
 
 _JOBS = "jobs"
 

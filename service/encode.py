@@ -10,8 +10,8 @@ from encoder.checkpoint import Checkpoint
 from encoder.errors import EmptyTextError, TruncatedTextError
 from index.sqlite.block_vectors import BlockVectors, block_vectors_of
 from index.vectors.vector_index import NO_VECTOR
-from service.engine import Collection, Engine
-from service.errors import FieldError, InvalidInputError, ModelNotFoundError
+from service.engine import Collection
+from service.errors import FieldError, InvalidInputError
 from service.metrics import Metrics, Stage
 from service.telemetry import add_span, observe_stage
 from service.threads import run_in
@@ -84,9 +84,7 @@ async def encode_texts(
     ) as reservation:
         documents, tokenising = await _tokenise(collection, texts, strict)
         reservation.resize(sum(document.receipt.tokens_encoded for document in documents))
-        encoded = await collection.engine.scheduler.encode(
-            documents, reservation, collection.adapter, collection.name
-        )
+        encoded = await collection.engine.scheduler.encode(documents, reservation, collection.name)
     for result in encoded:  # counted by the threads that encoded
         add_span("queue", result.queue_seconds)
         add_span("encode", result.encode_seconds)
@@ -156,35 +154,3 @@ def _check_lengths(texts: Sequence[RequestText], limit: int) -> None:
 def _estimated_tokens(text: str, checkpoint: Checkpoint) -> int:
     longest = checkpoint.max_blocks * checkpoint.block_length
     return min(len(text) // _CHARACTERS_PER_TOKEN + 1, longest)
-
-
-ALIAS = "longmatch"  # the served checkpoint, whatever its name
-MAX_INPUTS = 2048  # texts of one request, as in OpenAI's API
-
-
-def check_model(engine: Engine, name: str, pointer: str | None = None) -> None:
-    """Require the name of the served checkpoint or its alias, or raise ModelNotFoundError.
-
-    The pointer is the JSON pointer to the name, if it is in a body.
-    """
-    served = engine.checkpoint.name
-    if name not in (served, ALIAS):
-        raise ModelNotFoundError(name, served, pointer)
-
-
-def check_size(collection: Collection, texts: int, dimensions: int | None) -> None:
-    """Refuse what is too much, or cannot be given, before anything is made of the texts.
-
-    Raises:
-        InvalidInputError: more texts than `MAX_INPUTS`, or other dimensions than those
-            of the vectors.
-    """
-    errors = []
-    dimension = collection.space.dimension
-    if texts > MAX_INPUTS:
-        errors.append(FieldError("#/input", f"has more than {MAX_INPUTS} texts", MAX_INPUTS))
-    if dimensions not in (None, dimension):
-        detail = f"must be {dimension}: the vectors of this checkpoint cannot be shortened"
-        errors.append(FieldError("#/dimensions", detail, dimension))
-    if errors:
-        raise InvalidInputError(errors)

@@ -15,8 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from typing import TYPE_CHECKING
 
-from encoder.adapter import OpenAdapter, VectorSpace
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import Checkpoint, VectorSpace
 from encoder.encoder import DocumentTokenizer, Encoder
 from index.directory.collections import DEFAULT_COLLECTION
 from index.directory.data_directory import DataDirectory
@@ -24,22 +23,22 @@ from index.search.calibrate import LiveScoring, ScoreCalibrator
 from index.search.score import LinearFusion
 from index.sqlite.connections import is_full
 from service.errors import CollectionNotFoundError, NotReadyError
-from service.files import SentFiles
 from service.limits import Admission, BodyMemory, RateLimiter
 from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
 from service.metrics import CollectionMetrics, Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses, ServedDirectory
 from service.settings import Settings
+from service.text.logic import SentFiles
 from service.workers.block_cache import EncodeCache
 from service.workers.rerank_pool import RerankPool
 from service.workers.scheduler import EncodeScheduler
 
 if TYPE_CHECKING:  # SQLAlchemy takes a fifth of a second, and most commands do without
     from service.feedback.store import FeedbackStore
-    from service.jobs.runner import Jobs
     from service.standing.runner import StandingQueries
     from service.state.database import PostgreSQL, State
+    from service.uploads.runner import Jobs
 
 DEFAULT = DEFAULT_COLLECTION
 STUCK_SECONDS = 30.0  # a service without a free place for so long is not ready
@@ -53,7 +52,7 @@ class Engine:
         settings: it was opened with.
         checkpoint: of the encoder; each collection has its own reading share.
         tokenizer: text -> sentence blocks, all of which are encoded.
-        encoder: sentence blocks -> vectors, without the adapter of a collection.
+        encoder: sentence blocks -> vectors.
         scheduler: the encoder threads and their queue.
         reranking: the reranker with its threads, if one is set.
         admission: the limit on active requests.
@@ -112,7 +111,6 @@ class Collection:
         engine: what it shares with the others.
         checkpoint: of the engine, with the reading share of this data directory.
         tokenizer: text -> sentence blocks, some of which are selected if the share is less than 1.
-        adapter: fitted to its corpus, if there is one.
         space: of its document vectors.
         data: documents, vectors, index.
         scoring: how its scores are combined and calibrated, as last measured.
@@ -132,7 +130,6 @@ class Collection:
     engine: Engine
     checkpoint: Checkpoint
     tokenizer: DocumentTokenizer
-    adapter: OpenAdapter | None
     space: VectorSpace
     data: DataDirectory
     scoring: LiveScoring
@@ -274,14 +271,13 @@ def record_state(engine: Engine) -> None:
 def degraded_parts(engine: Engine) -> list[str]:
     """Return what is not well, although requests are answered.
 
-    Redis is down, a lexical index is being made, a follower is behind, all places of active
-    requests are taken, the disk is full or failed, documents were found to be damaged, or a
-    collection cannot be used.
+    The engine or Redis is down, a follower is behind, all places of active requests are taken, the
+    disk is full or failed, documents were found to be damaged, or a collection cannot be used.
     """
     opened = engine.collections.opened()
     parts = {
+        "engine": any(collection.data.engine.failure for collection in opened),
         "redis": engine.redis is not None and not engine.redis.available,
-        "lexical": any(collection.data.store.lexical.building for collection in opened),
         "active_requests": engine.admission.full_seconds > 0,
         "storage": any(map(_storage_fails, opened)),
         "damaged_documents": any(len(collection.data.store.damage) for collection in opened),

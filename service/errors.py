@@ -6,40 +6,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from index.errors import StorageError, StoreError
-from service.problems import (
-    BODY_TOO_LARGE,
-    COLLECTION_NOT_FOUND,
-    COMPRESSION_RATIO,
-    DEADLINE_PASSED,
-    DOCUMENT_NOT_FOUND,
-    ENCODING_FAILED,
-    FEEDBACK_FULL,
-    FEEDBACK_NOT_FOUND,
-    HOST_NOT_ALLOWED,
-    INTERNAL_ERROR,
-    INVALID_INPUT,
-    JOB_ENDED,
-    JOB_NOT_FOUND,
-    KEY_IN_USE,
-    KEY_REQUIRED,
-    KEY_REUSED,
-    MALFORMED_BODY,
-    MODEL_NOT_FOUND,
-    NOT_ACCEPTABLE,
-    NOT_READY,
-    OVERLOADED,
-    RATE_LIMITED,
-    REQUEST_TOO_LARGE,
-    SCOPE_MISSING,
-    SHUTTING_DOWN,
-    STANDING_QUERY_NOT_FOUND,
-    STORAGE_FAILED,
-    TOO_MANY_COLLECTIONS,
-    TOO_MANY_STANDING_QUERIES,
-    UNSUPPORTED_MEDIA_TYPE,
-    UPLOAD_TOO_SLOW,
-    ProblemType,
-)
+from service import problems
+from service.problems import ProblemType
 
 RejectionReason = Literal[
     "queue_tokens",
@@ -80,13 +48,18 @@ class ServiceError(Exception):
 
     Attributes:
         problem_type: of the problem that it becomes.
+        message: what went wrong, with a place for each argument of the error.
         members: that the problem has in addition to those of every problem.
         headers: that the response has.
     """
 
-    problem_type: ClassVar[ProblemType] = INTERNAL_ERROR
+    problem_type: ClassVar[ProblemType] = problems.INTERNAL_ERROR
+    message: ClassVar[str] = "{}"
     members: Mapping[str, Any] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(self.message.format(*arguments))
 
 
 class SettingsError(ServiceError):
@@ -100,36 +73,29 @@ class KeyFileError(ServiceError):
 class KeyRequiredError(ServiceError):
     """The request has no valid API key."""
 
-    problem_type = KEY_REQUIRED
+    problem_type = problems.KEY_REQUIRED
     headers = MappingProxyType({"WWW-Authenticate": "Bearer"})
-
-    def __init__(self) -> None:
-        super().__init__("send a valid API key: Authorization: Bearer lm_...")
+    message = "send a valid API key: Authorization: Bearer lm_..."
 
 
 class ScopeMissingError(ServiceError):
     """The API key of the request does not have the scope that it needs."""
 
-    problem_type = SCOPE_MISSING
-
-    def __init__(self, scope: str) -> None:
-        """Name the scope."""
-        super().__init__(f"the API key does not have the scope {scope}")
+    problem_type = problems.SCOPE_MISSING
+    message = "the API key does not have the scope {}"
 
 
 class KeyBoundError(ServiceError):
     """The API key of the request is bound to one collection, and the request is for all."""
 
-    problem_type = SCOPE_MISSING
-
-    def __init__(self) -> None:
-        super().__init__("the API key is bound to one collection, and this is for all of them")
+    problem_type = problems.SCOPE_MISSING
+    message = "the API key is bound to one collection, and this is for all of them"
 
 
 class InvalidInputError(ServiceError):
     """Fields of a request are invalid."""
 
-    problem_type = INVALID_INPUT
+    problem_type = problems.INVALID_INPUT
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(f"{error.pointer}: {error.detail}" for error in errors))
@@ -139,19 +105,17 @@ class InvalidInputError(ServiceError):
 class HostNotAllowedError(ServiceError):
     """The Host header of a request names another service."""
 
-    problem_type = HOST_NOT_ALLOWED
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the service is not known under the name in the Host header: an operator can add it to "
-            "LONGMATCH_ALLOWED_HOSTS"
-        )
+    problem_type = problems.HOST_NOT_ALLOWED
+    message = (
+        "the service is not known under the name in the Host header: an operator can add it to "
+        "LONGMATCH_ALLOWED_HOSTS"
+    )
 
 
 class UnsupportedMediaTypeError(ServiceError):
     """The body of a request has a media type that is not accepted."""
 
-    problem_type = UNSUPPORTED_MEDIA_TYPE
+    problem_type = problems.UNSUPPORTED_MEDIA_TYPE
 
     def __init__(
         self, advice: str = "send the body as JSON, with Content-Type: application/json"
@@ -162,7 +126,7 @@ class UnsupportedMediaTypeError(ServiceError):
 class NotAcceptableError(ServiceError):
     """The client accepts none of the media types that the response can have."""
 
-    problem_type = NOT_ACCEPTABLE
+    problem_type = problems.NOT_ACCEPTABLE
 
     def __init__(self, offered: Sequence[str]) -> None:
         super().__init__(f"the response can be {' or '.join(offered)}: accept one of them")
@@ -171,7 +135,7 @@ class NotAcceptableError(ServiceError):
 class BodyTooLargeError(ServiceError):
     """The body of a request has too many bytes."""
 
-    problem_type = BODY_TOO_LARGE
+    problem_type = problems.BODY_TOO_LARGE
     headers = MappingProxyType({"Connection": "close"})
 
     def __init__(self, limit: int) -> None:
@@ -182,7 +146,7 @@ class BodyTooLargeError(ServiceError):
 class CompressionRatioError(ServiceError):
     """A compressed body is too many times larger when it is decompressed."""
 
-    problem_type = COMPRESSION_RATIO
+    problem_type = problems.COMPRESSION_RATIO
     headers = MappingProxyType({"Connection": "close"})
 
     def __init__(self, limit: float) -> None:
@@ -196,7 +160,7 @@ class CompressionRatioError(ServiceError):
 class RequestTooLargeError(ServiceError):
     """The documents of one request together have more tokens than the queue holds."""
 
-    problem_type = REQUEST_TOO_LARGE
+    problem_type = problems.REQUEST_TOO_LARGE
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(
@@ -209,7 +173,7 @@ class RequestTooLargeError(ServiceError):
 class DocumentNotFoundError(ServiceError):
     """No document has the id."""
 
-    problem_type = DOCUMENT_NOT_FOUND
+    problem_type = problems.DOCUMENT_NOT_FOUND
 
     def __init__(self, document_id: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no document with the id {document_id!r}")
@@ -219,77 +183,56 @@ class DocumentNotFoundError(ServiceError):
 class CollectionNotFoundError(ServiceError):
     """No collection has the name."""
 
-    problem_type = COLLECTION_NOT_FOUND
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no collection {name!r}")
+    problem_type = problems.COLLECTION_NOT_FOUND
+    message = "there is no collection {!r}"
 
 
 class TooManyCollectionsError(ServiceError):
     """There are as many collections as the settings allow."""
 
-    problem_type = TOO_MANY_COLLECTIONS
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"there are {limit} collections, which is the limit (max_collections): remove one"
-        )
-        self.limit = limit
+    problem_type = problems.TOO_MANY_COLLECTIONS
+    message = "there are {} collections, which is the limit (max_collections): remove one"
 
 
 class StandingQueryNotFoundError(ServiceError):
     """No standing query has the id."""
 
-    problem_type = STANDING_QUERY_NOT_FOUND
-
-    def __init__(self, query_id: str) -> None:
-        super().__init__(f"there is no standing query with the id {query_id!r}")
+    problem_type = problems.STANDING_QUERY_NOT_FOUND
+    message = "there is no standing query with the id {!r}"
 
 
 class TooManyStandingQueriesError(ServiceError):
     """There are as many standing queries, or as long ones, as the settings allow."""
 
-    problem_type = TOO_MANY_STANDING_QUERIES
-
-    def __init__(self, limit: int, unit: str) -> None:
-        """Name the limit, and what it counts."""
-        super().__init__(
-            f"the collection has no room for another standing query: the limit is {limit} {unit}"
-        )
-        self.limit = limit
+    problem_type = problems.TOO_MANY_STANDING_QUERIES
+    message = "the collection has no room for another standing query: the limit is {} {}"
 
 
 class FeedbackNotFoundError(ServiceError):
     """No verdict has the id."""
 
-    problem_type = FEEDBACK_NOT_FOUND
-
-    def __init__(self, feedback_id: str) -> None:
-        super().__init__(f"there is no feedback with the id {feedback_id!r}")
+    problem_type = problems.FEEDBACK_NOT_FOUND
+    message = "there is no feedback with the id {!r}"
 
 
 class FeedbackFullError(ServiceError):
     """There is as much feedback as the settings allow."""
 
-    problem_type = FEEDBACK_FULL
-
-    def __init__(self, taken: str, limit: int) -> None:
-        """Say how much there is, which is the limit."""
-        super().__init__(f"there is as much feedback as there may be, {taken}: delete some")
-        self.limit = limit
+    problem_type = problems.FEEDBACK_FULL
+    message = "there is as much feedback as there may be, {}: delete some"
 
 
 class DatabaseFailedError(StorageError, ServiceError):
     """The database of the setting `state` cannot be reached, or failed."""
 
     problem = "the database failed"
-    problem_type = STORAGE_FAILED
+    problem_type = problems.STORAGE_FAILED
 
 
 class ModelNotFoundError(ServiceError):
     """The name of a model is not that of the served checkpoint, nor its alias."""
 
-    problem_type = MODEL_NOT_FOUND
+    problem_type = problems.MODEL_NOT_FOUND
 
     def __init__(self, name: str, served: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no model {name!r}: the one that is served is {served!r}")
@@ -299,47 +242,35 @@ class ModelNotFoundError(ServiceError):
 class MalformedUploadError(ServiceError):
     """The body of a request cannot be decompressed."""
 
-    problem_type = MALFORMED_BODY
+    problem_type = problems.MALFORMED_BODY
 
 
 class JobNotFoundError(ServiceError):
     """No job has the id."""
 
-    problem_type = JOB_NOT_FOUND
-
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"there is no job with the id {job_id!r}")
+    problem_type = problems.JOB_NOT_FOUND
+    message = "there is no job with the id {!r}"
 
 
 class JobEndedError(ServiceError):
     """The job to cancel has ended already."""
 
-    problem_type = JOB_ENDED
-
-    def __init__(self, job_id: str, state: str) -> None:
-        super().__init__(f"the job {job_id} is {state} already: there is nothing to cancel")
+    problem_type = problems.JOB_ENDED
+    message = "the job {} is {} already: there is nothing to cancel"
 
 
 class KeyInUseError(ServiceError):
     """A request with the same Idempotency-Key is in progress."""
 
-    problem_type = KEY_IN_USE
-
-    def __init__(self) -> None:
-        super().__init__(
-            "a request with this Idempotency-Key is in progress: repeat yours in a moment"
-        )
+    problem_type = problems.KEY_IN_USE
+    message = "a request with this Idempotency-Key is in progress: repeat yours in a moment"
 
 
 class KeyReusedError(ServiceError):
     """The Idempotency-Key was used with another request before."""
 
-    problem_type = KEY_REUSED
-
-    def __init__(self) -> None:
-        super().__init__(
-            "this Idempotency-Key was used with another body: use a new key for a new request"
-        )
+    problem_type = problems.KEY_REUSED
+    message = "this Idempotency-Key was used with another body: use a new key for a new request"
 
 
 class OverloadedError(ServiceError):
@@ -350,7 +281,7 @@ class OverloadedError(ServiceError):
         reason: the limit that was reached.
     """
 
-    problem_type = OVERLOADED
+    problem_type = problems.OVERLOADED
 
     def __init__(self, retry_after: int, reason: RejectionReason) -> None:
         super().__init__(f"more work is waiting than the service accepts: retry in {retry_after} s")
@@ -367,7 +298,7 @@ class RateLimitedError(ServiceError):
         retry_after: whole seconds until the same request is admitted.
     """
 
-    problem_type = RATE_LIMITED
+    problem_type = problems.RATE_LIMITED
 
     def __init__(self, limit: int, retry_after: int, headers: Mapping[str, str]) -> None:
         super().__init__(
@@ -381,35 +312,29 @@ class RateLimitedError(ServiceError):
 class UploadTooSlowError(ServiceError):
     """The body of a request did not arrive in time."""
 
-    problem_type = UPLOAD_TOO_SLOW
+    problem_type = problems.UPLOAD_TOO_SLOW
     headers = MappingProxyType({"Connection": "close"})
-
-    def __init__(self) -> None:
-        super().__init__("the body of the request did not arrive in time")
+    message = "the body of the request did not arrive in time"
 
 
 class DeadlinePassedError(ServiceError):
     """The deadline that the client set has passed, and its request was cancelled."""
 
-    problem_type = DEADLINE_PASSED
-
-    def __init__(self) -> None:
-        super().__init__("the deadline set by X-Request-Timeout-Ms has passed")
+    problem_type = problems.DEADLINE_PASSED
+    message = "the deadline set by X-Request-Timeout-Ms has passed"
 
 
 class EncodingFailedError(ServiceError):
     """The encoder failed while it processed the request; the cause is chained and logged."""
 
-    problem_type = ENCODING_FAILED
-
-    def __init__(self) -> None:
-        super().__init__("the document could not be encoded")
+    problem_type = problems.ENCODING_FAILED
+    message = "the document could not be encoded"
 
 
 class UnavailableError(ServiceError):
     """The service cannot work."""
 
-    problem_type = NOT_READY
+    problem_type = problems.NOT_READY
 
 
 class NotReadyError(UnavailableError):
@@ -424,10 +349,8 @@ class NotReadyError(UnavailableError):
 class ShuttingDownError(UnavailableError):
     """The service is closing."""
 
-    problem_type = SHUTTING_DOWN
-
-    def __init__(self) -> None:
-        super().__init__("the service is shutting down")
+    problem_type = problems.SHUTTING_DOWN
+    message = "the service is shutting down"
 
 
 def describe(error: Exception) -> str:

@@ -213,12 +213,15 @@ class FoundRoute:
 class Gate:
     """Admits requests, or refuses them; counts and logs both."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, hosts: AllowedHosts) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, hosts: AllowedHosts, *, takes_keys: bool = True
+    ) -> None:
         """Stand before an application whose router is a `FoundRoute`."""
         self._app = app
         self._settings = settings
         self._hosts = hosts
         self._ring = keys.KeyRing(settings.data / KEY_FILE)
+        self._takes_keys = takes_keys
         self._audit = AuditLog(settings.data / AUDIT_FILE)
         self._limits = {
             BodyKind.NONE: 0,
@@ -337,7 +340,7 @@ class Gate:
                 await self._serve(kind, scope, receive, responding)
 
     def _takes_key(self, rules: Rules) -> bool:
-        if not self._ring.required or rules.keyless == "always":
+        if not (self._takes_keys and self._ring.required) or rules.keyless == "always":
             return False
         return rules.keyless is None or not self._settings.open_information
 

@@ -70,10 +70,7 @@ class ApiKey:
 
 
 def make_key(
-    name: str,
-    scopes: frozenset[Scope],
-    expires: datetime | None,
-    collection: str | None = None,
+    name: str, scopes: frozenset[Scope], expires: datetime | None, collection: str | None = None
 ) -> tuple[ApiKey, str]:
     """Make a key, which sees all collections or this one.
 

@@ -21,12 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from index.errors import StorageFullError
-from service.errors import (
-    OverloadedError,
-    RateLimitedError,
-    RejectionReason,
-    ShuttingDownError,
-)
+from service.errors import OverloadedError, RateLimitedError, RejectionReason, ShuttingDownError
 from service.redis_client import RedisClient
 
 _RETRY_SECONDS = 1

@@ -88,6 +88,7 @@ class Maintenance:
         with self._working:
             for task in (
                 self._data.index.catch_up,  # if it missed a change of the store
+                self._data.engine.catch_up,
                 lambda: follow_all(self._data.store.followers),
                 self._keep_lists,
                 self._keep_snapshot,
@@ -164,10 +165,9 @@ class Maintenance:
         self._metrics.index_unpublished.set(changes)
 
     def _keep_words(self) -> None:
-        store = self._data.store
-        store.lexical.changed()
-        if store.lexical.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * len(store)):
-            store.lexical.publish()
+        words, number = self._data.store.lexical, len(self._data.store)
+        if not words.building and words.unpublished() >= max(PUBLISH_FROM, PUBLISH_SHARE * number):
+            words.publish()
 
     def _keep_common_text(self) -> None:
         store = self._data.store
@@ -176,8 +176,8 @@ class Maintenance:
 
     def _keep_titles(self) -> None:
         store = self._data.store
-        if store.changes_since_title_refresh() > TITLES_SHARE * len(store):
-            store.refresh_titles(SilentProgress(), self._stopping.is_set)
+        if store.lexical.changes_since_title_refresh() > TITLES_SHARE * len(store):
+            store.lexical.refresh_titles(SilentProgress(), self._stopping.is_set)
 
     def _keep_alignment(self) -> None:
         alignment = self._data.store.alignment

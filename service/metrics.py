@@ -220,9 +220,7 @@ class Metrics:
             ["collection"],
         )
         self.standing_events = counter(
-            "standing_events_total",
-            "New documents that matched a standing query.",
-            ["collection"],
+            "standing_events_total", "New documents that matched a standing query.", ["collection"]
         )
         self.standing_lag = gauge(
             "standing_lag_seconds",

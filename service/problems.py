@@ -162,6 +162,11 @@ STORAGE_FULL = ProblemType(
     "There is no room to store anything. Nothing was changed, and what is stored can be read. "
     "Retry when the operator has made room.",
 )  # fmt: skip
+ENGINE_FAILED = ProblemType(
+    "engine-failed", 503, "The engine that searches cannot be used",
+    "The Qdrant of LONGMATCH_ENGINE does not answer, refuses, or holds something else, as `detail` "
+    "says. What was to be stored is stored, and found as soon as the engine answers.",
+)  # fmt: skip
 STORAGE_FAILED = ProblemType(
     "storage-failed", 503, "The storage of the service failed",
     "A file of the service could not be read or written: the disk failed or is read only, a limit "

@@ -7,7 +7,7 @@ from typing import Any
 
 import uvicorn
 
-from service.api.app import check_exposure, create_app
+from service.app import check_exposure, create_app
 from service.errors import SettingsError
 from service.http_protocol import SendLimits, limited_protocol
 from service.settings import Settings
@@ -21,17 +21,16 @@ def tls_options(settings: Settings) -> dict[str, Any]:
     """Return uvicorn's options of TLS; none without a certificate.
 
     Raises:
-        SettingsError: a file cannot be read, the key is not that of the certificate, its password
-            is wrong, or there is no certificate for it.
+        SettingsError: a file cannot be read, the key is encrypted or not that of the certificate,
+            or there is no certificate for it.
     """
     certificate, authority = settings.tls_certificate, settings.tls_client_authority
     if certificate is None:
-        for name in ("tls_key", "tls_key_password", "tls_client_authority"):
+        for name in ("tls_key", "tls_client_authority"):
             if getattr(settings, name) is not None:
                 raise SettingsError(f"{name} is given without tls_certificate")
         return {}
-    key, password = settings.tls_key, settings.tls_key_password
-    secret = "" if password is None else password.get_secret_value()  # no question at a terminal
+    key, secret = settings.tls_key, ""  # no question for a password at a terminal
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, secret)
@@ -70,10 +69,7 @@ def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder
     with configured_logs(settings.log_level, settings.log_format):
         limit_numpy_threads()
         engine = open_engine(settings, opening)
-        limits = SendLimits(
-            on_slow=engine.metrics.slow_clients.inc,
-            on_stop=engine.listeners.close,
-        )
+        limits = SendLimits(on_slow=engine.metrics.slow_clients.inc, on_stop=engine.listeners.close)
         # uvicorn finishes active requests and then raises the signal again, which would end the
         # process before the engine is closed.
         signal.signal(signal.SIGTERM, lambda *_: None)

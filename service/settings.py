@@ -6,15 +6,10 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from index.search.records import DEFAULT_ALIGNMENT
 from index.vectors.vector_index import Precision
@@ -36,10 +31,30 @@ _DOCUMENTS_ARE_LOCAL = (
     "documents are stored in the data directory; `longmatch index postgresql://` reads a PostgreSQL"
 )
 _VECTORS_ARE_LOCAL = "vectors are searched by FAISS in the process"
+_FIXED = {
+    "MAX_UNFINISHED_JOBS": "32", "MAX_UNFINISHED_JOBS_PER_CLIENT": "16", "MAX_UPLOAD_RATIO": "100",
+    "MAX_WAITING_UPLOAD_BYTES": "17179869184; LONGMATCH_DISK_RESERVE_BYTES bounds what uploads "
+    "take of the disk",
+    "MAX_IDEMPOTENCY_KEYS": "100000", "UPLOAD_SECONDS": "10", "DOWNLOAD_SECONDS": "60",
+    "DOWNLOAD_BYTES_PER_SECOND": "16384", "MAX_UNSENT_BYTES": "268435456",
+    "MAX_FEEDBACK_BYTES": "268435456; LONGMATCH_MAX_FEEDBACK limits the number of verdicts",
+    "MAX_DOCUMENTS_PER_REQUEST": "256", "MAX_QUERIES_PER_REQUEST": "32",
+    "MAX_EMBEDDING_INPUTS": "2048", "MAX_EXPLAINED_MATCHES": "100", "MAX_TOP_K": "1000",
+    "DEFAULT_TOP_K": "10; a request gives `top_k`", "MAX_RERANK_CANDIDATES": "200",
+    "RERANK_SECONDS": "5; a request gives `rerank.budget_ms`", "RECALL_SAMPLE_SHARE": "0.01",
+    "MAX_STANDING_QUERY_BYTES": "268435456; LONGMATCH_MAX_STANDING_QUERIES limits the number of "
+    "queries",
+    "MAX_STANDING_EVENTS": "10000", "MAX_EVENT_LISTENERS": "64", "WEBHOOK_SECONDS": "10",
+    "WEBHOOK_ATTEMPTS": "24",
+}  # fmt: skip
 # What was a setting once, and what holds instead.
 REMOVED_SETTINGS = {
     "LONGMATCH_CHECKPOINT": "LONGMATCH_ENCODER names the encoder",
     "LONGMATCH_ENGINE_CACHE": "TensorRT is not used; LONGMATCH_PROVIDERS=cuda runs on a GPU",
+    "LONGMATCH_TLS_KEY_PASSWORD": "decrypt the key: openssl pkey -in KEY -out PLAIN",
+    "LONGMATCH_WORDS": "words are searched in the process",
+    "LONGMATCH_OPEN_METRICS": "LONGMATCH_OPEN_INFORMATION says it of /metrics and of /docs",
+    "LONGMATCH_OPEN_DOCS": "LONGMATCH_OPEN_INFORMATION says it of /docs and of /metrics",
     "LONGMATCH_STORE": _DOCUMENTS_ARE_LOCAL,
     "LONGMATCH_STORE_SCHEMA": _DOCUMENTS_ARE_LOCAL,
     "LONGMATCH_STORE_SECONDS": _DOCUMENTS_ARE_LOCAL,
@@ -47,36 +62,7 @@ REMOVED_SETTINGS = {
     "LONGMATCH_VECTORS": _VECTORS_ARE_LOCAL,
     "LONGMATCH_VECTORS_SECONDS": _VECTORS_ARE_LOCAL,
     "LONGMATCH_VECTORS_LOAD_SECONDS": _VECTORS_ARE_LOCAL,
-    "LONGMATCH_WORDS": "words are searched in the process",
-    "LONGMATCH_OPEN_METRICS": "LONGMATCH_OPEN_INFORMATION says it of /metrics and of /docs",
-    "LONGMATCH_OPEN_DOCS": "LONGMATCH_OPEN_INFORMATION says it of /docs and of /metrics",
-    "LONGMATCH_MAX_UNFINISHED_JOBS": "it is fixed at 32",
-    "LONGMATCH_MAX_UNFINISHED_JOBS_PER_CLIENT": "it is fixed at 16",
-    "LONGMATCH_MAX_UPLOAD_RATIO": "it is fixed at 100",
-    "LONGMATCH_MAX_WAITING_UPLOAD_BYTES": "it is fixed at 17179869184; "
-    "LONGMATCH_DISK_RESERVE_BYTES bounds what uploads take of the disk",
-    "LONGMATCH_MAX_IDEMPOTENCY_KEYS": "it is fixed at 100000",
-    "LONGMATCH_UPLOAD_SECONDS": "it is fixed at 10",
-    "LONGMATCH_DOWNLOAD_SECONDS": "it is fixed at 60",
-    "LONGMATCH_DOWNLOAD_BYTES_PER_SECOND": "it is fixed at 16384",
-    "LONGMATCH_MAX_UNSENT_BYTES": "it is fixed at 268435456",
-    "LONGMATCH_MAX_FEEDBACK_BYTES": "it is fixed at 268435456; LONGMATCH_MAX_FEEDBACK limits the "
-    "number of verdicts",
-    "LONGMATCH_MAX_DOCUMENTS_PER_REQUEST": "it is fixed at 256",
-    "LONGMATCH_MAX_QUERIES_PER_REQUEST": "it is fixed at 32",
-    "LONGMATCH_MAX_EMBEDDING_INPUTS": "it is fixed at 2048",
-    "LONGMATCH_MAX_EXPLAINED_MATCHES": "it is fixed at 100",
-    "LONGMATCH_MAX_TOP_K": "it is fixed at 1000",
-    "LONGMATCH_DEFAULT_TOP_K": "it is fixed at 10; a request gives `top_k`",
-    "LONGMATCH_MAX_RERANK_CANDIDATES": "it is fixed at 200",
-    "LONGMATCH_RERANK_SECONDS": "it is fixed at 5; a request gives `rerank.budget_ms`",
-    "LONGMATCH_RECALL_SAMPLE_SHARE": "it is fixed at 0.01",
-    "LONGMATCH_MAX_STANDING_QUERY_BYTES": "it is fixed at 268435456; "
-    "LONGMATCH_MAX_STANDING_QUERIES limits the number of queries",
-    "LONGMATCH_MAX_STANDING_EVENTS": "it is fixed at 10000",
-    "LONGMATCH_MAX_EVENT_LISTENERS": "it is fixed at 64",
-    "LONGMATCH_WEBHOOK_SECONDS": "it is fixed at 10",
-    "LONGMATCH_WEBHOOK_ATTEMPTS": "it is fixed at 24",
+    **{f"{PREFIX}{name}": f"it is fixed at {number}" for name, number in _FIXED.items()},
 }
 
 
@@ -111,11 +97,21 @@ class Settings(BaseSettings):
         "Idempotency-Key, feedback and standing queries, and belongs to one data directory; by "
         "default, they are in the data directory. Every command reads it.",
     )
+    engine: str | None = Field(
+        default=None,
+        pattern=r"^(qdrant|https?)://([^/?#@]+@)?[^/?#@]+(/[^?#]*)?(\?grpc_port=[0-9]+)?$",
+        description="A Qdrant that searches, as qdrant://HOST:6333, or https://KEY@HOST:6333 with "
+        "the key that it wants; with ?grpc_port=6334 by gRPC. By default, the process searches "
+        "itself. Every command reads it.",
+    )
     encoder: Annotated[str | None, BeforeValidator(_text)] = Field(
         default=None,
-        description="The encoder: best or fast, which ship, a folder, or a sentence model. By "
-        "default, that of the data directory, best for a new one. Vectors of different encoders "
-        "are never compared.",
+        description="The encoder: best or fast, which ship, a folder, a sentence model, or the URL "
+        "of a server of embeddings. By default, that of the data directory, best for a new one. "
+        "Vectors of different encoders are never compared.",
+    )
+    encoder_key: SecretStr | None = Field(
+        default=None, description="What a server of embeddings gets as Authorization: Bearer."
     )
     precision: str | None = Field(
         default=None,
@@ -151,9 +147,7 @@ class Settings(BaseSettings):
         "directory, 1 for a new one; another one is refused.",
     )
     threads: int | None = Field(
-        default=None,
-        ge=1,
-        description="Encoder threads; by default, one for each usable core.",
+        default=None, ge=1, description="Encoder threads; by default, one for each usable core."
     )
     search_processes: int = Field(
         default=0,
@@ -237,11 +231,7 @@ class Settings(BaseSettings):
         "with it, the service is reached by https:// alone.",
     )
     tls_key: Path | None = Field(
-        default=None,
-        description="PEM file of its private key; by default, it is in the same file.",
-    )
-    tls_key_password: SecretStr | None = Field(
-        default=None, description="The password of `tls_key`, if it is encrypted."
+        default=None, description="PEM file of its private key; by default, it is in the same file."
     )
     tls_client_authority: Path | None = Field(
         default=None,
@@ -362,6 +352,14 @@ class Settings(BaseSettings):
                         f"{host!r} is no name, no address and no network: {error}"
                     ) from error
         return value
+
+    @model_validator(mode="after")
+    def _one_searches(self) -> Self:
+        if self.engine is not None and self.search_processes:
+            raise ValueError(
+                "LONGMATCH_SEARCH_PROCESSES: 0 where LONGMATCH_ENGINE searches instead of them"
+            )
+        return self
 
     @model_validator(mode="before")
     @classmethod

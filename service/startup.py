@@ -7,7 +7,7 @@ from encoder.checkpoint import Checkpoint
 from encoder.encoder import Encoder, WarmRun
 from encoder.onnx_encoder import usable_cores
 from index.vectors.faiss.gpu import allow_gpu
-from service.collections import (
+from service.collections.logic import (
     close_collection,
     close_collections,
     open_collections,
@@ -15,19 +15,13 @@ from service.collections import (
 )
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
-from service.files import SentFiles
-from service.limits import (
-    Admission,
-    BodyMemory,
-    LocalRateLimiter,
-    RateLimiter,
-    RedisRateLimiter,
-)
+from service.limits import Admission, BodyMemory, LocalRateLimiter, RateLimiter, RedisRateLimiter
 from service.metrics import Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
 from service.settings import Settings
 from service.state.database import PostgreSQL
+from service.text.logic import SentFiles
 from service.threads import lower_priority
 from service.workers.block_cache import (
     EncodeCache,
@@ -54,15 +48,14 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     checkpoint = opening.checkpoint
     _check_queue(settings, checkpoint)
     allow_gpu(settings.index_gpu)
-    warm = opening.finish()
-    encoder = warm.encoder
+    encoder, run = opening.opened.result()
     metrics = Metrics()
     with ExitStack() as opened:
         redis = _open_redis(settings, metrics, opened)
         database = None if settings.state is None else PostgreSQL(settings.state)
         if database is not None:
             opened.callback(database.close)
-        scheduler, cache = _open_scheduler(settings, encoder, warm.run, redis, metrics, opened)
+        scheduler, cache = _open_scheduler(settings, encoder, run, redis, metrics, opened)
         engine = Engine(
             settings=settings,
             checkpoint=checkpoint,
@@ -193,11 +186,7 @@ def _open_scheduler(
 
 
 def _open_cache(
-    settings: Settings,
-    encoder: Encoder,
-    redis: RedisClient | None,
-    metrics: Metrics,
-    space: bytes,
+    settings: Settings, encoder: Encoder, redis: RedisClient | None, metrics: Metrics, space: bytes
 ) -> EncodeCache | None:
     """Open the cache of block vectors; None if it has no room, or the encoder is recurrent.
 
@@ -213,11 +202,7 @@ def _open_cache(
     return None
 
 
-def _create_rate_limiter(
-    tokens_per_minute: int | None, redis: RedisClient | None
-) -> RateLimiter | None:
-    if tokens_per_minute is None:
+def _create_rate_limiter(limit: int | None, redis: RedisClient | None) -> RateLimiter | None:
+    if limit is None:
         return None
-    if redis is None:
-        return LocalRateLimiter(tokens_per_minute)
-    return RedisRateLimiter(redis, tokens_per_minute)
+    return LocalRateLimiter(limit) if redis is None else RedisRateLimiter(redis, limit)

@@ -32,6 +32,12 @@ pytest_plugins = [
 ]
 
 
+def pytest_report_header() -> str:
+    """Say which server of a Qdrant the tests of engines use."""
+    server = os.environ.get("LONGMATCH_TEST_QDRANT")
+    return f"a Qdrant server (LONGMATCH_TEST_QDRANT): {server or 'not asked for'}"
+
+
 def pytest_collection_finish() -> None:
     """Leave modules and collected tests out of garbage collections, a tenth of all time."""
     gc.collect()

@@ -15,7 +15,7 @@ import pytest
 import typer
 from prometheus_client import CollectorRegistry
 
-from service.api.app import create_app
+from service.app import create_app
 from service.cli.main import make_app
 from service.metrics import Metrics
 from service.settings import Settings

@@ -5,5 +5,5 @@ import sys
 
 
 def test_the_service_and_its_commands_load_no_torch() -> None:
-    code = "import sys, service.api.app, service.cli.main; sys.exit('torch' in sys.modules)"
+    code = "import sys, service.app, service.cli.main; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

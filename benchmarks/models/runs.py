@@ -135,8 +135,7 @@ class DataReader:
                 allow_shared=experiment.allow_shared,
                 classes=classes,
             )
-            directories = [experiment.work / "neighbours"]
-            sources = sources_of(recipe, start, [data], directories, self._progress)
+            sources = sources_of(recipe, start, [data], self._progress)
             self._known[alike] = data, sources
         return Prepared(*self._known[alike], recipe)
 
@@ -325,8 +324,7 @@ def _read_texts(
         directory = experiment.blocks / (f"{key}-{path}" if number else key)
         read.append((files, keep_tokens(files.corpus, directory, start, progress)))
     data = read_training_data(read, experiment.plan.seeds[0], allow_shared=experiment.allow_shared)
-    unused = [experiment.work / "neighbours"] * len(data)  # pretraining has no neighbours
-    return data, sources_of(recipe, start, data, unused, progress)
+    return data, sources_of(recipe, start, data, progress)
 
 
 def _measured_steps(

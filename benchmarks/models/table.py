@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.markdown import markdown_table
+from benchmarks.common import markdown_table
 from evaluation.metrics import AUC, NDCG
 from index.optional_dependencies import require_extra
 

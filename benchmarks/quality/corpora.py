@@ -34,7 +34,6 @@ from typing import Annotated
 import typer
 
 from evaluation.judgements import read_qrels, read_splits
-from evaluation.mentions import MASK
 from index.corpus.reader import read_corpus
 from index.document import Document
 from index.errors import CorpusError
@@ -261,7 +260,7 @@ def info(source: Path) -> Corpus:
 
 
 def _masked(text: str, name: str) -> str:
-    return re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w])", MASK, text, flags=re.I)
+    return re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w])", "_", text, flags=re.I)
 
 
 def _read_chapters(folder: Path) -> Iterator[tuple[str, str, str]]:

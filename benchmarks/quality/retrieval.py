@@ -118,9 +118,7 @@ def measure(corpus_part: CorpusPart, encoder: OnnxEncoder, blocks: Path) -> dict
     embedded = embed_encoded_corpus(encoded, encoder)
     vectors = Vectors(embedded, embedded)
     systems: list[System] = [
-        *longmatch_systems(
-            vectors, encoder.checkpoint, "hybrid", [corpus_part.corpus], SilentProgress()
-        ),
+        *longmatch_systems(vectors, encoder.checkpoint, "hybrid", [corpus_part.corpus]),
         *baseline_systems(
             BASELINES, vectors, [corpus_part.corpus], find_blocks(encoded, embedded.ids)
         ),

@@ -126,7 +126,7 @@ def compare_texts(
 
     Args:
         left: one text.
-        right: the other, of the same checkpoint and adapter.
+        right: the other, of the same checkpoint.
         pair: their scores.
         reader: of sections, which both were prepared with; None where the model has none.
         differences: whether to find what each text has that the other lacks.

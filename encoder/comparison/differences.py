@@ -21,7 +21,7 @@ def find_differences(
 
     Args:
         left: one text.
-        right: the other, of the same checkpoint and adapter.
+        right: the other, of the same checkpoint.
         passages: that the two share.
     """
     matches = find_exact_matches(left.words, right.words, _SHINGLE)

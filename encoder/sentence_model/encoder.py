@@ -7,19 +7,18 @@ share a call.
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from encoder.adapter import Adapter, vector_space
 from encoder.arrays import Float32, Int64
-from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
 from encoder.comparison.sections import SectionReader
 from encoder.document_reading import DocumentReading
-from encoder.encoder import EncodedBatch, WarmRun, encode_block_vectors, encode_documents
-from encoder.errors import AdapterError, CheckpointError, ParityError
+from encoder.encoder import OpenedCheckpoint, WarmRun
+from encoder.errors import CheckpointError, ParityError
 from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import usable_cores
 from encoder.sentence_model.folder import SentenceModel
@@ -29,45 +28,18 @@ from encoder.tokenizer import BlockTokenizer
 _GPU_BATCH_TOKENS = 16_384
 
 
-class SentenceModelEncoder:
-    """An `encoder.encoder.Encoder` of a sentence model; for the attributes see there."""
+class BlockMeanEncoder(OpenedCheckpoint, ABC):
+    """An `encoder.encoder.Encoder` of blocks that are read each by itself; for the attributes see
+    there. The vector of a document is the mean of those of its blocks, at unit norm.
+    """
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        *,
-        precision: str | None = None,
-        providers: Sequence[str] | None = None,
-        threads: int | None = None,
-        adapter: Adapter | None = None,
-        batch_tokens: int | None = None,
-    ) -> None:
-        """Open the model; arguments as of `OnnxEncoder`, but the default precision is fp32."""
-        self._model: SentenceModel = checkpoint.model["sentence_model"]
-        if adapter is not None:
-            raise AdapterError(f"{checkpoint.name}: a sentence model cannot be adapted to a corpus")
-        self._space = vector_space(checkpoint, None)
-        having = checkpoint.precisions
-        self.precision = precision or ("fp32" if "fp32" in having else having[0])
-        self._transformer = open_transformer(checkpoint, self.precision, providers)
-        self.checkpoint = checkpoint
-        self.adapter: Adapter | None = None
-        self.provider = self._transformer.provider
-        on_cpu = self._transformer.on_cpu
-        self.threads = threads or (usable_cores() if on_cpu else 1)
-        default = 0 if on_cpu else _GPU_BATCH_TOKENS
-        self.batch_tokens = default if batch_tokens is None else batch_tokens
-        self.recurrent = False
+    precision: str
+    provider: str
+    recurrent = False
 
-    @property
-    def dimension(self) -> int:
-        """Width of a document vector."""
-        return self._space.dimension
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of its vectors: those of equal fingerprints can be compared."""
-        return self._space.fingerprint
+    @abstractmethod
+    def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
 
     @property
     def section_reader(self) -> SectionReader | None:
@@ -78,22 +50,6 @@ class SentenceModelEncoder:
     def read(self) -> BlockTokenizer:
         """What splits a text into the sentence blocks that it encodes."""
         return BlockTokenizer(self.checkpoint)
-
-    def encode(self, documents: Sequence[SentenceBlocks]) -> EncodedBatch:
-        """Encode many documents with all threads; for offline work."""
-        return encode_documents(self, documents)
-
-    def encode_block_vectors(self, documents: Sequence[SentenceBlocks]) -> list[Float32]:
-        """Return the vectors [S, block_dimension] of the blocks of each document."""
-        return encode_block_vectors(self, documents)
-
-    def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
-        """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
-        vectors = np.empty((len(blocks), self.checkpoint.block_dimension), dtype=np.float32)
-        for rows in self._calls(blocks):
-            ids, mask = self._pad([blocks[row] for row in rows])
-            vectors[rows] = self._pool(self._transformer.run(ids, mask), mask)
-        return vectors
 
     def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
         """Refuse it: no sentence model is recurrent."""
@@ -107,7 +63,7 @@ class SentenceModelEncoder:
         """
         if not len(block_vectors):
             raise ValueError("a document with no block has no vector")
-        vector: Float32 = _unit(block_vectors.mean(axis=0, keepdims=True))[0]
+        vector: Float32 = unit(block_vectors.mean(axis=0, keepdims=True))[0]
         return vector
 
     def encode_documents(
@@ -130,6 +86,39 @@ class SentenceModelEncoder:
         if not np.isfinite(vectors).all():
             raise ParityError(f"{self.checkpoint.name}: vectors in {self.precision} are not finite")
         return WarmRun(blocks, vectors, sum(map(len, blocks)) / seconds)
+
+
+class SentenceModelEncoder(BlockMeanEncoder):
+    """An encoder of a sentence model that this machine computes."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        precision: str | None = None,
+        providers: Sequence[str] | None = None,
+        threads: int | None = None,
+        batch_tokens: int | None = None,
+    ) -> None:
+        """Open the model; arguments as of `OnnxEncoder`, but the default precision is fp32."""
+        self._model: SentenceModel = checkpoint.model["sentence_model"]
+        super().__init__(checkpoint)
+        having = checkpoint.precisions
+        self.precision = precision or ("fp32" if "fp32" in having else having[0])
+        self._transformer = open_transformer(checkpoint, self.precision, providers)
+        self.provider = self._transformer.provider
+        on_cpu = self._transformer.on_cpu
+        self.threads = threads or (usable_cores() if on_cpu else 1)
+        default = 0 if on_cpu else _GPU_BATCH_TOKENS
+        self.batch_tokens = default if batch_tokens is None else batch_tokens
+
+    def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
+        """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
+        vectors = np.empty((len(blocks), self.checkpoint.block_dimension), dtype=np.float32)
+        for rows in self._calls(blocks):
+            ids, mask = self._pad([blocks[row] for row in rows])
+            vectors[rows] = self._pool(self._transformer.run(ids, mask), mask)
+        return vectors
 
     def _calls(self, blocks: Sequence[Sequence[int]]) -> Iterator[list[int]]:
         """Yield the rows of each call: one block, or those of like length that fit."""
@@ -169,10 +158,10 @@ class SentenceModelEncoder:
             if not self._model.pools_prompt:
                 counted[:, : len(self._model.before)] = 0
             pooled = np.einsum("bt,bth->bh", counted, tokens) / counted.sum(axis=1)[:, None]
-        return _unit(pooled[:, : self.checkpoint.block_dimension])
+        return unit(pooled[:, : self.checkpoint.block_dimension])
 
 
-def _unit(vectors: Float32) -> Float32:
+def unit(vectors: Float32) -> Float32:
     """Return vectors [N, D] at unit norm."""
     norms: Float32 = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.maximum(norms, np.float32(1e-12))).astype(np.float32)

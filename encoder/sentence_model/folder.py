@@ -29,7 +29,7 @@ from encoder.checkpoint import (
     read_object,
 )
 from encoder.errors import CheckpointError
-from encoder.sentence_model.name import SentenceModelName
+from encoder.sentence_model.name import SentenceModelName, choose
 from encoder.tokenizer import load_tokenizer
 
 MODULES = "modules.json"
@@ -99,9 +99,9 @@ def _describe(directory: Path, name: SentenceModelName) -> Checkpoint:
             )
     prompt = _choose_prompt(about, name)
     limit = _token_limit(directory, config)
-    block = _choose("block", name.block, min(DEFAULT_BLOCK, limit), SHORTEST_BLOCK, limit)
+    block = choose("block", name.block, min(DEFAULT_BLOCK, limit), SHORTEST_BLOCK, limit)
     default = int(about.get("truncate_dim") or width)
-    dimension = _choose("dimension", name.dimension, default, 1, width)
+    dimension = choose("dimension", name.dimension, default, 1, width)
     before, prompted, after = _surrounding_tokens(directory / TOKENIZER, prompt)
     reserved = len(before) + len(prompted) + len(after)
     if 2 * reserved > block:
@@ -251,15 +251,6 @@ def _surrounding_tokens(
     prompted = tokenizer.encode(prompt.rstrip(" "), add_special_tokens=False).ids
     start, end = special.index(0), len(ids) - special[::-1].index(0)
     return tuple(ids[:start]), tuple(prompted), tuple(ids[end:])
-
-
-def _choose(option: str, chosen: int | None, default: int, smallest: int, largest: int) -> int:
-    length = default if chosen is None else chosen
-    if not smallest <= length <= largest:
-        raise CheckpointError(
-            f"{option}={length}: must be from {smallest} to {largest}, the most of this model"
-        )
-    return length
 
 
 def _read_optional(path: Path) -> dict[str, Any]:

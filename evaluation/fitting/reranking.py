@@ -1,6 +1,6 @@
 """Fit how a reranker's logits and first-stage scores are combined, on validation queries.
 
-    python -m evaluation.fitting.reranking --reranker NAME --data DATA --vectors VECTORS --work WORK
+    python -m evaluation.fitting.reranking --reranker NAME --data DATA --vectors VECTORS
 
 prints the fitted weights with their nDCG@10; `--write` stores them in the reranker's directory.
 """
@@ -17,7 +17,8 @@ import numpy as np
 from encoder.arrays import Float32, Float64, Int64
 from encoder.calibration import FittedMap, FittedOn
 from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, file_digest, load_checkpoint
-from encoder.reranker.onnx_reranker import OnnxReranker, open_reranker
+from encoder.onnx_encoder import usable_cores
+from encoder.reranker.onnx_reranker import open_reranker
 from encoder.reranker.score_fusion import FusionWeights, ScoreFusion, write_score_fusion
 from evaluation.experiment import Vectors, retrieval_task
 from evaluation.fitting.calibration import FOLDS, MIN_OF_A_CLASS, Sample, fit_map
@@ -86,21 +87,6 @@ def read_judged_corpus(folder: Path, vectors: Path, checkpoint: Checkpoint) -> J
     hybrid = search_system(vector, lexical, embedded.aligned, rule, HYBRID)
     systems = {"semantic": semantic, "lexical": lexical, "hybrid": hybrid}
     return JudgedCorpus(folder, embedded, titled, read_qrels(folder / "qrels.tsv"), systems)
-
-
-def open_pair_scorer(
-    corpus: JudgedCorpus, reranker: OnnxReranker, work: Path, threads: int
-) -> PairScorer:
-    """Open a scorer of the pairs of a corpus that stores logits in a work directory."""
-    work.mkdir(parents=True, exist_ok=True)
-    name = f"{corpus.folder.name}-{reranker.checkpoint.fingerprint[:16]}-{reranker.precision}.npz"
-
-    def print_progress(done: int, total: int) -> None:
-        print(f"{corpus.folder.name}: {done} of {total} pairs", flush=True)
-
-    return PairScorer(
-        reranker, corpus.texts, threads=threads, cache=work / name, on_progress=print_progress
-    )
 
 
 MODES = ("semantic", "lexical", "hybrid")
@@ -275,7 +261,7 @@ def main() -> None:
     corpora = []
     for name in given.corpora.split(","):
         corpus = read_judged_corpus(given.data / name, given.vectors / f"{name}.npz", checkpoint)
-        scorer = open_pair_scorer(corpus, reranker, given.work, given.threads)
+        scorer = PairScorer(reranker, corpus.texts, threads=usable_cores())
         corpora.append(_Validation(corpus, scorer, corpus.task("valid", given.queries)))
     mixtures, figures = {}, {}
     for mode in MODES:
@@ -299,13 +285,12 @@ def main() -> None:
 
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("--reranker", "--data", "--vectors", "--work"):
+    for name in ("--reranker", "--data", "--vectors"):
         parser.add_argument(name, type=Path, required=True)
     parser.add_argument("--corpora", default="proposals,wikispeedia")
     parser.add_argument("--checkpoint", type=Path, default=DEFAULT_CHECKPOINT)
     parser.add_argument("--candidates", type=int, default=50)
     parser.add_argument("--queries", type=int, help="a random sample of each corpus; default all")
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true")
     return parser.parse_args()
 

@@ -3,7 +3,7 @@
 The space is stored first, then every document is projected into it next to the former rows, and
 only then is it used: searches never wait, and a pass that was killed goes on where it was.
 
-documents        which documents have block vectors
+documents        which documents have block vectors, and what share of their words is common text
 aligned_blocks   their blocks in a space, from which they are aligned; those of common text match
                  nothing
 """
@@ -27,24 +27,24 @@ from index.alignment.spaces import (
 )
 from index.common_text.collection import (
     CommonTexts,
+    Marks,
     mark,
-    read_common_blocks,
     without_common,
 )
 from index.common_text.runs import NO_COMMON_TEXT, CommonText
 from index.errors import DOCTOR, StoreError
 from index.followers import Follower
 from index.progress import Progress, SilentProgress
-from index.sqlite.block_vectors import read_block_vectors
+from index.sqlite.block_vectors import read_block_vectors, read_offsets
 from index.sqlite.connections import DatabaseFormat, SQLiteConnections, vector_id_list
 
 BLOCKS_FILE = "blocks.sqlite3"
 BLOCKS = DatabaseFormat(
     "aligned blocks",
     application_id=0x4C4D424C,
-    version=1,
+    version=2,
     schema="""
-CREATE TABLE documents (vector_id INTEGER PRIMARY KEY);
+CREATE TABLE documents (vector_id INTEGER PRIMARY KEY, share REAL NOT NULL DEFAULT 0);
 CREATE TABLE aligned_blocks (
     vector_id INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
     space_id INTEGER NOT NULL,
@@ -58,11 +58,15 @@ _ROWS_A_TRANSACTION = 512
 _WITH_BLOCKS = """
 SELECT vector_id FROM block_vectors WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _BLOCK_VECTORS = """
-SELECT b.vector_id, b.offsets, b.vectors, m.blocks
-FROM block_vectors b LEFT JOIN common_marks m USING (vector_id)
+SELECT b.vector_id, b.offsets, b.vectors, d.text
+FROM block_vectors b JOIN documents d USING (vector_id)
 WHERE b.vector_id IN (SELECT value FROM json_each(?))"""
 _INSERT_DOCUMENT = """
 INSERT INTO documents (vector_id) VALUES (?)"""
+_SHARE = """
+SELECT share FROM documents WHERE vector_id = ?"""
+_NOTE_SHARE = """
+UPDATE documents SET share = ? WHERE vector_id = ?"""
 _REMOVE_DOCUMENTS = """
 DELETE FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _INSERT_BLOCKS = """
@@ -128,8 +132,7 @@ class AlignableDocuments:
 
         Without offsets all of its blocks count, those of common text as well.
         """
-        marks = mark(text, offsets, self.common)
-        return without_common(self.space.project(vectors), None if marks is None else marks.blocks)
+        return without_common(self.space.project(vectors), mark(text, offsets, self.common))
 
 
 class AlignmentIndex(Follower):
@@ -184,6 +187,12 @@ class AlignmentIndex(Follower):
                     again = self._add(connection, damaged)
                 self._work_off(again)
         return AlignableDocuments(used.space, found, common)
+
+    def common_share(self, vector_id: int) -> float:
+        """Return what share of the words of an aligned document is common text."""
+        with self.reading() as connection:
+            row = connection.execute(_SHARE, (vector_id,)).fetchone()
+        return float(row[0]) if row else 0.0
 
     def require_width(self, vectors: Iterable[Float32]) -> None:
         """Check block vectors [S, H] of documents that are to be put.
@@ -275,13 +284,18 @@ class AlignmentIndex(Follower):
     def _derive(self, vector_ids: Sequence[int]) -> None:
         """Project documents into every space that they are not in; damaged ones are left out."""
         with self._truth.reading() as store, self.writing() as connection:
+            common = self._common.read(store)
             for (space_id,) in store.execute(_SPACES).fetchall():
                 rows = connection.execute(_HELD, (vector_id_list(vector_ids), space_id))
                 missing = set(vector_ids).difference(row[0] for row in rows)
                 space = self._load(store, space_id).space
-                for vector_id, *row in store.execute(_BLOCK_VECTORS, (vector_id_list(missing),)):
+                rows = store.execute(_BLOCK_VECTORS, (vector_id_list(missing),))
+                for vector_id, offsets, vectors, text in rows:
+                    marks = mark(str(text), read_offsets(offsets), common)
+                    if marks is not None:
+                        connection.execute(_NOTE_SHARE, (marks.share, vector_id))
                     try:
-                        content = _project(space, vector_id, *row)
+                        content = _project(space, vector_id, offsets, vectors, marks)
                     except (TypeError, ValueError) as error:
                         _log.error(
                             "document of vector id %d: %s: %s --repair", vector_id, error, DOCTOR
@@ -337,11 +351,11 @@ def _checksum(content: bytes, vector_id: int) -> int:
 
 
 def _project(
-    space: AlignmentSpace, vector_id: int, offsets: bytes, vectors: bytes, common: object
+    space: AlignmentSpace, vector_id: int, offsets: bytes, vectors: bytes, marks: Marks | None
 ) -> bytes:
     """Project stored block vectors into a space; ValueError or TypeError if they are damaged."""
     aligned = space.project(read_block_vectors([(vector_id, offsets, vectors)])[vector_id].vectors)
-    return _pack(without_common(aligned, read_common_blocks(common, len(aligned))))
+    return _pack(without_common(aligned, marks))
 
 
 def _pack(blocks: AlignedBlocks) -> bytes:

@@ -1,14 +1,12 @@
-"""The common text of an open store: measured, kept up to date, and marked in each document.
+"""The common text of an open store: measured, and kept up to date.
 
-common_text   one row: the common runs, those that are changing, and what they were measured on
-common_marks  of each document with common text, what share of its words and which blocks are common
-
-Both follow from the texts. What is missing or damaged is measured again.
+The table `common_text` has one row: the common runs, those that are changing, and what they were
+measured on. What is missing or damaged is measured again.
 """
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
@@ -17,12 +15,9 @@ import numpy as np
 from encoder.alignment.space import COMMON_HUBNESS, AlignedBlocks, choose_blocks
 from encoder.arrays import Bool, Int64, UInt64
 from encoder.terms.segmentation import words_of
-from encoder.terms.title_matcher import TitleMatcher
 from index.common_text.runs import NO_COMMON_TEXT, CommonText, find_common_runs
-from index.lexical.tables import read_statistics, replace_terms
-from index.lexical.terms import count_terms_and_titles, hash_words
+from index.lexical.terms import hash_words
 from index.progress import Progress
-from index.sqlite.block_vectors import read_offsets
 from index.sqlite.connections import SQLiteConnections, vector_id_list
 from index.store.rows import advance_sequence, revise
 
@@ -33,8 +28,7 @@ _SAMPLE = 5_000  # documents whose runs are held in memory
 _DOCUMENTS_A_TRANSACTION = 64
 _ROWS_A_READ = 256
 
-COMMON_TEXT_SCHEMA = (
-    """
+COMMON_TEXT_SCHEMA = """
 CREATE TABLE common_text (
     version INTEGER NOT NULL,
     documents INTEGER NOT NULL,
@@ -42,14 +36,7 @@ CREATE TABLE common_text (
     runs BLOB NOT NULL,
     changing BLOB NOT NULL,
     checksum INTEGER NOT NULL
-)""",
-    """
-CREATE TABLE common_marks (
-    vector_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
-    share REAL NOT NULL,
-    blocks BLOB NOT NULL
-)""",
-)
+)"""
 _VERSION = """
 SELECT version FROM common_text"""
 _ROW = """
@@ -61,22 +48,14 @@ INSERT INTO common_text (version, documents, last_id, runs, changing, checksum)
 VALUES (?, ?, ?, ?, ?, ?)"""
 _SETTLE = """
 UPDATE common_text SET changing = ?, checksum = ?, version = version + 1 WHERE version = ?"""
+_NUMBER = """
+SELECT count(*) FROM (SELECT 1 FROM documents LIMIT ?)"""
 _LAST_ID = """
 SELECT coalesce(max(vector_id), 0) FROM documents"""
 _IDS = """
 SELECT vector_id FROM documents ORDER BY vector_id"""
 _TEXTS = """
 SELECT vector_id, text FROM documents WHERE vector_id IN (SELECT value FROM json_each(?))"""
-_DOCUMENTS = """
-SELECT d.vector_id, b.offsets, d.title, d.text
-FROM documents d LEFT JOIN block_vectors b USING (vector_id)
-WHERE d.vector_id IN (SELECT value FROM json_each(?))"""
-_MARK = """
-INSERT OR REPLACE INTO common_marks (vector_id, share, blocks) VALUES (?, ?, ?)"""
-_UNMARK = """
-DELETE FROM common_marks WHERE vector_id IN (SELECT value FROM json_each(?))"""
-_SHARE = """
-SELECT share FROM common_marks WHERE vector_id = ?"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,18 +90,12 @@ def mark(text: str, offsets: Int64 | None, common: CommonText) -> Marks | None:
     return Marks(float(found.mean()), blocks)
 
 
-def without_common(aligned: AlignedBlocks, common: Bool | None) -> AlignedBlocks:
-    """Let those blocks of a document that are common text, Bool[S], match nothing."""
-    if common is None or len(common) != len(aligned) or not common.any():
+def without_common(aligned: AlignedBlocks, marks: Marks | None) -> AlignedBlocks:
+    """Let those blocks of a document that are common text match nothing."""
+    if marks is None or len(marks.blocks) != len(aligned) or not marks.blocks.any():
         return aligned
-    return replace(aligned, hubness=np.where(common, np.float32(COMMON_HUBNESS), aligned.hubness))
-
-
-def read_common_blocks(packed: object, number: int) -> Bool | None:
-    """Read which of so many aligned blocks are common text; None where that is damaged."""
-    if not isinstance(packed, bytes) or len(packed) != -(-number // 8):
-        return None
-    return np.unpackbits(np.frombuffer(packed, np.uint8), count=number).astype(np.bool_)
+    hubness = np.where(marks.blocks, np.float32(COMMON_HUBNESS), aligned.hubness)
+    return replace(aligned, hubness=hubness)
 
 
 class CommonTexts:
@@ -145,11 +118,6 @@ class CommonTexts:
             self._known = known = read_common_text(connection)
         return known
 
-    def share(self, vector_id: int) -> float:
-        """Return what share of the words of a stored document is common text."""
-        rows = self._connections.read_rows(_SHARE, vector_id)
-        return float(rows[0][0]) if rows else 0.0
-
     def has_drifted(self, *, following: bool = False) -> bool:
         """Return whether so many documents came and went that it should be measured again.
 
@@ -157,7 +125,8 @@ class CommonTexts:
             following: of large collections, return False.
         """
         with self._connections.reading() as connection:
-            documents = read_statistics(connection).documents
+            most = FOLLOWED + 1 if following else -1
+            (documents,) = connection.execute(_NUMBER, (most,)).fetchone()
             if following and documents > FOLLOWED:
                 return False
             measured = connection.execute(_MEASURED_ON).fetchone()
@@ -167,24 +136,18 @@ class CommonTexts:
         drift = added + max(0, before + added - documents)
         return bool(changing) or damaged or drift >= max(_LEAST_CHANGES, MAX_DRIFT * documents)
 
-    def refresh(
-        self,
-        titles: Callable[[sqlite3.Connection], TitleMatcher],
-        progress: Progress,
-        stop: Callable[[], bool],
-    ) -> bool:
-        """Measure the common text, and count the documents again that it changes.
+    def refresh(self, progress: Progress, stop: Callable[[], bool]) -> bool:
+        """Measure the common text, and revise the documents that it changes.
 
         Documents may be put and deleted meanwhile. A pass that ends early because `stop` returns
         true, or is killed, is repeated by the next.
 
         Args:
-            titles: returns those of the stored documents.
             progress: advances by each document that is read.
             stop: whether to end early.
 
         Returns:
-            Whether documents were counted again.
+            Whether documents were revised.
         """
         with self._refreshing:
             ids = [row[0] for row in self._connections.read_rows(_IDS)]
@@ -209,7 +172,6 @@ class CommonTexts:
                     return True
                 some = affected[start : start + _DOCUMENTS_A_TRANSACTION]
                 with self._connections.writing() as connection:
-                    _count_again(connection, some, common, titles(connection))
                     revise(connection, some, advance_sequence(connection))
                 progress.advanced(len(some))
             with self._connections.writing() as connection:
@@ -241,23 +203,6 @@ def read_common_text(connection: sqlite3.Connection) -> CommonText:
     return found if _checksum(found) == checksum else CommonText(none, none, version)
 
 
-def mark_documents(
-    connection: sqlite3.Connection,
-    documents: Iterable[tuple[int, bytes | None, str]],
-    common: CommonText,
-) -> None:
-    """Insert the marks of documents without any: vector ids, offsets of blocks, and texts."""
-    marked = ((n, mark(text, read_offsets(offsets), common)) for n, offsets, text in documents)
-    connection.executemany(
-        _MARK,
-        [
-            (vector_id, marks.share, np.packbits(marks.blocks).tobytes())
-            for vector_id, marks in marked
-            if marks is not None
-        ],
-    )
-
-
 def _write(
     connection: sqlite3.Connection, common: CommonText, documents: int, last_id: int
 ) -> None:
@@ -273,25 +218,3 @@ def _pack(runs: UInt64) -> bytes:
 
 def _checksum(common: CommonText) -> int:
     return crc32(_pack(common.changing), crc32(_pack(common.runs)))
-
-
-def _count_again(
-    connection: sqlite3.Connection,
-    vector_ids: Sequence[int],
-    common: CommonText,
-    titles: TitleMatcher,
-) -> None:
-    """Count and mark those of these documents again that still exist."""
-    id_list = vector_id_list(vector_ids)
-    rows = connection.execute(_DOCUMENTS, (id_list,)).fetchall()
-    replace_terms(
-        connection,
-        [
-            (vector_id, count_terms_and_titles(text, titles, title, common))
-            for vector_id, _, title, text in rows
-        ],
-    )
-    connection.execute(_UNMARK, (id_list,))
-    mark_documents(
-        connection, ((vector_id, offsets, text) for vector_id, offsets, _, text in rows), common
-    )

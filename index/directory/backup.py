@@ -23,10 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from encoder.adapter import parse_adapter
 from encoder.atomic_files import replace_durably
 from encoder.checkpoint import Checkpoint, split_fingerprint
-from encoder.errors import AdapterError
 from index.directory.collections import (
     COLLECTIONS_DIRECTORY,
     DEFAULT_COLLECTION,
@@ -37,7 +35,6 @@ from index.directory.collections import (
     stored_collections,
 )
 from index.directory.data_directory import (
-    ADAPTER_FILE,
     ARRIVING,
     DAMAGED_FILE,
     FITTED,
@@ -333,7 +330,7 @@ def _describe(folder: Path, checkpoint: Checkpoint) -> BackupManifest:
     if meta is None:
         raise BackupError(f"{store}: does not name the checkpoint that made it")
     fingerprint, sequence = meta
-    base = _base(folder, str(fingerprint))
+    base, _ = split_fingerprint(str(fingerprint))
     return BackupManifest(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         checkpoint=checkpoint.name if checkpoint.fingerprint == base else "",
@@ -342,21 +339,6 @@ def _describe(folder: Path, checkpoint: Checkpoint) -> BackupManifest:
         documents=documents,
         files={name: _copied(file) for name, _, file in _entries(folder)},
     )
-
-
-def _base(folder: Path, fingerprint: str) -> str:
-    """Return the fingerprint of the checkpoint, which differs where there is an adapter."""
-    path = folder / ADAPTER_FILE
-    fingerprint, _ = split_fingerprint(fingerprint)
-    if not path.exists():
-        return fingerprint
-    try:
-        adapter = parse_adapter(path.read_bytes(), ADAPTER_FILE)
-    except AdapterError as error:
-        raise BackupError(f"damaged data is not backed up: {error}") from error
-    if adapter.fingerprint != fingerprint:
-        raise BackupError(f"{ADAPTER_FILE} is not the one that the stored vectors were made with")
-    return adapter.base
 
 
 def _require_room(needed: int, folder: Path) -> None:

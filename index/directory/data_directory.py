@@ -1,12 +1,11 @@
 """The data directory: the document store, its snapshots and the lock of the writing process.
 
 store.sqlite3   documents and vectors, the truth
-adapter.npz     optional: the adapter fitted to the corpus, see index/adapt.py
 encoder.json    the name of the encoder of the vectors, see index/directory/encoder_name.py
 fusion.json     optional: how scores are combined here, see index/search/score.py
 shadow-test.json    optional: why these vectors replaced others, see service/cli/feedback/replace.py
 snapshots/      published generations of the index, a copy
-lexical/        the published copy of the lexical index
+lexical/        the words, a follower: a file, and the segments that searches read
 families.sqlite3    which documents are near-duplicates, a follower: see index/followers.py
 blocks.sqlite3      what documents are aligned by, a follower
 skipped.jsonl   what the last `longmatch index` could not read, for the user
@@ -24,6 +23,7 @@ writing resumes a swap that a kill interrupted.
 .old/           the old content, until it is deleted
 """
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -40,10 +40,11 @@ from index.alignment.alignment_index import BLOCKS_FILE
 from index.directory.encoder_name import ENCODER_FILE
 from index.engine.local import LocalEngine
 from index.engine.port import Engine
-from index.errors import DataDirectoryInUseError, StoreError
+from index.errors import DataDirectoryInUseError, EngineError, StoreError
 from index.followers import FILE_ENDINGS
-from index.lexical.lexical_index import LEXICAL_DIRECTORY
+from index.lexical.segmented_index import LEXICAL_DIRECTORY
 from index.near_duplicates.families import FAMILIES_FILE
+from index.optional_dependencies import require_extra
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from index.vectors.live_index import LiveIndex, open_live_index
@@ -55,14 +56,13 @@ LOCK_FILE = "lock"
 KEY_FILE = "keys.json"  # of a server; `service.keys` reads it
 FOLLOWER_FILES = (FAMILIES_FILE, BLOCKS_FILE)
 LEXICAL_SECONDS = 1.0  # that opening may wait for the words, once the vectors are there
-ADAPTER_FILE = "adapter.npz"
 CALIBRATION_FILE = "calibration.json"
 FUSION_FILE = "fusion.json"
 SHADOW_TEST_FILE = "shadow-test.json"
 SKIPPED_FILE = "skipped.jsonl"
 DAMAGED_FILE = "damaged.jsonl"
 # To the vectors, or of them.
-FITTED = (ADAPTER_FILE, CALIBRATION_FILE, ENCODER_FILE, FUSION_FILE, SHADOW_TEST_FILE)
+FITTED = (CALIBRATION_FILE, ENCODER_FILE, FUSION_FILE, SHADOW_TEST_FILE)
 # What belongs to one checkpoint, and is replaced by a swap of the content.
 CONTENT = (
     STORE_FILE,
@@ -78,6 +78,8 @@ ARRIVING = ".arriving"
 _DECIDED = ".decided"
 _MOVING_IN = ".moving-in"
 _OLD = ".old"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
     alignment: AlignmentSpace | None = None,
     index_precision: Precision | None = None,
     in_background: bool = False,
+    engine: str | None = None,
 ) -> DataDirectory:
     """Open a data directory; create it when it is missing, unless `read_only`.
 
@@ -121,8 +124,10 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             a store that has none yet.
         index_precision: that the index holds vectors in; a snapshot of another one is built again.
             None for that of the snapshot, or the default if there is none.
-        in_background: make a searchable copy of the words after opening, if it takes more than a
-            second and unless `read_only`; `store.lexical.building` is true until then.
+        in_background: bring the words up to date after opening, if it takes more than a second and
+            unless `read_only`; `store.lexical.building` is true until then.
+        engine: URL of the server that searches instead of this process. While it does not answer,
+            the directory is open all the same.
 
     Raises:
         DataDirectoryInUseError: another process has it open for writing.
@@ -143,12 +148,9 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             read_only=read_only,
             find_families=find_families,
             space=alignment,
+            words_in_background=in_background,
         )
         open_files.callback(store.close)
-        if in_background and not read_only:
-            store.lexical.make_in_background()
-        else:
-            store.lexical.changed()  # reads its published copy
         index = open_live_index(
             store,
             path / SNAPSHOTS_DIRECTORY,
@@ -156,7 +158,20 @@ def open_data_directory(  # noqa: PLR0913  its parameters are options
             precision=index_precision,
         )
         store.lexical.wait(LEXICAL_SECONDS)
-        return DataDirectory(path, store, index, LocalEngine(store, index), open_files.pop_all())
+        searched = LocalEngine(store, index) if engine is None else _connect(store, engine)
+        if engine is not None and not read_only:
+            try:
+                searched.catch_up()
+            except EngineError as error:
+                _log.error("the engine does not follow the store: %s", error)
+        return DataDirectory(path, store, index, searched, open_files.pop_all())
+
+
+def _connect(store: SQLiteDocumentStore, url: str) -> Engine:
+    require_extra("qdrant", "a Qdrant as the engine")
+    from index.engine.qdrant.engine import connect  # its client takes long to import
+
+    return connect(store, url)
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def follow_words(data: DataDirectory, state: WriterState, frequencies: Frequenci
         Whether norms are as the writer has them; if not, it has to give its frequencies.
     """
     words = data.store.lexical
-    words.changed()
+    words.catch_up()
     if not state.counted:
         return True  # the writer has no copy of the words, or there are none
     if words.frequencies.changes != state.counted and frequencies is not None:

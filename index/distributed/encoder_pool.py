@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
-from encoder.adapter import Adapter
 from index.build import Batch, BatchEncoder
 from index.distributed.cluster import (
     PURPOSE,
@@ -43,21 +42,18 @@ START_SECONDS = 600.0  # that a machine may take to start a process and to load 
 
 
 @contextmanager
-def open_encoder_pool(
-    order: EncoderOrder, adapter: Adapter | None, options: ClusterOptions
-) -> Iterator[BatchEncoder]:
+def open_encoder_pool(order: EncoderOrder, options: ClusterOptions) -> Iterator[BatchEncoder]:
     """Open encoders on a cluster, which end with the block.
 
     Args:
         order: which encoder each of them is; its `threads` are decided by the options.
-        adapter: fitted to the corpus, if any.
         options: the cluster, and what each encoder gets.
 
     Raises:
         ClusterError: the cluster cannot be used, or an encoder cannot be opened or is another one.
     """
     with connected(options) as allotment:
-        pool = _EncoderPool(order, adapter, allotment)
+        pool = _EncoderPool(order, allotment)
         pool.open()
         yield pool
 
@@ -74,7 +70,7 @@ class _Sent:
 class _EncoderPool:
     """Encoders in actors of Ray."""
 
-    def __init__(self, order: EncoderOrder, adapter: Adapter | None, allotment: Allotment) -> None:
+    def __init__(self, order: EncoderOrder, allotment: Allotment) -> None:
         import ray
 
         self._ray = ray
@@ -86,8 +82,7 @@ class _EncoderPool:
             max_task_retries=ATTEMPTS - 1,
         )
         each = replace(order, threads=allotment.threads)
-        self._adapter = [] if adapter is None else [ray.put(adapter)]  # large: one for all
-        self._actors = [actor.remote(each, self._adapter) for _ in range(allotment.actors)]
+        self._actors = [actor.remote(each) for _ in range(allotment.actors)]
         self._sent: deque[_Sent] = deque()
 
     def open(self) -> None:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from encoder.adapter import Adapter
 from encoder.checkpoint import with_reading_share
 from encoder.encoder import Encoder
 from encoder.errors import CheckpointError, EncoderError
@@ -79,13 +78,10 @@ class EncodingActor:
 
     Args:
         order: which encoder to open.
-        adapter: a reference of Ray to the `Adapter` of the corpus, or nothing. In a list, where
-            Ray does not resolve it: what a process is started with again may be no reference.
     """
 
-    def __init__(self, order: EncoderOrder, adapter: Sequence[Any]) -> None:
+    def __init__(self, order: EncoderOrder) -> None:
         self._order = order
-        self._adapter = adapter
 
     def describe(self) -> OpenedEncoder:
         """Open the encoder.
@@ -108,17 +104,13 @@ class EncodingActor:
 
     @cached_property
     def _opened(self) -> Encoder:
-        import ray
-
         order = self._order
-        adapter: Adapter | None = ray.get(self._adapter[0]) if self._adapter else None
         checkpoint = with_reading_share(find_encoder(order.encoder), order.reading_share)
         encoder = open_encoder(
             checkpoint,
             precision=order.precision,
             providers=order.providers,
             threads=order.threads,
-            adapter=adapter,
         )
         if encoder.fingerprint != order.fingerprint:
             raise CheckpointError(f"{order.encoder}: is another encoder than the requested one")

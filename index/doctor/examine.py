@@ -11,19 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from encoder.adapter import Adapter, VectorSpace, vector_space
-from encoder.checkpoint import Checkpoint, read_verified
+from encoder.checkpoint import Checkpoint, VectorSpace, read_verified, vector_space
 from encoder.errors import EncoderError
-from index.adapt import read_corpus_adapter
 from index.alignment.alignment_index import damaged_blocks
 from index.alignment.spaces import find_space, load_space
 from index.directory.data_directory import (
-    ADAPTER_FILE,
     CALIBRATION_FILE,
     FOLLOWER_FILES,
     FUSION_FILE,
@@ -31,10 +27,10 @@ from index.directory.data_directory import (
     STORE_FILE,
     with_share_of,
 )
-from index.errors import FingerprintMismatchError, SnapshotError, StoreError
-from index.lexical.lexical_index import LEXICAL_DIRECTORY
+from index.errors import FingerprintMismatchError, IndexingError, SnapshotError, StoreError
 from index.lexical.segment_files import load_snapshot
-from index.lexical.tables import LEXICAL_TABLES, read_added, read_last_term, read_statistics
+from index.lexical.segmented_index import LEXICAL_DIRECTORY
+from index.lexical.tables import WORDS_FILE, read_manifest, read_state
 from index.search.corpus_calibration import read_corpus_calibration
 from index.search.score import read_corpus_fusion
 from index.sqlite.connections import DATABASE_ERRORS, open_reader, storage_error
@@ -47,7 +43,7 @@ from index.vectors.snapshot import current_precision
 from index.vectors.vector_index import DEFAULT_PRECISION
 
 # The tables that `index.doctor.repair` makes again; it copies the others.
-DERIVED_TABLES = frozenset({*LEXICAL_TABLES, "alignment_spaces", "metadata_values", "common_marks"})
+DERIVED_TABLES = frozenset({"alignment_spaces", "metadata_values"})
 _PROBLEMS_SHOWN = 5
 
 
@@ -120,33 +116,25 @@ def share_if_readable(data: Path, checkpoint: Checkpoint) -> Checkpoint:
 
 def _examine(data: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
     yield from examine_checkpoint(checkpoint)
-    try:
-        adapter = read_corpus_adapter(data, checkpoint)
-    except EncoderError as error:
-        require_damage(data / ADAPTER_FILE, error)
-        yield Finding(ADAPTER_FILE, str(error), Remedy.RESTORE_BACKUP)
-        return
-    yield from _examine_calibration(data, checkpoint, adapter)
-    yield from _examine_store(data, vector_space(checkpoint, adapter))
+    yield from _examine_calibration(data, checkpoint)
+    yield from _examine_store(data, vector_space(checkpoint))
 
 
 def _examine_copies(data: Path, store: SQLiteDocumentStore) -> Iterator[Finding]:
-    """Check the files of followers, and the published copies of the vectors and of the words."""
-    for name in FOLLOWER_FILES:
+    """Check the files of followers and the index of the vectors; each may be deleted any time."""
+    checks = dict.fromkeys(FOLLOWER_FILES, follower_problem)
+    checks[f"{LEXICAL_DIRECTORY}/{WORDS_FILE}"] = partial(words_problem, data / LEXICAL_DIRECTORY)
+    for name, first_problem in checks.items():
         file = data / name
-        if file.exists() and (problem := problem_of(file, follower_problem)):
+        if file.exists() and (problem := problem_of(file, first_problem)):
             yield Finding(name, problem, Remedy.DELETE)
-    precision = current_precision(data / SNAPSHOTS_DIRECTORY) or DEFAULT_PRECISION
-    for folder, read in (
-        (data / SNAPSHOTS_DIRECTORY, lambda folder: read_snapshot(store, folder, precision)),
-        (data / LEXICAL_DIRECTORY, load_snapshot),
-    ):
-        try:
-            if folder.exists():  # it may be deleted at any time
-                read(folder)
-        except SnapshotError as error:
-            require_damage(folder, error)
-            yield Finding(folder.name, str(error), Remedy.DELETE)
+    snapshots = data / SNAPSHOTS_DIRECTORY
+    try:
+        if snapshots.exists():
+            read_snapshot(store, snapshots, current_precision(snapshots) or DEFAULT_PRECISION)
+    except SnapshotError as error:
+        require_damage(snapshots, error)
+        yield Finding(snapshots.name, str(error), Remedy.DELETE)
 
 
 def examine_checkpoint(checkpoint: Checkpoint) -> Iterator[Finding]:
@@ -159,10 +147,8 @@ def examine_checkpoint(checkpoint: Checkpoint) -> Iterator[Finding]:
             yield Finding(f"checkpoint {checkpoint.name}", str(error), Remedy.REINSTALL)
 
 
-def _examine_calibration(
-    data: Path, checkpoint: Checkpoint, adapter: Adapter | None
-) -> Iterator[Finding]:
-    fingerprint = vector_space(checkpoint, adapter).fingerprint
+def _examine_calibration(data: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
+    fingerprint = vector_space(checkpoint).fingerprint
     for name, read in (
         (FUSION_FILE, read_corpus_fusion),
         (CALIBRATION_FILE, read_corpus_calibration),
@@ -273,7 +259,7 @@ def problem_of(path: Path, first_problem: Callable[[sqlite3.Connection], str | N
         with closing(open_reader(path)) as connection:
             connection.execute("BEGIN")
             return first_problem(connection)
-    except (*DATABASE_ERRORS, StoreError, AttributeError, TypeError, ValueError) as error:
+    except (*DATABASE_ERRORS, IndexingError, AttributeError, TypeError, ValueError) as error:
         require_damage(path, error)
         return str(error)
 
@@ -305,26 +291,6 @@ def _hash(row: Sequence[Any]) -> int:
     return hash(repr(tuple(row)))  # of the text: Python gives -1 and -2 the same hash
 
 
-_TERMS_A_READ = 10_000_000
-
-
-def words_problem(connection: sqlite3.Connection) -> str | None:
-    """Compare the words of every document with their checksum, and count them again."""
-    documents, last = 0, read_last_term(connection)
-    counted = np.zeros(last + 1, dtype=np.int64)
-    for added in read_added(connection, -1, last, _TERMS_A_READ):
-        if added.damaged:
-            return f"the words of vector id {added.damaged[0]} are damaged"
-        documents += len(added.documents.vector_ids)
-        counted += np.bincount(added.documents.term_ids, minlength=last + 1)
-    (stored,) = connection.execute("SELECT count(*) FROM documents").fetchone()
-    if {documents, read_statistics(connection).documents} != {stored}:
-        return f"it has the words of {documents} documents instead of {stored}"
-    for term_id, number in connection.execute("SELECT term_id, documents FROM terms"):
-        counted[term_id] -= number
-    return "the document frequencies do not match the words" if counted.any() else None
-
-
 def space_problem(connection: sqlite3.Connection) -> str | None:
     """Read the alignment space; a store that was never given one has nothing to check."""
     row = find_space(connection)
@@ -343,8 +309,15 @@ def follower_problem(connection: sqlite3.Connection) -> str | None:
     return f"{len(damaged)} rows, vector id {damaged[0]} first" if damaged else None
 
 
+def words_problem(folder: Path, connection: sqlite3.Connection) -> str | None:
+    """Check the file of the words as that of another follower, and the segments in a folder."""
+    problem = follower_problem(connection)
+    if problem is None and read_state(connection).published:
+        load_snapshot(folder, read_manifest(connection))
+    return problem
+
+
 _DERIVED: dict[str, Callable[[sqlite3.Connection], str | None]] = {
-    "lexical index": words_problem,
     "metadata values": metadata_problem,
     "alignment": space_problem,
 }

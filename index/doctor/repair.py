@@ -13,13 +13,10 @@ from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from encoder.adapter import vector_space
 from encoder.alignment.space import open_space
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import Checkpoint, vector_space
 from encoder.opening import open_encoder
-from index.adapt import read_corpus_adapter
 from index.build import publish, refit_alignment
-from index.common_text.collection import mark_documents, read_common_text
 from index.directory.data_directory import (
     ARRIVING,
     DAMAGED_FILE,
@@ -32,9 +29,6 @@ from index.directory.data_directory import (
 from index.doctor.examine import DERIVED_TABLES, Finding, Remedy, share_if_readable
 from index.errors import StoreError
 from index.followers import FILE_ENDINGS
-from index.lexical.tables import insert_terms
-from index.lexical.terms import count_terms_and_titles, known_titles
-from index.lexical.title_refresh import note_titles_are_fresh
 from index.progress import Progress
 from index.sqlite.block_vectors import block_vectors_of, insert_block_vectors
 from index.sqlite.connections import (
@@ -56,10 +50,11 @@ _STATE = ("common_text", "maintenance_state")
 _TEXTS = """
 SELECT vector_id, text FROM documents
 WHERE vector_id IN (SELECT value FROM json_each(?))"""
-_NEXT_DOCUMENTS = """
-SELECT d.vector_id, d.title, d.text, d.metadata, b.offsets
-FROM documents d LEFT JOIN block_vectors b USING (vector_id)
-WHERE d.vector_id > ? ORDER BY d.vector_id LIMIT ?"""
+_VECTOR_IDS = """
+SELECT vector_id FROM documents ORDER BY vector_id"""
+_METADATA = """
+SELECT vector_id, metadata FROM documents
+WHERE vector_id IN (SELECT value FROM json_each(?))"""
 _DAMAGED = """
 SELECT id, title, text, metadata FROM documents
 WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
@@ -90,18 +85,17 @@ def repair(
             elif finding.remedy is Remedy.DELETE:
                 for ending in FILE_ENDINGS:
                     path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
-        if not any(finding.remedy in _IN_THE_STORE for finding in findings) or any(
-            finding.what == STORE_FILE and not finding.remedy.repairable for finding in findings
-        ):
+        if any(f.what == STORE_FILE and not f.remedy.repairable for f in findings):
             return
         checkpoint = share_if_readable(data, checkpoint)
-        try:
-            _make_content(data, checkpoint, findings, precision, progress)
-        except OSError as error:
-            failure = storage_error(data / STORE_FILE, error)
-            raise failure or StoreError(f"{data}: cannot be written: {error}") from error
-        swap_in(data)
-    space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
+        if any(finding.remedy in _IN_THE_STORE for finding in findings):
+            try:
+                _make_content(data, checkpoint, findings, precision, progress)
+            except OSError as error:
+                failure = storage_error(data / STORE_FILE, error)
+                raise failure or StoreError(f"{data}: cannot be written: {error}") from error
+            swap_in(data)
+    space = vector_space(checkpoint)
     with closing(
         open_data_directory(
             data,
@@ -189,37 +183,20 @@ def _tables_of_truth(connection: sqlite3.Connection) -> list[str]:
 
 
 def derive(store: Path, progress: Progress) -> None:
-    """Fill the tables of words, of values that filters read, and of marks, which are empty.
+    """Fill the table of the values that filters read, which is empty.
 
     Raises:
-        StoreError: they cannot be written.
+        StoreError: it cannot be written.
     """
     with closing(SQLiteConnections(store, read_only=False)) as connections:
-        with connections.reading() as connection:
-            found = connection.execute("SELECT title FROM documents").fetchall()
-            common = read_common_text(connection)
-        titles = known_titles(row[0] for row in found)
-        progress.started("indexing words", len(found))
-        last = 0
-        while True:
+        ids = [row[0] for row in connections.read_rows(_VECTOR_IDS)]
+        progress.started("indexing metadata", len(ids))
+        for start in range(0, len(ids), _ROWS_A_TRANSACTION):
+            some = ids[start : start + _ROWS_A_TRANSACTION]
             with connections.writing() as connection:
-                rows = connection.execute(_NEXT_DOCUMENTS, (last, _ROWS_A_TRANSACTION)).fetchall()
-                if not rows:
-                    note_titles_are_fresh(connection)
-                    return
-                insert_terms(
-                    connection,
-                    [
-                        (n, count_terms_and_titles(text, titles, title, common))
-                        for n, title, text, *_ in rows
-                    ],
-                )
-                insert_metadata(connection, [(row[0], json.loads(row[3])) for row in rows])
-                mark_documents(
-                    connection, ((n, offsets, text) for n, _, text, _, offsets in rows), common
-                )
-            last = int(rows[-1][0])
-            progress.advanced(len(rows))
+                rows = connection.execute(_METADATA, (vector_id_list(some),)).fetchall()
+                insert_metadata(connection, [(n, json.loads(metadata)) for n, metadata in rows])
+            progress.advanced(len(some))
 
 
 def _encode_again(
@@ -230,9 +207,7 @@ def _encode_again(
     progress: Progress,
 ) -> None:
     """Replace vectors, block vectors and checksums of documents, whose texts are sound."""
-    encoder = open_encoder(
-        checkpoint, precision=precision, adapter=read_corpus_adapter(data, checkpoint)
-    )
+    encoder = open_encoder(checkpoint, precision=precision)
     progress.started("encoding again", len(vector_ids))
     with closing(SQLiteConnections(data / STORE_FILE, read_only=False)) as connections:
         for start in range(0, len(vector_ids), _ENCODED_A_TRANSACTION):

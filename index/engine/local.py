@@ -6,21 +6,19 @@ from typing import TypeVar
 
 import numpy as np
 
-from encoder.alignment.scoring import align
-from encoder.alignment.space import AlignedBlocks, AlignmentSpace
 from encoder.arrays import Float32, Int64
-from index.alignment.alignment_index import AlignableDocuments
+from index.engine.blocks import QueryBlocks
 from index.engine.port import VECTOR, WORDS, Candidates
+from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
 from index.search.channels import CHANNELS, Channel, ChannelKind, WordChannel, timed
 from index.search.parallel_steps import PARALLEL_STEPS
 from index.search.records import EncodedQuery, Seconds
-from index.sqlite.block_vectors import as_stored
 from index.store.document_store import SQLiteDocumentStore
+from index.store.filters import Filter
 from index.store.records import Change
 from index.vectors.live_index import LiveIndex
-from index.vectors.vector_index import NO_VECTOR
 
 _TERMS = 8  # of a document that are explained
 T = TypeVar("T")
@@ -33,6 +31,7 @@ class LocalEngine:
     store: SQLiteDocumentStore
     index: LiveIndex
     channels: Mapping[str, ChannelKind] = field(default_factory=lambda: CHANNELS)
+    failure: IndexingError | None = None
 
     @property
     def position(self) -> int:
@@ -48,18 +47,24 @@ class LocalEngine:
         """Bring the index to a change; the store has brought its followers there."""
         self.index.apply(change)
 
+    def catch_up(self) -> None:
+        """Bring the index to the store; the followers are brought there by what writes."""
+        self.index.catch_up()
+
     def rebuild(self) -> None:
         """Derive the index and the followers from the store again."""
         for follower in self.store.followers:
             follower.rebuild()
         self.index.rebuild()
 
-    def open(self, query: EncodedQuery, seconds: Seconds) -> "LocalSearch":
+    def open(
+        self, query: EncodedQuery, seconds: Seconds, where: Filter | None = None
+    ) -> "LocalSearch":
         """Begin the searches for a query."""
         made = {
             name: kind.make(self.store, self.index, query) for name, kind in self.channels.items()
         }
-        return LocalSearch(self, query, made, seconds)
+        return LocalSearch(self, query, made, seconds, QueryBlocks(self.store, query))
 
 
 @dataclass(slots=True)
@@ -71,16 +76,14 @@ class LocalSearch:
         query: what to search for.
         channels: by name.
         seconds: time of each stage.
-        blocks: of the query; None until the first candidates are aligned.
-        space: that the blocks are in.
+        blocks: of the query.
     """
 
     engine: LocalEngine
     query: EncodedQuery
     channels: Mapping[str, Channel]
     seconds: Seconds
-    blocks: AlignedBlocks | None = None
-    space: AlignmentSpace | None = None
+    blocks: QueryBlocks
 
     def search(self, channels: Sequence[str], k: int, among: IdSet | None) -> Candidates:
         """Find the best documents of each of these channels, with their scores in all of them."""
@@ -124,23 +127,7 @@ class LocalSearch:
         That is so if there is no space, the query has no blocks, or the documents have moved to
         another space since the first ones.
         """
-        query, wanted = self.query, vector_ids.tolist()
-        stored = self.blocks is None and query.blocks is None and query.vector_id != NO_VECTOR
-        documents = self.engine.store.alignment.read(
-            [*wanted, query.vector_id] if stored else wanted
-        )
-        if documents is None:
-            return None
-        if self.blocks is None:
-            ours = documents.blocks.get(query.vector_id) if stored else None
-            self.blocks = ours or self._project(documents)
-            self.space = documents.space
-        if self.blocks is None or documents.space is not self.space:
-            return None
-        rows = [row for row, vector_id in enumerate(wanted) if vector_id in documents.blocks]
-        scores = np.full(len(wanted), np.nan, dtype=np.float32)
-        scores[rows] = align(self.blocks, [documents.blocks[wanted[row]] for row in rows])
-        return scores
+        return self.blocks.align(vector_ids.tolist())
 
     def explain(self, vector_ids: Sequence[int]) -> Mapping[int, tuple[TermWeight, ...]]:
         """Return the words that add most to the score of each document."""
@@ -181,16 +168,3 @@ class LocalSearch:
         silent = frozenset(name for name in scores if self.channels[name].silent)
         weights = {name: kinds[name].weight for name in scores if kinds[name].weight}
         return Candidates(ids, scores, silent, weights, exhausted, *at).present()
-
-    def _project(self, documents: AlignableDocuments) -> AlignedBlocks | None:
-        # As they would be stored, so that a stored document scores the same by its text.
-        query = self.query
-        blocks = None if query.blocks is None else as_stored(query.blocks)
-        offsets = query.offsets
-        if blocks is None:
-            found = self.engine.store.block_vectors([query.vector_id], skip_damaged=True)
-            stored = found.get(query.vector_id)
-            if stored is None:
-                return None
-            blocks, offsets = stored.vectors, stored.offsets
-        return documents.project(query.text, blocks, offsets)

@@ -11,9 +11,11 @@ from typing import Protocol
 import numpy as np
 
 from encoder.arrays import Float32, Int64
+from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
 from index.search.records import EncodedQuery, Seconds
+from index.store.filters import Filter
 from index.store.records import Change
 
 VECTOR, WORDS, BLOCKS = "vector", "lexical", "alignment"  # the channels of the rule
@@ -98,6 +100,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def failure(self) -> IndexingError | None:
+        """Why it cannot be used, as far as is known; None if it can."""
+        ...
+
+    @property
     def exact(self) -> bool:
         """Whether cosines are those of the store's vectors; otherwise vectors are rounded."""
         ...
@@ -106,12 +113,24 @@ class Engine(Protocol):
         """Bring the engine to `change` or beyond; at return searches find what it added."""
         ...
 
+    def catch_up(self) -> None:
+        """Bring the engine to the present state of the store."""
+        ...
+
     def rebuild(self) -> None:
         """Derive everything from the store again."""
         ...
 
-    def open(self, query: EncodedQuery, seconds: Seconds) -> QuerySearch:
-        """Begin the searches for a query; the time of each stage is added to `seconds`."""
+    def open(
+        self, query: EncodedQuery, seconds: Seconds, where: Filter | None = None
+    ) -> QuerySearch:
+        """Begin the searches for a query.
+
+        Args:
+            query: what to search for.
+            seconds: the time of each stage is added.
+            where: a filter that all documents pass that are searched `among`, if there is one.
+        """
         ...
 
 

@@ -1,13 +1,14 @@
 """How many documents have each term: now, and at the moment by which norms are computed."""
 
-import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from encoder.arrays import Int32, Int64, UInt8, UInt32
 from encoder.terms.general_words import UNLISTED
-from index.lexical.tables import JoinedTerms, read_last_term, read_levels
+from index.lexical.tables import JoinedTerms
+from index.lexical.terms import level_of
 
 MAX_DRIFT = 0.05  # share of the documents that may change before norms are computed again
 _ALWAYS_RENEWED = 1_000  # documents of which the norms take no time
@@ -15,12 +16,12 @@ _ALWAYS_RENEWED = 1_000  # documents of which the norms take no time
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frequencies:
-    """Document frequencies as of `changes` of the store.
+    """Document frequencies as of `changes` of the words.
 
     Attributes:
         documents: Int32[T], how many documents have each term, by term id.
         number: how many documents there are.
-        changes: of the store.
+        changes: of the words.
     """
 
     documents: Int32
@@ -36,7 +37,7 @@ class Frequencies:
         return documents
 
     def serve(self, number: int, changes: int) -> bool:
-        """Return whether norms may still be computed by them, in a store of `number` documents."""
+        """Return whether norms may still be computed by them, for `number` documents."""
         drift = abs(changes - self.changes)
         return drift <= MAX_DRIFT * max(0, number - _ALWAYS_RENEWED)
 
@@ -65,21 +66,17 @@ class TermCounts:
         size = self.last + 1
         return TermCounts(self.frequencies[:size].copy(), self.levels[:size].copy(), self.last)
 
-    def read_new(self, connection: sqlite3.Connection) -> None:
-        """Read which terms are new, and their levels."""
-        last = read_last_term(connection)
-        if last > self.last:
-            self.learn(last, *read_levels(connection, self.last))
-
-    def learn(self, last: int, term_ids: Int64, levels: UInt8) -> None:
-        """Take new terms up to the id `last`, those of the ids [N] with levels [N]."""
+    def learn(self, new: Mapping[str, int]) -> None:
+        """Take the ids of all terms after the last known one."""
+        last = max(new.values(), default=self.last)
         if last >= len(self.levels):
             size = last + 1 + last // 8  # more than needed, as most changes bring new terms
             missing_levels = np.full(size - len(self.levels), UNLISTED, dtype=np.uint8)
             self.levels = np.append(self.levels, missing_levels)
             missing = np.zeros(size - len(self.frequencies), dtype=np.int32)
             self.frequencies = np.append(self.frequencies, missing)
-        self.levels[term_ids] = levels
+        term_ids = np.fromiter(new.values(), np.int64, len(new))
+        self.levels[term_ids] = np.fromiter(map(level_of, new), np.uint8, len(new))
         self.last = last
 
     def count(self, documents: JoinedTerms, by: int) -> None:
@@ -88,5 +85,5 @@ class TermCounts:
 
 
 def no_terms() -> TermCounts:
-    """Return the counts of an empty store."""
+    """Return the counts of an empty collection."""
     return TermCounts(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8), -1)

@@ -1,15 +1,12 @@
 """The lexical index: which documents share the distinctive words of a long text.
 
-Its tables are part of the store's database and change in the same transactions as the documents.
-Searches read a copy, `index.lexical.segmented_index`, in two steps: the top terms of the query
-fetch candidates, by the sum of the weights of the terms that they share; then the candidates are
-scored exactly, by the cosine over all terms.
+Searches read the segments of `index.lexical.segmented_index` in two steps: the top terms of the
+query fetch candidates, by the sum of the weights of the terms that they share; then the candidates
+are scored exactly, by the cosine over all terms.
 """
 
 import json
-import logging
-import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +14,8 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.terms.general_words import PAIR
-from index.common_text.runs import CommonText
-from index.errors import StoreError
+from index.common_text.collection import CommonTexts
+from index.errors import LexicalIndexNotReadyError
 from index.id_set import IdSet
 from index.lexical.scoring import (
     LexicalQuery,
@@ -33,30 +30,26 @@ from index.lexical.scoring import (
 )
 from index.lexical.segmented_index import SegmentedIndex
 from index.lexical.snapshot import LexicalSnapshot
-from index.lexical.tables import InsertedTerms, read_statistics
 from index.lexical.terms import count_terms_and_titles, level_of
-from index.lexical.title_refresh import KnownTitles
 from index.progress import Progress
 from index.sqlite.connections import SQLiteConnections
 
-LEXICAL_DIRECTORY = "lexical"  # in the folder of the store
 CANDIDATES = 200  # scored exactly; on validation 300 found no more than 100 did, within 0.003
 _ROWS_A_CALL = 500
 
 # The list comes first: as the operand of IN, it would be copied into a temporary index. One row:
 # a thread waits for the interpreter after each.
 _TERM_IDS = """
-SELECT json_group_array(wanted.key), json_group_array(term_id)
+SELECT json_group_array(wanted.key), json_group_array(term_id), (SELECT identity FROM words)
 FROM json_each(?) AS wanted CROSS JOIN terms ON term = wanted.value"""
 _TERMS = """
-SELECT json_group_array(term_id), json_group_array(term)
+SELECT json_group_array(term_id), json_group_array(term), (SELECT identity FROM words)
 FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
 _NAMES_KEPT = 50_000  # some megabytes; then those not in use are forgotten
 
 TitledText = tuple[str, str]  # a text, and its title or ""
 
 _SNAPSHOT = "snapshot"  # in the memory of a query
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,54 +60,15 @@ class LexicalMatches:
     scores: Float32
 
 
-class TermNames:
-    """The words of term ids in an open store. Safe to use from many threads.
-
-    An id is never given to another term, so that what is kept stays right.
-    """
-
-    def __init__(self, connections: SQLiteConnections) -> None:
-        """Use the connections of a store; keep none yet."""
-        self._connections = connections
-        self._known: dict[int, str] = {}
-
-    def of(self, term_ids: Iterable[int]) -> Mapping[int, str]:
-        """Return the words of these ids, and maybe of others; unused ids may be absent."""
-        known, wanted = self._known, set(term_ids)
-        missing = sorted(term_id for term_id in wanted if term_id not in known)
-        if not missing:
-            return known
-        # One row: a thread waits for the interpreter after each.
-        ((ids, words),) = self._connections.read_rows(_TERMS, json.dumps(missing))
-        found = dict(zip(json.loads(ids), json.loads(words), strict=True))
-        if len(known) + len(found) > _NAMES_KEPT:
-            self._known = known = {
-                term_id: known[term_id] for term_id in wanted if term_id in known
-            }
-        known.update(found)
-        return known
-
-
 class LexicalIndex(SegmentedIndex):
     """The lexical index of an open store; safe for threads."""
 
     def __init__(
-        self,
-        connections: SQLiteConnections,
-        path: Path,
-        read_common: Callable[[sqlite3.Connection], CommonText],
+        self, truth: SQLiteConnections, store: Path, common: CommonTexts, *, read_only: bool
     ) -> None:
-        """Use the connections of the store at `path`; `SQLiteDocumentStore.lexical` is one."""
-        super().__init__(connections, path.with_name(LEXICAL_DIRECTORY))
-        self._read_common = read_common
-        self.titles = KnownTitles()
-        self._names = TermNames(connections)
-
-    @property
-    def changes(self) -> int:
-        """How many times a document was added, removed or counted again."""
-        with self._connections.reading() as connection:
-            return read_statistics(connection).changes
+        """Follow the store at a path; `SQLiteDocumentStore.lexical` does."""
+        super().__init__(truth, store, common, read_only=read_only)
+        self._names: tuple[str, dict[int, str]] = "", {}  # of the terms of a file
 
     def read(self, text: str, *, title: str = "") -> LexicalQuery:
         """Reduce a text to the terms that stored documents have.
@@ -123,9 +77,8 @@ class LexicalIndex(SegmentedIndex):
             text: any text; without such a term the query finds nothing.
             title: of the text, if it has one.
         """
-        found = self._find_terms((text, title))
         snapshot = self.snapshot()
-        return _query(snapshot, _weigh(snapshot, *found, {}))
+        return _query(snapshot, _weigh(snapshot, *self._find_terms(snapshot, (text, title)), {}))
 
     def read_stored(self, vector_id: int) -> LexicalQuery:
         """Return the terms of a stored document; none if it is not there."""
@@ -141,49 +94,55 @@ class LexicalIndex(SegmentedIndex):
             left: the vector id of a stored document, or a text with its title.
             right: the same. A document that is not there has no terms, and scores 0.
         """
-        found = [
-            side if isinstance(side, int) else self._find_terms(side) for side in (left, right)
-        ]
         snapshot, unknown = self.snapshot(), dict[str, int]()
         first, second = (
-            _weigh_stored(snapshot, terms)
-            if isinstance(terms, int)
-            else _weigh(snapshot, *terms, unknown)
-            for terms in found
+            _weigh_stored(snapshot, side)
+            if isinstance(side, int)
+            else _weigh(snapshot, *self._find_terms(snapshot, side), unknown)
+            for side in (left, right)
         )
         _, ours, theirs = np.intersect1d(
             first.term_ids, second.term_ids, assume_unique=True, return_indices=True
         )
         return min(float(first.weights[ours] @ second.weights[theirs]), 1.0)
 
-    def _find_terms(self, text: TitledText) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    def _find_terms(
+        self, snapshot: LexicalSnapshot, text: TitledText
+    ) -> tuple[Mapping[str, int], Mapping[str, int]]:
         """Return the counts of the terms of a text, and the ids of those that are stored."""
-        with self._connections.reading() as connection:
-            titles, common = self.titles.read(connection), self._read_common(connection)
+        with self._truth.reading() as store:
+            titles, common = self.titles.read(store), self._common.read(store)
         counts = count_terms_and_titles(text[0], titles, text[1], common)
         terms = sorted(counts)  # the order of the index on the terms
-        ((wanted, found),) = self._connections.read_rows(_TERM_IDS, json.dumps(terms))
+        wanted, found = self._read_terms(snapshot.identity, _TERM_IDS, json.dumps(terms))
         rows = map(terms.__getitem__, json.loads(wanted))
         return counts, dict(zip(rows, json.loads(found), strict=True))
 
-    def changed(self, inserted: InsertedTerms | None = None) -> None:
-        """Let searches find a change of the store that was committed.
+    def _names_of(self, identity: str, wanted: Set[int]) -> Mapping[int, str]:
+        """Return the words of these ids, and maybe of others; unused ids may be absent."""
+        of, known = self._names
+        if of != identity:
+            known = {}
+        missing = sorted(term_id for term_id in wanted if term_id not in known)
+        if missing:
+            # One row: a thread waits for the interpreter after each.
+            ids, words = self._read_terms(identity, _TERMS, json.dumps(missing))
+            if len(known) + len(missing) > _NAMES_KEPT:
+                known = {term_id: known[term_id] for term_id in wanted if term_id in known}
+            known.update(zip(json.loads(ids), json.loads(words), strict=True))
+            self._names = identity, known
+        return known
 
-        A failure is only logged: the next search tries again. While the copy is made in the
-        background, the first search after that reads the change.
+    def _read_terms(self, identity: str, statement: str, value: str) -> tuple[str, str]:
+        """Read two lists of terms from the file of an identity.
 
-        Args:
-            inserted: what `insert_terms` returned, if that was the last of the change.
+        Raises:
+            LexicalIndexNotReadyError: it was made again since.
         """
-        if self.building:
-            return
-        try:
-            if inserted is None:
-                self.catch_up()
-            else:
-                self.follow(inserted)
-        except StoreError as error:
-            _log.warning("the lexical index does not follow the store: %s", error)
+        ((first, second, found),) = self._connections().read_rows(statement, value)
+        if found != identity:
+            raise LexicalIndexNotReadyError
+        return first, second
 
     def candidates(self, query: LexicalQuery, k: int, among: IdSet | None = None) -> Int64:
         """Return k or more documents that share the top terms of a query, Int64[N], ascending.
@@ -194,7 +153,7 @@ class LexicalIndex(SegmentedIndex):
 
     def search(self, query: LexicalQuery, k: int, *, among: IdSet | None = None) -> LexicalMatches:
         """Find the k documents of the highest score, best first; fewer if fewer share a term."""
-        snapshot = self.snapshot()
+        snapshot = self._present(query)
         candidates = snapshot.best(query, max(k, CANDIDATES), among)
         return best_matches(candidates, snapshot.scores(query, candidates), k)
 
@@ -205,7 +164,7 @@ class LexicalIndex(SegmentedIndex):
         in parts.
         """
         best = LexicalMatches(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
-        snapshot = self.snapshot()
+        snapshot = self._present(query)
         selected = snapshot.present_ids()
         selected = selected[among.contains(selected)]
         for start in range(0, len(selected), _ROWS_A_CALL):
@@ -218,7 +177,7 @@ class LexicalIndex(SegmentedIndex):
 
     def score(self, query: LexicalQuery, vector_ids: Int64) -> Float32:
         """Return the score of each of these documents Int64[N]; 0 for missing ones."""
-        snapshot = query.memory[_SNAPSHOT] = self.snapshot()
+        snapshot = query.memory[_SNAPSHOT] = self._present(query)
         return snapshot.scores(query, vector_ids)
 
     def term_rows(self, vector_ids: Int64, progress: Progress) -> TermRows:
@@ -245,7 +204,9 @@ class LexicalIndex(SegmentedIndex):
         )
         found = [vector_ids[position] for position in positions.tolist()]
         shared = dict(zip(found, shared_terms(query, documents, limit), strict=True))
-        words = self._names.of(term_id for weights in shared.values() for term_id, _ in weights)
+        words = self._names_of(
+            query.identity, {term_id for weights in shared.values() for term_id, _ in weights}
+        )
         return {
             vector_id: tuple(TermWeight(words[n], weight) for n, weight in weights if n in words)
             for vector_id, weights in shared.items()
@@ -257,7 +218,18 @@ class LexicalIndex(SegmentedIndex):
         To look for changes takes a statement, and between two steps of a search there are few.
         """
         snapshot: LexicalSnapshot | None = query.memory.pop(_SNAPSHOT, None)
-        return self.snapshot() if snapshot is None else snapshot
+        return self._present(query) if snapshot is None else snapshot
+
+    def _present(self, query: LexicalQuery) -> LexicalSnapshot:
+        """Return the present snapshot.
+
+        Raises:
+            LexicalIndexNotReadyError: the words were counted again since the query was read.
+        """
+        snapshot = self.snapshot()
+        if snapshot.identity != query.identity:
+            raise LexicalIndexNotReadyError
+        return snapshot
 
 
 def _weigh(
@@ -295,6 +267,7 @@ def _weigh_stored(snapshot: LexicalSnapshot, vector_id: int) -> WeightedTerms:
 def _query(snapshot: LexicalSnapshot, terms: WeightedTerms) -> LexicalQuery:
     """Return the terms of a text that documents have, the highest weights first."""
     known = np.flatnonzero((terms.weights > 0) & (terms.term_ids <= snapshot.terms.last))
+    known = known[snapshot.terms.frequencies[terms.term_ids[known]] > 0]
     order = known[np.argsort(-terms.weights[known], kind="stable")]
     term_ids = terms.term_ids[order]
     return LexicalQuery(
@@ -303,6 +276,7 @@ def _query(snapshot: LexicalSnapshot, terms: WeightedTerms) -> LexicalQuery:
         idf=terms.idf[order],
         documents=snapshot.terms.frequencies[term_ids].astype(np.int64),
         pairs=snapshot.terms.levels[term_ids] == PAIR,
+        identity=snapshot.identity,
     )
 
 

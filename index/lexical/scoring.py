@@ -148,6 +148,7 @@ class LexicalQuery:
         idf: Float32[U].
         documents: Int64[U], how many documents have each.
         pairs: Bool[U], which of them are pairs of words.
+        identity: of the file of the words that gives these ids.
         memory: what was found for the query, so that a search that asks twice does not read twice.
     """
 
@@ -156,6 +157,7 @@ class LexicalQuery:
     idf: Float32
     documents: Int64
     pairs: Bool
+    identity: str = ""
     memory: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:

@@ -3,10 +3,9 @@
     lexical/
       0000000001.segment ...   arrays of a segment, one after another
       0000000003.terms         the frequencies of all terms, and the norms of all documents
-      CURRENT                  a manifest that names them, and its CRC-32
 
-The manifest has the CRC-32 of every file, so any changed byte is found. At a start all of them are
-read and compared; a cryptographic digest would take several times as long.
+A manifest names them. It has the CRC-32 of every file, so any changed byte is found. At a start all
+of them are read and compared; a cryptographic digest would take several times as long.
 """
 
 import json
@@ -24,142 +23,85 @@ import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Float64
-from encoder.atomic_files import sync, write_atomically
+from encoder.atomic_files import sync
 from index.errors import SnapshotError
 from index.lexical.frequencies import Frequencies, TermCounts, no_terms
 from index.lexical.segment import FrequentTerms, Segment, note_bits
-from index.lexical.snapshot import LexicalSnapshot, LiveSegment
+from index.lexical.snapshot import LexicalSnapshot, LiveSegment, SegmentFile
 from index.lexical.tables import JoinedTerms
 
-FORMAT = 4
-CURRENT = "CURRENT"
 _THREADS = 4  # that compare files with their checksums
 
 _Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    """A file of arrays.
-
-    Attributes:
-        name: of the file.
-        sizes: of its arrays.
-        checksum: CRC-32 of its content.
-        removed: rows of a segment whose documents are not present.
-    """
-
-    name: str
-    sizes: tuple[int, ...]
-    checksum: int
-    removed: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class SavedSnapshot:
-    """A snapshot whose segments are in files."""
+    """A snapshot whose segments are in files, and the manifest of these."""
 
     segments: tuple[LiveSegment, ...]
     names: frozenset[str]
+    manifest: str
 
 
 def save_snapshot(directory: Path, snapshot: LexicalSnapshot) -> SavedSnapshot:
-    """Write a snapshot, and make it the current one; segments in files are not written again.
+    """Write the files of a snapshot, durable at return; those that are there stay.
 
     The frequencies of the snapshot are those of its terms.
     """
-    directory.mkdir(exist_ok=True)
-    known = {file.name: file for file in _files(directory)}
     number = max(
         (int(path.stem) for path in directory.glob("*.*") if path.stem.isdigit()), default=0
     )
     files = []
     for live in snapshot.segments:
-        file = known.get(live.file or "")
-        if file is None:
+        file = live.file
+        if file is None or not (directory / file.name).exists():
             number += 1
             file = _write(directory / f"{number:010}.segment", _segment_arrays(live.segment))
-        files.append(replace(file, removed=_removed(live)))
+        files.append(replace(file, removed=tuple(np.flatnonzero(~live.present).tolist())))
     counts = snapshot.terms.copy()
     squares = np.concatenate([np.zeros(0), *(live.squares for live in snapshot.segments)])
     arrays = [squares, counts.frequencies, counts.levels]
     terms = _write(directory / f"{number + 1:010}.terms", arrays)
+    sync(directory)
     manifest = {
-        "format": FORMAT,
         "identity": snapshot.identity,
         "changes": snapshot.changes,
         "number": snapshot.number,
         "segments": [asdict(file) for file in files],
         "terms": asdict(terms),
     }
-    sync(directory)
-    content = json.dumps(manifest)
-    write_atomically(directory / CURRENT, f"{crc32(content.encode())}\n{content}")
-    segments = [
+    segments = tuple(
         _load_segment(directory, file, live.squares)
         for file, live in zip(files, snapshot.segments, strict=True)
-    ]
-    return SavedSnapshot(tuple(segments), frozenset([terms.name, *(file.name for file in files)]))
+    )
+    names = frozenset([terms.name, *(file.name for file in files)])
+    return SavedSnapshot(segments, names, json.dumps(manifest))
 
 
-def load_snapshot(directory: Path) -> LexicalSnapshot:
-    """Map the current snapshot into memory.
+def load_snapshot(directory: Path, manifest: str) -> LexicalSnapshot:
+    """Map the snapshot of a manifest into memory.
 
     Raises:
-        SnapshotError: it is missing or damaged.
+        SnapshotError: a file is missing or damaged.
     """
-    manifest = _read_manifest(directory)
-    try:
-        number, changes = int(manifest["number"]), int(manifest["changes"])
-        files = [_file(fields) for fields in manifest["segments"]]
-        terms, squares = _load_terms(directory, _file(manifest["terms"]))
-        parts = np.split(squares, np.cumsum([file.sizes[0] for file in files]))[: len(files)]
-        with ThreadPoolExecutor(_THREADS, "lexical files") as threads:
-            segments = tuple(threads.map(partial(_load_segment, directory), files, parts))
-        return LexicalSnapshot(
-            segments,
-            terms,
-            Frequencies(terms.frequencies.copy(), number, changes),
-            number,
-            changes,
-            str(manifest["identity"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise SnapshotError(f"{directory / CURRENT}: is no manifest: {error}") from error
+    fields = json.loads(manifest)
+    number, changes = fields["number"], fields["changes"]
+    files = [SegmentFile(**file) for file in fields["segments"]]
+    terms, squares = _load_terms(directory, SegmentFile(**fields["terms"]))
+    parts = np.split(squares, np.cumsum([file.sizes[0] for file in files]))[: len(files)]
+    with ThreadPoolExecutor(_THREADS, "lexical files") as threads:
+        segments = tuple(threads.map(partial(_load_segment, directory), files, parts))
+    frequencies = Frequencies(terms.frequencies.copy(), number, changes)
+    return LexicalSnapshot(segments, terms, frequencies, number, changes, fields["identity"])
 
 
 def delete_others(directory: Path, saved: SavedSnapshot) -> None:
     """Delete the files that the current snapshot does not need."""
-    for path in directory.iterdir():
-        if path.name != CURRENT and path.name not in saved.names:
+    for path in (*directory.glob("*.segment"), *directory.glob("*.terms")):
+        if path.name not in saved.names:
             with suppress(OSError):
                 path.unlink()
-
-
-def _files(directory: Path) -> list[_File]:
-    try:
-        return [_file(fields) for fields in _read_manifest(directory)["segments"]]
-    except (SnapshotError, KeyError, TypeError, ValueError):
-        return []
-
-
-def _file(fields: dict[str, Any]) -> _File:
-    sizes, removed = tuple(map(int, fields["sizes"])), tuple(map(int, fields["removed"]))
-    return _File(str(fields["name"]), sizes, int(fields["checksum"]), removed)
-
-
-def _read_manifest(directory: Path) -> dict[str, Any]:
-    path = directory / CURRENT
-    try:
-        checksum, _, content = path.read_text(encoding="utf-8").partition("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SnapshotError(f"{path}: cannot be read: {error}") from error
-    if str(crc32(content.encode())) != checksum:
-        raise SnapshotError(f"{path}: is damaged")
-    manifest: dict[str, Any] = json.loads(content)  # what has this checksum was written here
-    if manifest["format"] != FORMAT:
-        raise SnapshotError(f"{path}: has format {manifest['format']}, not {FORMAT}")
-    return manifest
 
 
 def _segment_arrays(segment: Segment) -> list[_Array]:
@@ -175,7 +117,7 @@ _SEGMENT_TYPES = (*["<i8"] * 3, *["<u4"] * 5, *["<u2"] * 4)  # the longest first
 _TERMS_TYPES = ("<f8", "<i4", "u1")
 
 
-def _load_segment(directory: Path, file: _File, squares: Float64) -> LiveSegment:
+def _load_segment(directory: Path, file: SegmentFile, squares: Float64) -> LiveSegment:
     arrays = _load(directory, file, _SEGMENT_TYPES, mmap.ACCESS_READ)
     ids, ends, frequent_ends = arrays[:3]
     posting_ends, terms, rows, different, frequent_terms = arrays[3:8]
@@ -186,10 +128,10 @@ def _load_segment(directory: Path, file: _File, squares: Float64) -> LiveSegment
     documents = JoinedTerms(ids, terms, counts, ends)
     bits = note_bits(different)
     segment = Segment(documents, different, rows, posting_counts, posting_ends, frequent, bits)
-    return LiveSegment(segment, present, squares, ~np.isnan(squares), file.name)
+    return LiveSegment(segment, present, squares, ~np.isnan(squares), file)
 
 
-def _load_terms(directory: Path, file: _File) -> tuple[TermCounts, Float64]:
+def _load_terms(directory: Path, file: SegmentFile) -> tuple[TermCounts, Float64]:
     if not any(file.sizes):
         return no_terms(), np.zeros(0)
     # Private pages: counting does not change the file.
@@ -197,7 +139,7 @@ def _load_terms(directory: Path, file: _File) -> tuple[TermCounts, Float64]:
     return TermCounts(frequencies, levels, len(levels) - 1), squares
 
 
-def _load(directory: Path, file: _File, types: Sequence[str], access: int) -> list[_Array]:
+def _load(directory: Path, file: SegmentFile, types: Sequence[str], access: int) -> list[_Array]:
     """Map the arrays of a file.
 
     Raises:
@@ -222,7 +164,7 @@ def _map(path: Path, access: int) -> mmap.mmap:
         raise SnapshotError(f"{path}: cannot be read: {error}") from error
 
 
-def _write(path: Path, arrays: Sequence[_Array]) -> _File:
+def _write(path: Path, arrays: Sequence[_Array]) -> SegmentFile:
     checksum = 0
     with path.open("xb") as file:
         for array in arrays:
@@ -230,8 +172,4 @@ def _write(path: Path, arrays: Sequence[_Array]) -> _File:
             file.write(data)
             checksum = crc32(data, checksum)
     sync(path)
-    return _File(path.name, tuple(len(array) for array in arrays), checksum)
-
-
-def _removed(live: LiveSegment) -> tuple[int, ...]:
-    return tuple(np.flatnonzero(~live.present).tolist())
+    return SegmentFile(path.name, tuple(len(array) for array in arrays), checksum)

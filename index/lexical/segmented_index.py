@@ -1,24 +1,28 @@
-"""The searchable copy of the lexical tables: segments in memory and on the disk.
+"""The words of a store as a follower: a file, and segments in memory and on the disk.
 
-Each change of the tables adds a small segment; those of similar size are merged, so there are
-few. `publish` writes them to files, which are mapped into memory when the copy is opened; what
-changed since is read from the tables. A copy that is missing or unusable is built again from them.
+Each change of the file adds a small segment; those of similar size are merged, so there are few.
+`publish` writes them to files, which are mapped into memory when the words are opened; the file
+then forgets what these hold. Where they do not belong together, the texts are counted again.
 """
 
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from encoder.arrays import Int64
-from index.errors import SnapshotError, StoreError
-from index.lexical.frequencies import Frequencies, TermCounts, no_terms
+from encoder.arrays import Bool, Int64
+from encoder.terms.title_matcher import NO_TITLES, TitleMatcher
+from index.common_text.collection import CommonTexts
+from index.errors import LexicalIndexNotReadyError, SnapshotError, StorageError, StoreError
+from index.followers import AT_OPENING, Changes, Follower
+from index.lexical.frequencies import Frequencies, no_terms
 from index.lexical.segment import MOST_TERMS, divide, make_segment, merge_segments
-from index.lexical.segment_files import CURRENT, delete_others, load_snapshot, save_snapshot
+from index.lexical.segment_files import delete_others, load_snapshot, save_snapshot
 from index.lexical.snapshot import (
     LexicalSnapshot,
     LiveSegment,
@@ -27,47 +31,112 @@ from index.lexical.snapshot import (
     without_documents,
 )
 from index.lexical.tables import (
-    STATISTICS,
-    InsertedTerms,
-    JoinedTerms,
-    TermStatistics,
-    forget_removed,
-    read_added,
-    read_removed,
-    read_statistics,
+    STATE,
+    WORDS,
+    WORDS_FILE,
+    WordsState,
+    find_term_ids,
+    note_published,
+    note_titles,
+    read_changed,
+    read_manifest,
+    read_new_terms,
+    read_state,
+    remove_terms,
+    write_terms,
 )
-from index.sqlite.connections import SQLiteConnections
+from index.lexical.terms import QUOTE, count_terms_and_titles, count_titles, with_titles
+from index.progress import Progress
+from index.sqlite.connections import SQLiteConnections, vector_id_list
 
+MAX_TITLE_DRIFT = 0.01  # share of the documents that may change before titles are found again
+LEXICAL_DIRECTORY = "lexical"  # in the folder of the store
 _MERGED_AT_ONCE = 4
 _MERGED_WHILE_WRITING = 2**23  # terms of documents; larger merges are left to `publish`
-_STEPS_BETWEEN_LOOKS = 100_000  # of SQLite, to learn that the store is being closed
 _REWRITTEN = 0.75  # a file of which less than this share is present is written again
+_READ_FOR_TITLES = 256
+_ATTEMPTS = 5  # to read segments while others are published
+_RECLAIMED_AT_ONCE = 1_000  # pages
+
+_TITLES = """
+SELECT vector_id, title FROM documents WHERE vector_id > ?"""
+_TEXTS = """
+SELECT vector_id, title, text FROM documents
+WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
+_VECTOR_IDS = """
+SELECT vector_id FROM documents ORDER BY vector_id"""
+_NUMBER = """
+SELECT count(*) FROM (SELECT 1 FROM documents LIMIT ?)"""
+_TITLE_TERM_IDS = """
+SELECT term_id FROM terms WHERE term >= ? AND term < ?"""
 
 _log = logging.getLogger(__name__)
 
 
-class SegmentedIndex:
-    """The copy of the lexical tables of an open store. Safe to use from many threads."""
+class KnownTitles:
+    """The titles of an open store, kept in memory. Safe to use from many threads.
 
-    def __init__(self, connections: SQLiteConnections, directory: Path) -> None:
-        """Use the connections of a store, and the directory of its published copy."""
-        self._connections = connections
-        self._directory = directory
-        self._updating = threading.Lock()
+    Some may belong to removed documents, or to documents that have another one now, which does no
+    harm.
+    """
+
+    def __init__(self) -> None:
+        self._reading = threading.Lock()
+        self._titles, self._last, self._gone = NO_TITLES, 0, 0
+
+    def read(self, connection: sqlite3.Connection, others: Iterable[str] = ()) -> TitleMatcher:
+        """Return the titles, those of documents that came since and `others` among them."""
+        with self._reading:
+            if self._gone > MAX_TITLE_DRIFT * len(self._titles):
+                self.forget()
+            rows = connection.execute(_TITLES, (self._last,)).fetchall()
+            new = [*(str(title) for _, title in rows), *others]
+            if any(new):
+                self._titles = with_titles(self._titles, new)
+            self._last = max((row[0] for row in rows), default=self._last)
+            return self._titles
+
+    def note_gone(self, number: int) -> None:
+        """Note that documents were removed; after many, the titles are all read again."""
+        self._gone += number
+
+    def forget(self) -> None:
+        """Let all of them be read again when they are used next."""
+        self._titles, self._last, self._gone = NO_TITLES, 0, 0
+
+
+class SegmentedIndex(Follower):
+    """The words of an open store. Safe to use from many threads.
+
+    Memory follows the file, in the process that writes it as in others.
+    """
+
+    def __init__(
+        self, truth: SQLiteConnections, store: Path, common: CommonTexts, *, read_only: bool
+    ) -> None:
+        """Follow the store at a path; `SQLiteDocumentStore.lexical` does."""
+        path = store.with_name(LEXICAL_DIRECTORY) / WORDS_FILE
+        super().__init__(truth, path, WORDS, read_only=read_only)
+        self.titles = KnownTitles()
+        self._common = common
         self._publishing = threading.Lock()  # taken first
         self._snapshot = _empty("")
-        self._opened = False
         self._published = 0  # changes
         self._maker: threading.Thread | None = None
         self._stopping = threading.Event()
 
     @property
     def building(self) -> bool:
-        """Whether `make_in_background` has not ended yet: `snapshot` would wait for it."""
-        return not self._opened and self._maker is not None and self._maker.is_alive()
+        """Whether `make_in_background` has not ended yet: until then there is no snapshot."""
+        return self._maker is not None and self._maker.is_alive()
+
+    @property
+    def behind(self) -> bool:
+        """Whether it lacks something that the store has, also while it is being made."""
+        return self.building or super().behind
 
     def make_in_background(self) -> None:
-        """Begin to open the copy, or to build it again, in a thread."""
+        """Begin to follow in a thread; also later, what takes long is done in a thread."""
         self._maker = threading.Thread(target=self._make, name="lexical index", daemon=True)
         self._maker.start()
 
@@ -77,49 +146,81 @@ class SegmentedIndex:
             self._maker.join(seconds)
 
     def close(self) -> None:
-        """Let that thread give up, and wait for it."""
+        """Let that thread give up, wait for it, and close the file."""
         self._stopping.set()
         if self._maker is not None:
             self._maker.join()
+        super().close()
 
     def _make(self) -> None:
         try:
-            self.catch_up()
+            self.follow()
+            while self._behind:  # documents were put meanwhile
+                self.follow()
         except StoreError as error:  # the first search tries again, and answers with the error
             if not self._stopping.is_set():
                 _log.warning("the lexical index could not be made: %s", error)
 
     def snapshot(self) -> LexicalSnapshot:
-        """Return the present state of the tables.
+        """Return the words of all documents that were put; none of those that were deleted.
 
-        While another thread reads a change, the state before it.
+        Raises:
+            LexicalIndexNotReadyError: they are being counted again in the background.
+            StoreError: a file cannot be read.
         """
-        if self._is(TermStatistics(*self._connections.read_rows(STATISTICS)[0])):
-            return self._snapshot
-        # The thread that holds the lock reads a change that was not yet acknowledged.
-        if self._updating.acquire(blocking=not self._opened):
-            try:
-                self._catch_up()
-            finally:
-                self._updating.release()
+        self.catch_up()
         return self._snapshot
 
     def catch_up(self) -> None:
-        """Bring the copy to the present state of the tables; wait for it, unlike `snapshot`."""
-        with self._updating:
-            self._catch_up()
+        """Bring memory to the file; where this process writes it, the file to the store first.
 
-    def follow(self, inserted: InsertedTerms) -> None:
-        """Bring the copy to the state after an insert that was committed, or to a later one."""
-        with self._updating:
-            if not self._is(inserted.before):
-                self._catch_up()
-            elif len(inserted.documents.vector_ids):
-                try:
-                    self._snapshot = _with_inserted(self._snapshot, inserted)
-                except BaseException:
-                    self._opened = False  # the term counts were changed in part
-                    raise
+        Raises:
+            LexicalIndexNotReadyError: the words are being counted again in the background.
+            StoreError: a file cannot be read.
+        """
+        if self._elsewhere():
+            raise LexicalIndexNotReadyError
+        connections = self._connections()
+        if self._read_only:
+            state = WordsState(*connections.read_rows(STATE)[0])
+            if not _is_of(self._snapshot, state):
+                with self._following:
+                    self._read_file()
+        elif self._behind:
+            try:
+                self.follow()
+            except StorageError as error:  # what is in memory can still be searched
+                _log.error("the words do not follow the store: %s", error)
+
+    def follow(self, last: Changes | None = None) -> None:
+        """Apply what the store has and this lacks; while a thread does, leave it to that."""
+        if self._elsewhere():
+            self._behind = self._behind or last is not None
+        else:
+            super().follow(last)
+
+    def rebuild(self) -> None:
+        """Count all texts again; in the background, where it takes long and a thread may do it.
+
+        Raises:
+            LexicalIndexNotReadyError: a thread does it now.
+        """
+        if self._maker not in (None, threading.current_thread()):
+            with self._truth.reading() as store:
+                (number,) = store.execute(_NUMBER, (AT_OPENING + 1,)).fetchone()
+            if number > AT_OPENING:
+                self.make_in_background()
+                raise LexicalIndexNotReadyError
+        self._snapshot = _empty("")
+        self.titles.forget()
+        super().rebuild()
+        with self.writing() as connection:
+            note_titles(connection, self._snapshot.changes)
+
+    @property
+    def changes(self) -> int:
+        """How many times a document was added, removed or counted again."""
+        return self._snapshot.changes
 
     @property
     def frequencies(self) -> Frequencies:
@@ -127,50 +228,188 @@ class SegmentedIndex:
         return self._snapshot.frequencies
 
     def use_frequencies(self, frequencies: Frequencies) -> None:
-        """Compute norms by frequencies that another process chose for the same tables."""
-        with self._updating:
+        """Compute norms by frequencies that another process chose for the same words."""
+        with self._following:
             segments = tuple(_outdated(self._snapshot.segments))
             self._snapshot = replace(self._snapshot, segments=segments, frequencies=frequencies)
 
     def unpublished(self) -> int:
-        """Count the changes that opening the store would have to read from the tables."""
+        """Count the changes that opening the words would have to read from the file."""
         return max(0, self._snapshot.changes - self._published)
 
     def publish(self) -> None:
-        """Write the copy to files, so that opening the store need not make it.
+        """Write the segments to files, and let the file forget what they hold.
 
         Searches and changes go on meanwhile.
 
         Raises:
             SnapshotError: the files cannot be written; the former ones stay.
+            StoreError: the words cannot be read, or were opened for reading only.
         """
+        directory = self.path.parent
         with self._publishing:
-            with self._connections.writing():
-                pass  # refuses where the store is read only
+            with self.writing():
+                pass  # refuses where the file is read only
             self.catch_up()
-            with self._updating:
+            with self._following:
                 before = self._snapshot
                 snapshot = replace(before, terms=before.terms.copy())
             snapshot = _with_norms(
                 replace(snapshot, segments=tuple(_merge_for_files(snapshot.segments)))
             )
             try:
-                saved = save_snapshot(self._directory, snapshot)
+                saved = save_snapshot(directory, snapshot)
             except OSError as error:
-                message = f"{self._directory}: no lexical index was written: {error}"
+                message = f"{directory}: no lexical index was written: {error}"
                 raise SnapshotError(message) from error
-            with self._updating:
+            with self._following:
+                if self._snapshot.identity != before.identity:
+                    return  # made again meanwhile
                 self._swap_in(before, replace(snapshot, segments=saved.segments))
                 self._published = snapshot.changes
-            delete_others(self._directory, saved)
-            with self._connections.writing() as connection:
-                forget_removed(connection, snapshot.changes)
+                with self.writing() as connection:
+                    unused = np.flatnonzero(self._snapshot.terms.copy().frequencies == 0)
+                    note_published(connection, snapshot.changes, saved.manifest, unused)
+            for _ in range(0, self._connections().reclaim(0).free, _RECLAIMED_AT_ONCE):
+                self._connections().reclaim(_RECLAIMED_AT_ONCE)
+            delete_others(directory, saved)
+
+    def changes_since_title_refresh(self) -> int:
+        """Count the documents put, removed or changed since the last complete `refresh_titles`."""
+        with self.reading() as connection:
+            state = read_state(connection)
+            return state.changes - state.titles
+
+    def refresh_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
+        """Count the documents again that name other titles than when they were counted.
+
+        A document is searched for the titles that are known when it is put; those of later
+        documents, and changed ones, are found here. A pass that ends early because `stop` returns
+        true is repeated by the next.
+        """
+        bounds = (QUOTE, chr(ord(QUOTE) + 1))
+        with self.reading() as connection:
+            changes = read_state(connection).changes
+            rows = connection.execute(_TITLE_TERM_IDS, bounds).fetchall()
+        is_title = np.zeros(max(rows, default=(0,))[0] + 1, dtype=np.bool_)
+        is_title[[row[0] for row in rows]] = True
+        self.titles.forget()
+        with self._truth.reading() as store:
+            vector_ids = [row[0] for row in store.execute(_VECTOR_IDS)]
+        progress.started("searching texts for titles", len(vector_ids))
+        for start in range(0, len(vector_ids), _READ_FOR_TITLES):
+            if stop():
+                return
+            some = vector_ids[start : start + _READ_FOR_TITLES]
+            with self._following:
+                differing = self._with_other_titles(some, is_title)
+                self._write(differing, (), None)
+            changes += len(differing)  # without the writes of this pass
+            progress.advanced(len(some))
+        with self.writing() as connection:
+            note_titles(connection, changes)
+
+    def _with_other_titles(self, vector_ids: Sequence[int], is_title: Bool) -> list[int]:
+        """Return those of these documents whose texts name other titles than they were found to."""
+        named = dict(self._count(vector_ids, count_titles))
+        with self.reading() as connection:
+            ids = find_term_ids(connection, {term for terms in named.values() for term in terms})
+        snapshot, differing = self._snapshot, []
+        for vector_id, terms in named.items():
+            term_ids, counts = snapshot.terms_of(vector_id)
+            held = is_title.take(term_ids, mode="clip") & (term_ids < len(is_title))
+            found = dict(zip(term_ids[held].tolist(), counts[held].tolist(), strict=True))
+            if found != {ids.get(term, -1): count for term, count in terms.items()}:
+                differing.append(vector_id)
+        return differing
+
+    def _add(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> Sequence[int]:
+        write_terms(connection, self._count(vector_ids, count_terms_and_titles))
+        return ()
+
+    def _remove(self, connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
+        remove_terms(connection, vector_ids)
+        self.titles.note_gone(len(vector_ids))
+
+    def _rest(self, _limit: int, _after: int = 0) -> Sequence[int]:
+        return ()
+
+    def _count(
+        self, vector_ids: Sequence[int], count: Callable[..., dict[str, int]]
+    ) -> list[tuple[int, dict[str, int]]]:
+        with self._truth.reading() as store:
+            rows = store.execute(_TEXTS, (vector_id_list(vector_ids),)).fetchall()
+            titles = self.titles.read(store, [str(row[1]) for row in rows])
+            common = self._common.read(store)
+        return [(n, count(str(text), titles, str(title), common)) for n, title, text in rows]
+
+    def _write(
+        self, changed: Sequence[int], removed: Sequence[int], state: tuple[str, str, int] | None
+    ) -> Sequence[int]:
+        if self._stopping.is_set():
+            raise StoreError(f"{self.path}: the store is being closed")
+        pending = super()._write(changed, removed, state)
+        self._read_file()
+        return pending
+
+    def _missing(self) -> Changes | None:
+        changes = super()._missing()
+        if changes is None:
+            return None
+        try:
+            self._read_file()
+        except StorageError:
+            raise
+        except (SnapshotError, StoreError) as error:
+            _log.warning("the words are counted again: %s", error)
+            return None
+        return changes
+
+    def _read_file(self) -> None:
+        """Bring memory to the file; `_following` is held.
+
+        Raises:
+            SnapshotError: the published segments are missing or damaged.
+            StoreError: the file cannot be read.
+        """
+        for _ in range(1, _ATTEMPTS):
+            with suppress(SnapshotError):  # of files that are deleted when others are published
+                self._read_state()
+                return
+        self._read_state()
+
+    def _read_state(self) -> None:
+        directory, snapshot = self.path.parent, self._snapshot
+        with self._noting_damage(), self._connections().reading() as connection:
+            state = read_state(connection)
+            if _is_of(snapshot, state):
+                return
+            if snapshot.identity != state.identity or snapshot.changes < state.published:
+                snapshot = _empty(state.identity)
+                if state.published:
+                    snapshot = load_snapshot(directory, read_manifest(connection))
+                self._published = snapshot.changes
+            try:
+                self._snapshot = _follow(connection, snapshot, state)
+            except BaseException:
+                self._snapshot = _empty("")  # the term counts were changed in part
+                raise
+
+    def _open(self) -> SQLiteConnections:
+        if not self._read_only:
+            try:
+                self.path.parent.mkdir(exist_ok=True)
+            except OSError as error:
+                raise StoreError(f"{self.path.parent}: cannot be made: {error.strerror}") from error
+        return super()._open()
+
+    def _elsewhere(self) -> bool:
+        """Return whether another thread is making the words."""
+        return self.building and self._maker is not threading.current_thread()
 
     def _swap_in(self, before: LexicalSnapshot, saved: LexicalSnapshot) -> None:
         """Replace the segments of an earlier snapshot by those in files."""
         now = self._snapshot
-        if now.identity != before.identity:
-            return
         old = {id(live.segment) for live in before.segments}
         present = [live.segment.documents.vector_ids[live.present] for live in before.segments]
         still = [
@@ -185,111 +424,35 @@ class SegmentedIndex:
             now, segments=(*kept, *_outdated(new)), frequencies=saved.frequencies
         )
 
-    def _is(self, now: TermStatistics) -> bool:
-        snapshot = self._snapshot
-        return self._opened and (snapshot.changes, snapshot.identity) == (now.changes, now.identity)
-
-    def _catch_up(self) -> None:
-        """Bring the snapshot to the present state; `_updating` is held."""
-        with self._connections.reading() as connection:
-            now = read_statistics(connection)
-            if self._is(now):
-                return
-            snapshot = self._snapshot
-            if not self._opened:
-                snapshot = self._load(now)
-                self._published = snapshot.changes
-            if snapshot.identity != now.identity or snapshot.changes > now.changes:
-                snapshot = _empty(now.identity)
-                self._published = 0
-            connection.set_progress_handler(self._stopping.is_set, _STEPS_BETWEEN_LOOKS)
-            try:
-                snapshot = _follow(connection, snapshot)
-                if not snapshot.is_whole and self._opened:
-                    # The tables have forgotten removals that it did not know, which the process
-                    # that forgot them has published.
-                    snapshot = _follow(connection, self._load(now))
-                if not snapshot.is_whole:
-                    snapshot = _follow(connection, _empty(now.identity))
-            except BaseException:
-                self._opened = False  # the term counts were changed in part
-                raise
-            connection.set_progress_handler(None, 0)
-            self._snapshot, self._opened = snapshot, True
-
-    def _load(self, now: TermStatistics) -> LexicalSnapshot:
-        try:
-            return load_snapshot(self._directory)
-        except SnapshotError as error:
-            level = logging.WARNING if (self._directory / CURRENT).exists() else logging.INFO
-            _log.log(level, "building the lexical index from the document store: %s", error)
-            return _empty(now.identity)
-
 
 def _empty(identity: str) -> LexicalSnapshot:
     none = no_terms()
     return LexicalSnapshot((), none, Frequencies(none.frequencies, 0, 0), 0, 0, identity)
 
 
-def _follow(connection: sqlite3.Connection, snapshot: LexicalSnapshot) -> LexicalSnapshot:
-    """Return a snapshot of what the tables hold now; the term counts are changed in place."""
-    now = read_statistics(connection)
-    terms = snapshot.terms
-    terms.read_new(connection)
-    removed = read_removed(connection, snapshot.changes)
-    damaged = snapshot.damaged.difference(removed.tolist())
-    segments, gone = without_documents(snapshot.segments, removed)
-    terms.count(gone, -1)
-    for added in read_added(connection, snapshot.changes, terms.last, MOST_TERMS):
-        segments, gone = without_documents(segments, added.documents.vector_ids)
-        terms.count(gone, -1)
-        segments = _with_documents(segments, terms, added.documents)
-        damaged = damaged.union(added.damaged)
-    if damaged - snapshot.damaged:
-        _log.error(
-            "the words of vector id %d and %d others are damaged and are not searched: "
-            "run longmatch doctor --repair",
-            *(min(damaged), len(damaged) - 1),
-        )
-    return _snapshot_of(snapshot, segments, now, damaged)
+def _is_of(snapshot: LexicalSnapshot, state: WordsState) -> bool:
+    return (snapshot.identity, snapshot.changes) == (state.identity, state.changes)
 
 
-def _with_inserted(snapshot: LexicalSnapshot, inserted: InsertedTerms) -> LexicalSnapshot:
-    """Return a snapshot with new documents, without reading; changes the term counts in place."""
-    before, number = inserted.before, len(inserted.documents.vector_ids)
-    if inserted.new:
-        snapshot.terms.learn(max(inserted.new.values()), *inserted.levels())
-    segments = _with_documents(snapshot.segments, snapshot.terms, inserted.documents)
-    now = TermStatistics(before.documents + number, before.changes + number, before.identity)
-    return _snapshot_of(snapshot, segments, now, snapshot.damaged)
-
-
-def _with_documents(
-    segments: Sequence[LiveSegment], terms: TermCounts, documents: JoinedTerms
-) -> list[LiveSegment]:
-    terms.count(documents, 1)
-    return _merge_small([*segments, fresh_segment(make_segment(documents))])
-
-
-def _snapshot_of(
-    snapshot: LexicalSnapshot,
-    segments: list[LiveSegment],
-    now: TermStatistics,
-    damaged: frozenset[int],
+def _follow(
+    connection: sqlite3.Connection, snapshot: LexicalSnapshot, state: WordsState
 ) -> LexicalSnapshot:
-    """Return the snapshot after a change; frequencies that no longer serve are renewed."""
+    """Return a snapshot of what the file holds now; the term counts are changed in place."""
+    terms, segments, number = snapshot.terms, list(snapshot.segments), snapshot.number
+    terms.learn(read_new_terms(connection, terms.last))
+    for changed, documents in read_changed(connection, snapshot.changes, MOST_TERMS):
+        segments, gone = without_documents(segments, changed)
+        terms.count(gone, -1)
+        number += len(documents.vector_ids) - len(gone.vector_ids)
+        if len(documents.vector_ids):
+            terms.count(documents, 1)
+            segments = _merge_small([*segments, fresh_segment(make_segment(documents))])
     frequencies = snapshot.frequencies
-    if not frequencies.serve(now.documents, now.changes):
-        frequencies = Frequencies(snapshot.terms.copy().frequencies, now.documents, now.changes)
+    if not frequencies.serve(number, state.changes):  # they are renewed
+        frequencies = Frequencies(terms.copy().frequencies, number, state.changes)
         segments = _outdated(segments)
     return LexicalSnapshot(
-        tuple(segments),
-        snapshot.terms,
-        frequencies,
-        now.documents,
-        now.changes,
-        now.identity,
-        damaged,
+        tuple(segments), terms, frequencies, number, state.changes, state.identity
     )
 
 

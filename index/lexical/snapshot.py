@@ -25,6 +25,23 @@ _LEAST_SQUARE = 1e-24  # of a norm
 _NO_DOCUMENTS = join_documents([])
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A file of arrays.
+
+    Attributes:
+        name: of the file.
+        sizes: of its arrays.
+        checksum: CRC-32 of its content.
+        removed: rows of a segment whose documents are not present.
+    """
+
+    name: str
+    sizes: Sequence[int]
+    checksum: int
+    removed: Sequence[int] = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveSegment:
     """A segment, and what is known of its N documents.
@@ -36,28 +53,27 @@ class LiveSegment:
             with the same value.
         current: Bool[N], which of them are by the frequencies of the snapshot, not by earlier ones,
             which are near enough to choose candidates by.
-        file: the name of the file that has the segment, if there is one.
+        file: that has the segment, if there is one.
     """
 
     segment: Segment
     present: Bool
     squares: Float64
     current: Bool
-    file: str | None = None
+    file: SegmentFile | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalSnapshot:
-    """All documents as of `changes` of the store. A document is present in one segment at most.
+    """All documents as of `changes` of the words. A document is present in one segment at most.
 
     Attributes:
         segments: in the order in which they were made.
         terms: how many documents have each term; shared by all snapshots, as of the newest.
         frequencies: the same at an earlier moment, by which norms are computed.
         number: how many documents there are.
-        changes: of the store.
-        identity: of the tables.
-        damaged: documents that are not in a segment, as their terms cannot be read.
+        changes: of the words.
+        identity: of their file.
     """
 
     segments: tuple[LiveSegment, ...]
@@ -66,13 +82,6 @@ class LexicalSnapshot:
     number: int
     changes: int
     identity: str
-    damaged: frozenset[int] = frozenset()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all documents are in a segment, or known to be damaged."""
-        present = sum(np.count_nonzero(live.present) for live in self.segments)
-        return present + len(self.damaged) == self.number
 
     def find(self, vector_ids: Int64) -> Iterator[tuple[LiveSegment, Int64, Int64]]:
         """Yield segments with the present documents of theirs among the given ids [K].

@@ -1,17 +1,16 @@
-"""The tables of the lexical index; each function works inside a transaction of the store.
+"""The file of the words: the dictionary of terms, and the documents that no segment holds yet.
 
-terms           every term that a stored document has, and how many documents have it
-document_terms  the term ids of a document, their counts and a CRC-32, and the change that put them
-                there
-removed_terms   documents whose terms were removed or replaced, for copies that have to catch up
-term_statistics one row: how many documents there are, how often that changed, and which index it is
+terms           every term, under an id that is never given again
+document_terms  of each document that came, went or was counted again since the segments were
+                published, its terms with their counts and a CRC-32; NULL where it went
+words           one row, see `WordsState`
+manifest        of the published segments, with a CRC-32; no row before the first
 
-Searches read a copy of them, `index.lexical.segmented_index`.
+Each function works inside a transaction.
 """
 
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
@@ -19,27 +18,16 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from encoder.arrays import Int64, UInt8, UInt32
-from encoder.terms.general_words import PAIR, UNLISTED
-from index.lexical.terms import QUOTE, level_of
+from encoder.arrays import Int64, UInt32
+from index.sqlite.connections import DatabaseFormat
 
 DocumentTerms = tuple[UInt32, NDArray[np.uint16]]
 """Term ids [U], ascending, and how often the document has each of them [U]."""
-
-
-class DamagedTermsError(ValueError):
-    """The stored terms of the document `vector_id` are damaged."""
-
-    def __init__(self, vector_id: int) -> None:
-        super().__init__(f"the words of vector id {vector_id} are damaged")
-        self.vector_id = vector_id
-
 
 NO_TERMS: DocumentTerms = (np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.uint16))
 
 _BYTES_A_TERM = 6
 _BYTES_A_CHECKSUM = 4  # less than a term has, so lengths tell how many terms there are
-_ANY_TERM = np.iinfo(np.uint32).max
 MAX_COUNT = np.iinfo(np.uint16).max
 
 
@@ -61,228 +49,176 @@ class JoinedTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class TermStatistics:
-    """The state of the tables.
+class WordsState:
+    """The state of the file.
 
     Attributes:
-        documents: how many there are.
-        changes: how often a document was added, removed or counted again.
-        identity: drawn when the tables were made, so that no copy of others is taken for theirs.
+        identity: drawn when the file was made, so that no segments of another are taken for its.
+        changes: how many documents came, went or were counted again.
+        published: how many of these changes the published segments hold.
+        titles: how many there were when all texts were last searched for titles.
     """
 
-    documents: int
-    changes: int
     identity: str
+    changes: int
+    published: int
+    titles: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class InsertedTerms:
-    """What one call of `insert_terms` inserted: all that changed since `before`.
-
-    A copy of the state before it need not read that again.
-
-    Attributes:
-        before: the state of the tables before it.
-        documents: the terms of the documents, ascending by vector id.
-        new: the ids of the terms that no document had.
-    """
-
-    before: TermStatistics
-    documents: JoinedTerms
-    new: Mapping[str, int]
-
-    def levels(self) -> tuple[Int64, UInt8]:
-        """Return the ids [N] of the new terms, and their general levels [N]."""
-        ids = np.fromiter(self.new.values(), np.int64, len(self.new))
-        return ids, np.fromiter(map(level_of, self.new), np.uint8, len(self.new))
-
-
-LEXICAL_SCHEMA = (
-    """
-CREATE TABLE terms (
-    term_id INTEGER PRIMARY KEY AUTOINCREMENT,
-    term TEXT NOT NULL UNIQUE,
-    documents INTEGER NOT NULL
-)""",
-    """
+WORDS_FILE = "words.sqlite3"
+WORDS = DatabaseFormat(
+    "words",
+    application_id=0x4C4D5744,
+    version=1,
+    schema="""
+CREATE TABLE terms (term_id INTEGER PRIMARY KEY AUTOINCREMENT, term TEXT NOT NULL UNIQUE);
 CREATE TABLE document_terms (
-    vector_id INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
-    change INTEGER NOT NULL,
-    terms BLOB NOT NULL
-)""",
-    "CREATE INDEX document_terms_by_change ON document_terms (change)",
-    """
-CREATE TABLE removed_terms (
     vector_id INTEGER PRIMARY KEY,
-    change INTEGER NOT NULL
-)""",
-    "CREATE INDEX removed_terms_by_change ON removed_terms (change)",
-    """
-CREATE TABLE term_statistics (
-    documents INTEGER NOT NULL,
+    change INTEGER NOT NULL,
+    terms BLOB
+);
+CREATE INDEX document_terms_by_change ON document_terms (change);
+CREATE TABLE words (
+    identity TEXT NOT NULL,
     changes INTEGER NOT NULL,
-    identity TEXT NOT NULL
-)""",
-    "INSERT INTO term_statistics VALUES (0, 0, lower(hex(randomblob(16))))",
+    published INTEGER NOT NULL,
+    titles INTEGER NOT NULL
+);
+INSERT INTO words VALUES (lower(hex(randomblob(16))), 0, 0, 0);
+CREATE TABLE manifest (content TEXT NOT NULL, checksum INTEGER NOT NULL);
+""",
+    shrinks=True,
 )
-LEXICAL_TABLES = ("terms", "document_terms", "removed_terms", "term_statistics")
 
+STATE = """
+SELECT identity, changes, published, titles FROM words"""
+_COUNT_CHANGES = """
+UPDATE words SET changes = changes + ? RETURNING changes"""
+_NOTE_PUBLISHED = """
+UPDATE words SET published = ?"""
+_MANIFEST = """
+SELECT content, checksum FROM manifest"""
+_INSERT_MANIFEST = """
+INSERT INTO manifest (content, checksum) VALUES (?, ?)"""
+_NOTE_TITLES = """
+UPDATE words SET titles = ?"""
 _INSERT_TERM = """
-INSERT INTO terms (term, documents) VALUES (?, ?)"""
-_COUNT_TERM = """
-UPDATE terms SET documents = documents + ? WHERE term_id = ?"""
-_DROP_TERM = """
-DELETE FROM terms WHERE term_id = ? AND documents <= 0"""
+INSERT INTO terms (term) VALUES (?)"""
+_LAST_TERM_ID = """
+SELECT coalesce(max(term_id), 0) FROM terms"""
 _TERM_IDS = """
 SELECT term, term_id FROM terms WHERE term IN (SELECT value FROM json_each(?))"""
-_INSERT_DOCUMENT_TERMS = """
-INSERT INTO document_terms (vector_id, change, terms) VALUES (?, ?, ?)"""
-_REMOVE_DOCUMENT_TERMS = """
-DELETE FROM document_terms WHERE vector_id = ?"""
-_LOG_REMOVAL = """
-INSERT OR REPLACE INTO removed_terms (vector_id, change) VALUES (?, ?)"""
-_ADDED_SINCE = """
+_TERMS_AFTER = """
+SELECT term, term_id FROM terms WHERE term_id > ?"""
+_DROP_TERMS = """
+DELETE FROM terms WHERE term_id IN (SELECT value FROM json_each(?))"""
+_WRITE_DOCUMENT = """
+INSERT OR REPLACE INTO document_terms (vector_id, change, terms) VALUES (?, ?, ?)"""
+_CHANGED_SINCE = """
 SELECT vector_id, terms FROM document_terms WHERE vector_id IN (
     SELECT vector_id FROM document_terms WHERE change > ?
 ) ORDER BY vector_id"""
-_REMOVED_SINCE = """
-SELECT vector_id FROM removed_terms WHERE change > ?"""
-_FORGET_REMOVALS = """
-DELETE FROM removed_terms WHERE change <= ?"""
-_PAIRS_AFTER = """
-SELECT term_id FROM terms WHERE term_id > ? AND instr(term, ' ') AND substr(term, 1, 1) != ?"""
-_WORDS_AFTER = """
-SELECT term_id, term FROM terms WHERE term_id > ? AND NOT instr(term, ' ')"""
-_DOCUMENT_TERMS = """
-SELECT vector_id, terms FROM document_terms
-WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"""
-STATISTICS = """
-SELECT documents, changes, identity FROM term_statistics"""
-_COUNT_CHANGE = """
-UPDATE term_statistics SET documents = documents + ?, changes = changes + ?"""
+_FORGET = """
+DELETE FROM document_terms WHERE change <= ?"""
 
 
-def insert_terms(
-    connection: sqlite3.Connection, counted: Sequence[tuple[int, Mapping[str, int]]]
-) -> InsertedTerms:
-    """Insert the terms of new documents, given as vector ids and counts of terms."""
-    documents = Counter(term for _, counts in counted for term in counts)
-    term_ids = find_term_ids(connection, documents)
-    new = [(term, n) for term, n in documents.items() if term not in term_ids]
-    known = [(documents[term], term_id) for term, term_id in term_ids.items()]
-    connection.executemany(_COUNT_TERM, known)
-    connection.executemany(_INSERT_TERM, new)
-    new_ids = find_term_ids(connection, (term for term, _ in new))
-    term_ids |= new_ids
-    before = read_statistics(connection)
-    change = before.changes + len(counted)
-    packed = [
-        (
-            n,
-            _pack(
-                n, sorted((term_ids[term], min(count, MAX_COUNT)) for term, count in counts.items())
-            ),
-        )
-        for n, counts in counted
-    ]
-    connection.executemany(_INSERT_DOCUMENT_TERMS, [(n, change, terms) for n, terms in packed])
-    connection.execute(_COUNT_CHANGE, (len(counted), len(counted)))
-    return InsertedTerms(before, _join(sorted(packed)), new_ids)
+def read_state(connection: sqlite3.Connection) -> WordsState:
+    """Return the state of the file."""
+    return WordsState(*connection.execute(STATE).fetchone())
 
 
-def replace_terms(
+def write_terms(
     connection: sqlite3.Connection, counted: Sequence[tuple[int, Mapping[str, int]]]
 ) -> None:
-    """Replace the terms of stored documents, given as vector ids and counts of terms."""
-    remove_terms(connection, [vector_id for vector_id, _ in counted])
-    insert_terms(connection, counted)
+    """Write the terms of documents, given as vector ids and counts of terms."""
+    terms = {term for _, counts in counted for term in counts}
+    term_ids = find_term_ids(connection, terms)
+    new = sorted(terms - term_ids.keys())
+    if new:
+        ((last,),) = connection.execute(_LAST_TERM_ID).fetchall()
+        connection.executemany(_INSERT_TERM, [(term,) for term in new])
+        term_ids |= read_new_terms(connection, last)
+    _write(
+        connection,
+        [
+            (
+                n,
+                _pack(n, sorted((term_ids[t], min(count, MAX_COUNT)) for t, count in held.items())),
+            )
+            for n, held in counted
+        ],
+    )
 
 
 def remove_terms(connection: sqlite3.Connection, vector_ids: Sequence[int]) -> None:
-    """Remove the terms of documents."""
-    documents = Counter[int]()
-    removed = read_document_terms(connection, vector_ids)
-    change = read_statistics(connection).changes + len(removed)
-    for vector_id, (term_ids, _) in removed.items():
-        documents.update(term_ids.tolist())
-        connection.execute(_LOG_REMOVAL, (vector_id, change))
-    connection.executemany(_COUNT_TERM, [(-n, term_id) for term_id, n in documents.items()])
-    connection.executemany(_DROP_TERM, [(term_id,) for term_id in documents])
-    connection.executemany(_REMOVE_DOCUMENT_TERMS, [(vector_id,) for vector_id in removed])
-    connection.execute(_COUNT_CHANGE, (-len(removed), len(removed)))
+    """Note that documents went."""
+    _write(connection, [(vector_id, None) for vector_id in vector_ids])
 
 
-def read_document_terms(
-    connection: sqlite3.Connection, vector_ids: Iterable[int]
-) -> dict[int, DocumentTerms]:
-    """Return the terms of these documents; missing ones are absent."""
-    id_list = json.dumps([int(vector_id) for vector_id in vector_ids])
-    rows = connection.execute(_DOCUMENT_TERMS, (id_list,))
-    return {vector_id: _unpack(vector_id, terms) for vector_id, terms in rows}
+def _write(connection: sqlite3.Connection, rows: Sequence[tuple[int, bytes | None]]) -> None:
+    ((change,),) = connection.execute(_COUNT_CHANGES, (len(rows),)).fetchall()
+    connection.executemany(_WRITE_DOCUMENT, [(n, change, terms) for n, terms in rows])
 
 
-def read_statistics(connection: sqlite3.Connection) -> TermStatistics:
-    """Return the state of the tables."""
-    return TermStatistics(*connection.execute(STATISTICS).fetchone())
-
-
-@dataclass(frozen=True, slots=True)
-class AddedTerms:
-    """The terms of documents that were added, and the vector ids of those with damaged rows."""
-
-    documents: JoinedTerms
-    damaged: tuple[int, ...]
-
-
-def read_added(
-    connection: sqlite3.Connection, since: int, last: int, most: int
-) -> Iterator[AddedTerms]:
-    """Yield the terms of the documents added since a change, some documents at a time.
+def read_changed(
+    connection: sqlite3.Connection, since: int, most: int
+) -> Iterator[tuple[Int64, JoinedTerms]]:
+    """Yield the documents that changed since a change, some at a time.
 
     Args:
         connection: to read from.
         since: the change.
-        last: the highest id of a term.
         most: no more documents are added to those that have this many terms together.
+
+    Yields:
+        All vector ids Int64[N], ascending, and the terms of those that are there.
+
+    Raises:
+        ValueError: a row is damaged.
     """
-    some: list[tuple[int, bytes]] = []
-    damaged: list[int] = []
+    some: list[tuple[int, bytes | None]] = []
     size = 0
-    for vector_id, terms in connection.execute(_ADDED_SINCE, (since,)):
-        if not _is_sound(vector_id, terms, last):
-            damaged.append(vector_id)
-            continue
-        some.append((vector_id, terms))
-        size += len(terms) // _BYTES_A_TERM
+    for row in connection.execute(_CHANGED_SINCE, (since,)):
+        some.append(row)
+        size += len(row[1] or b"") // _BYTES_A_TERM
         if size >= most:
-            yield AddedTerms(_join(some), ())
+            yield _ids(some), _join(some)
             some, size = [], 0
-    if some or damaged:
-        yield AddedTerms(_join(some), tuple(damaged))
+    if some:
+        yield _ids(some), _join(some)
 
 
-def read_removed(connection: sqlite3.Connection, since: int) -> Int64:
-    """Return the documents Int64[N] whose terms were removed or replaced since a change."""
-    return np.array(connection.execute(_REMOVED_SINCE, (since,)).fetchall(), np.int64).reshape(-1)
+def read_new_terms(connection: sqlite3.Connection, after: int) -> dict[str, int]:
+    """Return the terms of the ids above `after`."""
+    return dict(connection.execute(_TERMS_AFTER, (after,)))
 
 
-def forget_removed(connection: sqlite3.Connection, until: int) -> None:
-    """Forget the removals that no copy of this change or later needs."""
-    connection.execute(_FORGET_REMOVALS, (until,))
+def read_manifest(connection: sqlite3.Connection) -> str:
+    """Return the manifest of the published segments.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    content, checksum = connection.execute(_MANIFEST).fetchone() or ("", 1)
+    if crc32(content.encode()) != checksum:
+        raise ValueError("the manifest of the segments is damaged")
+    return str(content)
 
 
-def read_last_term(connection: sqlite3.Connection) -> int:
-    """Return the highest id of a term; -1 where there is none."""
-    return int(connection.execute("SELECT coalesce(max(term_id), -1) FROM terms").fetchone()[0])
+def note_published(
+    connection: sqlite3.Connection, changes: int, manifest: str, unused: Int64
+) -> None:
+    """Note which segments hold these changes; forget their documents, and terms that none has."""
+    connection.execute("DELETE FROM manifest")
+    connection.execute(_INSERT_MANIFEST, (manifest, crc32(manifest.encode())))
+    connection.execute(_FORGET, (changes,))
+    connection.execute(_NOTE_PUBLISHED, (changes,))
+    connection.execute(_DROP_TERMS, (json.dumps(unused.tolist()),))
 
 
-def read_levels(connection: sqlite3.Connection, after: int) -> tuple[Int64, UInt8]:
-    """Return the ids Int64[N] above `after` of pairs and listed words, and their levels [N]."""
-    levels = [(n, PAIR) for (n,) in connection.execute(_PAIRS_AFTER, (after, QUOTE))]
-    words = connection.execute(_WORDS_AFTER, (after,))
-    levels += ((n, level) for n, word in words if (level := level_of(word)) != UNLISTED)
-    table = np.array(levels, dtype=np.int64).reshape(-1, 2)
-    return table[:, 0], table[:, 1].astype(np.uint8)
+def note_titles(connection: sqlite3.Connection, changes: int) -> None:
+    """Note that all texts of these changes were searched for all titles."""
+    connection.execute(_NOTE_TITLES, (changes,))
 
 
 def find_term_ids(connection: sqlite3.Connection, terms: Iterable[str]) -> dict[str, int]:
@@ -301,32 +237,21 @@ def _checksum(vector_id: int, terms: bytes) -> bytes:
     return crc32(terms, vector_id & 0xFFFFFFFF).to_bytes(_BYTES_A_CHECKSUM, "little")
 
 
-def _is_sound(vector_id: int, terms: object, last: int) -> bool:
-    if not isinstance(terms, bytes) or len(terms) % _BYTES_A_TERM != _BYTES_A_CHECKSUM:
-        return False
-    if _checksum(vector_id, terms[:-_BYTES_A_CHECKSUM]) != terms[-_BYTES_A_CHECKSUM:]:
-        return False
-    ids = np.frombuffer(terms, dtype="<u4", count=len(terms) // _BYTES_A_TERM)
-    return int(ids.max(initial=0)) <= max(last, 0)
+def _ids(rows: Sequence[tuple[int, bytes | None]]) -> Int64:
+    return np.array([vector_id for vector_id, _ in rows], dtype=np.int64)
 
 
-def _join(rows: Sequence[tuple[int, bytes]]) -> JoinedTerms:
-    numbers = [len(terms) // _BYTES_A_TERM for _, terms in rows]
-    both = [
-        (terms[:-_BYTES_A_CHECKSUM], 4 * number)
-        for (_, terms), number in zip(rows, numbers, strict=True)
-    ]
+def _join(rows: Sequence[tuple[int, bytes | None]]) -> JoinedTerms:
+    present = [(vector_id, terms) for vector_id, terms in rows if terms is not None]
+    parts = []
+    for vector_id, terms in present:
+        content = terms[:-_BYTES_A_CHECKSUM]
+        if terms[len(content) :] != _checksum(vector_id, content):
+            raise ValueError(f"the words of vector id {vector_id} are damaged")
+        parts.append((content, len(content) // _BYTES_A_TERM))
     return JoinedTerms(
-        np.array([vector_id for vector_id, _ in rows], dtype=np.int64),
-        np.frombuffer(b"".join([terms[:end] for terms, end in both]), dtype="<u4"),
-        np.frombuffer(b"".join([terms[end:] for terms, end in both]), dtype="<u2"),
-        np.cumsum(numbers, dtype=np.int64),
+        _ids(present),
+        np.frombuffer(b"".join([content[: 4 * n] for content, n in parts]), dtype="<u4"),
+        np.frombuffer(b"".join([content[4 * n :] for content, n in parts]), dtype="<u2"),
+        np.cumsum([n for _, n in parts], dtype=np.int64),
     )
-
-
-def _unpack(vector_id: int, terms: object) -> DocumentTerms:
-    if not isinstance(terms, bytes) or not _is_sound(vector_id, terms, _ANY_TERM):
-        raise DamagedTermsError(vector_id)
-    number = len(terms) // _BYTES_A_TERM
-    term_ids = np.frombuffer(terms, dtype="<u4", count=number)
-    return term_ids, np.frombuffer(terms, dtype="<u2", count=number, offset=4 * number)

@@ -12,17 +12,14 @@ from typing import get_args
 
 import numpy as np
 
-from encoder.adapter import Adapter, vector_space
 from encoder.calibration import (
-    ADAPTED,
-    SEMANTIC,
     Calibration,
     FittedMap,
     match_probabilities,
     read_calibration,
     standard_scores,
 )
-from encoder.checkpoint import Checkpoint
+from encoder.checkpoint import Checkpoint, vector_space
 from index.directory.data_directory import DataDirectory
 from index.errors import StoreError
 from index.progress import Progress, SilentProgress
@@ -77,7 +74,6 @@ class ScoreCalibrator:
         checkpoint: calibration of the checkpoint, if it has one.
         corpus: calibration of the data directory, if it was measured.
         version: of everything that a probability depends on: all versions, joined by `+`.
-        adapted: whether the vectors were adapted to the corpus: their scores are of other kinds.
         of_feedback: maps from scores of the data directory, fitted to its feedback, by kind; they
             count instead of those of the checkpoint.
         unmeasured: why the data directory was not measured; None if it was.
@@ -86,7 +82,6 @@ class ScoreCalibrator:
     checkpoint: Calibration | None
     corpus: CorpusCalibration | None
     version: str | None
-    adapted: bool = False
     of_feedback: Mapping[str, FittedMap] = field(default_factory=dict)
     unmeasured: str | None = None
 
@@ -95,25 +90,14 @@ class ScoreCalibrator:
         return None if self.corpus is None else self.corpus.kinds.get(kind)
 
     def probability_map(self, kind: str) -> FittedMap | None:
-        """Return the map for a kind of score: from scores if of feedback, else standard scores.
-
-        The map of a mode serves adapted scores, too.
-        """
+        """Return the map for a kind of score: from scores if of feedback, else standard scores."""
         if kind in self.of_feedback:
             return self.of_feedback[kind]
-        mode = SEMANTIC if kind == ADAPTED else kind.removeprefix(f"{ADAPTED} ")
-        found = None if self.checkpoint is None else self.checkpoint.kinds.get(mode)
+        found = None if self.checkpoint is None else self.checkpoint.kinds.get(kind)
         random_pairs = self.null_distribution(kind)
         if found is None or random_pairs is None:
             return None
         return FittedMap(found.map.of_corpus(random_pairs.tail), {"platt": found.error})
-
-
-def score_kind(mode: Mode, *, adapted: bool) -> str:
-    """Return the kind of scores of a mode, as calibrations name it."""
-    if not adapted or mode == "lexical":
-        return mode
-    return ADAPTED if mode == "semantic" else f"{ADAPTED} {mode}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +108,14 @@ class Scoring:
     calibrator: ScoreCalibrator
 
 
-def open_scoring(
-    checkpoint: Checkpoint,
-    data: Path,
-    adapter: Adapter | None = None,
-    documents: int | None = None,
-) -> Scoring:
+def open_scoring(checkpoint: Checkpoint, data: Path, documents: int | None = None) -> Scoring:
     """Read the rule and both calibrations, of which only what was made with the rule holds.
 
     A measurement that is damaged or of other vectors is left alone, with a warning: the next
     replaces it. The number of documents, where it is known, says why there is none.
     """
     of_checkpoint = read_calibration(checkpoint)
-    fingerprint = vector_space(checkpoint, adapter).fingerprint
+    fingerprint = vector_space(checkpoint).fingerprint
     few = documents is not None and documents < MIN_DOCUMENTS
     unmeasured, of_corpus = UNMEASURED, None
     try:
@@ -160,7 +139,6 @@ def open_scoring(
         of_checkpoint,
         of_corpus,
         version,
-        adapter is not None,
         of_feedback,
         None if of_corpus is not None else TOO_FEW if few else unmeasured,
     )
@@ -170,7 +148,6 @@ def open_scoring(
 def measure_scoring(
     store: SQLiteDocumentStore,
     checkpoint: Checkpoint,
-    adapter: Adapter | None,
     progress: Progress,
     tuned: LinearFusion | None = None,
 ) -> CorpusCalibration:
@@ -179,7 +156,6 @@ def measure_scoring(
     Args:
         store: of at least `MIN_DOCUMENTS`.
         checkpoint: of its vectors.
-        adapter: of its vectors, if there is one.
         progress: advances by documents and pairs.
         tuned: the rule of feedback, which counts instead of that of the checkpoint.
 
@@ -188,11 +164,8 @@ def measure_scoring(
         StoreError: the store cannot be read.
     """
     measured = measure_store(store, tuned or read_fusion(checkpoint), progress)
-    kinds = {
-        score_kind(mode, adapted=adapter is not None): found
-        for mode, found in measured.by_mode.items()
-    }
-    fingerprint = vector_space(checkpoint, adapter).fingerprint
+    fingerprint = vector_space(checkpoint).fingerprint
+    kinds = {str(mode): found for mode, found in measured.by_mode.items()}
     return CorpusCalibration(fingerprint, measured.statistics, measured.rule, kinds)
 
 
@@ -203,16 +176,14 @@ class LiveScoring:
         present: replaced as a whole; a search uses what it finds.
     """
 
-    def __init__(
-        self, checkpoint: Checkpoint, directory: DataDirectory, adapter: Adapter | None
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, directory: DataDirectory) -> None:
         """Read the files of a data directory; see `open_scoring`."""
-        self._checkpoint, self._directory, self._adapter = checkpoint, directory, adapter
+        self._checkpoint, self._directory = checkpoint, directory
         self.present = self._open()
 
     def _open(self) -> Scoring:
         path, documents = self._directory.path, len(self._directory.store)
-        return open_scoring(self._checkpoint, path, self._adapter, documents)
+        return open_scoring(self._checkpoint, path, documents)
 
     def measure(self, progress: Progress | None = None) -> bool:
         """Measure the documents if they were not measured or have changed since; write the file.
@@ -224,11 +195,10 @@ class LiveScoring:
         known = self.present.calibrator.corpus
         if not is_outdated(None if known is None else known.statistics, len(store)):
             return False
-        tuned = read_corpus_fusion(path, vector_space(self._checkpoint, self._adapter).fingerprint)
+        tuned = read_corpus_fusion(path, vector_space(self._checkpoint).fingerprint)
         found = measure_scoring(
             store,
             self._checkpoint,
-            self._adapter,
             progress or SilentProgress(),
             None if tuned is None else tuned.rule,
         )
@@ -241,15 +211,14 @@ def calibrate_scores(
     calibrator: ScoreCalibrator, mode: Mode, scores: Sequence[float]
 ) -> list[CalibratedScore]:
     """Calibrate each score of a mode; both measures are monotone in the score."""
-    kind = score_kind(mode, adapted=calibrator.adapted)
     inputs = np.array(scores, dtype=np.float64)
-    distribution, fitted = calibrator.null_distribution(kind), calibrator.probability_map(kind)
+    distribution, fitted = calibrator.null_distribution(mode), calibrator.probability_map(mode)
     rates: list[float] | None = None
     highest = 0.0
     if distribution is not None:
         rates = false_positive_rates(distribution, inputs).tolist()
         highest = CHANCE_DOCUMENTS / distribution.documents
-        if kind not in calibrator.of_feedback:
+        if mode not in calibrator.of_feedback:
             inputs = standard_scores(inputs, distribution.median, distribution.tail)
     probabilities = None if fitted is None else match_probabilities(fitted.map, inputs).tolist()
     return [
@@ -264,8 +233,7 @@ def calibrate_scores(
 
 def why_no_probability(calibrator: ScoreCalibrator, mode: Mode) -> str | None:
     """Return why scores of a mode have no probability; None where they have."""
-    kind = score_kind(mode, adapted=calibrator.adapted)
-    if calibrator.probability_map(kind) is not None:
+    if calibrator.probability_map(mode) is not None:
         return None
     return calibrator.unmeasured or NO_MAP
 
@@ -290,8 +258,7 @@ def served_kinds(
     calibrator: ScoreCalibrator,
 ) -> Mapping[str, tuple[FittedMap | None, NullDistribution | None]]:
     """Return the map and the distribution of the kind of score of each mode."""
-    kinds = sorted(score_kind(mode, adapted=calibrator.adapted) for mode in get_args(Mode))
     return {
         kind: (calibrator.probability_map(kind), calibrator.null_distribution(kind))
-        for kind in kinds
+        for kind in sorted(get_args(Mode))
     }

@@ -83,10 +83,11 @@ def search(
     engine, seconds = data.engine, Seconds()
     ranker: Ranker
     if isinstance(query, Examples):
-        searches = tuple(engine.open(example, seconds) for example in query.all)
+        searches = tuple(engine.open(example, seconds, options.where) for example in query.all)
         ranker = ExamplesRanker(query, options, fusion, searches, seconds)
     else:
-        ranker = QueryRanker(query, options, fusion, engine.open(query, seconds), seconds)
+        opened = engine.open(query, seconds, options.where)
+        ranker = QueryRanker(query, options, fusion, opened, seconds)
     run = _Search(data.store, engine, ranker, options, calibrator, seconds)
     first = replace(_find(run, among), common_text=_common_share(data.store, query))
     if not options.collapse:
@@ -108,7 +109,7 @@ def _common_share(store: SQLiteDocumentStore, query: EncodedQuery | Examples) ->
     if isinstance(query, Examples):
         return float(np.mean([_common_share(store, example) for example in query.all]))
     if query.vector_id != NO_VECTOR:
-        return store.common_text.share(query.vector_id)
+        return store.alignment.common_share(query.vector_id)
     marks = mark(query.text, None, store.common_text.read())
     return 0.0 if marks is None else marks.share
 

@@ -31,8 +31,8 @@ import numpy as np
 from encoder.arrays import Float32, Float64, Int64
 from encoder.atomic_files import write_atomically
 from encoder.calibration import (
-    HYBRID_KINDS,
-    SEMANTIC_KINDS,
+    HYBRID,
+    SEMANTIC,
     VERSION_DIGITS,
     Calibration,
     FittedMap,
@@ -423,8 +423,8 @@ def changed_kinds(former: LinearFusion, rule: LinearFusion) -> tuple[str, ...]:
         lexical_weight=rule.lexical_weight,
         hybrid_alignment_weight=rule.hybrid_alignment_weight,
     )
-    semantic = () if same_semantic else SEMANTIC_KINDS
-    return semantic if same_hybrid else (*semantic, *HYBRID_KINDS)
+    semantic = () if same_semantic else (SEMANTIC,)
+    return semantic if same_hybrid else (*semantic, HYBRID)
 
 
 def write_fusion(checkpoint: Checkpoint, rule: StandardRule) -> None:

@@ -17,8 +17,6 @@ CREATE TABLE maintenance_state (
 ) WITHOUT ROWID"""
 
 LOG_START = "log start"
-TITLES = "titles"
-TITLES_BEGUN = "titles, as far as a pass came"
 REJECTED_RETRAINING = "rejected retraining"
 
 _READ = """

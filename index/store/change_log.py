@@ -1,5 +1,7 @@
 """The change log of a store: how many vectors came and went since a sequence."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 import index.store.rows as sql
@@ -15,6 +17,15 @@ SELECT count(*) FROM removals WHERE sequence > ?1 AND added <= ?1"""
 # Vector ids are given in the order of the changes, and never twice.
 _ADDED_AFTER = """
 SELECT vector_id FROM vectors WHERE vector_id > ? ORDER BY vector_id LIMIT ?"""
+# A text, title, metadata, or what is derived of a document was changed.
+_REVISED_SINCE = """
+SELECT v.vector_id, max(v.sequence, coalesce(r.sequence, 0))
+FROM vectors v LEFT JOIN revisions r USING (vector_id) WHERE v.vector_id IN (
+    SELECT vector_id FROM vectors WHERE sequence > ?1
+    UNION SELECT vector_id FROM revisions WHERE sequence > ?1
+) ORDER BY v.vector_id"""
+_GONE_SINCE = """
+SELECT vector_id FROM removals WHERE sequence > ? ORDER BY vector_id"""
 _LAST_GIVEN = """
 SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'documents'"""
 _FORGET = """
@@ -22,6 +33,23 @@ DELETE FROM removals WHERE vector_id IN (
     SELECT vector_id FROM removals
     WHERE sequence <= ?1 AND NOT (added <= ?2 AND sequence > ?2) LIMIT ?3
 )"""
+
+
+@dataclass(frozen=True, slots=True)
+class Revisions:
+    """What has changed in a store after a sequence.
+
+    Attributes:
+        sequence: of the store.
+        vector_ids: Int64[N], ascending, of the present documents that are new or were changed.
+        revisions: Int64[N], the sequence of the last change of each.
+        removed: Int64[M], ascending, the vector ids that are gone.
+    """
+
+    sequence: int
+    vector_ids: Int64
+    revisions: Int64
+    removed: Int64
 
 
 class ChangeLog:
@@ -52,6 +80,27 @@ class ChangeLog:
             (added,) = connection.execute(_ADDED_SINCE, (sequence,)).fetchone()
             (removed,) = connection.execute(_REMOVED_SINCE, (sequence,)).fetchone()
             return int(added), int(removed)
+
+    @property
+    def identity(self) -> str:
+        """What tells the store from all others: drawn when it was made."""
+        with self._connections.reading() as connection:
+            return str(connection.execute("SELECT identity FROM meta").fetchone()[0])
+
+    def revisions(self, sequence: int) -> Revisions | None:
+        """Return what has changed after a sequence; None where that is forgotten or ahead.
+
+        From 0 it always is known, without what was removed before `start`.
+        """
+        with self._connections.reading() as connection:
+            present, start = sql.read_sequence(connection), sql.read_log_start(connection)
+            if not 0 <= sequence <= present or 0 < sequence < start:
+                return None
+            rows = connection.execute(_REVISED_SINCE, (sequence,)).fetchall()
+            removed = connection.execute(_GONE_SINCE, (sequence,)).fetchall()
+        changed = np.array(rows, dtype=np.int64).reshape(-1, 2)
+        gone = np.array(removed, dtype=np.int64).reshape(-1)
+        return Revisions(present, changed[:, 0], changed[:, 1], gone)
 
     def added_after(self, vector_id: int, limit: int) -> tuple[int, Int64]:
         """Return the sequence, and the first present vector ids after one, ascending Int64[N].

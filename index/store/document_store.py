@@ -1,8 +1,7 @@
 """The document store in one SQLite file: documents, their vectors and a change sequence."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +10,11 @@ import index.store.rows as sql
 from encoder.alignment.space import AlignmentSpace
 from encoder.arrays import Float32, Int64
 from index.alignment.alignment_index import AlignmentIndex
-from index.common_text.collection import CommonTexts, mark_documents
+from index.common_text.collection import CommonTexts
 from index.errors import StorageError, StoreError
 from index.followers import Changes, Follower, follow_all
 from index.id_set import IdSet
 from index.lexical.lexical_index import LexicalIndex
-from index.lexical.tables import DamagedTermsError, insert_terms, replace_terms
-from index.lexical.terms import count_terms_and_titles, with_titles
-from index.lexical.title_refresh import count_changes_since_refresh, refresh_titles
 from index.near_duplicates.families import Families
 from index.progress import Progress, SilentProgress
 from index.sqlite.block_vectors import BlockVectors, read_block_vectors
@@ -59,7 +55,7 @@ class SQLiteDocumentStore:
     leave it as it is.
 
     Attributes:
-        lexical: its words, changed in the transactions that change the documents.
+        lexical: the words of every document, a follower.
         pages: lists the documents in the order of their ids.
         alignment: the aligned blocks of every document, a follower.
         families: which documents are near-duplicates, a follower.
@@ -80,11 +76,13 @@ class SQLiteDocumentStore:
         read_only: bool = False,
         find_families: bool = True,
         space: AlignmentSpace | None = None,
+        words_in_background: bool = False,
     ) -> None:
         """Open the store at `path`; create it when it is missing, unless `read_only`.
 
         Without `find_families` near-duplicates of documents that are put are not looked for. A
-        store without an alignment space gets `space`, if it is given.
+        store without an alignment space gets `space`, if it is given. With `words_in_background`
+        the words are brought up to date in a thread, unless `read_only`.
 
         Raises:
             FingerprintMismatchError: the vectors in it are of another checkpoint.
@@ -97,16 +95,11 @@ class SQLiteDocumentStore:
             create_if_missing(path, fingerprint, dimension)
         self._connections = SQLiteConnections(path, read_only=read_only)
         self.common_text = CommonTexts(self._connections)
-        self.lexical = LexicalIndex(self._connections, path, self.common_text.read)
-        self.alignment = AlignmentIndex(
-            self._connections, path, self.common_text, read_only=read_only
-        )
-        self.families = Families(
-            *(self._connections, path, self.common_text),
-            find=find_families,
-            read_only=read_only,
-        )
-        self.followers: Sequence[Follower] = (self.families, self.alignment)
+        truth = (self._connections, path, self.common_text)
+        self.lexical = LexicalIndex(*truth, read_only=read_only)
+        self.alignment = AlignmentIndex(*truth, read_only=read_only)
+        self.families = Families(*truth, find=find_families, read_only=read_only)
+        self.followers: Sequence[Follower] = (self.lexical, self.families, self.alignment)
         self.finds_families = find_families
         self.log = ChangeLog(self._connections)
         self.damage = DamageLog(self._ids_of, path)
@@ -119,6 +112,8 @@ class SQLiteDocumentStore:
             if not read_only:
                 if space is not None:
                     self.alignment.start_with(space)
+                if words_in_background:
+                    self.lexical.make_in_background()
                 follow_all(self.followers)
         except BaseException:
             self._connections.close()
@@ -139,17 +134,14 @@ class SQLiteDocumentStore:
         Raises:
             ValueError: an id twice in one call, or a vector that is not Float32[dimension] of
                 unit norm.
-            DamagedDocumentError: the words of a replaced document are damaged; nothing was done.
             StoreError: the change could not be written; nothing of it was.
         """
         check_entries(entries, self.dimension)
         ids = document_id_list(entry.document.id for entry in entries)
         hashes = {e.document.id: e.document.content_hash for e in entries}
         self.alignment.require_width(e.blocks.vectors for e in entries if e.blocks is not None)
-        with self._connections.writing() as connection, self._damaged_words():
+        with self._connections.writing() as connection:
             known = {row[0]: row[1:] for row in connection.execute(sql.CONTENT_HASHES, (ids,))}
-            titles, common = self.lexical.titles.read(connection), self.common_text.read(connection)
-            titles = with_titles(titles, (entry.document.title for entry in entries))
             same = {
                 document_id
                 for document_id in known
@@ -157,34 +149,20 @@ class SQLiteDocumentStore:
             }
             changed = [e for e in entries if e.document.id not in same]
             described = [e.document for e in entries if e.document.id in same]
-            revised = []
-            for document in described:
-                vector_id = known[document.id][0]
-                if sql.update_description(connection, vector_id, document):
-                    terms = count_terms_and_titles(document.text, titles, document.title, common)
-                    replace_terms(connection, [(vector_id, terms)])
-                    revised.append(vector_id)
+            revised = [
+                known[document.id][0]
+                for document in described
+                if sql.update_description(connection, known[document.id][0], document)
+            ]
             advance = changed or revised
             sequence = (sql.advance_sequence if advance else sql.read_sequence)(connection)
             sql.revise(connection, revised, sequence)
             replaced = [known[e.document.id][0] for e in changed if e.document.id in known]
             sql.remove_documents(connection, replaced, sequence)
             added = sql.next_vector_ids(connection, len(changed))
-            rows = new_rows(changed, hashes, added, sequence)
-            sql.insert_rows(connection, rows)
-            documents = (entry.document for entry in changed)
-            counted = [
-                count_terms_and_titles(document.text, titles, document.title, common)
-                for document in documents
-            ]
-            mark_documents(
-                connection, ((row.vector_id, row.offsets, row.text) for row in rows), common
-            )
-            inserted = insert_terms(connection, list(zip(added, counted, strict=True)))
+            sql.insert_rows(connection, new_rows(changed, hashes, added, sequence))
             if described:
                 write_checksums(connection, [known[document.id][0] for document in described])
-        self.lexical.changed(inserted)
-        self.lexical.titles.remember([entry.document.title for entry in entries], len(added))
         self._selections.changed()
         self.damage.forget(replaced)
         if advance:
@@ -197,15 +175,13 @@ class SQLiteDocumentStore:
         """Delete documents in one transaction that is durable at return; unknown ids are ignored.
 
         Raises:
-            DamagedDocumentError: the words of one are damaged; nothing was done.
             StoreError: the change could not be written; nothing of it was.
         """
         ids = document_id_list(document_ids)
-        with self._connections.writing() as connection, self._damaged_words():
+        with self._connections.writing() as connection:
             removed = [row[1] for row in connection.execute(sql.CONTENT_HASHES, (ids,))]
             sequence = (sql.advance_sequence if removed else sql.read_sequence)(connection)
             sql.remove_documents(connection, removed, sequence)
-        self.lexical.changed()
         self._selections.changed()
         self.damage.forget(removed)
         if removed:
@@ -323,16 +299,6 @@ class SQLiteDocumentStore:
         """Return free pages to the file system; see `SQLiteConnections.reclaim`."""
         return self._connections.reclaim(pages)
 
-    def refresh_titles(self, progress: Progress, stop: Callable[[], bool] = lambda: False) -> None:
-        """Search all texts again for the titles of documents; end early if `stop` returns true."""
-        try:
-            refresh_titles(
-                *(self._connections, self.common_text.read, progress),
-                *(stop, self.lexical.changed),
-            )
-        except ValueError as error:
-            raise StoreError(f"{self.path}: {error}") from error
-
     def refresh_common_text(
         self, progress: Progress, stop: Callable[[], bool] = lambda: False
     ) -> bool:
@@ -342,17 +308,11 @@ class SQLiteDocumentStore:
             Whether there were such documents.
         """
         try:
-            changed = self.common_text.refresh(self.lexical.titles.read, progress, stop)
+            changed = self.common_text.refresh(progress, stop)
         except ValueError as error:
             raise StoreError(f"{self.path}: {error}") from error
         follow_all(self.followers)
-        self.lexical.changed()
         return changed
-
-    def changes_since_title_refresh(self) -> int:
-        """Count the documents put, removed or changed since the last complete `refresh_titles`."""
-        with self._connections.reading() as connection:
-            return count_changes_since_refresh(connection)
 
     def select(self, where: Filter | None, without: Sequence[str] = ()) -> IdSet:
         """Return the vectors of the documents for which a filter now holds, without some documents.
@@ -372,7 +332,6 @@ class SQLiteDocumentStore:
 
     def close(self) -> None:
         """Close the file; every later call raises StoreError."""
-        self.lexical.close()
         for follower in self.followers:
             follower.close()
         self._connections.close()
@@ -400,14 +359,6 @@ class SQLiteDocumentStore:
         """Return whether a stored document has this text, and is not known to be damaged."""
         vector_id, stored = known
         return stored == content_hash and vector_id not in self.damage
-
-    @contextmanager
-    def _damaged_words(self) -> Iterator[None]:
-        """Name the document whose words cannot be read."""
-        try:
-            yield
-        except DamagedTermsError as error:
-            raise self.damage.note([error.vector_id], "words") from None
 
 
 def _int64(values: Sequence[int] | Sequence[tuple[int]]) -> Int64:

@@ -12,7 +12,6 @@ from encoder.arrays import Bool, Float32, Int64
 from encoder.blocks import Receipt
 from index.document import Document, metadata_json
 from index.errors import DamagedDocumentError, DocumentError, StoreError
-from index.lexical.tables import remove_terms
 from index.sqlite.block_vectors import pack_block_vectors
 from index.sqlite.connections import utc_now, vector_id_list
 from index.sqlite.task_state import LOG_START, read_count
@@ -151,7 +150,6 @@ def remove_documents(
         return
     id_list = vector_id_list(vector_ids)
     remove_metadata(connection, vector_ids)
-    remove_terms(connection, vector_ids)
     connection.execute(_INSERT_REMOVALS, (sequence, id_list))
     connection.execute(_DELETE_DOCUMENTS, (id_list,))
 

@@ -4,11 +4,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from encoder.adapter import VectorSpace
+from encoder.checkpoint import VectorSpace
 from index.alignment.spaces import SPACES_SCHEMA
 from index.common_text.collection import COMMON_TEXT_SCHEMA
 from index.errors import FingerprintMismatchError, StoreError
-from index.lexical.tables import LEXICAL_SCHEMA
 from index.sqlite.block_vectors import BLOCKS_SCHEMA
 from index.sqlite.connections import (
     DATABASE_ERRORS,
@@ -29,7 +28,7 @@ from index.store.filters import METADATA_SCHEMA
 STORE = DatabaseFormat(
     "documents",
     application_id=0x4C4D5348,
-    version=4,
+    version=5,
     schema=f"""
 CREATE TABLE meta (
     fingerprint TEXT NOT NULL,
@@ -74,9 +73,8 @@ CREATE INDEX revisions_by_sequence ON revisions (sequence);
 {METADATA_SCHEMA};
 {CHECKSUMS_SCHEMA};
 {MAINTENANCE_SCHEMA};
-{";".join(LEXICAL_SCHEMA)};
 {SPACES_SCHEMA};
-{";".join(COMMON_TEXT_SCHEMA)};
+{COMMON_TEXT_SCHEMA};
 """,
     shrinks=True,
 )

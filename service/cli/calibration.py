@@ -9,14 +9,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from encoder.adapter import vector_space
 from encoder.calibration import Calibration, KindCalibration, write_calibration
+from encoder.checkpoint import vector_space
 from evaluation.fitting.calibration import ScoredPairs, fit_kind, read_scored_pairs
-from index.adapt import read_corpus_adapter
 from index.directory.data_directory import CALIBRATION_FILE
 from index.errors import CorpusError
 from index.optional_dependencies import require_extra
-from index.search.calibrate import measure_scoring, score_kind
+from index.search.calibrate import measure_scoring
 from index.search.corpus_calibration import (
     NullDistribution,
     check_rate,
@@ -28,13 +27,7 @@ from index.search.score import read_corpus_fusion
 from service.cli.checks import OptionError, check_output_folder, open_checkpoint
 from service.cli.corpus_checks import check_data_directory
 from service.cli.opening import load, opened, with_reading
-from service.cli.options import (
-    DEFAULT_DATA,
-    DataOption,
-    EncoderOption,
-    console,
-    print_json,
-)
+from service.cli.options import DEFAULT_DATA, DataOption, EncoderOption, console, print_json
 from service.cli.progress import show_progress
 
 
@@ -103,22 +96,21 @@ def calibrate(
     check_data_directory(data)
     check_output_folder(data, "--data")
     loaded = with_reading(open_checkpoint(encoder, data=data), data, None)
-    adapter = read_corpus_adapter(data, loaded)
-    space = vector_space(loaded, adapter)
+    space = vector_space(loaded)
     tuned = read_corpus_fusion(data, space.fingerprint)
     rule = None if tuned is None else tuned.rule
     with opened(data, space, read_only=True) as directory, show_progress(console) as progress:
-        found = measure_scoring(directory.store, loaded, adapter, progress, rule)
+        found = measure_scoring(directory.store, loaded, progress, rule)
     write_corpus_calibration(data, found)
     kinds = found.kinds
-    kind = score_kind(DEFAULT_MODE, adapted=adapter is not None)
-    measured, threshold = kinds[kind], threshold_for(kinds[kind], false_positive_rate)
+    measured = kinds[DEFAULT_MODE]
+    threshold = threshold_for(measured, false_positive_rate)
     if as_json:
         print_json(
             {
                 "documents": measured.documents,
                 "pairs": measured.pairs,
-                "kind": kind,
+                "kind": DEFAULT_MODE,
                 "threshold": asdict(threshold),
                 "kinds": _thresholds(kinds),
             }
@@ -127,7 +119,7 @@ def calibrate(
     _print_thresholds(kinds)
     console.print(
         f"{data / CALIBRATION_FILE}: {measured.pairs} pairs of {measured.documents} documents; "
-        f"{false_positive_rate:.1%} of them reach a {kind} score of {threshold.score:.4f}"
+        f"{false_positive_rate:.1%} of them reach a {DEFAULT_MODE} score of {threshold.score:.4f}"
     )
 
 

@@ -27,22 +27,16 @@ from index.progress import SilentProgress
 from index.search.calibrate import open_scoring
 from index.search.records import Mode
 from index.sqlite.block_vectors import block_vectors_of
-from service.api.schemas.compare import comparison_body, differences_body
 from service.cli.checks import check_output_file
 from service.cli.corpus_checks import check_data_directory, check_document
 from service.cli.opening import Loaded, load, opened
-from service.cli.options import (
-    DEFAULT_DATA,
-    DataOption,
-    EncoderOption,
-    console,
-    print_json,
-)
+from service.cli.options import DEFAULT_DATA, DataOption, EncoderOption, console, print_json
 from service.cli.progress import printable
+from service.compare.logic import Explanation, compare_prepared, lexical_scores
+from service.compare.schemas import comparison_body, differences_body
 from service.encode import EncodedText
 from service.errors import DocumentNotFoundError
-from service.matching.compare import Explanation, compare_prepared, lexical_scores
-from service.matching.queries import add_stored_blocks, find_stored, to_comparable
+from service.match.queries import add_stored_blocks, find_stored, to_comparable
 from service.web.report import render_report
 
 STORED = "id:"
@@ -155,7 +149,7 @@ def _compare(
     reader = loaded.encoder.section_reader
     ours, theirs = (to_comparable(language, side, alignable, reader) for side in (left, right))
     documents = 0 if directory is None else len(directory.store)
-    scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter, documents)
+    scoring = open_scoring(loaded.checkpoint, data, documents)
     found = compare_prepared(scoring, ours, theirs, lexical, reader, differences=differences)
     return found, scoring.calibrator.version
 

@@ -14,24 +14,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from encoder.adapter import VectorSpace, vector_space
-from encoder.checkpoint import Checkpoint
-from encoder.tokenizer import BlockTokenizer
+from encoder.checkpoint import Checkpoint, VectorSpace, vector_space
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
-from evaluation.experiment import adapt_embedded_corpus
-from index.adapt import adapt_data_directory, read_corpus_adapter
 from index.build import NO_DOCUMENT, BatchEncoder, BuildReport, build_index, encode_here
 from index.corpus.demo import write_stdlib_corpus
 from index.corpus.formats.files import FILE_SUFFIXES
 from index.corpus.reader import Corpus, FolderPart, FollowedFolder, file_names, read_document
 from index.corpus.remote import RemotePath
 from index.corpus.sql import SQL_SCHEMES, SqlQuery
-from index.directory.data_directory import (
-    ADAPTER_FILE,
-    SKIPPED_FILE,
-    STORE_FILE,
-    DataDirectory,
-)
+from index.directory.data_directory import SKIPPED_FILE, STORE_FILE, DataDirectory
 from index.distributed.cluster import ClusterOptions, check_cluster
 from index.distributed.encoder_pool import open_encoder_pool
 from index.distributed.encoding_actor import EncoderOrder
@@ -57,7 +48,6 @@ from service.cli.corpus_checks import (
     check_corpus,
     check_data_directory,
     check_document,
-    check_enough_to_adapt,
     check_some_document,
 )
 from service.cli.opening import encode_query, load, opened, parse_filter, with_reading
@@ -166,8 +156,7 @@ def open_encoding(options: EncodingOptions, data: Path) -> Iterator[Encoding]:
         yield Encoding(encode, space, loaded.checkpoint)
         return
     checkpoint = with_reading(open_encoding_checkpoint(options, data), data, options.reading_share)
-    adapter = read_corpus_adapter(data, checkpoint)
-    space = vector_space(checkpoint, adapter)
+    space = vector_space(checkpoint)
     order = EncoderOrder(
         encoder=checkpoint.source,
         fingerprint=space.fingerprint,
@@ -177,7 +166,7 @@ def open_encoding(options: EncodingOptions, data: Path) -> Iterator[Encoding]:
         threads=options.threads or 1,
     )
     console.print(f"Ray: starting encoders{_at(options.cluster)}")
-    with open_encoder_pool(order, adapter, options.cluster) as pool:
+    with open_encoder_pool(order, options.cluster) as pool:
         yield Encoding(pool, space, checkpoint)
 
 
@@ -217,9 +206,6 @@ def families(
 def index(
     corpus: CorpusOrUrlArgument,
     data: DataOption = DEFAULT_DATA,
-    adapt: Annotated[
-        bool, typer.Option("--adapt", help="First fit the vectors to this corpus, once.")
-    ] = False,
     reading_share: ReadingShareOption = None,
     query: Annotated[
         str | None,
@@ -260,11 +246,9 @@ def index(
     source = _corpus_of(corpus, query, follow_links=follow_links)
     check_corpus(source)
     check_output_folder(data, "--data")
-    plain = open_encoding_checkpoint(encoders, data)
+    open_encoding_checkpoint(encoders, data)
     check_some_document(source)
     try:
-        if adapt:
-            _adapt(source, data, plain)
         with (
             open_encoding(encoders, data) as encoding,
             opened(data, encoding.space, checkpoint=encoding.checkpoint) as directory,
@@ -351,8 +335,7 @@ def _bring_up_to_date(
     data = directory.path
     with show_progress(console, report) as progress:
         built = build_index(source, directory, encoding.encode, progress, prune=prune)
-        adapter = read_corpus_adapter(data, encoding.checkpoint)
-        LiveScoring(encoding.checkpoint, directory, adapter).measure(progress)
+        LiveScoring(encoding.checkpoint, directory).measure(progress)
     console.print(
         f"{data}: {len(directory.store)} documents; {built.encoded} encoded ({built.tokens} "
         f"tokens, {built.tokens_left_out} left out), {built.unchanged} unchanged, "
@@ -398,7 +381,7 @@ def match(
     blocks = loaded.encoder.read(document.text)
     with opened(data, loaded.encoder, read_only=True) as directory:
         documents = len(directory.store)
-        scoring = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter, documents)
+        scoring = open_scoring(loaded.checkpoint, data, documents)
         answer = search(
             directory,
             encode_query(loaded, blocks, document.text, document.title),
@@ -440,9 +423,6 @@ def match(
 def embed(
     corpus: CorpusArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .npz file to write.")],
-    adapt: Annotated[
-        bool, typer.Option("--adapt", help="Fit the vectors to this corpus, as `index --adapt`.")
-    ] = False,
     blocks: BlocksOption = None,
     reading_share: ReadingShareOption = None,
     encoder: EncoderOption = None,
@@ -453,8 +433,6 @@ def embed(
     check_output_file(output)
     if blocks:
         check_output_folder(blocks, "--blocks")
-    if adapt:
-        check_enough_to_adapt(corpus)
     loaded = load(encoder, precision, reading_share=reading_share)
     with show_progress(console) as progress:
         if blocks:
@@ -462,8 +440,6 @@ def embed(
             embedded = embed_encoded_corpus(kept, loaded.encoder)
         else:
             embedded = embed_corpus(corpus, loaded.encoder, progress)
-        if adapt:
-            embedded = adapt_embedded_corpus(corpus, embedded, loaded.checkpoint, progress)
     write_embedded_corpus(output, embedded)
     console.print(f"{output}: {len(embedded.ids)} documents, {embedded.skipped} skipped")
     raise typer.Exit(INPUT_SKIPPED if embedded.skipped else OK)
@@ -482,17 +458,6 @@ def _corpus_of(name: str, query: str | None, *, follow_links: bool) -> Corpus:
     if scheme.lower() in SQL_SCHEMES:
         raise OptionError("--query", "is missing: SQL that selects id, text, title and others")
     return RemotePath(name)
-
-
-def _adapt(corpus: Corpus, data: Path, checkpoint: Checkpoint) -> None:
-    with show_progress(console) as progress:
-        found = adapt_data_directory(corpus, data, checkpoint, BlockTokenizer(checkpoint), progress)
-    adapter = found.adapter
-    fitted = "exists already and is kept: fitted" if found.kept else "fitted"
-    console.print(
-        f"{data / ADAPTER_FILE}: {fitted} to {adapter.documents} documents, {len(adapter.rows)} "
-        f"words, {adapter.width} dimensions"
-    )
 
 
 def _described(hit: Hit) -> dict[str, Any]:
@@ -514,7 +479,7 @@ def demo(port: PortOption = DEFAULT_PORT) -> None:
     loaded = load(None, data=data)
     with opened(data, loaded.encoder) as directory, show_progress(console) as progress:
         build_index(corpus, directory, encode_here(loaded.encoder), progress)
-        LiveScoring(loaded.checkpoint, directory, loaded.encoder.adapter).measure(progress)
+        LiveScoring(loaded.checkpoint, directory).measure(progress)
     url = f"http://{DEFAULT_HOST}:{port}"
     console.print(f"""
 Which modules match the documentation of asyncio.queues? In another shell:

@@ -5,9 +5,8 @@ Apart from `service.cli.checks`, which a server needs: these import what reads d
 
 from pathlib import Path
 
-from index.adapt import MIN_DOCUMENTS
 from index.build import NO_DOCUMENT
-from index.corpus.reader import Corpus, count_documents, read_corpus, require_suffix
+from index.corpus.reader import Corpus, read_corpus, require_suffix
 from index.directory.data_directory import STORE_FILE, swap_is_pending
 from index.document import Document
 from index.errors import CorpusError
@@ -45,12 +44,3 @@ def check_data_directory(path: Path, option: str = "--data") -> None:
     """Check that a path is a data directory, or one whose content was being replaced."""
     if not (path / STORE_FILE).is_file() and not swap_is_pending(path):
         raise OptionError(option, f"{path}: there is no data directory here")
-
-
-def check_enough_to_adapt(corpus: Path, option: str = "--adapt") -> None:
-    """Check that a corpus may have enough documents to fit an adapter, without reading them."""
-    found = count_documents(corpus)
-    if found < MIN_DOCUMENTS:
-        raise OptionError(
-            option, f"{corpus} has {found} documents at most, and it takes {MIN_DOCUMENTS}"
-        )

@@ -1,7 +1,6 @@
 """The command that measures quality: evaluate."""
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,16 +23,16 @@ from evaluation.baselines import (
 )
 from evaluation.encoded_corpus import EncodedCorpus, embed_encoded_corpus, keep_blocks
 from evaluation.experiment import (
+    OWN,
     Judgements,
     Vectors,
     baseline_systems,
-    longmatch_system_names,
     longmatch_systems,
     measure_systems,
     rerank_longmatch_system,
 )
 from evaluation.judgements import PARTS, Qrels, read_pairs, read_qrels, read_splits
-from evaluation.mentions import MaskedFiles, leave_out_mentions, read_title_mask, write_masked_files
+from evaluation.mentions import leave_out_mentions
 from evaluation.report import Report, choose_reference
 from evaluation.systems import System
 from index.embed import EmbeddedCorpus, read_aligned_corpus, read_embedded_corpus
@@ -49,7 +48,7 @@ from service.cli.checks import (
     open_checkpoint,
     read_option,
 )
-from service.cli.corpus_checks import check_corpus, check_enough_to_adapt
+from service.cli.corpus_checks import check_corpus
 from service.cli.opening import Loaded, load
 from service.cli.options import (
     INPUT_SKIPPED,
@@ -78,13 +77,11 @@ class EvaluationOptions:
     valid_pairs: Path | None
     vectors: Path | None
     mode: Mode
-    adapt: bool
     rerank: int
     reranker: Path | None
     baselines: tuple[str, ...]
     blocks: Path | None
     without_mentions: bool
-    mask_mentions: bool
 
     @property
     def files(self) -> list[Path]:
@@ -95,7 +92,6 @@ class EvaluationOptions:
 def check_options(options: EvaluationOptions) -> None:
     """Check that options can be combined, and that libraries and files are there."""
     _check_combinations(options)
-    _check_mentions(options)
     _check_extras(options)
     _check_files(options)
 
@@ -116,13 +112,8 @@ def _check_combinations(options: EvaluationOptions) -> None:
         raise OptionError("--baselines", f"{of_blocks} needs --blocks, a folder to keep them in")
     if of_blocks and options.queries:
         raise OptionError("--baselines", f"{of_blocks} cannot be combined with --queries")
-
-
-def _check_mentions(options: EvaluationOptions) -> None:
     if options.without_mentions and not options.qrels:
         raise OptionError("--without-mentions", "needs judgements; labelled pairs stay as they are")
-    if options.mask_mentions and options.vectors:
-        raise OptionError("--mask-mentions", "cannot be combined with --vectors, of other texts")
 
 
 def _check_extras(options: EvaluationOptions) -> None:
@@ -148,8 +139,6 @@ def _check_files(options: EvaluationOptions) -> None:
         check_output_folder(options.blocks, "--blocks")
     if options.rerank and options.reranker:
         check_reranker(options.reranker)
-    if options.adapt:
-        check_enough_to_adapt(options.corpus)
 
 
 def evaluate(
@@ -176,9 +165,6 @@ def evaluate(
     mode: Annotated[
         Mode, typer.Option(help="The mode to measure, with the channels it combines.")
     ] = DEFAULT_MODE,
-    adapt: Annotated[
-        bool, typer.Option("--adapt", help="Also measure vectors adapted to the corpus.")
-    ] = False,
     rerank: Annotated[
         int, typer.Option(min=0, help="Also measure the first N results reranked; 0: none.")
     ] = 0,
@@ -193,13 +179,6 @@ def evaluate(
         typer.Option(
             "--without-mentions",
             help="Also measure without judged pairs of which one text names the other's title.",
-        ),
-    ] = False,
-    mask_mentions: Annotated[
-        bool,
-        typer.Option(
-            "--mask-mentions",
-            help="Mask the titles of other documents in all texts; encodes the corpus again.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -221,24 +200,18 @@ def evaluate(
         valid_pairs=valid_pairs,
         vectors=vectors,
         mode=mode,
-        adapt=adapt,
         rerank=rerank,
         reranker=reranker,
         baselines=names,
         blocks=blocks,
         without_mentions=without_mentions,
-        mask_mentions=mask_mentions,
     )
     check_options(options)
     judgements = _read_judgements(options)
     read = _read_vectors(options, open_checkpoint(encoder, precision))
     judgements = _leave_out_mentions(options, judgements)
-    with _masked(options) as (readable, masked):
-        loaded = load(encoder, precision, reading_share=reading_share)
-        report, complete = _evaluate(readable, judgements, read, loaded)
-    if masked:
-        report["mentions_masked"] = {"mentions": masked.mentions, "documents": masked.documents}
-        complete = complete and not masked.skipped
+    loaded = load(encoder, precision, reading_share=reading_share)
+    report, complete = _evaluate(options, judgements, read, loaded)
     if as_json:
         print_json(report)
     else:
@@ -247,7 +220,7 @@ def evaluate(
 
 
 def _read_judgements(options: EvaluationOptions) -> Judgements:
-    systems = longmatch_system_names(options.mode, adapt=options.adapt)
+    systems = OWN[options.mode]
     qrels = read_option("QRELS", read_qrels, options.qrels) if options.qrels else {}
     valid = options.valid_pairs
     return Judgements(
@@ -283,27 +256,6 @@ def _leave_out_mentions(options: EvaluationOptions, judgements: Judgements) -> J
             f"{options.qrels}: leaves no query a relevant document: all are mentions",
         )
     return replace(judgements, without_mentions=found)
-
-
-@contextmanager
-def _masked(options: EvaluationOptions) -> Iterator[tuple[EvaluationOptions, MaskedFiles | None]]:
-    """Give options that name masked texts, until the end of a block, if --mask-mentions is given.
-
-    Block vectors of masked texts are kept in a folder of their own.
-    """
-    if not options.mask_mentions:
-        yield options, None
-        return
-    mask = read_option("--mask-mentions", read_title_mask, options.corpus)
-    with TemporaryDirectory() as folder:
-        with show_progress(console) as progress:
-            masked = write_masked_files(options.files, mask, Path(folder), progress)
-        corpus, *queries = masked.files
-        blocks = options.blocks / "masked" if options.blocks else None
-        yield (
-            replace(options, corpus=corpus, queries=next(iter(queries), None), blocks=blocks),
-            masked,
-        )
 
 
 def _read_vectors(options: EvaluationOptions, checkpoint: Checkpoint) -> EmbeddedCorpus | None:
@@ -367,9 +319,7 @@ def _make_systems(
     blocks: CorpusBlocks | None,
     checkpoint: Checkpoint,
 ) -> list[System]:
-    with show_progress(console) as progress:
-        adapting = progress if options.adapt else None
-        own = list(longmatch_systems(vectors, checkpoint, options.mode, options.files, adapting))
+    own = list(longmatch_systems(vectors, checkpoint, options.mode, options.files))
     if options.rerank and options.reranker:
         reranker = open_reranker(options.reranker)
         own.append(

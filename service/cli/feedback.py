@@ -20,7 +20,7 @@ from service.cli.checks import OptionError
 from service.cli.opening import Loaded, encode_query
 from service.feedback.store import FeedbackStore
 from service.feedback.store import JudgedQuery as AskedQuery
-from service.matching.queries import find_stored
+from service.match.queries import find_stored
 from service.state.database import existing_state
 
 

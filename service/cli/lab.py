@@ -36,12 +36,7 @@ from service.cli.checks import (
 from service.cli.corpus_checks import check_corpus, check_data_directory
 from service.cli.feedback import check_enough, open_store, read_judged
 from service.cli.opening import load
-from service.cli.options import (
-    INTERRUPTED,
-    RESUMABLE,
-    SharedOption,
-    console,
-)
+from service.cli.options import INTERRUPTED, RESUMABLE, SharedOption, console
 from service.cli.progress import printable, show_progress, show_training
 from training.data.corpus import describe
 from training.data.files import (

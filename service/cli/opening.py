@@ -8,14 +8,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from encoder.adapter import VectorSpace, vector_space
 from encoder.alignment.space import open_space
 from encoder.blocks import SentenceBlocks
-from encoder.checkpoint import WHOLE, Checkpoint, with_reading_share
+from encoder.checkpoint import WHOLE, Checkpoint, VectorSpace, vector_space, with_reading_share
 from encoder.encoder import Encoder
 from encoder.errors import CheckpointError
 from encoder.opening import open_encoder
-from index.adapt import read_corpus_adapter
 from index.directory.data_directory import (
     STORE_FILE,
     DataDirectory,
@@ -29,8 +27,8 @@ from index.sqlite.block_vectors import block_vectors_of
 from index.store.filters import Filter
 from index.store.schema import read_space
 from index.vectors.faiss.gpu import allow_gpu
-from service.api.schemas.filter import FilterBody, FilterField
 from service.cli.checks import OptionError, open_checkpoint
+from service.match.filter import FilterBody, FilterField
 from service.settings import Settings
 
 _FILTER: TypeAdapter[FilterBody] = TypeAdapter(FilterField)
@@ -71,18 +69,15 @@ def load(
 ) -> Loaded:
     """Open an encoder, for a data directory if there is one, which must be of its vectors.
 
-    The directory has an adapter, perhaps, and a reading share, which is also that of a new one.
+    The directory has a reading share, which is also that of a new one.
     """
     devices = Settings()
     allow_gpu(devices.index_gpu)
     found = open_checkpoint(name, precision, providers, data=data)
     checkpoint = with_reading(found, data, reading_share)
-    adapter = read_corpus_adapter(data, checkpoint) if data else None
     if data:
-        require_same_space(data, vector_space(checkpoint, adapter))
-    encoder = open_encoder(
-        checkpoint, precision=precision, providers=providers, threads=threads, adapter=adapter
-    )
+        require_same_space(data, vector_space(checkpoint))
+    encoder = open_encoder(checkpoint, precision=precision, providers=providers, threads=threads)
     encoder.warm_up()
     return Loaded(encoder)
 
@@ -129,7 +124,8 @@ def opened(
 
     To write documents it takes an encoder, or a space and the checkpoint that it is of.
     """
-    allow_gpu(Settings().index_gpu)
+    settings = Settings()
+    allow_gpu(settings.index_gpu)
     if not isinstance(space, VectorSpace):
         checkpoint = space.checkpoint
     alignment = None
@@ -141,6 +137,7 @@ def opened(
         dimension=space.dimension,
         read_only=read_only,
         alignment=alignment,
+        engine=settings.engine,
     )
     try:
         if checkpoint is not None and not read_only:

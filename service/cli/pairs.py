@@ -8,9 +8,8 @@ from typing import IO, Annotated, Any, Literal
 
 import typer
 
-from encoder.adapter import vector_space
 from encoder.atomic_files import write_atomically
-from index.adapt import read_corpus_adapter
+from encoder.checkpoint import vector_space
 from index.progress import Progress
 from index.search.calibrate import open_scoring
 from index.search.pairs import PairSearch, find_pairs, open_pair_search
@@ -20,7 +19,7 @@ from service.cli.corpus_checks import check_data_directory
 from service.cli.opening import opened
 from service.cli.options import INTERRUPTED, RESUMABLE, DataArgument, EncoderOption, console
 from service.cli.progress import printable, show_progress
-from service.matching.pairs import pair_lines, validate_pair_bounds
+from service.match.pairs import pair_lines, validate_pair_bounds
 
 _SECONDS_BETWEEN_POSITIONS = 1.0
 
@@ -56,12 +55,11 @@ def pairs(
     check_data_directory(data, "DATA")
     check_output_file(output)
     loaded = open_checkpoint(encoder, data=data)
-    adapter = read_corpus_adapter(data, loaded)
-    scoring = open_scoring(loaded, data, adapter)
+    scoring = open_scoring(loaded, data)
     bounds = Bounds(min_score, min_probability, max_false_positive_rate)
     for error in validate_pair_bounds(scoring.calibrator, bounds, min_vector_score):
         raise OptionError(f"--{error.parameter or ''}".replace("_", "-"), error.detail)
-    with opened(data, vector_space(loaded, adapter), read_only=True) as directory:
+    with opened(data, vector_space(loaded), read_only=True) as directory:
         search = open_pair_search(
             directory, scoring, bounds, min_vector_score, collapse=collapse is not None
         )

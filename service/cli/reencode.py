@@ -3,7 +3,7 @@
 Other vectors are tested in shadow beside the present ones, with the queries of the feedback that
 the new checkpoint did not learn from, by the record that `longmatch lab train --feedback` leaves in
 it. Without a record, they are the queries that training on this feedback would leave for
-validation. Where the checkpoint stays, as with an adapter or another reading share, both sides have
+validation. Where the checkpoint stays, as with another reading share, both sides have
 learned the same, and all queries count.
 """
 
@@ -17,11 +17,9 @@ from typing import Annotated, Any
 
 import typer
 
-from encoder.adapter import vector_space
 from encoder.atomic_files import write_atomically
-from encoder.checkpoint import WHOLE, Checkpoint
+from encoder.checkpoint import WHOLE, Checkpoint, vector_space
 from encoder.encoder import Encoder
-from encoder.errors import AdapterError
 from evaluation.fitting.feedback import (
     MIN_TESTED,
     Candidate,
@@ -29,7 +27,6 @@ from evaluation.fitting.feedback import (
     run_shadow_test,
 )
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out, not_learned
-from index.adapt import read_corpus_adapter
 from index.directory.data_directory import (
     SHADOW_TEST_FILE,
     STORE_FILE,
@@ -107,9 +104,9 @@ def check_trial(data: Path) -> None:
     check_enough(data, MIN_TESTED, "--only-if-better", compared=True)
 
 
-def open_trial(data: Path, new: Checkpoint, served: str | None, *, adapt: bool) -> Trial:
+def open_trial(data: Path, new: Checkpoint, served: str | None) -> Trial:
     """Check that other vectors can be tested, and choose the queries."""
-    require_another(data, new, adapt=adapt)
+    require_another(data, new)
     present = _check_served(data, served)
     learned = _read_learned(new)
     store = open_store(data)
@@ -153,7 +150,7 @@ def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, An
         before, after = (
             Candidate(
                 directory,
-                open_scoring(loaded.checkpoint, directory.path, loaded.encoder.adapter).fusion,
+                open_scoring(loaded.checkpoint, directory.path).fusion,
                 held_out[number],
                 known[number],
             )
@@ -202,10 +199,7 @@ def _check_served(data: Path, served: str | None) -> Checkpoint:
     """Return the checkpoint of the present vectors, without loading a graph."""
     checkpoint = with_reading(open_checkpoint(served, option="--served", data=data), data, None)
     stored = read_space(data / STORE_FILE).fingerprint
-    try:
-        fingerprint = vector_space(checkpoint, read_corpus_adapter(data, checkpoint)).fingerprint
-    except AdapterError as error:
-        raise OptionError("--served", error) from error
+    fingerprint = vector_space(checkpoint).fingerprint
     if fingerprint != stored:
         raise OptionError(
             "--served",
@@ -248,9 +242,6 @@ def reencode(
         float | None,
         typer.Option(help="The new share of the sentence blocks to encode; unchanged by default."),
     ] = None,
-    adapt: Annotated[
-        bool, typer.Option("--adapt", help="Fit the vectors to the stored texts, as index --adapt.")
-    ] = False,
     only_if_better: Annotated[
         bool,
         typer.Option(
@@ -278,8 +269,8 @@ def reencode(
 
     With --only-if-better it is moved if held-out feedback says that matches become better.
     """
-    if encoder is None and reading_share is None and not adapt:
-        raise OptionError("--encoder", "name the new encoder, a --reading-share, or --adapt")
+    if encoder is None and reading_share is None:
+        raise OptionError("--encoder", "name the new encoder, or a --reading-share")
     for option, given in (("--dry-run", dry_run), ("--json", as_json)):
         if given and not only_if_better:
             raise OptionError(option, "is for --only-if-better")
@@ -287,14 +278,14 @@ def reencode(
     if only_if_better:
         check_trial(data)
     opened = with_reading(open_checkpoint(encoder, precision, data=data), data, reading_share)
-    trial = open_trial(data, opened, served, adapt=adapt) if only_if_better else None
+    trial = open_trial(data, opened, served) if only_if_better else None
     report = None
     try:
         with only_reencoding(data):
             with show_progress(console) as progress:
-                made = reencode_documents(data, opened, precision, progress, adapt=adapt)
+                made = reencode_documents(data, opened, precision, progress)
                 with _opened(made.content, made.encoder) as fresh:
-                    LiveScoring(opened, fresh, made.encoder.adapter).measure(progress)
+                    LiveScoring(opened, fresh).measure(progress)
                 if trial is not None:
                     report = run_trial(trial, made, progress)
             swap = report is None or _is_to_be_adopted(made, report, dry_run=dry_run)

@@ -5,12 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli.checks import (
-    check_address,
-    check_output_folder,
-    check_reranker,
-    open_checkpoint,
-)
+from service.cli.checks import check_address, check_output_folder, check_reranker, open_checkpoint
 from service.cli.options import (
     DEFAULT_DATA,
     DataOption,

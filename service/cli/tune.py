@@ -22,7 +22,7 @@ from evaluation.fitting.judged_queries import JudgedQuery, hold_out
 from index.directory.data_directory import CALIBRATION_FILE, DataDirectory
 from index.optional_dependencies import require_extra
 from index.progress import Progress
-from index.search.calibrate import measure_scoring, open_scoring, score_kind
+from index.search.calibrate import measure_scoring, open_scoring
 from index.search.corpus_calibration import write_corpus_calibration
 from index.search.score import (
     CorpusFusion,
@@ -35,12 +35,7 @@ from service.cli.checks import OptionError, check_output_folder
 from service.cli.corpus_checks import check_data_directory
 from service.cli.feedback import asked, check_enough, described, look_for, passages, read_judged
 from service.cli.opening import Loaded, load, opened
-from service.cli.options import (
-    DataArgument,
-    EncoderOption,
-    console,
-    print_json,
-)
+from service.cli.options import DataArgument, EncoderOption, console, print_json
 from service.cli.progress import show_progress
 
 
@@ -64,7 +59,7 @@ def tune(
     check_output_folder(data, "DATA")
     check_enough(data, MIN_QUERIES, "DATA", compared=True)
     loaded = load(encoder, data=data)
-    present = open_scoring(loaded.checkpoint, data, loaded.encoder.adapter).fusion
+    present = open_scoring(loaded.checkpoint, data).fusion
     with opened(data, loaded.encoder, read_only=True) as directory:
         judged = read_judged(data, directory.store)
         parts = _divide(data, [query for query in judged if query.compares])
@@ -116,8 +111,7 @@ def _probabilities(
 
     By the held-out queries: to the others the weights were fitted.
     """
-    adapted = loaded.encoder.adapter is not None
-    kind = score_kind("hybrid", adapted=adapted)
+    kind = "hybrid"
     report["probabilities"] = {}
     if kind not in changed_kinds(present, tuned.rule):
         return {}
@@ -141,9 +135,7 @@ def _adopt(
     path = data / CALIBRATION_FILE
     measured = None
     if path.exists():
-        measured = measure_scoring(
-            directory.store, loaded.checkpoint, loaded.encoder.adapter, progress, fusion.rule
-        )
+        measured = measure_scoring(directory.store, loaded.checkpoint, progress, fusion.rule)
         path.unlink()
     write_corpus_fusion(data, fusion)
     if measured is not None:

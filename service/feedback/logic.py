@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from index.errors import StoreError
-from service.documents import CHARACTERS_AT_A_TIME, export_lines
+from service.documents.logic import CHARACTERS_AT_A_TIME, export_lines
 from service.engine import Collection
 from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
 from service.feedback.store import JudgedQuery, Verdict

@@ -15,7 +15,7 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from index.id_set import IdSet
-from index.search.calibrate import ScoreCalibrator, calibrate_scores, score_kind, within
+from index.search.calibrate import ScoreCalibrator, calibrate_scores, within
 from index.search.rank import search
 from index.search.records import AlignmentOptions, Bounds, EncodedQuery, Mode, SearchOptions
 from index.search.score import semantic_scores
@@ -27,8 +27,8 @@ from service.errors import (
     InvalidInputError,
     StandingQueryNotFoundError,
 )
-from service.matching.match import validate_bounds
-from service.matching.queries import StoredQuery, find_stored, read_queries
+from service.match.logic import validate_bounds
+from service.match.queries import StoredQuery, find_stored, read_queries
 from service.standing.store import Event, Found, Interest, QueryText, Scan, StandingQuery, Webhook
 from service.threads import run_in
 
@@ -180,10 +180,9 @@ def bounds_or_default(calibrator: ScoreCalibrator, mode: Mode, given: Bounds) ->
     """
     if given != Bounds():
         return given
-    kind = score_kind(mode, adapted=calibrator.adapted)
-    if calibrator.null_distribution(kind) is not None:
+    if calibrator.null_distribution(mode) is not None:
         return Bounds(max_false_positive_rate=DEFAULT_RATE)
-    if calibrator.probability_map(kind) is not None:
+    if calibrator.probability_map(mode) is not None:
         return Bounds(min_probability=DEFAULT_PROBABILITY)
     raise InvalidInputError([FieldError("#/max_false_positive_rate", NO_BOUND)])
 
@@ -210,7 +209,7 @@ def scan_new_documents(collection: Collection) -> bool:
         if not len(ids) or standing.stopping:
             break
         # After what is being stored: then all that follows from these documents is there.
-        collection.writer.submit(data.index.catch_up).result()
+        collection.writer.submit(data.engine.catch_up).result()
         more |= _compare(collection, [query for query in ready if query.scanned == place], ids)
     return more
 

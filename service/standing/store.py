@@ -3,9 +3,10 @@
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 from sqlalchemy import Connection, Row, delete, exists, func, insert, select, update
 
 from encoder.arrays import Float32
@@ -120,16 +121,7 @@ class StandingQuery:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A new document that a standing query matches.
-
-    Attributes:
-        document: its id.
-        title: of the document.
-        score: as POST /match gives it.
-        scored_as: the mode whose score it is.
-        probability: that it is a match; None where that is not calibrated.
-        false_positive_rate: share of random pairs that score as high; None likewise.
-    """
+    """A new document that a standing query matches: the last fields of its `Event`."""
 
     document: str
     title: str
@@ -141,28 +133,29 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A match that was stored.
+    """A new document that matches a standing query."""
 
-    Attributes:
-        number: ascending over all queries of the collection, and never given twice.
-        query_id: of the standing query.
-        created: ISO 8601 in UTC.
-        found: the document.
-    """
-
-    number: int
-    query_id: str
-    created: str
-    found: Found
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the event as clients and webhooks get it."""
-        return {
-            "number": self.number,
-            "query": self.query_id,
-            "created": self.created,
-            **asdict(self.found),
-        }
+    number: Annotated[
+        int, Field(description="Ascending over all standing queries of the collection, with gaps.")
+    ]
+    query: Annotated[str, Field(description="Id of the standing query.")]
+    created: Annotated[str, Field(description="ISO 8601 in UTC.")]
+    document: Annotated[str, Field(description="Id of the new document.")]
+    title: Annotated[str, Field(description="Of the new document.")]
+    score: Annotated[float, Field(description="As POST /match gives it.")]
+    scored_as: Annotated[
+        Mode, Field(description="The mode whose score this is; as in POST /match.")
+    ]
+    probability: Annotated[
+        float | None, Field(description="That it is a match; null without a calibration.")
+    ]
+    false_positive_rate: Annotated[
+        float | None,
+        Field(
+            description="Share of random pairs of the corpus that score as high; null without a "
+            "calibration."
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,10 +351,7 @@ class StandingStore:
         with self._state.reading() as connection:
             if query_id is not None:
                 page = page.where(events.c.query == _find(connection, query_id).number)
-            return [
-                Event(number, name, created, Found(*found))
-                for number, name, created, *found in connection.execute(page)
-            ]
+            return [Event(*row) for row in connection.execute(page)]
 
     def undelivered(self) -> list[StandingQuery]:
         """Return the queries whose webhooks have an event to deliver, those due first."""

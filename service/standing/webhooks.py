@@ -17,7 +17,7 @@ import ssl
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from hashlib import sha256
 
@@ -277,7 +277,7 @@ class Webhooks:
             raise ValueError("a query without a webhook has nothing to deliver")
         target = parse_target(webhook.url)
         body = json.dumps(
-            {"type": EVENT_TYPE, "timestamp": event.created, "data": event.to_json()},
+            {"type": EVENT_TYPE, "timestamp": event.created, "data": asdict(event)},
             ensure_ascii=False,
         ).encode()
         name = f"{query.id}-{event.number}"

@@ -99,10 +99,7 @@ class MarkedText:
 
 
 def mark_text(
-    text: str,
-    side: Side,
-    passages: Sequence[tuple[Span, PassageKind]],
-    sections: Sequence[Section],
+    text: str, side: Side, passages: Sequence[tuple[Span, PassageKind]], sections: Sequence[Section]
 ) -> MarkedText:
     """Return a text with its passages and the beginnings of its sections marked.
 

@@ -22,14 +22,7 @@ from encoder.comparison.result import (
     Relation,
     Section,
 )
-from service.web.marked_text import (
-    KIND_CLASSES,
-    MarkedText,
-    Side,
-    join_lines,
-    mark_text,
-    visible,
-)
+from service.web.marked_text import KIND_CLASSES, MarkedText, Side, join_lines, mark_text, visible
 from service.web.pictures import HEIGHT, SHADES, draw_matrix, draw_ribbons
 
 _FOLDER = Path(__file__).parent

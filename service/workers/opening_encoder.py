@@ -11,39 +11,27 @@ from service.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class WarmEncoder:
-    """An encoder that computes here what its model does, with its first run."""
-
-    encoder: Encoder
-    run: WarmRun
-
-
-@dataclass(frozen=True, slots=True)
 class OpeningEncoder:
-    """An encoder that is being opened."""
+    """An encoder that is being opened, with its first run: it computes what its model does."""
 
     checkpoint: Checkpoint
-    thread: ThreadPoolExecutor
-    opened: Future[WarmEncoder]
-
-    def finish(self) -> WarmEncoder:
-        """Wait for the encoder, and for the end of the thread."""
-        with self.thread:
-            return self.opened.result()
+    opened: Future[tuple[Encoder, WarmRun]]
 
 
 def begin_opening(settings: Settings) -> OpeningEncoder:
     """Find the encoder of the settings, or of the data, and begin to open it in a thread."""
     checkpoint = find_encoder(settings.encoder or remembered_encoder(settings.data))
     thread = ThreadPoolExecutor(1, "opens the encoder")
-    return OpeningEncoder(checkpoint, thread, thread.submit(_open_encoder, settings, checkpoint))
+    opened = thread.submit(_open_encoder, settings, checkpoint)
+    thread.shutdown(wait=False)
+    return OpeningEncoder(checkpoint, opened)
 
 
-def _open_encoder(settings: Settings, checkpoint: Checkpoint) -> WarmEncoder:
+def _open_encoder(settings: Settings, checkpoint: Checkpoint) -> tuple[Encoder, WarmRun]:
     encoder = open_encoder(
         checkpoint,
         precision=settings.precision,
         providers=settings.providers or None,
         threads=settings.threads,
     )
-    return WarmEncoder(encoder, encoder.warm_up())
+    return encoder, encoder.warm_up()

@@ -148,8 +148,6 @@ class FairQueue(Generic[T]):
         return None if best is None else best[1]
 
 
-Adapt = Callable[[Float32, Sequence[Sequence[int]]], Float32]  # vector, sentence blocks -> vector
-
 DOCUMENT_ONLY = -1  # the row of a document whose block vectors are all known
 
 
@@ -183,7 +181,6 @@ class EncodeTask:
         reading: of a recurrent encoder: the document, of which every step reads the next block.
         passes: how often each block is read; 1 but for a recurrent encoder.
         counted: all its sentence blocks, whose words are counted; empty where all are encoded.
-        adapt: fits the vector to the corpus of its collection; None where there is no adapter.
         pending: the other rows, as often as they are read.
         started: when its first block was taken, by `time.perf_counter`.
         taken: number of pending rows that were taken.
@@ -198,7 +195,6 @@ class EncodeTask:
     reading: DocumentReading | None = None
     passes: int = 1
     counted: Sequence[Sequence[int]] = ()
-    adapt: Adapt | None = None
     pending: list[int] = field(init=False)
     started: float = 0.0
     taken: int = 0

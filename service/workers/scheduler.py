@@ -24,6 +24,7 @@ import numpy as np
 from encoder.arrays import Float32
 from encoder.blocks import SentenceBlocks
 from encoder.encoder import Encoder
+from encoder.errors import EncoderServerError
 from service.errors import (
     DeadlinePassedError,
     EncodingFailedError,
@@ -36,7 +37,6 @@ from service.threads import lower_priority
 from service.workers.block_cache import EncodeCache
 from service.workers.queue import (
     DOCUMENT_ONLY,
-    Adapt,
     Block,
     BlockQueue,
     EncodeResult,
@@ -120,7 +120,6 @@ class EncodeScheduler:
         self,
         documents: Sequence[SentenceBlocks],
         reservation: Reservation,
-        adapt: Adapt | None = None,
         owner: str = "",
     ) -> list[EncodeResult]:
         """Encode the documents of one request; if one fails, all do.
@@ -128,7 +127,6 @@ class EncodeScheduler:
         Args:
             documents: each with at least one sentence block.
             reservation: of the request; the call must return before it ends.
-            adapt: fits the document vectors to a corpus; block vectors do not depend on it.
             owner: whose cached block vectors are used: the name of a collection.
 
         Raises:
@@ -136,7 +134,7 @@ class EncodeScheduler:
         """
         if not all(document.to_encode for document in documents):
             raise ValueError("a document without a sentence block cannot be encoded")
-        tasks = await self._create_tasks(documents, adapt, owner)
+        tasks = await self._create_tasks(documents, owner)
         if self._cache is not None:
             reservation.resize(sum(task.pending_tokens for task in tasks))
         self._queue.submit(reservation, tasks)
@@ -147,12 +145,12 @@ class EncodeScheduler:
         return encoded
 
     async def _create_tasks(
-        self, documents: Sequence[SentenceBlocks], adapt: Adapt | None, owner: str
+        self, documents: Sequence[SentenceBlocks], owner: str
     ) -> list[EncodeTask]:
         """Return a task for each document, with the block vectors that are cached."""
         loop = asyncio.get_running_loop()
         if self._encoder.recurrent:
-            return [self._begin(document, loop.create_future(), adapt) for document in documents]
+            return [self._begin(document, loop.create_future()) for document in documents]
         width = self._encoder.checkpoint.block_dimension
         blocks = [document.to_encode for document in documents]
         vectors = [np.empty((len(block), width), dtype=np.float32) for block in blocks]
@@ -168,16 +166,13 @@ class EncodeScheduler:
                 submitted,
                 cached,
                 counted=document.blocks,
-                adapt=adapt,
             )
             for document, encoded_blocks, rows, cached in zip(
                 documents, blocks, vectors, known, strict=True
             )
         ]
 
-    def _begin(
-        self, document: SentenceBlocks, waiter: asyncio.Future[EncodeResult], adapt: Adapt | None
-    ) -> EncodeTask:
+    def _begin(self, document: SentenceBlocks, waiter: asyncio.Future[EncodeResult]) -> EncodeTask:
         reading = self._encoder.begin_document(document.blocks)
         return EncodeTask(
             document.blocks,
@@ -186,7 +181,6 @@ class EncodeScheduler:
             time.perf_counter(),
             reading=reading,
             passes=reading.passes,
-            adapt=adapt,
         )
 
     def close(self) -> None:
@@ -264,8 +258,6 @@ class EncodeScheduler:
             counted = task.counted or task.blocks
             if vector is None:
                 vector = self._encoder.encode_document(counted, task.vectors)
-            if task.adapt is not None:
-                vector = task.adapt(vector, counted)
         except Exception as error:
             self._fail({reservation}, error)
             return
@@ -287,8 +279,9 @@ class EncodeScheduler:
             _fail_all(self._queue.drop(reservation), partial(_encoding_error, cause))
 
 
-def _encoding_error(cause: Exception) -> EncodingFailedError:
-    error = EncodingFailedError()
+def _encoding_error(cause: Exception) -> ServiceError:
+    waiting = isinstance(cause, EncoderServerError)
+    error = NotReadyError("the encoder's server fails") if waiting else EncodingFailedError()
     error.__cause__ = cause
     return error
 

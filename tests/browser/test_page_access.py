@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Frame, Page, ViewportSize
 
-from service.api.page import page as page_html
+from service.web.page import page as page_html
 from tests.kit.browser import PageLog, announced, complaints_of_axe, wait_until
 from tests.kit.process_fixtures import Server
 from tests.kit.search_page_fixtures import BEES, KEEPER, find, notice

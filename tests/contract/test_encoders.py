@@ -1,5 +1,7 @@
 """What every encoder must keep, in every precision (R14)."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,8 @@ from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.opening import find_encoder, open_encoder
 from encoder.sentence_model.encoder import SentenceModelEncoder
+from encoder.sentence_model.server import ServerEncoder
+from tests.kit.embedding_server import serve_embeddings
 
 ENCODERS = [
     *("tiny-fp32", "tiny-fp16", "tiny-int8"),
@@ -18,7 +22,7 @@ ENCODERS = [
     *("ernie_doc-fp32", "ernie_doc-fp16", "ernie_doc-int8"),
     *("han-fp32", "han-int8", "dssm-fp32", "dssm-int8"),
     "shipped-int8",
-    *("sentence_bert-fp32", "sentence_onnx-fp32", "sentence_decoder-fp32"),
+    *("sentence_bert-fp32", "sentence_onnx-fp32", "sentence_decoder-fp32", "server-server"),
     *(
         pytest.param(name, marks=pytest.mark.slow)
         for name in (
@@ -30,10 +34,14 @@ TEXTS = ["a", *GOLDEN_TEXTS[:6], GOLDEN_TEXTS[6][:3000]]  # the first is one tok
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
-def encoder(request: pytest.FixtureRequest) -> Encoder:
+def encoder(request: pytest.FixtureRequest) -> Iterator[Encoder]:
     name, precision = request.param.split("-")
     fixtures = {"tiny": "tiny_checkpoint", "terms": "tiny_terms", "colde": "tiny_colde"}
     fixtures["ernie_doc"] = "tiny_ernie_doc"
+    if name == "server":
+        with serve_embeddings(request.getfixturevalue("sentence_model")("bert")) as server:
+            yield open_encoder(find_encoder(f"{server.url}#block=400"))
+        return
     if name in fixtures:
         directory = request.getfixturevalue(fixtures[name])
     elif name.startswith("sentence_"):
@@ -42,7 +50,7 @@ def encoder(request: pytest.FixtureRequest) -> Encoder:
         directory = DEFAULT_CHECKPOINT
     else:
         directory = request.getfixturevalue("tiny_baseline")(name.replace("_", "-"))
-    return open_encoder(find_encoder(str(directory)), precision=precision, threads=2)
+    yield open_encoder(find_encoder(str(directory)), precision=precision, threads=2)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +82,8 @@ def test_packed_calls_equal_single_calls(encoder: Encoder, documents: list[Sente
         tolerance = 0.2  # the shared scale of dynamic int8: why a CPU takes one block a call
     else:
         tolerance = 1e-4 if encoder.precision == "fp32" else 2e-3
+    if isinstance(encoder, ServerEncoder):
+        return  # the server packs
     assert isinstance(encoder, OnnxEncoder | SentenceModelEncoder)
     packed = type(encoder)(encoder.checkpoint, precision=encoder.precision, batch_tokens=256)
     difference = (

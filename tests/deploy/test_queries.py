@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from service.api.app import create_app
+from service.app import create_app
 from service.metrics import Metrics
 from service.settings import Settings
 

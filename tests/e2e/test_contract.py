@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from service.keys import SCOPES
 from tests.kit.calibrations import calibrated
 from tests.kit.process_fixtures import add_key
@@ -20,18 +22,25 @@ EVERY_PHASE = f"{SOME_PHASES},coverage"  # which takes a minute by itself
 OF_A_COLLECTION = r"--exclude-path-regex=^/collections/\{collection\}/"
 
 
+@pytest.mark.parametrize("keyless", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_kind_of_request_is_answered_as_documented(
-    serve: Any, tiny_checkpoint: Path, tiny_reranker: Path, tmp_path: Path, tier: Tier
+    serve: Any,
+    tiny_checkpoint: Path,
+    tiny_reranker: Path,
+    tmp_path: Path,
+    tier: Tier,
+    keyless: bool,
 ) -> None:
-    """With all checks; the cases of each rule of the document in a sweep."""
+    """With all checks, but that of keys where there are none; every case in a sweep."""
     checkpoint, data = calibrated(tiny_checkpoint, tmp_path)
-    key = add_key(data, *SCOPES)
+    key = "none is needed" if keyless else add_key(data, *SCOPES)
     with serve(data, checkpoint, reranker=tiny_reranker, open_information=False) as server:
         ended = subprocess.run(
             [
                 *(Path(sys.executable).with_name("schemathesis"), f"--config-file={SETTINGS}"),
                 *("run", f"{server.url}/openapi.json", "--continue-on-failure", "--no-color"),
                 f"--header=Authorization: Bearer {key}",
+                *(["--exclude-checks=ignored_auth"] if keyless else []),
                 f"--phases={EVERY_PHASE if tier.sweep else SOME_PHASES}",
                 *(f"--max-examples={1000 if tier.sweep else 1}", f"--seed={tier.seed}"),
                 *([] if tier.sweep else [OF_A_COLLECTION]),

@@ -18,12 +18,12 @@ WINTER = "In winter the lakes freeze over, and the birds fly to the south. " * 5
 SLOW = """
 import sys, time, pathlib
 import index.lexical.segmented_index as segmented
-made, read_added = pathlib.Path(sys.argv.pop(1)), segmented.read_added
+made, write_terms = pathlib.Path(sys.argv.pop(1)), segmented.write_terms
 def slow(*arguments):
     while not made.exists():
         time.sleep(0.01)
-    return read_added(*arguments)
-segmented.read_added = slow
+    return write_terms(*arguments)
+segmented.write_terms = slow
 from service.cli.main import main
 main()
 """
@@ -54,7 +54,7 @@ def test_a_server_answers_while_the_words_are_not_ready(
     shutil.rmtree(data / "lexical", ignore_errors=True)
     slow = [sys.executable, "-c", SLOW, str(made)]
     with serve(data, tiny_checkpoint, slow) as server:
-        assert readiness(server) == (200, "degraded", ["lexical"])
+        assert readiness(server) == (200, "degraded", ["words"])
         status, answer = match(server, "semantic")
         assert (status, answer["scored_as"], answer["matches"]) == (
             200, "semantic", before["semantic"]

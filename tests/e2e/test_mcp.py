@@ -8,22 +8,24 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.types import CallToolResult, TextContent
 
 from service.cli.mcp import make_server
 from tests.kit.process_fixtures import COMMAND, add_key, free_port, run, serving
 from tests.kit.waiting import TIMEOUT_S
+
+if TYPE_CHECKING:  # a second, in each worker of the tests
+    from mcp import Client
+    from mcp.types import CallToolResult
 
 TOPICS = ("violin orchestra sonata", "granite basalt lava", "harbour sailor anchor")
 DOCUMENTS = {
     f"folder/d{n}": f"Part {n} is about the {TOPICS[n % 3]}. It is the {TOPICS[n % 3]} again."
     for n in range(12)
 }
-Asked = Callable[[Client], Awaitable[Any]]
+Asked = Callable[["Client"], Awaitable[Any]]
 Ask = Callable[[Asked], Any]
 
 
@@ -48,6 +50,8 @@ def served(
 @pytest.fixture(params=["stdio", "http"])
 def ask(request: pytest.FixtureRequest, served: tuple[str, str]) -> Iterator[Ask]:
     """Ask `longmatch mcp` over a transport."""
+    from mcp import StdioServerParameters
+
     url, token = served
     arguments = [*COMMAND[1:], "mcp", "--url", url]
     if request.param == "stdio":
@@ -80,19 +84,20 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     pytest.fail("longmatch mcp does not listen")
 
 
-async def connected(server: StdioServerParameters | str, asked: Asked) -> Any:
+async def connected(server: Any, asked: Asked) -> Any:
+    from mcp import Client
+
     async with Client(server) as client:
         return await asked(client)
 
 
-def said(result: CallToolResult) -> str:
+def said(result: "CallToolResult") -> str:
     (content,) = result.content
-    assert isinstance(content, TextContent)
-    return content.text
+    return str(content.text)
 
 
 def test_documents_are_matched_compared_and_read(ask: Ask) -> None:
-    async def asked(client: Client) -> None:
+    async def asked(client: "Client") -> None:
         names = {tool.name for tool in (await client.list_tools()).tools}
         assert names == {"match", "compare", "differences", "read_passage"}
         text = DOCUMENTS["folder/d0"]
@@ -137,12 +142,11 @@ def test_wrong_arguments_are_explained(
 ) -> None:
     monkeypatch.setenv("LONGMATCH_API_KEY", served[1])
 
-    async def asked() -> str:
-        async with Client(make_server(served[0])) as client:
-            result = await client.call_tool(tool, arguments)
-            assert result.is_error
-            return said(result)
+    async def asked(client: "Client") -> str:
+        result = await client.call_tool(tool, arguments)
+        assert result.is_error
+        return said(result)
 
-    answer = asyncio.run(asked())
+    answer = asyncio.run(connected(make_server(served[0]), asked))
     assert message in answer
     assert "Traceback" not in answer

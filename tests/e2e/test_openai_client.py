@@ -1,4 +1,4 @@
-"""The official client of OpenAI's API, against the real server with an adapted index."""
+"""The official client of OpenAI's API, against the real server."""
 
 import json
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ DOCUMENTS = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Path:
-    """Return a data directory with an adapter."""
+    """Return a data directory."""
     folder = tmp_path_factory.mktemp("openai")
     corpus = folder / "corpus.jsonl"
     lines = (json.dumps({"id": name, "text": text}) for name, text in DOCUMENTS.items())
     corpus.write_text("\n".join(lines))
-    done = run("index", corpus, "--adapt", "--data", folder / "data", checkpoint=tiny_checkpoint)
+    done = run("index", corpus, "--data", folder / "data", checkpoint=tiny_checkpoint)
     assert done.returncode == 0, done.stderr
     return folder / "data"
 
@@ -69,7 +69,7 @@ def cosines(server: str, token: str) -> dict[str, float]:
     return {match["id"]: match["vector_score"] for match in answer["matches"]}
 
 
-def test_vectors_are_those_of_the_adapted_index(client: Any, url: str, token: str) -> None:
+def test_vectors_are_those_of_the_index(client: Any, url: str, token: str) -> None:
     """The client asks for base64 by itself, and unpacks it."""
     answer = client.embeddings.create(model="longmatch", input=list(DOCUMENTS.values()))
     assert [row.index for row in answer.data] == list(range(len(DOCUMENTS)))

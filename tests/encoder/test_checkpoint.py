@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from encoder.adapter import vector_space
 from encoder.checkpoint import (
     ALIGNMENT,
     BY_NAME,
@@ -19,6 +18,7 @@ from encoder.checkpoint import (
     load_checkpoint,
     mark_fingerprint,
     split_fingerprint,
+    vector_space,
     with_reading_share,
     write_manifest,
 )
@@ -162,8 +162,8 @@ def test_a_shared_file_is_verified_and_next_to_it(
 def test_a_fingerprint_names_the_share(tiny_checkpoint: Path) -> None:
     whole = load_checkpoint(tiny_checkpoint)
     some = with_reading_share(whole, 0.35)
-    assert vector_space(whole, None).fingerprint == whole.fingerprint == some.fingerprint
-    marked = vector_space(some, None).fingerprint
+    assert vector_space(whole).fingerprint == whole.fingerprint == some.fingerprint
+    marked = vector_space(some).fingerprint
     assert marked != whole.fingerprint
     assert split_fingerprint(marked) == (whole.fingerprint, 0.35)
     assert split_fingerprint(whole.fingerprint) == (whole.fingerprint, 1.0)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from sentence_transformers import SentenceTransformer
 
 from encoder.blocks import SentenceBlocks
 from encoder.checkpoint import Checkpoint
@@ -18,7 +17,6 @@ from encoder.errors import CheckpointError
 from encoder.opening import find_encoder, open_encoder
 from encoder.sentence_model.folder import LARGEST_BYTES
 from tests.kit.command import Run
-from tests.kit.sentence_models import add_graph
 from tests.kit.service_fixtures import TEXTS
 
 GetModel = Callable[[str], Path]
@@ -27,6 +25,13 @@ READ = [
     "The harbour was built where two rivers meet.",
     " Dr. Smit wrote it! Who would pay?\n\nThe city: 4.5 per cent, été, 今日は天気.",
 ]
+
+
+def encode_as_peer(folder: Path, **options: Any) -> Any:
+    """Return the vectors of `READ` by sentence-transformers."""
+    from sentence_transformers import SentenceTransformer  # seconds, in each worker of the tests
+
+    return SentenceTransformer(str(folder), device="cpu").encode(READ, **options)
 
 
 def edit(path: Path, **changes: Any) -> None:
@@ -43,7 +48,6 @@ def folder(sentence_model: GetModel, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["bert", "xlm-r", "mpnet", "modernbert", "decoder"])
 def test_vectors_are_those_of_sentence_transformers(sentence_model: GetModel, name: str) -> None:
-    peer = SentenceTransformer(str(sentence_model(name)), device="cpu")
     for options, prompt, dimension in (
         ("", None, None),
         ("#prompt=query", "query", None),
@@ -51,14 +55,17 @@ def test_vectors_are_those_of_sentence_transformers(sentence_model: GetModel, na
     ):
         encoder = open_encoder(find_encoder(f"{sentence_model(name)}{options}"))
         vectors = np.stack([text.vector for text in encode_texts(encoder, READ)])
-        expected = peer.encode(
-            READ, prompt_name=prompt, truncate_dim=dimension, normalize_embeddings=True
-        )
+        expected = encode_as_peer(
+            sentence_model(name), prompt_name=prompt, truncate_dim=dimension,
+            normalize_embeddings=True,
+        )  # fmt: skip
         assert vectors.shape == expected.shape
         assert np.abs(vectors - expected).max() <= 1e-5
 
 
 def test_a_graph_computes_what_torch_does(folder: Path) -> None:
+    from tests.kit.sentence_models import add_graph
+
     expected = encode_texts(open_encoder(find_encoder(str(folder))), READ)
     add_graph(folder)
     assert not (folder / "model.safetensors").exists()
@@ -78,7 +85,7 @@ def test_old_settings_are_understood(folder: Path) -> None:
     edit(folder / "config_sentence_transformers.json", default_prompt_name="query")
     encoder = open_encoder(find_encoder(str(folder)))
     assert encoder.checkpoint.block_length == 96
-    expected = SentenceTransformer(str(folder), device="cpu").encode(READ)
+    expected = encode_as_peer(folder)
     vectors = np.stack([text.vector for text in encode_texts(encoder, READ)])
     assert np.abs(vectors - expected).max() <= 1e-5
 
@@ -196,8 +203,6 @@ def test_index_and_match(
     lines = [json.dumps({"id": name, "text": text}) for name, text in TEXTS.items()]
     corpus.write_text("\n".join(lines))
     name = f"{sentence_model('decoder')}#block=64&prompt=document"
-    answer = longmatch("index", corpus, "--encoder", name, "--adapt")
-    assert (answer.status, "cannot be adapted" in answer.err) == (2, True)
     answer = longmatch("index", corpus, "--encoder", name)
     assert (answer.status, "4 encoded" in answer.err) == (0, True)
     query = tmp_path / "query.txt"

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from encoder.reranker.score_fusion import FusionWeights, ScoreFusion
 from encoder.reranker.sentence_ranking import SentenceGraphText, split_for_ranking
 from evaluation.fitting import reranking
 from evaluation.metrics import evaluate_per_query
-from evaluation.reranking import PairScorer, best_candidates, read_logits, reranked_system
+from evaluation.reranking import PairScorer, best_candidates, reranked_system
 from evaluation.systems import System, rank, vector_system
 from index.errors import CorpusError
 
@@ -86,21 +85,13 @@ def test_pairs_are_scored_by_the_mixture(texts: list[str], system: System) -> No
     assert second.score_pairs(sources, targets).tolist() == pytest.approx(expected, abs=1e-6)
 
 
-def test_each_pair_is_scored_once_also_by_a_later_run(
-    texts: list[str], system: System, tmp_path: Path
-) -> None:
+def test_each_pair_is_scored_once(texts: list[str]) -> None:
     edges = [(row, other) for row in (1, 5) for other in (7, 8, 9)]
-    first = TopicReranker()
-    scorer = PairScorer(first, texts, threads=2, cache=tmp_path / "logits.npz")
+    reranker = TopicReranker()
+    scorer = PairScorer(reranker, texts, threads=2)
     found = scorer(edges).tolist()
-    assert scorer(edges[::-1]).tolist() == found[::-1]
-    assert len(first.scored) == 6
-    second = TopicReranker()
-    again = PairScorer(second, texts, cache=tmp_path / "logits.npz")
-    assert again([*edges, (2, 3)]).tolist()[:6] == found
-    assert len(second.scored) == 1
-    (tmp_path / "logits.npz").write_bytes(b"torn")
-    assert read_logits(tmp_path / "logits.npz") == {}
+    assert scorer([*edges[::-1], (2, 3)]).tolist()[:6] == found[::-1]
+    assert len(reranker.scored) == 7
 
 
 def test_the_fitted_mixture_is_the_best_of_the_grid(texts: list[str], system: System) -> None:

@@ -20,7 +20,7 @@ from tests.kit.paragraphs import assert_rebuild_is_equal, derived, entry_of, fam
 
 FIRST = list(range(10))
 DOCUMENTS = {"first": FIRST, "copy": FIRST, "edited": [*FIRST[:8], 100, 101], "other": [50, 51, 52]}
-FOLLOWERS = ["families", "alignment"]
+FOLLOWERS = ["lexical", "families", "alignment"]
 REPOSITORY = Path(__file__).parents[2]
 
 Get = Callable[[SQLiteDocumentStore], Follower]
@@ -80,7 +80,7 @@ def damage_in(path: Path, kind: str, elsewhere: Path) -> None:
         case "of another collection":
             with closing(open_at(elsewhere)) as store:
                 store.put([entry_of(f"n{n}", [n]) for n in range(9)])
-            shutil.copy(elsewhere.with_name(path.name), path)
+            shutil.copy(next(elsewhere.parent.rglob(path.name)), path)
         case "empty" | "truncated" | "no database":
             cut = {"empty": b"", "truncated": content[: len(content) // 2]}
             path.write_bytes(cut.get(kind, b"x" * 8192))

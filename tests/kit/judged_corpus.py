@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from encoder.adapter import vector_space
-from encoder.checkpoint import load_checkpoint
+from encoder.checkpoint import load_checkpoint, vector_space
 from index.search.score import CorpusFusion, LinearFusion, write_corpus_fusion
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.state.database import open_state
@@ -26,6 +25,7 @@ BLIND = LinearFusion(0.0)  # looks at the vectors of an untrained checkpoint alo
 
 
 OWN_WORDS = 12  # of a text; with fewer an untrained checkpoint finds less
+OTHERS = 29  # documents of other topics that a query is judged with
 
 
 def text(topic: int, draw: random.Random, own_words: int = OWN_WORDS) -> str:
@@ -45,11 +45,11 @@ def copy_topics(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory)
     """
 
     @cache
-    def make(own_words: int, judged: int) -> Path:
+    def make(own_words: int, judged: int, others: int) -> Path:
         folder = tmp_path_factory.mktemp("topics")
         if judged:
-            shutil.copytree(make(own_words, 0), folder, dirs_exist_ok=True)
-            judge(folder / "data", judged, own_words)
+            shutil.copytree(make(own_words, 0, others), folder, dirs_exist_ok=True)
+            judge(folder / "data", judged, own_words, others)
             return folder
         corpus, draw = folder / "corpus.jsonl", random.Random(3)
         names = [f"{side}{topic}" for topic in range(TOPICS) for side in "ab"]
@@ -60,15 +60,17 @@ def copy_topics(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory)
             assert run_main(patch, "index", corpus, "--data", folder / "data") == 0
         return folder
 
-    def copy(folder: Path, own_words: int = OWN_WORDS, judged: int = 0) -> Path:
-        shutil.copytree(make(own_words, judged), folder, dirs_exist_ok=True)
+    def copy(
+        folder: Path, own_words: int = OWN_WORDS, judged: int = 0, others: int = OTHERS
+    ) -> Path:
+        shutil.copytree(make(own_words, judged, others), folder, dirs_exist_ok=True)
         return folder / "data"
 
     return copy
 
 
-def judge(data: Path, topics: int, own_words: int = OWN_WORDS) -> None:
-    """Say that documents of a topic are relevant to one another, and of others not."""
+def judge(data: Path, topics: int, own_words: int = OWN_WORDS, others: int = OTHERS) -> None:
+    """Say that documents of a topic are relevant to one another, and some of others not."""
     draw = random.Random(5)
     with closing(open_state(data)) as state:
         feedback = FeedbackStore(state)
@@ -77,7 +79,7 @@ def judge(data: Path, topics: int, own_words: int = OWN_WORDS) -> None:
             question = JudgedQuery(text=text(topic, draw, own_words), title="A question")
             for query in (stored, question) if topic % 2 else (stored,):
                 feedback.put(query, f"b{topic}", 1 + topic % 3)
-                for step in range(1, 30):
+                for step in range(1, others + 1):
                     feedback.put(query, f"b{(topic + step) % TOPICS}", 0)
 
 

@@ -51,7 +51,11 @@ def derived(store: SQLiteDocumentStore) -> list[object]:
     ids = store.changes_since(0).added.tolist()
     aligned = store.alignment.read(ids)
     blocks = {} if aligned is None else aligned.blocks
+    words = {n: store.lexical.read_stored(n) for n in ids}
+    explained = {n: store.lexical.explain(query, [n], 999)[n] for n, query in words.items()}
     return [
+        [store.lexical.score(q, np.array(ids)).round(6).tolist() for q in words.values()],
+        {n: {term.term for term in terms} for n, terms in explained.items()},
         *(store.families.of(ids), store.families.pending(), store.families.largest(99)),
         store.alignment.pending(),
         *(

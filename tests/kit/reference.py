@@ -13,7 +13,7 @@ from unittest.mock import patch
 import typer
 from typer.cli import get_docs_for_click
 
-from service.api.app import create_app
+from service.app import create_app
 from service.cli.main import make_app
 from service.gate import COLLECTION_PREFIX
 from service.settings import Settings

@@ -9,9 +9,9 @@ from typing import Any
 import schemathesis
 from pydantic import TypeAdapter, ValidationError
 
-from service.api.schemas.fields import write_cursor
-from service.api.schemas.filter import FilterField
-from service.files import FILE_TYPES
+from service.match.filter import FilterField
+from service.schemas import write_cursor
+from service.text.logic import FILE_TYPES
 
 NDJSON = "application/x-ndjson"
 FILTER: TypeAdapter[Any] = TypeAdapter(FilterField)

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
-from service.api.app import create_app
+from service.app import create_app
 from service.engine import Collections, Engine
 from service.settings import Settings
 from service.startup import close_engine, open_engine

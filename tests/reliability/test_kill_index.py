@@ -13,15 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.adapter import VectorSpace, vector_space
-from encoder.checkpoint import Checkpoint, load_checkpoint
-from index.adapt import ADAPTER_FILE, read_corpus_adapter
-from index.directory.data_directory import STORE_FILE, open_data_directory
+from encoder.checkpoint import Checkpoint, VectorSpace, load_checkpoint
+from index.directory.data_directory import open_data_directory
 from tests.kit.forking import Forked
 from tests.kit.tiers import Tier
-from tests.kit.waiting import wait_until
-
-ADAPTED = 400  # documents
 
 
 @dataclass(frozen=True)
@@ -122,44 +117,3 @@ def test_interrupted_by_hand(
         time.sleep(0.02)
     job.send_signal(signal.SIGINT)
     assert job.wait(120) == 130
-
-
-def adapted(data: Path, checkpoint: Path) -> tuple[str, np.ndarray]:
-    """The digest of the adapter, and the vectors of all documents, in the order of their ids."""
-    opened = load_checkpoint(checkpoint)
-    adapter = read_corpus_adapter(data, opened)
-    assert adapter is not None
-    ids, vectors, _ = contents(data, vector_space(opened, adapter), ADAPTED)
-    assert len(ids) == ADAPTED
-    return adapter.digest, vectors
-
-
-@pytest.mark.slow
-def test_killed_while_it_adapts_and_started_again(
-    longmatch_process: Callable[..., subprocess.CompletedProcess[str]],
-    start_longmatch: Callable[..., Forked],
-    tiny_checkpoint: Path,
-    tmp_path: Path,
-    tier: Tier,
-) -> None:
-    corpus = tmp_path / "corpus.jsonl"
-    write_corpus(corpus, ADAPTED)
-
-    def index(name: str) -> tuple[object, ...]:
-        return ("index", corpus, "--adapt", "--data", tmp_path / name)
-
-    run = longmatch_process(*index("whole"), checkpoint=tiny_checkpoint)
-    assert run.returncode == 0, run.stderr
-    expected, vectors = adapted(tmp_path / "whole", tiny_checkpoint)
-    for moment in ("lock", ADAPTER_FILE, STORE_FILE) if tier.sweep else (ADAPTER_FILE,):
-        job = start_longmatch(*index(moment), checkpoint=tiny_checkpoint)
-        path = tmp_path / moment / moment
-        wait_until(lambda path=path, job=job: path.exists() or job.poll() is not None)
-        job.kill()
-        assert job.wait() != 0  # it had not come to its end
-        again = longmatch_process(*index(moment), checkpoint=tiny_checkpoint)
-        assert again.returncode == 0, again.stderr
-        assert ("is kept" in again.stderr) == (moment != "lock")
-        found, other = adapted(tmp_path / moment, tiny_checkpoint)
-        assert found == expected
-        np.testing.assert_allclose(other, vectors, atol=1e-5)

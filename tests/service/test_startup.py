@@ -13,7 +13,7 @@ from index.search.records import SearchOptions
 from service.encode import RequestText
 from service.engine import is_ready
 from service.errors import SettingsError, ShuttingDownError
-from service.matching.match import MatchOptions, match
+from service.match.logic import MatchOptions, match
 from service.settings import Settings
 from service.startup import close_engine, open_engine, search_threads
 

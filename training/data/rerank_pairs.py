@@ -9,14 +9,12 @@ it that.
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from encoder.arrays import Float32, Int64
-from encoder.atomic_files import replace_durably
 from encoder.reranker.checkpoint import RerankerCheckpoint
 from encoder.reranker.pair_tokenizer import PairTokenizer, PairTokens, join_pair
 from encoder.reranker.sentence_ranking import SentenceGraphText
@@ -121,20 +119,6 @@ def join_tables(tables: Sequence[LabelledPairDataset]) -> LabelledPairDataset:
     ends = [table.ends + start for table, start in zip(tables, starts, strict=True)]
     columns = {name: np.concatenate([getattr(table, name) for table in tables]) for name in _FIELDS}
     return LabelledPairDataset(**(columns | {"ends": np.concatenate(ends)}))
-
-
-def write_pair_table(path: Path, table: LabelledPairDataset) -> None:
-    """Write a table as .npz, atomically."""
-    unfinished = path.with_name(path.name + ".partial")
-    with unfinished.open("wb") as file:
-        np.savez(file, **{name: getattr(table, name) for name in _FIELDS})
-    replace_durably(unfinished, path)
-
-
-def read_pair_table(path: Path) -> LabelledPairDataset:
-    """Read what `write_pair_table` wrote."""
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return LabelledPairDataset(**{name: arrays[name] for name in _FIELDS})
 
 
 ONE_LABEL = 'the recipe has pairs = "given", and not pairs of both labels are for training'
@@ -268,8 +252,8 @@ class RowPair:
     score: float = 0.0
 
 
-def training_pairs(corpus: RerankCorpus, recipe: RerankRecipe, directory: Path) -> list[RowPair]:
-    """Sample the pairs of the training part; neighbours are kept in a directory.
+def training_pairs(corpus: RerankCorpus, recipe: RerankRecipe) -> list[RowPair]:
+    """Sample the pairs of the training part.
 
     Links and pairs of label 1 match. Pairs of label 0 do not, nor do lexical neighbours and random
     documents: where only labelled pairs are known, neighbours that probably match are left out.
@@ -287,7 +271,7 @@ def training_pairs(corpus: RerankCorpus, recipe: RerankRecipe, directory: Path) 
     if not linked:
         raise CorpusError(f"{corpus.files.corpus}: no link or match is within the training part")
     different = labelled[False] - linked
-    near = _near(corpus, rows, linked, recipe.candidates, directory) - linked - different - held_out
+    near = _near(corpus, rows, linked, recipe.candidates) - linked - different - held_out
     return _sample(linked, different, near, held_out, recipe.random)
 
 
@@ -298,11 +282,9 @@ def _by_label(pairs: PairRows) -> dict[bool, set[Edge]]:
     return edges
 
 
-def _near(
-    corpus: RerankCorpus, rows: Int64, linked: set[Edge], candidates: int, directory: Path
-) -> set[Edge]:
+def _near(corpus: RerankCorpus, rows: Int64, linked: set[Edge], candidates: int) -> set[Edge]:
     """Pair the documents that have a match with their lexical neighbours in the training part."""
-    found = find_neighbours(directory, [corpus.texts[row] for row in rows])
+    found = find_neighbours([corpus.texts[row] for row in rows])
     likely = np.inf if corpus.qrels else PROBABLE_MATCH
     near = np.where(found.similarities < likely, found.nearest, NO_VECTOR)
     asking = {row for edge in linked for row in edge}
@@ -427,7 +409,6 @@ def _candidates(corpus: RerankCorpus, candidates: int) -> list[RowPair]:
 
 
 _PAIRS_A_STEP = 64
-_FORMAT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,28 +424,20 @@ def prepare_rerank_data(
     corpora: Sequence[RerankCorpus],
     checkpoint: RerankerCheckpoint,
     recipe: RerankRecipe,
-    work: Path,
     progress: Progress,
 ) -> RerankData:
-    """Tokenise the pairs of corpora, or read the tables stored before.
-
-    Args:
-        work: where neighbours and tables are stored.
-        progress: is notified of pairs, counted as documents.
-    """
-    work.mkdir(parents=True, exist_ok=True)
+    """Choose and tokenise the pairs of corpora."""
     reader = PairTokenizer(checkpoint)
     figure = choose_figure(corpora)
     tables: list[tuple[LabelledPairDataset, LabelledPairDataset]] = []
     for number, corpus in enumerate(corpora):
-        key = _key(corpus, checkpoint, f"{figure} {recipe!r}")
-        paths = [work / f"{key}-{part}.npz" for part in ("train", "valid")]
-        if not all(path.exists() for path in paths):
-            pairs = training_pairs(corpus, recipe, work / f"{key}-neighbours")
-            judged = validation_pairs(corpus, figure, recipe.candidates)
-            for path, some in zip(paths, (pairs, judged), strict=True):
-                write_pair_table(path, _tokenise(some, corpus, reader, progress))
-        train, valid = (read_pair_table(path) for path in paths)
+        train, valid = (
+            _tokenise(pairs, corpus, reader, progress)
+            for pairs in (
+                training_pairs(corpus, recipe),
+                validation_pairs(corpus, figure, recipe.candidates),
+            )
+        )
         groups = np.full(len(train), number, dtype=np.int64)
         tables.append(
             (replace(train, groups=groups), replace(valid, groups=valid.groups + number * 100_000))
@@ -480,9 +453,18 @@ def prepare_rerank_data(
 
 def rerank_fingerprint(corpora: Sequence[RerankCorpus], checkpoint: RerankerCheckpoint) -> str:
     """Return the fingerprint of the data and the checkpoint of a run."""
-    figure = choose_figure(corpora)
-    keys = [_key(corpus, checkpoint, figure) for corpus in corpora]
-    return hashlib.sha256(" ".join([checkpoint.fingerprint, *keys]).encode()).hexdigest()
+    digest = hashlib.sha256(checkpoint.fingerprint.encode())
+    for corpus in corpora:
+        digest.update(hashlib.sha256("\0".join(corpus.readings).encode()).digest())
+        digest.update(" ".join([*corpus.ids, *corpus.hashes]).encode())
+        digest.update(corpus.parts.tobytes())
+        digest.update(
+            repr(sorted((q, sorted(d.items())) for q, d in corpus.qrels.items())).encode()
+        )
+        for pairs in corpus.pairs.values():
+            digest.update(pairs.sources.tobytes() + pairs.targets.tobytes())
+            digest.update(pairs.labels.tobytes())
+    return digest.hexdigest()
 
 
 def _tokenise(
@@ -504,17 +486,3 @@ def _tokenise(
                 progress.advanced(_PAIRS_A_STEP, tokens=_PAIRS_A_STEP * len(tokens))
 
     return make_pair_table(made())
-
-
-def _key(corpus: RerankCorpus, checkpoint: RerankerCheckpoint, made_for: str) -> str:
-    """Return a digest of everything that the tables of a corpus depend on."""
-    digest = hashlib.sha256()
-    tokenizer = checkpoint.files["tokenizer.json"]
-    digest.update(f"{_FORMAT} {checkpoint.pair} {tokenizer} {made_for}".encode())
-    digest.update(hashlib.sha256("\0".join(corpus.readings).encode()).digest())
-    digest.update(" ".join([*corpus.ids, *corpus.hashes]).encode())
-    digest.update(corpus.parts.tobytes())
-    digest.update(repr(sorted((q, sorted(d.items())) for q, d in corpus.qrels.items())).encode())
-    for pairs in corpus.pairs.values():
-        digest.update(pairs.sources.tobytes() + pairs.targets.tobytes() + pairs.labels.tobytes())
-    return digest.hexdigest()[:16]

@@ -5,20 +5,15 @@ It is chosen by the square root of how much it has to sample from, so that a sma
 counts beside a large one.
 """
 
-import hashlib
-import json
-import shutil
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from encoder.arrays import Bool, Float32, Int64
-from encoder.atomic_files import replace_durably
 from encoder.checkpoint import Checkpoint
 from encoder.comparison.sections import find_sections
 from encoder.tokenizer import BlockTokenizer
@@ -146,86 +141,33 @@ def cut_blocks(
 
 
 NEIGHBOURS = 32  # of each document, at most
-_FORMAT = 1
-_KEY = "neighbours.json"
 _ROWS_A_CALL = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The lexical neighbours of M texts, memory-mapped. Texts are known by their places 0 to M - 1.
+    """The lexical neighbours of M texts, which are known by their places 0 to M - 1.
 
     Attributes:
         nearest: Int64[M, K], places of the nearest other texts, nearest first; -1 where fewer share
             a word.
         similarities: Float32[M, K], cosines of TF-IDF; 0 where there is none.
-        ends: Int64[M], where the words of each text end in the two that follow.
-        words: Int32[T].
-        weights: Float32[T], of unit norm for each text.
+        words: `tfidf_matrix` of the texts; None where neighbours were not searched for.
     """
 
     nearest: Int64
     similarities: Float32
-    ends: Int64
     words: Any
-    weights: Float32
 
     def between(self, places: Sequence[int] | Int64) -> Float32:
         """Return the similarities [D, D] of D texts among each other."""
-        import scipy.sparse
-
-        spans = [(int(self.ends[p - 1]) if p else 0, int(self.ends[p])) for p in places]
-        words = np.concatenate([self.words[a:b] for a, b in spans])
-        weights = np.concatenate([self.weights[a:b] for a, b in spans])
-        starts = np.cumsum([0, *(b - a for a, b in spans)])
-        known, columns = np.unique(words, return_inverse=True)
-        shape = (len(spans), max(1, len(known)))
-        matrix = scipy.sparse.csr_matrix((weights, columns, starts), shape=shape)
-        similarities: Float32 = (matrix @ matrix.T).toarray()
+        chosen = self.words[places]
+        similarities: Float32 = (chosen @ chosen.T).toarray()
         return similarities
 
 
-def find_neighbours(directory: Path, texts: Sequence[str]) -> Neighbours:
-    """Find the neighbours of texts, or read what was found before.
-
-    Args:
-        directory: where they are stored; computed again if the texts have changed.
-    """
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(hashlib.sha256(text.encode()).digest())
-    key = {"format": _FORMAT, "neighbours": NEIGHBOURS, "texts": digest.hexdigest()}
-    if _read_key(directory) != key:
-        temporary = directory.with_name(directory.name + ".partial")
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        _write(temporary, texts)
-        (temporary / _KEY).write_text(json.dumps(key), encoding="utf-8")
-        shutil.rmtree(directory, ignore_errors=True)
-        replace_durably(temporary, directory)
-    return _open(directory)
-
-
-def without_neighbours(texts: int) -> Neighbours:
-    """Return the neighbours of M texts where none were searched for: there are none."""
-    nothing = np.empty(0, dtype=np.float32)
-    return Neighbours(
-        nearest=np.empty((texts, 0), dtype=np.int64),
-        similarities=np.empty((texts, 0), dtype=np.float32),
-        ends=np.zeros(texts, dtype=np.int64),
-        words=np.empty(0, dtype=np.int32),
-        weights=nothing,
-    )
-
-
-def _read_key(directory: Path) -> object:
-    try:
-        return json.loads((directory / _KEY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}  # nothing, or something that is to be made again
-
-
-def _write(directory: Path, texts: Sequence[str]) -> None:
+def find_neighbours(texts: Sequence[str]) -> Neighbours:
+    """Compare each text with each other."""
     matrix = tfidf_matrix(texts)
     count = min(NEIGHBOURS, len(texts) - 1)
     transposed = matrix.T.tocsr()
@@ -242,25 +184,13 @@ def _write(directory: Path, texts: Sequence[str]) -> None:
         some = slice(start, start + len(cosines))
         nearest[some] = np.where(found > 0, best, -1)
         similarities[some] = np.maximum(found, 0)
-    arrays = {
-        "nearest": nearest,
-        "similarities": similarities,
-        "ends": matrix.indptr[1:].astype(np.int64),
-        "words": matrix.indices.astype(np.int32),
-        "weights": matrix.data.astype(np.float32),
-    }
-    for name, array in arrays.items():
-        np.save(directory / f"{name}.npy", array, allow_pickle=False)
+    return Neighbours(nearest, similarities, matrix)
 
 
-def _open(directory: Path) -> Neighbours:
-    names = ("nearest", "similarities", "ends", "words", "weights")
-    try:
-        return Neighbours(
-            **{name: np.load(directory / f"{name}.npy", mmap_mode="r") for name in names}
-        )
-    except (OSError, EOFError, ValueError) as error:
-        raise CorpusError(f"{directory}: damaged: {error}; delete it") from error
+def without_neighbours(texts: int) -> Neighbours:
+    """Return the neighbours of M texts where none were searched for: there are none."""
+    nothing = np.empty((texts, 0), dtype=np.int64)
+    return Neighbours(nothing, nothing.astype(np.float32), None)
 
 
 PROBABLE_MATCH = 0.5  # lexical similarity from which an unjudged document is not used as a negative
@@ -630,7 +560,6 @@ _OF_WORDS = frozenset({"links", "halves", "distil"})  # kinds that know lexical 
 
 def find_sources(
     data: Sequence[TrainingCorpus],
-    directories: Sequence[Path],
     max_blocks: int,
     progress: Progress,
     *,
@@ -640,20 +569,19 @@ def find_sources(
 
     Args:
         data: corpora; the number of a part's archive is their place.
-        directories: where the neighbours of each are kept.
         max_blocks: blocks of a document that training reads.
         neighbours: whether they are searched for: all texts are read, and each is compared with
             each.
     """
     sources = []
-    for number, (corpus, directory) in enumerate(zip(data, directories, strict=True)):
+    for number, corpus in enumerate(data):
         rows = corpus.rows(TRAIN)
         if len(rows) < 2:
             continue  # nothing to sample: held-out documents only
         found = without_neighbours(len(rows))
         if neighbours:
             progress.started(f"lexical neighbours of {corpus.files.corpus.name}", None)
-            found = find_neighbours(directory, _texts(corpus, rows.tolist()))
+            found = find_neighbours(_texts(corpus, rows.tolist()))
         sources.append(TrainingSource(number, corpus, rows, found, max_blocks))
     return sources
 

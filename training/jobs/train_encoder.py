@@ -1,7 +1,7 @@
 """The job of `longmatch lab train`: from corpora and a recipe to a trained checkpoint.
 
-Intermediate results (block vectors, lexical neighbours, the state of the training loop) are stored
-in a work directory, from which the same call resumes.
+Block vectors and the state of the training loop are stored in a work directory, from which the same
+call resumes.
 """
 
 import hashlib
@@ -84,25 +84,18 @@ def prepare_sources(
     job: EncoderJob, data: Sequence[TrainingCorpus], progress: Progress
 ) -> list[TrainingSource]:
     """Find lexical neighbours in the training part of each corpus, and sections, where needed."""
-    directories = [_directory_of(job, corpus.files) / "neighbours" for corpus in data]
-    return sources_of(read_recipe(job), job.start, data, directories, progress)
+    return sources_of(read_recipe(job), job.start, data, progress)
 
 
 def sources_of(
     recipe: "TrainingRecipe",
     start: Checkpoint,
     data: Sequence[TrainingCorpus],
-    directories: Sequence[Path],
     progress: Progress,
 ) -> list[TrainingSource]:
-    """Find what the samplers of a recipe need; see `prepare_sources`.
-
-    Args:
-        data: of `prepare_data`.
-        directories: where the lexical neighbours of each corpus are kept.
-    """
+    """Find what the samplers of a recipe need in the data of `prepare_data`."""
     neighbours = needs_neighbours(recipe.objectives)
-    sources = find_sources(data, directories, recipe.max_blocks, progress, neighbours=neighbours)
+    sources = find_sources(data, recipe.max_blocks, progress, neighbours=neighbours)
     if not any("parts" in objective.parameters for objective in recipe.objectives):
         return sources
     return [

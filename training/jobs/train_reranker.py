@@ -150,7 +150,7 @@ def train_reranker(
     corpora = [
         read_rerank_corpus(files, recipe.seed, allow_shared=job.allow_shared) for files in job.files
     ]
-    data = prepare_rerank_data(corpora, job.start, objective, job.work, progress)
+    data = prepare_rerank_data(corpora, job.start, objective, progress)
     model = load_reranker_model(job.start, {"dropout": recipe.dropout}).to(training_device())
     out_of_time = TimeLimit(job.seconds)
     plan = TrainingPlan(

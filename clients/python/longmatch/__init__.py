@@ -1,4 +1,4 @@
-"""A client of a Longmatch server: find the documents that match a long document."""
+"""Find the documents that match a long document: in this process, or by a server's client."""
 
 from longmatch.async_client import AsyncClient
 from longmatch.client import Client
@@ -19,6 +19,7 @@ from longmatch.errors import (
     ServerError,
     UnavailableError,
 )
+from longmatch.library import Library, open
 from longmatch.requests import Align, Document, Explain, Query, Rerank, Stored, Text, Webhook
 from longmatch.retries import Retry
 from longmatch.search import MatchOptions
@@ -39,6 +40,7 @@ __all__ = [
     "ForbiddenError",
     "InvalidRequestError",
     "JobFailedError",
+    "Library",
     "LongmatchError",
     "MatchOptions",
     "NotFoundError",
@@ -53,4 +55,5 @@ __all__ = [
     "Text",
     "UnavailableError",
     "Webhook",
+    "open",
 ]

@@ -1,6 +1,8 @@
 """What is answered. Fields that a later server adds are left out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 
@@ -150,6 +152,18 @@ class Comparison(Explanation):
     checkpoint: str
     calibration: str | None
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the relation, the evidence and the passages side by side."""
+        rows = [
+            (escape(side.kind), _text(side.left.text), _text(side.right.text))
+            for side in self.passages
+        ]
+        names = (escape(side.title or side.id or "text") for side in (self.left, self.right))
+        said = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.evidence)
+        chance = _probability(self.probability, self.no_probability)
+        head = f"<p><b>{escape(self.relation)}</b>, {chance}</p><ul>{said}</ul>"
+        return head + _table(("", *names), rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
@@ -252,6 +266,41 @@ class Matches:
     checkpoint: str
     generation: int
     sequence: int
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: title, probability, why, and the passage that is most alike."""
+        rows = []
+        for match in self.matches:
+            found = match.explanation
+            why = best = ""
+            if found is not None:
+                why = next(iter(found.evidence), "")
+                nearest = max(found.passages, key=lambda passage: passage.score, default=None)
+                best = "" if nearest is None else nearest.right.text
+            chance = _probability(match.probability, self.no_probability)
+            rows.append((escape(match.title or match.id), chance, escape(why), _text(best)))
+        return _table(("document", "probability", "why", "passage"), rows)
+
+
+def _probability(probability: float | None, reason: str | None) -> str:
+    if probability is None:
+        return f"not calibrated: {escape(reason or '')}"
+    return f"{100 * probability:.0f} %"
+
+
+_SHOWN = 300  # characters of a passage in a notebook
+
+
+def _text(text: str) -> str:
+    line = " ".join(text.split())
+    return escape(line if len(line) <= _SHOWN else f"{line[:_SHOWN]} …")
+
+
+def _table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Return a table of HTML, whose cells are HTML."""
+    head = "".join(f"<th>{name}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,22 +91,12 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Adapter:
-    """The adapter that was fitted to the corpus; `digest` is None if there is none."""
-
-    digest: str | None
-    documents: int | None
-    dimension: int
-
-
-@dataclass(frozen=True, slots=True)
 class Version:
     """The version, the checkpoint and the limits of the service.
 
     Attributes:
         version: of the server.
         checkpoint: in use.
-        adapter: in use.
         precision: of the graphs.
         provider: of ONNX Runtime.
         reranker: its name, if there is one.
@@ -116,7 +106,6 @@ class Version:
 
     version: str
     checkpoint: Checkpoint
-    adapter: Adapter
     precision: str
     provider: str
     reranker: str | None
@@ -151,12 +140,10 @@ class CollectionState(CollectionSummary):
 
     Attributes:
         reading_share: share of the sentence blocks that the Transformer encodes.
-        adapter: fitted to its corpus.
         calibration: of its scores, as JSON.
     """
 
     reading_share: float | None
-    adapter: Adapter | None
     calibration: dict[str, Any] | None
 
 

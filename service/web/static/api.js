@@ -71,9 +71,14 @@ export async function match(body, signal) {
   return (await request(`${prefix}match`, { ...json(body), signal })).json();
 }
 
-/** Return {title, text} of a file that a browser cannot read. */
-export async function textOf(content, kind) {
-  const options = { method: "POST", headers: { "Content-Type": kind }, body: content };
+/** Store a document; a stored one of the same id is replaced. */
+export async function store(document, signal) {
+  await request(`${prefix}index`, { ...json({ documents: [document] }), signal });
+}
+
+/** Return {title, text} of a file, as the server reads it. */
+export async function textOf(content, kind, signal) {
+  const options = { method: "POST", headers: { "Content-Type": kind }, body: content, signal };
   return (await request("text", options)).json();
 }
 

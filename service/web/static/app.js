@@ -4,12 +4,12 @@ import { chosenCollection, refreshCollections, startCollections } from "./collec
 import { startComparison } from "./comparison.js";
 import { byId } from "./dom.js";
 import { startFilters } from "./filters.js";
-import { refreshIndex, startIndexPanel } from "./index_panel.js";
+import { openIndexPanel, refreshIndex, startIndexPanel } from "./index_panel.js";
 import { startKey } from "./key.js";
 import { startMatches } from "./matches.js";
 import { forgetStored, showExamples, startQuery, useStored } from "./query.js";
 import { cancel, clearMatches, search } from "./search.js";
-import { startUploads } from "./uploads.js";
+import { choose, startUploads } from "./uploads.js";
 
 function startForm() {
   const form = byId("query");
@@ -57,7 +57,10 @@ startKey(async () => {
 startForm();
 startHelp();
 startFilters();
-startQuery(search);
+startQuery(search, (files, entries) => {
+  openIndexPanel();
+  choose(files, entries);
+});
 startMatches(matchStored);
 startComparison();
 startUploads();

@@ -64,7 +64,9 @@ export function acceptDrops(target, place, take) {
     event.preventDefault(); // the browser would otherwise open the file in place of this page
     event.stopPropagation();
     place.classList.toggle("over", on(event));
-    then?.([...event.dataTransfer.files]);
+    if (!then) return;
+    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.());
+    then([...event.dataTransfer.files], entries.filter(Boolean)); // folders are entries alone
   });
   listen("dragover", () => true);
   listen("dragleave", (event) => Boolean(event.relatedTarget));

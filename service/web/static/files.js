@@ -15,6 +15,11 @@ const TEXT = {
   ".txt": "text/plain", ".text": "text/plain", ".md": "text/markdown", ".markdown": "text/markdown",
   ".rst": "text/x-rst", ".html": "text/html", ".htm": "text/html",
 };
+/** The media type by which the server reads a file; undefined where it reads none. */
+export const kindOf = (name) => ({ ...SENT, ...TEXT })[suffixOf(name)];
+
+export const suffixOf = (name) => (/\.[^./]*$/.exec(name.toLowerCase()) ?? [""])[0];
+
 const READ = [...Object.keys(TEXT), ...Object.keys(SENT)];
 const CORPUS = [".jsonl", ".ndjson", ".gz"];
 const LEFT_OUT = new Set(["SCRIPT", "STYLE", "TEMPLATE", "TITLE", "NOSCRIPT"]);
@@ -28,20 +33,23 @@ const CELLS = new Set(["TD", "TH"]);
 
 /** Return {text, title} of a file; refuse one by its name and size before a byte is read. */
 export async function readFile(file, limits) {
-  const suffix = (/\.[^.]*$/.exec(file.name.toLowerCase()) ?? [""])[0];
+  const suffix = suffixOf(file.name);
   refuseKind(file.name, suffix);
-  if (file.size > limits.max_body_bytes) {
-    throw new Refusal("The file is too large",
-      `${file.name} has ${bytes(file.size)}; the limit (max_body_bytes) is ` +
-      `${bytes(limits.max_body_bytes)}.`);
-  }
+  refuseLarge(file, limits);
   const data = await readBytes(file);
   const content = suffix in SENT ? null : decode(data);
-  if (content === null) return readByServer(file.name, data, { ...SENT, ...TEXT }[suffix]);
+  if (content === null) return readByServer(file.name, data, kindOf(file.name));
   const { text, title } = HTML.includes(suffix) ? readHtml(content) : { text: content, title: "" };
   if (!text.trim()) throw new Refusal("The file is empty", `${file.name} has no text.`);
   refuseLong(file.name, text, limits);
   return { text, title: title || (MARKDOWN.includes(suffix) ? markdownTitle(text) : "") };
+}
+
+/** Refuse a file that is larger than the body of a request. */
+export function refuseLarge(file, { max_body_bytes: limit }) {
+  if (file.size <= limit) return;
+  throw new Refusal("The file is too large",
+    `${file.name} has ${bytes(file.size)}; the limit (max_body_bytes) is ${bytes(limit)}.`);
 }
 
 function refuseKind(name, suffix) {
@@ -51,7 +59,7 @@ function refuseKind(name, suffix) {
       `${name}: add its documents under “Documents”.`);
   }
   throw new Refusal("The page cannot read this file",
-    `${name}: it reads ${READ.join(" ")}. For a folder of files, run longmatch index FOLDER.`);
+    `${name}: it reads ${READ.join(" ")}. Many files are added under “Documents”.`);
 }
 
 /** Refuse a text that the service would refuse, which counts characters, not UTF-16 units. */

@@ -106,14 +106,15 @@ async function measured() {
     ["Empty groups", share("index_empty_lists_ratio")]];
 }
 
+export function openIndexPanel() {
+  byId("index-panel").showModal();
+  refreshIndex();
+}
+
 /** Show the panel on request; `change` is called when the number of documents changes. */
 export function startIndexPanel(change) {
   onChange = change;
-  const panel = byId("index-panel");
-  byId("index-button").addEventListener("click", () => {
-    panel.showModal();
-    refreshIndex();
-  });
-  byId("close-index").addEventListener("click", () => panel.close());
+  byId("index-button").addEventListener("click", openIndexPanel);
+  byId("close-index").addEventListener("click", () => byId("index-panel").close());
   refreshIndex();
 }

@@ -1,7 +1,7 @@
 // The document that is matched: a text that was pasted or read from a file, or a stored document.
 
 import { Refusal, documents, version } from "./api.js";
-import { acceptDrops, byId, count, counted, element, foreign } from "./dom.js";
+import { acceptDrops, byId, counted, element, foreign } from "./dom.js";
 import { readFile, refuseLong } from "./files.js";
 import { suggestFields } from "./filters.js";
 import { showError } from "./notices.js";
@@ -17,6 +17,7 @@ let fileName = "";
 let choices = 0; // files chosen so far: the one that was chosen last is read, however slow others are
 let counting = 0;
 let onChosen = () => {};
+let addFiles = () => {};
 
 /** Return what to match, as the fields of POST /match; refuse what cannot be matched. */
 export async function currentQuery() {
@@ -86,15 +87,11 @@ function describe() {
   byId("source").replaceChildren(...(fileName ? [foreign(fileName), words && `, ${words}`] : [words]));
 }
 
-/** Read the one file of a drop or a choice, then search with it. */
+/** Read the file of a drop or a choice, then search with it. */
 async function choose(files) {
   const choice = ++choices;
   byId("text-notice").replaceChildren();
   try {
-    if (files.length !== 1) {
-      throw new Refusal("One document at a time",
-        `These are ${count(files.length)} files. To add many, see “Documents”.`);
-    }
     byId("source").textContent = "Reading the file …";
     const { limits } = await version();
     const { text, title } = await readFile(files[0], limits);
@@ -137,12 +134,16 @@ export async function showExamples() {
   place.hidden = some.length === 0;
 }
 
-/** Listen to the form; `chosen` is called when a file or a stored document was chosen. */
-export function startQuery(chosen) {
+/** Listen to the form; `chosen` is called when a document was chosen, `add` with several files. */
+export function startQuery(chosen, add) {
   onChosen = chosen;
+  addFiles = add;
   // On the whole window, so that a file that misses the form does no harm.
-  acceptDrops(window, byId("drop"), (files) => {
-    if (!document.querySelector("dialog[open]")) choose(files);
+  acceptDrops(window, byId("drop"), (files, entries) => {
+    if (document.querySelector("dialog[open]")) return;
+    const folder = entries.some((entry) => entry.isDirectory);
+    if (folder || files.length > 1) addFiles(files, entries);
+    else choose(files);
   });
   byId("file").addEventListener("change", (event) => {
     const files = [...event.target.files]; // a copy: the list is emptied with the control

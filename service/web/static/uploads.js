@@ -1,65 +1,172 @@
-// Uploads of a corpus, and the jobs that index them.
+// Files and folders that are added to the corpus, and the jobs that index JSON Lines.
 
-import { Refusal, cancelJob, job, jobs, upload, version } from "./api.js";
+import { Problem, Refusal, cancelJob, job, jobs, store, textOf, upload, version } from "./api.js";
 import { acceptDrops, byId, bytes, count, counted, element, foreign, percent } from "./dom.js";
+import { kindOf, refuseLarge, suffixOf } from "./files.js";
 import { refreshIndex } from "./index_panel.js";
 import { showError } from "./notices.js";
 
 const SHOWN_JOBS = 5;
 const EVERY_MS = 1_000;
 const ACTIVE = ["waiting", "running"];
+const CORPUS = [".jsonl", ".ndjson", ".gz"];
+const TIMED_FILES = 3; // after so many the remaining time is estimated
 
 let sending = null;
 let timer = 0;
 
-/** Send the one file of a choice or a drop; refuse several, and a second one while one is sent. */
-function choose(files) {
-  if (files.length === 1 && !sending) return send(files[0]);
-  const refusal = sending
-    ? new Refusal("One upload at a time", "Wait until the file is sent, or cancel it.")
-    : new Refusal("One file at a time",
-      `These are ${count(files.length)} files. For many, run longmatch index FOLDER.`);
-  showError(byId("upload-notice"), refusal);
+/** Add what was chosen or dropped: a JSON Lines file, or the files of folders one by one. */
+export async function choose(files, entries = []) {
+  if (sending) {
+    const refusal = new Refusal("One upload at a time", "Wait until it is sent, or cancel it.");
+    showError(byId("upload-notice"), refusal);
+    return;
+  }
+  if (files.length === 1 && CORPUS.includes(suffixOf(files[0].name))) {
+    await during((signal) => sendCorpus(files[0], signal), () => choose(files));
+    return;
+  }
+  const found = await filesOf(files, entries);
+  if (found.length) await addFiles(new Addition(found));
 }
 
-async function send(file) {
+/** Work on one upload; an error is shown with what tries again. */
+async function during(work, again) {
   const controller = new AbortController();
-  byId("upload-notice").replaceChildren();
+  for (const id of ["upload-notice", "skipped"]) byId(id).replaceChildren();
   try {
     sending = controller;
-    const name = file.name.toLowerCase();
-    refuseOther(file, name);
-    showSending(0); // with its button: the answer below can take long
-    refuseLarge(file, (await Promise.race([version(), aborted(controller.signal)])).limits);
-    const accepted = await upload(file, {
-      gzip: name.endsWith(".gz"), signal: controller.signal, progress: showSending,
-    });
-    byId("upload-status").textContent =
-      `Received ${counted(accepted.accepted, "line")}; they are being indexed.`;
+    await work(controller.signal);
   } catch (error) {
-    if (error.name === "AbortError") byId("upload-status").textContent = "Cancelled.";
+    if (error.name === "AbortError") say("Cancelled.");
     else {
-      byId("upload-status").textContent = "";
-      showError(byId("upload-notice"), error, () => send(file));
+      say("");
+      showError(byId("upload-notice"), error, again);
     }
   } finally {
     sending = null;
     for (const id of ["upload-progress", "cancel-upload"]) byId(id).hidden = true;
-    byId("corpus").value = "";
+    for (const id of ["corpus", "folder"]) byId(id).value = "";
     refreshJobs();
   }
 }
 
-function refuseOther(file, name) {
-  if ([".jsonl", ".ndjson", ".gz"].some((suffix) => name.endsWith(suffix))) return;
-  throw new Refusal("This is not a corpus",
-    `${file.name}: the page uploads JSON Lines (.jsonl, .ndjson, .gz).`);
+const say = (text) => { byId("upload-status").textContent = text; };
+
+async function sendCorpus(file, signal) {
+  showSending(0); // with its button: the answer below can take long
+  const { max_upload_bytes: limit } = (await Promise.race([version(), aborted(signal)])).limits;
+  if (file.size > limit) {
+    throw new Refusal("The file is too large", `${file.name} has ${bytes(file.size)}; the limit ` +
+      `(max_upload_bytes) is ${bytes(limit)}.`);
+  }
+  const gzip = file.name.toLowerCase().endsWith(".gz");
+  const accepted = await upload(file, { gzip, signal, progress: showSending });
+  say(`Received ${counted(accepted.accepted, "line")}; they are being indexed.`);
 }
 
-function refuseLarge(file, { max_upload_bytes: limit }) {
-  if (file.size <= limit) return;
-  throw new Refusal("The file is too large", `${file.name} has ${bytes(file.size)}; the limit ` +
-    `(max_upload_bytes) is ${bytes(limit)}.`);
+/** Files that are added one by one, by path: what is left, and what was skipped. */
+class Addition {
+  constructor(files) {
+    this.files = files;
+    this.next = 0;
+    this.skipped = [];
+    this.started = performance.now();
+  }
+
+  /** What a person reads about it now. */
+  get state() {
+    const said = `${count(this.next)} of ${counted(this.files.length, "file")}`;
+    if (this.next < TIMED_FILES || this.next === this.files.length) return said;
+    const each = (performance.now() - this.started) / this.next / 1_000;
+    const seconds = Math.ceil(each * (this.files.length - this.next));
+    return `${said}, about ${seconds < 90 ? counted(seconds, "second")
+      : counted(Math.round(seconds / 60), "minute")} left`;
+  }
+}
+
+/** Add files from the next one on; after a failure of the server it goes on where it was. */
+async function addFiles(addition) {
+  await during(async (signal) => {
+    const { limits } = await Promise.race([version(), aborted(signal)]);
+    while (addition.next < addition.files.length) {
+      const { path, file } = addition.files[addition.next];
+      showSending(addition.next / addition.files.length);
+      say(`${addition.state}: ${path}`);
+      const reason = await addFile(path, file, limits, signal);
+      if (reason) addition.skipped.push([path, reason]);
+      addition.next += 1;
+    }
+    const lost = addition.skipped.length;
+    say(`${counted(addition.next - lost, "file")} added${lost ? `, ${count(lost)} skipped` : ""}.`);
+  }, () => addFiles(addition));
+  showSkipped(addition.skipped);
+}
+
+/** Add a file; return why it was skipped, if it was. */
+async function addFile(path, file, limits, signal) {
+  const kind = kindOf(path);
+  if (CORPUS.includes(suffixOf(path))) return "is a corpus: add it by itself";
+  if (!kind) return "is of a kind that the server does not read";
+  try {
+    refuseLarge(file, limits);
+    const { title, text } = await textOf(await readBytes(file), kind, signal);
+    await store({ id: path, title: title || readable(path), text }, signal);
+  } catch (error) {
+    if (error instanceof Refusal) return error.message;
+    if (error instanceof Problem && [413, 422].includes(error.status)) {
+      return error.errors.map((one) => one.detail).join(", ") || error.message;
+    }
+    throw error;
+  }
+  return "";
+}
+
+async function readBytes(file) {
+  try {
+    return await file.arrayBuffer();
+  } catch {
+    throw new Refusal("The file could not be read", "it was moved or changed");
+  }
+}
+
+/** The name of a file as a title. */
+const readable = (path) => path.replace(/^.*\//, "").replace(/\.[^.]*$/, "").replace(/[-_]+/g, " ");
+
+function showSkipped(skipped) {
+  if (!skipped.length) return;
+  byId("skipped").replaceChildren(element("details", {},
+    element("summary", {}, `${counted(skipped.length, "file")} skipped`),
+    element("ul", {}, ...skipped.map(([path, reason]) =>
+      element("li", {}, foreign(path), ": ", foreign(reason))))));
+}
+
+/** Return {path, file} of each file, hidden ones left out; a folder by itself is not in its paths. */
+async function filesOf(files, entries) {
+  const found = entries.some((entry) => entry.isDirectory)
+    ? (await Promise.all(entries.map(walk))).flat()
+    : files.map((file) => ({ path: file.webkitRelativePath || file.name, file }));
+  const tops = new Set(found.map(({ path }) => /^[^/]*\//.exec(path)?.[0]));
+  const within = tops.size === 1 ? ([...tops][0] ?? "").length : 0;
+  return found.map(({ path, file }) => ({ path: path.slice(within), file }))
+    .filter(({ path }) => !path.split("/").some((part) => part.startsWith(".")))
+    .sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+/** Return {path, file} of the files below an entry of a drop. */
+async function walk(entry) {
+  const path = entry.fullPath.slice(1);
+  if (entry.isFile) {
+    return [{ path, file: await new Promise((done, failed) => entry.file(done, failed)) }];
+  }
+  const reader = entry.createReader();
+  const within = [];
+  for (;;) { // a call returns a part of them
+    const some = await new Promise((done, failed) => reader.readEntries(done, failed));
+    if (!some.length) break;
+    within.push(...some);
+  }
+  return (await Promise.all(within.map(walk))).flat();
 }
 
 /** Fail once a signal is aborted. */
@@ -73,7 +180,7 @@ function showSending(share) {
   byId("upload-progress").hidden = false;
   byId("upload-progress").value = share;
   byId("cancel-upload").hidden = false;
-  byId("upload-status").textContent = share < 1 ? "Sending …" : "The server stores it …";
+  say(share < 1 ? "Sending …" : "The server stores it …");
 }
 
 /** Show the newest jobs, and follow them while one is active. */
@@ -138,10 +245,15 @@ function fill(row, one) {
 }
 
 export function startUploads() {
-  byId("corpus").addEventListener("change", (event) => {
-    if (event.target.files.length) choose([...event.target.files]);
-  });
+  for (const id of ["corpus", "folder"]) {
+    byId(id).addEventListener("change", (event) => {
+      if (event.target.files.length) choose([...event.target.files]);
+    });
+  }
   byId("cancel-upload").addEventListener("click", () => sending?.abort());
   byId("index-button").addEventListener("click", refreshJobs);
   acceptDrops(byId("index-panel"), byId("upload"), choose);
+  addEventListener("beforeunload", (event) => { // what is not sent yet would be lost
+    if (sending) event.preventDefault();
+  });
 }

@@ -2,9 +2,7 @@
 
 import json
 import re
-import sqlite3
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from functools import cache
 from pathlib import Path
 from zlib import crc32
@@ -17,10 +15,8 @@ from encoder.alignment.space import neutral_space
 from encoder.blocks import Receipt
 from index.common_text.runs import NO_COMMON_TEXT, CommonText, find_common_runs
 from index.corpus.demo import write_stdlib_corpus
-from index.doctor import repair
 from index.doctor.examine import examine_derived
 from index.document import Document
-from index.lexical.tables import read_document_terms
 from index.lexical.terms import hash_words
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
@@ -143,25 +139,10 @@ def test_a_licence_decides_nothing(
 def test_how_much_is_common_is_known(pages: dict[str, str], fill: Fill) -> None:
     store = fill(with_licence(pages, 5_000))
     ids = {name: found.vector_id for name, found in store.find(NAMES).items()}
-    assert store.common_text.share(ids["gzip"]) == pytest.approx(0.65, abs=0.05)
-    assert store.common_text.share(ids["tarfile"]) == 0.0
+    assert store.alignment.common_share(ids["gzip"]) == pytest.approx(0.65, abs=0.05)
+    assert store.alignment.common_share(ids["tarfile"]) == 0.0
     assert list(examine_derived(store.path)) == []
     assert_rebuild_is_equal(store)
-    copy = store.path.with_name("copy.sqlite3")
-    repair.copy_truth(store.path, copy)
-    repair.derive(copy, QUIET)
-    assert words_in(copy) == words_in(store.path)
-
-
-def words_in(path: Path) -> dict[int, dict[str, int]]:
-    """Return how often each document has each term, by vector id."""
-    with closing(sqlite3.connect(path)) as connection:
-        terms = dict(connection.execute("SELECT term_id, term FROM terms"))
-        found = read_document_terms(connection, range(1, 1_000))
-    return {
-        n: {terms[term_id]: count for term_id, count in zip(*map(list, held), strict=True)}
-        for n, held in found.items()
-    }
 
 
 def test_versions_of_a_document_stay_a_family(pages: dict[str, str], fill: Fill) -> None:
@@ -185,7 +166,7 @@ def test_a_form_filled_in_many_times_stays_a_family(store: SQLiteDocumentStore) 
     store.put(forms)
     assert store.families.totals() == (1, 60)
     assert len(store.common_text.read()) > 0
-    assert store.common_text.share(1) == 0.0
+    assert store.alignment.common_share(1) == 0.0
 
 
 def test_a_quotation_in_two_documents_counts(pages: dict[str, str], fill: Fill) -> None:

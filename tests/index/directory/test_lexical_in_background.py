@@ -65,13 +65,13 @@ def path(tmp_path: Path) -> Path:
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Hold the making of the copy half way until the event is set."""
     go_on = threading.Event()
-    read_added = index.lexical.segmented_index.read_added
+    write_terms = index.lexical.segmented_index.write_terms
 
     def wait_and_read(*arguments: Any) -> Any:
         assert go_on.wait(120)
-        return read_added(*arguments)
+        return write_terms(*arguments)
 
-    monkeypatch.setattr(index.lexical.segmented_index, "read_added", wait_and_read)
+    monkeypatch.setattr(index.lexical.segmented_index, "write_terms", wait_and_read)
     monkeypatch.setattr(index.directory.data_directory, "LEXICAL_SECONDS", 0.01)
     yield go_on
     go_on.set()
@@ -129,7 +129,6 @@ def test_closing_does_not_wait_for_all_of_it(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(index.lexical.segmented_index, "_STEPS_BETWEEN_LOOKS", 1)
     data = opened(path, in_background=True)
     with ended_in(30, data.close):
         while not data.store.lexical._stopping.is_set():
@@ -137,4 +136,5 @@ def test_closing_does_not_wait_for_all_of_it(
         caplog.clear()
         held.set()
     assert caplog.records == []
-    assert not data.store.lexical._opened
+    with closing(opened(path)) as again:
+        assert len(find(again, "lexical").hits) == 1

@@ -208,12 +208,12 @@ def one_error(done: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.mark.slow
-def test_a_ray_that_runs_encodes_with_an_adapter_and_a_share(
+def test_a_ray_that_runs_encodes_with_a_share(
     longmatch_process: RunProcess, ray_address: str, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     corpus = tmp_path / "corpus.jsonl"
     write_corpus(corpus, 60, range(200, 300))
-    options = ("--adapt", "--reading-share", 0.5)
+    options = ("--reading-share", 0.5)
     here, there = tmp_path / "here", tmp_path / "there"
     done = longmatch_process("index", corpus, "--data", here, *options, checkpoint=tiny_checkpoint)
     assert done.returncode == 1

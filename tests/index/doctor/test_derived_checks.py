@@ -1,7 +1,6 @@
 """What follows from the documents: the doctor finds what is wrong with it, and rebuilds it."""
 
 import sqlite3
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -10,8 +9,6 @@ import pytest
 from encoder.alignment.space import neutral_space
 from index.doctor import repair
 from index.doctor.examine import Remedy, examine_derived, follower_problem, problem_of
-from index.lexical.tables import LEXICAL_TABLES
-from index.lexical.terms import count_terms_and_titles
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
 from tests.index.conftest import sql
@@ -82,38 +79,12 @@ def remade(path: Path) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("lost", [LEXICAL_TABLES, LEXICAL_TABLES[:1], ()])
-def test_words_and_values_are_made_again(indexed: Path, lost: tuple[str, ...]) -> None:
-    run_sql(indexed, *(f"DROP TABLE {table}" for table in lost))
-    run_sql(indexed, "DELETE FROM documents WHERE id = 'd77'")  # its words stay behind
+def test_values_are_made_again(indexed: Path) -> None:
+    run_sql(indexed, "DELETE FROM documents WHERE id = 'd77'")
     copy = remade(indexed)
-    left = (text_of(n) for n in range(INDEXED) if n not in (1, 77))
-    expected = Counter(term for text in left for term in count_terms_and_titles(text))
-    assert expected["common"] == INDEXED - 2
-    assert expected["common odd"] == INDEXED // 2 - 2
-    assert dict(sql(copy, "SELECT term, documents FROM terms")) == expected
-    assert sql(copy, "SELECT documents FROM term_statistics") == [(INDEXED - 2,)]
     values = "SELECT * FROM metadata_values"
     assert sql(copy, values) == sql(indexed, values)
     assert list(examine_derived(copy)) == []
-
-
-def test_titles_named_by_texts_are_indexed(open_store: OpenStore, entry: MakeEntry) -> None:
-    """As a pass over all texts leaves them: those of documents that came later, too."""
-    counts = "SELECT term, documents FROM terms ORDER BY 1"
-    store = open_store()
-    store.put([entry("a", "all about grey herons and reeds", "Wetlands")])
-    store.put([entry("b", "birds of wetlands", "Grey herons")])
-    store.refresh_titles(SilentProgress())
-    store.close()
-    before = sql(store.path, counts)
-    assert sum(term.startswith('"') for term, _ in before) == 2
-    copy = remade(store.path)
-    assert sql(copy, counts) == before
-    again = open_store(copy)
-    assert again.changes_since_title_refresh() == 0
-    again.refresh_titles(SilentProgress())
-    assert sql(copy, counts) == before
 
 
 def test_the_copy_gives_no_vector_id_twice(indexed: Path, open_store: OpenStore) -> None:

@@ -1,10 +1,7 @@
 """The lexical index: what it finds, and that it always says what the texts of the store say."""
 
-import sqlite3
 import string
 from collections import Counter
-from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,15 +14,14 @@ from encoder.blocks import Receipt
 from encoder.terms.general_words import share_of, word_levels
 from index.document import Document
 from index.id_set import IdSet
-from index.lexical.lexical_index import TermNames
 from index.lexical.scoring import LexicalQuery
-from index.lexical.terms import count_terms_and_titles, is_pair, known_titles
+from index.lexical.tables import MAX_COUNT
+from index.lexical.terms import QUOTE, count_terms_and_titles, is_pair, level_of
 from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 from tests.index.conftest import sql
-from tests.kit.index_fixtures import MakeEntry, OpenStore
+from tests.kit.index_fixtures import MakeEntry
 
-NO_TITLES = known_titles(())
 TEXTS = {
     "ants": "Ants live in colonies of the forest. Workers carry leaves, and ants dig the soil.",
     "bees": "Bees live in hives of the forest. Workers carry nectar, and bees dance.",
@@ -53,25 +49,25 @@ def find(store: SQLiteDocumentStore, text: str, k: int = 10) -> dict[str, float]
     }
 
 
-def assert_says_what_the_texts_say(path: Path) -> None:
-    """Compare every table of the index with the texts that are stored."""
-    with closing(sqlite3.connect(path)) as connection:
-        texts = connection.execute("SELECT vector_id, text, title FROM documents").fetchall()
-        counts = {n: count_terms_and_titles(text, NO_TITLES, title) for n, text, title in texts}
-        documents = Counter(term for count in counts.values() for term in count)
-        assert dict(connection.execute("SELECT term, documents FROM terms")) == documents
-        term_ids = dict(connection.execute("SELECT term, term_id FROM terms"))
-        assert connection.execute("SELECT documents FROM term_statistics").fetchall() == [
-            (len(texts),)
-        ]
-        rows = dict(connection.execute("SELECT vector_id, terms FROM document_terms"))
-        assert rows.keys() == counts.keys()
-        for vector_id, blob in rows.items():
-            number = len(blob) // 6
-            ids = np.frombuffer(blob, "<u4", number).tolist()
-            assert ids == sorted(ids)
-            held = dict(zip(ids, np.frombuffer(blob, "<u2", number, 4 * number), strict=True))
-            assert held == {term_ids[term]: n for term, n in counts[vector_id].items()}
+def assert_says_what_the_texts_say(store: SQLiteDocumentStore) -> None:
+    """Compare the words of every document with the texts that are stored; titles apart."""
+    snapshot = store.lexical.snapshot()
+    rows = sql(store.path, "SELECT vector_id, text FROM documents ORDER BY vector_id")
+    names = dict(sql(store.lexical.path, "SELECT term_id, term FROM terms"))
+    assert snapshot.present_ids().tolist() == [row[0] for row in rows]
+    assert snapshot.number == len(rows)
+    documents = Counter[int]()
+    for vector_id, text in rows:
+        ids, counts = (array.tolist() for array in snapshot.terms_of(vector_id))
+        assert ids == sorted(ids)
+        documents.update(ids)
+        held = {names[n]: count for n, count in zip(ids, counts, strict=True)}
+        assert {term: n for term, n in held.items() if term[0] != QUOTE} == {
+            term: min(n, MAX_COUNT) for term, n in count_terms_and_titles(text).items()
+        }
+    frequencies = snapshot.terms.frequencies
+    assert {n: int(frequencies[n]) for n in np.flatnonzero(frequencies).tolist()} == documents
+    assert all(snapshot.terms.levels[n] == level_of(term) for n, term in names.items())
 
 
 def exact_cosine(texts: dict[str, str], query: str, document: str) -> float:
@@ -225,16 +221,9 @@ def test_a_hostile_text_is_stored_and_found(store: SQLiteDocumentStore, entry: M
     texts = ['" OR * NEAR(', "?!", "x" * 1_000_000, "one\x00bee", "ants " * 100_000]
     store.put([entry(str(n), text) for n, text in enumerate(texts)])
     assert list(find(store, "bee")) == ["3"]
-    assert_says_what_counts_allow(store.path)
+    assert_says_what_the_texts_say(store)
     store.delete([str(n) for n in range(len(texts))])
-    assert_says_what_the_texts_say(store.path)
-
-
-def assert_says_what_counts_allow(path: Path) -> None:
-    """A count is kept up to 65,535."""
-    blobs = [row[0] for row in sql(path, "SELECT terms FROM document_terms")]
-    of_two_terms = [np.frombuffer(blob[8:-4], "<u2").tolist() for blob in blobs if len(blob) == 16]
-    assert [65_535, 65_535] in of_two_terms  # the word, and the pair of it with itself
+    assert_says_what_the_texts_say(store)
 
 
 def test_queries_without_known_words_find_nothing(filled: SQLiteDocumentStore) -> None:
@@ -262,8 +251,8 @@ def test_tables_follow_any_changes(
             store.delete([name])
         else:
             store.put([EncodedDocument(Document(name, text), vector, Receipt(1, 1, 1, 0, 1))])
+    assert_says_what_the_texts_say(store)
     store.close()
-    assert_says_what_the_texts_say(path)
 
 
 def test_candidate_terms_stay_within_the_postings_budget() -> None:
@@ -284,36 +273,16 @@ def test_candidate_terms_stay_within_the_postings_budget() -> None:
     assert index.lexical.scoring.candidate_terms(query()) == []
 
 
-@pytest.mark.parametrize("damage", ["x'00'", "x'ffffffff0100'", "'text'", "zeroblob(7)"])
-def test_a_document_of_damaged_terms_is_left_out(
-    filled: SQLiteDocumentStore,
-    open_store: OpenStore,
-    entry: MakeEntry,
-    caplog: pytest.LogCaptureFixture,
-    damage: str,
-) -> None:
-    before = find(filled, "tribunal assessment")
-    law = filled.find(["law"])["law"].vector_id
-    sql(filled.path, f"UPDATE document_terms SET terms = {damage} WHERE vector_id = {law}")
-    store = open_store()
-    assert find(store, "tribunal assessment").keys() == before.keys() - {"law"}
-    assert f"the words of vector id {law} and 0 others are damaged" in caplog.text
-    store.put([entry("other", "another text")])
-    store.lexical.publish()
-    assert "law" not in find(open_store(), "tribunal assessment")
-
-
 def test_forgotten_names_are_read_again(
     filled: SQLiteDocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index.lexical.lexical_index, "_NAMES_KEPT", 12)
-    names = TermNames(filled._connections)
-    words = dict(sql(filled.path, "SELECT term_id, term FROM terms ORDER BY term_id"))
+    words = dict(sql(filled.lexical.path, "SELECT term_id, term FROM terms ORDER BY term_id"))
     ids = list(words)
     for start in range(0, len(ids), 5):
-        some = ids[start : start + 10]  # half of them are known
-        found = names.of(iter(some))
+        some = set(ids[start : start + 10])  # half of them are known
+        found = filled.lexical._names_of(filled.lexical.snapshot().identity, some)
         assert {term_id: found[term_id] for term_id in some} == {
             term_id: words[term_id] for term_id in some
         }
-        assert len(names._known) <= 20
+        assert len(found) <= 20

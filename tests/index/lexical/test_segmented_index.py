@@ -1,10 +1,10 @@
-"""The searchable copy of the lexical tables against the tables themselves."""
+"""The words as a follower of the texts: segments, files, and the file that they belong to."""
 
 import random
-import sqlite3
+import shutil
 import threading
-from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,16 +15,14 @@ import index.lexical.segment
 import index.lexical.segmented_index
 from encoder.arrays import Float64, Int64
 from encoder.terms.general_words import PAIR
-from index.errors import SnapshotError, StoreError
+from index.errors import LexicalIndexNotReadyError, SnapshotError, StoreError
 from index.id_set import IdSet
-from index.lexical.lexical_index import LEXICAL_DIRECTORY
 from index.lexical.scoring import LexicalQuery
-from index.lexical.segment_files import CURRENT, load_snapshot
 from index.lexical.snapshot import LexicalSnapshot
-from index.lexical.tables import InsertedTerms, read_document_terms
-from index.lexical.terms import level_of
+from index.lexical.tables import WORDS_FILE
 from index.progress import SilentProgress
 from index.store.document_store import SQLiteDocumentStore
+from tests.index.lexical.test_lexical_index import assert_says_what_the_texts_say
 from tests.kit.index_fixtures import MakeEntry, OpenStore
 
 WORDS = [f"word{n}" for n in range(60)]
@@ -46,24 +44,6 @@ def text_of(chance: random.Random) -> str:
 
 def snapshot_of(store: SQLiteDocumentStore) -> LexicalSnapshot:
     return store.lexical.snapshot()
-
-
-def assert_is_a_copy(store: SQLiteDocumentStore) -> None:
-    snapshot = snapshot_of(store)
-    with closing(sqlite3.connect(store.path)) as connection:
-        rows = connection.execute("SELECT vector_id FROM document_terms ORDER BY vector_id")
-        ids = [row[0] for row in rows]
-        held = read_document_terms(connection, ids)
-        terms = connection.execute("SELECT term_id, documents, term FROM terms").fetchall()
-    assert snapshot.present_ids().tolist() == ids
-    assert snapshot.number == len(ids)
-    for vector_id, expected in held.items():
-        found = snapshot.terms_of(vector_id)
-        assert [array.tolist() for array in found] == [array.tolist() for array in expected]
-    known = {term_id: documents for term_id, documents, _ in terms}
-    counted = {n: int(count) for n, count in enumerate(snapshot.terms.frequencies) if count}
-    assert counted == known
-    assert all(snapshot.terms.levels[term_id] == level_of(term) for term_id, _, term in terms)
 
 
 def assert_norms_are_those_of_the_frequencies(store: SQLiteDocumentStore) -> None:
@@ -137,31 +117,19 @@ def assert_finds_the_best(store: SQLiteDocumentStore, chance: random.Random) -> 
         assert found == pytest.approx(np.sort(scores)[len(selected) - len(best) :], abs=1e-6)
 
 
-def test_inserts_are_not_read_back(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
-    store.put([entry("first", "one two three")])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delattr(index.lexical.segmented_index, "_follow")
-        store.put([entry("second", "two three four"), entry("third", "five")])
-        store.put([entry("fourth", "six seven six")])
-        assert snapshot_of(store).number == 4
-    assert_is_a_copy(store)
-    store.put([entry("second", "four five six"), entry("fifth", "five")])  # replaces one
-    assert_is_a_copy(store)
-
-
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2)])
-def test_inserts_of_several_threads_are_followed_in_any_order(
-    store: SQLiteDocumentStore, entry: MakeEntry, order: tuple[int, ...]
+def test_changes_of_several_threads_are_followed_in_any_order(
+    store: SQLiteDocumentStore, entry: MakeEntry
 ) -> None:
-    store.put([entry("first", "one two three")])
-    inserted: list[InsertedTerms] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store.lexical, "changed", inserted.append)
-        for name in ("second", "third", "fourth"):
-            store.put([entry(name, f"two {name} {name}")])
-    for number in order:
-        store.lexical.changed(inserted[number])
-        assert_is_a_copy(store)
+    threads = [
+        threading.Thread(target=store.put, args=([entry(f"{n}{m}", f"two {n}") for m in "ab"],))
+        for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.lexical.position == store.sequence
+    assert_says_what_the_texts_say(store)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -200,7 +168,7 @@ def test_it_follows_every_change(
         store = open_store()
 
     def read_titles() -> None:
-        store.refresh_titles(SilentProgress())
+        store.lexical.refresh_titles(SilentProgress())
 
     actions = [put, put, change_titles, delete, store.lexical.publish, read_titles, reopen]
     for number in range(60):
@@ -211,11 +179,11 @@ def test_it_follows_every_change(
         else:
             action()
         if number % 3 == 0:
-            assert_is_a_copy(store)
+            assert_says_what_the_texts_say(store)
             assert_scores_as_the_slow_path_does(store, chance)
             assert_finds_the_best(store, chance)
             assert_norms_are_those_of_the_frequencies(store)
-    assert_is_a_copy(store)
+    assert_says_what_the_texts_say(store)
 
 
 @pytest.fixture
@@ -227,7 +195,8 @@ def published(store: SQLiteDocumentStore, entry: MakeEntry) -> SQLiteDocumentSto
 
 
 def segment_files(store: SQLiteDocumentStore) -> list[str]:
-    return sorted(path.name for path in store.path.with_name(LEXICAL_DIRECTORY).iterdir())
+    files = store.lexical.path.parent.iterdir()
+    return sorted(path.name for path in files if not path.name.startswith(WORDS_FILE))
 
 
 def test_opening_reads_the_files_and_what_came_later(
@@ -238,18 +207,11 @@ def test_opening_reads_the_files_and_what_came_later(
 ) -> None:
     published.put([entry("later", "word1 word2")])
     published.delete(["d3"])
-    read = []
-    follow = index.lexical.segmented_index.read_added
-
-    def count(*arguments: object) -> Iterator[object]:
-        for added in follow(*arguments):  # type: ignore[arg-type]
-            read.append(len(added.documents.vector_ids))
-            yield added
-
-    monkeypatch.setattr(index.lexical.segmented_index, "read_added", count)
+    published.close()
+    monkeypatch.setattr(index.lexical.segmented_index, "write_terms", None)  # nothing is counted
     store = open_store()
-    assert_is_a_copy(store)
-    assert read == [1]
+    assert store.lexical.unpublished() == 2
+    assert_says_what_the_texts_say(store)
 
 
 def test_norms_are_read_from_files(published: SQLiteDocumentStore, open_store: OpenStore) -> None:
@@ -266,9 +228,9 @@ def test_files_in_use_are_not_written_again(
     published.put([entry("later", "word1 word2")])
     published.lexical.publish()
     after = segment_files(published)
-    assert len(set(before) & set(after)) >= 3  # CURRENT, and two segments
+    assert len(set(before) & set(after)) >= 2  # segments
     assert sum(name.endswith(".terms") for name in after) == 1  # the former ones are deleted
-    assert_is_a_copy(published)
+    assert_says_what_the_texts_say(published)
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
@@ -276,9 +238,9 @@ def test_a_damaged_file_is_rebuilt(
     published: SQLiteDocumentStore, open_store: OpenStore, damage: str
 ) -> None:
     published.close()
-    directory = published.path.with_name(LEXICAL_DIRECTORY)
-    for name in segment_files(published):
-        path = directory / name
+    directory = published.lexical.path.parent
+    kept = shutil.copytree(directory, directory.with_name("kept"))
+    for path in sorted(directory.glob("[0-9]*")):
         content = path.read_bytes()
         if damage == "remove":
             path.unlink()
@@ -288,26 +250,71 @@ def test_a_damaged_file_is_rebuilt(
             middle = len(content) // 2
             flipped = bytes([content[middle] ^ 4])
             path.write_bytes(content[:middle] + flipped + content[middle + 1 :])
-        with pytest.raises(SnapshotError, match=name):
-            load_snapshot(directory)
         with closing(open_store()) as again:
-            assert_is_a_copy(again)
+            assert_says_what_the_texts_say(again)
             assert again.lexical.unpublished() > 0
-        path.write_bytes(content)
+        shutil.rmtree(directory)
+        shutil.copytree(kept, directory)
     with closing(open_store()) as whole:
-        assert_is_a_copy(whole)
+        assert_says_what_the_texts_say(whole)
         assert whole.lexical.unpublished() == 0
 
 
-def test_files_of_another_store(
+def test_segments_of_another_file(
+    published: SQLiteDocumentStore, open_store: OpenStore, entry: MakeEntry, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    other = open_store(tmp_path / "elsewhere" / "store.sqlite3")
+    other.put([entry(f"o{n}", f"word{n} of the other") for n in range(40)])
+    other.lexical.publish()
+    for store in (other, published):
+        store.close()
+    for path in published.lexical.path.parent.glob("[0-9]*"):
+        path.unlink()
+    for path in other.lexical.path.parent.glob("[0-9]*"):
+        shutil.copy(path, published.lexical.path.parent)
+    assert_says_what_the_texts_say(open_store())
+
+
+@pytest.mark.parametrize("published_later", [False, True])
+def test_a_kill_between_the_segments_and_the_file(
+    published: SQLiteDocumentStore,
+    open_store: OpenStore,
+    entry: MakeEntry,
+    monkeypatch: pytest.MonkeyPatch,
+    published_later: bool,
+) -> None:
+    published.put([entry("later", "word1 word2")])
+
+    def fail(*_: object) -> None:
+        raise StoreError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index.lexical.segmented_index, "note_published", fail)
+        with pytest.raises(StoreError, match="killed"):
+            published.lexical.publish()
+    if published_later:
+        published.lexical.publish()
+    published.delete(["d1"])
+    published.close()
+    assert_says_what_the_texts_say(open_store())
+
+
+def test_the_folder_is_deleted_while_it_is_open(
     published: SQLiteDocumentStore, open_store: OpenStore, entry: MakeEntry
 ) -> None:
-    other = open_store(published.path.with_name("other.sqlite3"))
-    other.put([entry(f"o{n}", f"word{n} of the other") for n in range(40)])
-    directory = published.path.with_name(LEXICAL_DIRECTORY)
-    assert other.path.with_name(LEXICAL_DIRECTORY) == directory
-    assert_is_a_copy(open_store(other.path))
-    assert_is_a_copy(published)
+    query = published.lexical.read("word1 word2")
+    expected = published.lexical.search(query, 10)
+    shutil.rmtree(published.lexical.path.parent)
+    with pytest.raises(LexicalIndexNotReadyError):  # its ids are of the file that is gone
+        published.lexical.search(query, 10)
+    found = published.lexical.search(published.lexical.read("word1 word2"), 10)
+    assert found.vector_ids.tolist() == expected.vector_ids.tolist()
+    published.put([entry("later", "word1 word2")])
+    published.lexical.publish()
+    assert_says_what_the_texts_say(published)
+    published.close()
+    assert_says_what_the_texts_say(open_store())
 
 
 def test_a_publication_that_fails_leaves_the_former_one(
@@ -322,25 +329,25 @@ def test_a_publication_that_fails_leaves_the_former_one(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("index.lexical.segment_files.write_atomically", full)
+        patch.setattr("index.lexical.segment_files.sync", full)
         with pytest.raises(SnapshotError, match="No space left on device"):
             published.lexical.publish()
-    assert_is_a_copy(published)
+    assert_says_what_the_texts_say(published)
     assert published.lexical.unpublished() == 1
-    assert_is_a_copy(open_store())
+    assert_says_what_the_texts_say(open_store())
     published.lexical.publish()
-    assert load_snapshot(published.path.with_name(LEXICAL_DIRECTORY)).number == 41
+    assert published.lexical.unpublished() == 0
 
 
 def test_a_reader_follows_a_writer_that_publishes(
     published: SQLiteDocumentStore, open_store: OpenStore, entry: MakeEntry
 ) -> None:
     reader = open_store(read_only=True)
-    assert_is_a_copy(reader)
+    assert_says_what_the_texts_say(reader)
     published.delete(["d1", "d2"])
     published.put([entry("later", "word1 word2")])
     published.lexical.publish()  # forgets these removals
-    assert_is_a_copy(reader)
+    assert_says_what_the_texts_say(reader)
     with pytest.raises(StoreError):
         reader.lexical.publish()
 
@@ -373,5 +380,4 @@ def test_searches_see_whole_states(published: SQLiteDocumentStore, entry: MakeEn
     for thread in threads:
         thread.join()
     assert not torn
-    assert_is_a_copy(published)
-    assert CURRENT in segment_files(published)
+    assert_says_what_the_texts_say(published)

@@ -1,7 +1,6 @@
 """Titles as terms: which are found in a text, and that a pass finds those of later documents."""
 
 from collections import Counter
-from collections.abc import Iterable
 from itertools import combinations
 
 import numpy as np
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoder.terms.segmentation import word_spans, words_of
-from encoder.terms.title_matcher import TitleMatcher
 from evaluation.systems import lexical_system
 from index.lexical.scoring import (
     inverse_document_frequencies,
@@ -19,6 +17,7 @@ from index.lexical.scoring import (
     term_cosines,
     weigh_rows,
 )
+from index.lexical.segmented_index import KnownTitles
 from index.lexical.terms import (
     MAX_TITLE_WORDS,
     NAMED_TITLE_COUNT,
@@ -130,14 +129,10 @@ def test_new_titles_are_known_without_reading_all_again(
 ) -> None:
     store.put([entry("first", "nothing", "Ants")])
     store.put([entry(f"d{n}", f"text {n}", f"Title {n}") for n in range(5)])
-    monkeypatch.setattr("index.lexical.title_refresh.MAX_DRIFT", 0.2)
+    monkeypatch.setattr("index.lexical.segmented_index.MAX_TITLE_DRIFT", 0.2)
     reads = []
-
-    def read(titles: Iterable[str]) -> TitleMatcher:
-        reads.append(1)
-        return known_titles(titles)
-
-    monkeypatch.setattr("index.lexical.title_refresh.known_titles", read)
+    forget = KnownTitles.forget
+    monkeypatch.setattr(KnownTitles, "forget", lambda titles: (reads.append(1), forget(titles)))
     store.put([entry("bees", "more", "Bees")])
     store.put([entry("names", "bees and title 3")])
     assert reads == []
@@ -175,42 +170,37 @@ def test_a_pass_finds_later_titles_and_forgets_former_ones(
 ) -> None:
     put_all(store, entry)
     assert naming(store) == {"war"}
-    store.refresh_titles(SilentProgress())
+    store.lexical.refresh_titles(SilentProgress())
     assert naming(store) == {"war", "names it", "names it, too"}
     changes = store.lexical.changes
-    store.refresh_titles(SilentProgress())
+    store.lexical.refresh_titles(SilentProgress())
     assert store.lexical.changes == changes
     store.put([entry("war", TEXTS["war"][1], "A war")])
     assert naming(store) == {"names it", "names it, too"}
-    store.refresh_titles(SilentProgress())
+    store.lexical.refresh_titles(SilentProgress())
     assert naming(store) == set()
     store.put([entry("war", TEXTS["war"][1], "World War II")])
-    store.refresh_titles(SilentProgress())
+    store.lexical.refresh_titles(SilentProgress())
     store.delete(["names it"])
     assert naming(store) == {"war", "names it, too"}
 
 
-def test_a_pass_that_was_stopped_goes_on_where_it_ended(
+def test_a_pass_that_was_stopped_is_repeated(
     store: SQLiteDocumentStore, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("index.lexical.title_refresh._DOCUMENTS_A_TRANSACTION", 1)
+    monkeypatch.setattr("index.lexical.segmented_index._READ_FOR_TITLES", 1)
     put_all(store, entry)
-    store.refresh_titles(SilentProgress(), iter([False, False, True]).__next__)
-    assert store.changes_since_title_refresh() >= len(TEXTS)  # it is not complete
-    store.put([entry("war", TEXTS["war"][1], "A war")])  # is a change after the pass, too
+    store.lexical.refresh_titles(SilentProgress(), iter([False, False, True]).__next__)
+    assert store.lexical.changes_since_title_refresh() >= len(TEXTS)  # it is not complete
     progress = CountingProgress()
-    store.refresh_titles(progress)
-    assert progress.documents == len(TEXTS) - 2
-    assert 0 < store.changes_since_title_refresh() < len(TEXTS)
-    progress = CountingProgress()
-    store.refresh_titles(progress)
+    store.lexical.refresh_titles(progress)
     assert progress.documents == len(TEXTS)
-    assert store.changes_since_title_refresh() == 0
+    assert store.lexical.changes_since_title_refresh() == 0
 
 
 def test_store_system_and_rows_score_alike(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     put_all(store, entry)
-    store.refresh_titles(SilentProgress())
+    store.lexical.refresh_titles(SilentProgress())
     titles = [title for title, _ in TEXTS.values()]
     texts = [text for _, text in TEXTS.values()]
     ids = np.array([store.find([name])[name].vector_id for name in TEXTS])
@@ -229,7 +219,7 @@ def test_store_system_and_rows_score_alike(store: SQLiteDocumentStore, entry: Ma
 
 def test_the_title_is_named_among_terms(store: SQLiteDocumentStore, entry: MakeEntry) -> None:
     put_all(store, entry)
-    store.refresh_titles(SilentProgress())
+    store.lexical.refresh_titles(SilentProgress())
     query = store.lexical.read("A story of World War II.")
     ids = store.lexical.search(query, 10).vector_ids.tolist()
     first = {n: terms[0].term for n, terms in store.lexical.explain(query, ids).items()}

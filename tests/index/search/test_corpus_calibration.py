@@ -19,7 +19,6 @@ from index.search import corpus_calibration
 from index.search.calibrate import (
     CalibratedScore,
     calibrate_scores,
-    score_kind,
     served_kinds,
     within,
 )
@@ -296,13 +295,10 @@ def test_scores_are_calibrated_by_what_there_is() -> None:
     assert calibrate_scores(BY_RATE, "semantic", []) == []
 
 
-@pytest.mark.parametrize("adapted", [False, True])
-def test_a_measured_corpus_by_the_map(adapted: bool) -> None:
-    """The map of a mode serves adapted scores, too."""
-    kinds = {score_kind(mode, adapted=adapted): TABLE for mode in ("semantic", "hybrid")}
-    corpus = replace(of_corpus(), kinds=kinds)
+def test_a_measured_corpus_by_the_map() -> None:
+    corpus = replace(of_corpus(), kinds={"semantic": TABLE, "hybrid": TABLE})
     for mode in ("semantic", "hybrid"):
-        known = replace(BY_RATE, corpus=corpus, adapted=adapted)
+        known = replace(BY_RATE, corpus=corpus)
         low, high = calibrate_scores(known, mode, [0.2, 1.0])
         assert low.false_positive_rate == pytest.approx(0.5)
         assert low.probability == pytest.approx(1 / (1 + np.exp(2)))

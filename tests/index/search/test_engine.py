@@ -11,11 +11,13 @@ from encoder.arrays import Float32, Int64
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.engine.local import LocalEngine
 from index.engine.port import VECTOR, WORDS, Candidates
+from index.errors import IndexingError
 from index.id_set import IdSet
 from index.lexical.scoring import TermWeight
 from index.search.channels import CHANNELS, ChannelKind, Found
 from index.search.records import EncodedQuery, Mode, SearchOptions, Seconds
 from index.store.document_store import SQLiteDocumentStore
+from index.store.filters import Filter
 from index.store.records import Change
 from tests.index.search.plane import MODES, answer, direction, names, put
 
@@ -47,14 +49,20 @@ class ExactEngine:
     store: SQLiteDocumentStore
     position: int = 0
     exact: bool = True
+    failure: IndexingError | None = None
 
     def apply(self, change: Change) -> None:
         self.position = change.sequence
 
+    def catch_up(self) -> None:
+        self.position = self.store.sequence
+
     def rebuild(self) -> None:
         self.position = self.store.changes_since(0).sequence
 
-    def open(self, query: EncodedQuery, seconds: Seconds) -> "ExactSearch":
+    def open(
+        self, query: EncodedQuery, seconds: Seconds, where: Filter | None = None
+    ) -> "ExactSearch":
         return ExactSearch(self, query)
 
 

@@ -146,9 +146,9 @@ def test_a_checkpoint_carries_its_rule(checkpoint: Path) -> None:
 @pytest.mark.parametrize(
     ("rule", "left"),
     [
-        (STANDARD, {"semantic", "lexical", "adapted", "hybrid", "adapted hybrid"}),
-        (replace(STANDARD, hybrid=WEIGHTS), {"semantic", "lexical", "adapted"}),
-        (replace(STANDARD, semantic=WEIGHTS), {"lexical", "hybrid", "adapted hybrid"}),
+        (STANDARD, {"semantic", "lexical", "hybrid"}),
+        (replace(STANDARD, hybrid=WEIGHTS), {"semantic", "lexical"}),
+        (replace(STANDARD, semantic=WEIGHTS), {"lexical", "hybrid"}),
         (replace(STANDARD, expected_intercept=-0.5), {"lexical"}),
         (replace(STANDARD, statistics=replace(GENERAL, vector=WIDE)), {"lexical"}),
     ],
@@ -158,7 +158,7 @@ def test_outdated_calibrations_are_removed(
 ) -> None:
     write_fusion(load_checkpoint(checkpoint), STANDARD)
     opened = load_checkpoint(checkpoint)
-    kinds = ("semantic", "lexical", "adapted", "hybrid", "adapted hybrid")
+    kinds = ("semantic", "lexical", "hybrid")
     write_calibration(opened, Calibration(opened.fingerprint, dict.fromkeys(kinds, MAPS)))
     write_fusion(load_checkpoint(checkpoint), rule)
     read = read_calibration(load_checkpoint(checkpoint))

@@ -13,12 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder.adapter import vector_space
 from encoder.blocks import Receipt
-from encoder.checkpoint import DEFAULT_CHECKPOINT, Checkpoint, load_checkpoint, read_verified
+from encoder.checkpoint import (
+    DEFAULT_CHECKPOINT,
+    Checkpoint,
+    load_checkpoint,
+    read_verified,
+    vector_space,
+)
 from encoder.errors import EncoderError
-from encoder.terms.term_table import Terms
-from index.adapt import CountedCorpus, fit_adapter, read_corpus_adapter, write_corpus_adapter
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.doctor.examine import examine, examine_checkpoint
 from index.doctor.repair import repair
@@ -56,7 +59,7 @@ def checkpoint() -> Checkpoint:
 
 @contextmanager
 def opened(data: Path, checkpoint: Checkpoint) -> Iterator[DataDirectory]:
-    space = vector_space(checkpoint, read_corpus_adapter(data, checkpoint))
+    space = vector_space(checkpoint)
     with closing(
         open_data_directory(data, fingerprint=space.fingerprint, dimension=space.dimension)
     ) as directory:
@@ -68,11 +71,6 @@ def data(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """A closed data directory with all kinds of files; changed documents, removed ones."""
     path = tmp_path_factory.mktemp("whole") / "data"
     path.mkdir()
-    counted = [
-        Terms(np.arange(n % 5, n % 5 + 9, dtype=np.int64), np.ones(9, dtype=np.int64))
-        for n in range(12)
-    ]
-    write_corpus_adapter(path, fit_adapter(CountedCorpus(counted), checkpoint, SilentProgress()))
     with opened(path, checkpoint) as directory:
         store = directory.store
         vectors = unit_vectors(2 * DOCUMENTS, seed=1, dimension=store.dimension)
@@ -152,14 +150,13 @@ def test_flipped_bytes(data: Path, checkpoint: Checkpoint, tmp_path: Path, tier:
         assert found == "same" or examined, f"seed {tier.seed}, flip {turn}: {where}"
         seen[f"{files[turn % len(files)].name}: {found}"] += 1
         shutil.rmtree(copy)
-    assert seen["store.sqlite3: detected"] > 0
+    assert any(outcome.endswith("detected") for outcome in seen)
 
 
 PLACES = {
     "a text": ("SELECT text FROM documents WHERE id = 'd20'", "text"),
     "a vector": ("SELECT vector FROM vectors WHERE vector_id = 21", "vectors"),
     "block vectors": ("SELECT vectors FROM block_vectors WHERE vector_id = 21", "vectors"),
-    "words": ("SELECT terms FROM document_terms WHERE vector_id = 21", "the words of vector id 21"),
 }
 
 

@@ -250,7 +250,7 @@ def test_the_titles_of_later_documents_are_found(make: Make, data: DataDirectory
     changes = data.store.lexical.changes
     maintenance.work()
     assert data.store.lexical.changes == changes
-    assert data.store.changes_since_title_refresh() == 0
+    assert data.store.lexical.changes_since_title_refresh() == 0
 
 
 def test_a_collection_is_measured_as_it_grows(make: Make, data: DataDirectory) -> None:

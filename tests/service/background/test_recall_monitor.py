@@ -16,11 +16,11 @@ from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 from index.vectors.lists import ONE_LIST_BELOW, nprobe_bounds
 from index.vectors.live_index import LiveIndex, open_live_index
-from service.documents import index_documents
+from service.documents.logic import index_documents
 from service.encode import RequestText
 from service.engine import Engine
 from service.maintenance import QUEUED, RecallMonitor
-from service.matching.match import MatchOptions, match
+from service.match.logic import MatchOptions, match
 from service.metrics import Metrics
 from tests.kit.index_fixtures import DIMENSION, unit_vectors
 from tests.kit.waiting import wait_until

@@ -133,7 +133,7 @@ def test_index_reads_a_query(longmatch: Run, corpus: Path, tmp_path: Path) -> No
             values = (number, f"Paper {number}", body, 2000 + number)
             connection.execute("INSERT INTO papers VALUES (?, ?, ?, ?)", values)
     query = "SELECT id, name AS title, body AS text, year FROM papers"
-    answer = longmatch("index", f"sqlite:///{tmp_path}/x.db", "--query", query, "--adapt")
+    answer = longmatch("index", f"sqlite:///{tmp_path}/x.db", "--query", query)
     assert answer.status == 1
     assert "11 documents; 11 encoded" in answer.err
     assert "x.db: row 8: text: is missing" in answer.err

@@ -151,13 +151,13 @@ def test_baselines_of_queries_that_are_no_documents(evaluate: Evaluate, data: Pa
     assert report["pairs"]["pairs"] == 2
 
 
-def name_titles(data: Path, *, mentions: bool = True) -> None:
-    """Give river 0 a title, which three other rivers and music 3 name if there are `mentions`."""
+def name_titles(data: Path) -> None:
+    """Give river 0 a title, which three other rivers and music 3 name."""
     lines = [json.loads(line) for line in (data / "corpus.jsonl").read_text().splitlines()]
     for line in lines:
         if line["id"] == "river0":
             line["title"] = "The Upper Rhône"
-        elif mentions and (line["id"].startswith("river") or line["id"] == "music3"):
+        elif line["id"].startswith("river") or line["id"] == "music3":
             line["text"] = f"The upper Rhone. {line['text']}"
     (data / "corpus.jsonl").write_text(json_lines(lines))
 
@@ -181,51 +181,22 @@ def test_figures_with_and_without_mentions(evaluate: Evaluate, data: Path) -> No
     assert "Retrieval without mentions, 2 queries, 5 judgements; 95 %" in out
 
 
-@pytest.mark.slow
-def test_masked_texts_are_encoded_again_and_kept_apart(evaluate: Evaluate, data: Path) -> None:
-    arguments = ["qrels.tsv", "--blocks", "kept", "--baselines", "tfidf,mean"]
-    arguments += ["--adapt", "--pairs", "pairs.jsonl"]
-    name_titles(data, mentions=False)  # a title counts among the words of its own document
-    plain = report_of(evaluate(*arguments, "--json"))
-    name_titles(data)
-    named = report_of(evaluate(*arguments, "--json"))
-    kept = sorted((data / "kept").glob("*.*"))
-    before = {path: path.read_bytes() for path in kept}
-    masked = report_of(evaluate(*arguments, "--mask-mentions", "--json"))
-    assert masked.pop("mentions_masked") == {"mentions": 4, "documents": 4}
-    assert named["tokens"] > masked["tokens"] == plain["tokens"] + 2 * 4  # "_" and "."
-    assert {path: path.read_bytes() for path in sorted((data / "kept").glob("*.*"))} == before
-    assert len((data / "kept" / "masked" / "texts.jsonl").read_text().splitlines()) == 12
-    thresholds = [
-        report["pairs"]["systems"]["tfidf"]["threshold"] for report in (plain, masked, named)
-    ]
-    assert thresholds[0] == pytest.approx(thresholds[1])  # of words, as if nothing was named
-    assert thresholds[0] != pytest.approx(thresholds[2])
-    assert report_of(evaluate(*arguments, "--json")) == named
-    status, out, _ = evaluate(*arguments, "--mask-mentions", "--without-mentions")
-    assert status == 0
-    assert "mentions 4, documents 4" in out
-    assert "Retrieval without mentions, 11 queries, 30 judgements" in out
-
-
-def test_masked_queries_and_skipped_lines(evaluate: Evaluate, data: Path) -> None:
-    name_titles(data)
+def test_queries_and_skipped_lines(evaluate: Evaluate, data: Path) -> None:
     with (data / "corpus.jsonl").open("a") as file:
         file.write("no JSON\n")
     (data / "queries.jsonl").write_text('{"id": "river0", "text": "The upper Rhone."}\n')
     (data / "q.tsv").write_text("river0\t0\tmusic0\t1\n")
-    arguments = ["q.tsv", "--queries", "queries.jsonl", "--mask-mentions", "--json"]
+    arguments = ["q.tsv", "--queries", "queries.jsonl", "--json"]
     status, out, err = evaluate(*arguments)
     assert status == 1
     assert err.count("corpus.jsonl:13") == 1
-    assert json.loads(out)["mentions_masked"] == {"mentions": 5, "documents": 5}
+    assert json.loads(out)["documents"] == 12
 
 
 @pytest.mark.parametrize(
     ("title", "option", "message"),
     [
         ("", "--without-mentions", "--without-mentions: corpus.jsonl: no judged document has a"),
-        ("", "--mask-mentions", "--mask-mentions: corpus.jsonl: no document has a title of 1"),
         ("Part", "--without-mentions", "--without-mentions: qrels.tsv: leaves no query"),
     ],
 )

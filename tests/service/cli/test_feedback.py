@@ -108,8 +108,9 @@ def test_better_weights_are_adopted_and_served(
 
 @JUDGED
 def test_no_gain_and_a_dry_run_change_nothing(
-    longmatch: Run, data: Path, tiny_checkpoint: Path
+    longmatch: Run, data: Path, tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("service.cli.feedback.OTHERS", 40)  # a third of the documents
     before, rule = files(data), used(data, tiny_checkpoint)
     answer = longmatch("tune", data)
     assert answer.status == 0

@@ -30,9 +30,15 @@ QUESTIONS = 60  # that 40 topics are judged with
 
 
 @pytest.fixture
-def data(copy_topics: CopyTopics, tmp_path: Path, tiny_checkpoint: Path) -> Path:
+def data(
+    copy_topics: CopyTopics,
+    tmp_path: Path,
+    tiny_checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
     """A data directory with feedback, which is served with a poor rule."""
-    made = copy_topics(tmp_path, own_words=3, judged=40)
+    monkeypatch.setattr("service.cli.feedback.OTHERS", 40)  # a third of the documents
+    made = copy_topics(tmp_path, own_words=3, judged=40, others=11)
     use(made, tiny_checkpoint, BLIND)
     return made
 
@@ -189,22 +195,6 @@ def test_one_process_at_a_time_encodes(
     assert answer.status == 2
     assert "another `longmatch reencode` is at work" in answer.err
     assert not encoded
-
-
-@pytest.mark.slow
-def test_an_adapter_is_tested_as_a_checkpoint_is(longmatch: Run, data: Path) -> None:
-    answer = longmatch("reencode", data, "--adapt", "--only-if-better", "--json")
-    assert answer.status == 0, answer.err
-    report = json.loads(answer.out)
-    assert report["adopted"]
-    assert report["chosen_by"] == "use of one checkpoint"
-    assert report["held_out"]["queries"] == QUESTIONS
-    assert report["present"]["checkpoint"] == report["new"]["checkpoint"]
-    assert report["present"]["fingerprint"] != report["new"]["fingerprint"]
-    assert (data / data_directory.ADAPTER_FILE).exists()
-    assert longmatch("doctor", data).status == 0
-    answer = longmatch("reencode", data, "--adapt")
-    assert (answer.status, "already: nothing to do" in answer.err) == (2, True)
 
 
 def test_too_little_feedback_is_refused_before_the_work(

@@ -16,12 +16,13 @@ import pytest
 from index.directory.collections import COLLECTIONS_DIRECTORY, collection_path
 from index.directory.data_directory import STORE_FILE
 from index.errors import StoreError
-from service.api.app import create_app
+from service.app import create_app
 from service.engine import Engine, is_ready
 from service.errors import SettingsError
-from service.jobs.runner import UPLOADS_DIRECTORY
 from service.settings import Settings
 from service.startup import close_engine, open_engine
+from service.uploads.runner import UPLOADS_DIRECTORY
+from tests.kit.problems import problem
 from tests.kit.service_fixtures import Client
 
 MakeSettings = Callable[..., Settings]
@@ -186,8 +187,7 @@ def test_there_are_no_more_than_the_settings_allow(servers: Servers) -> None:
     client = servers.start(max_collections=1)
     assert client.request("PUT", PAPERS).status_code == 201
     refused = client.request("PUT", "/collections/laws")
-    assert refused.status_code == 409
-    assert refused.json()["type"] == "/problems/too-many-collections"
+    problem(refused, 409, "too-many-collections")
     assert names(client) == ["default", "papers"]
     assert client.request("PUT", PAPERS).status_code == 200
     with pytest.raises(SettingsError, match=r"max_collections is 0, and .* has 1"):

@@ -1,26 +1,14 @@
 """Two collections of one server do not see each other, whatever is done with them at once."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from encoder.checkpoint import load_checkpoint
-from encoder.onnx_encoder import OnnxEncoder
-from index.adapt import read_corpus_adapter
-from index.directory.collections import collection_path
-from service.api.app import create_app
-from service.settings import Settings
-from service.startup import close_engine, open_engine
-from tests.kit.command import Run
 from tests.kit.service_fixtures import TEXTS, Client
 from tests.kit.waiting import wait_until
 
 LINES = {"content-type": "application/x-ndjson"}
-ADAPTED = 12  # documents
 
 
 @pytest.fixture
@@ -111,33 +99,3 @@ def test_an_idempotency_key_belongs_to_a_collection(two: Client) -> None:
         assert ("idempotency-replayed" in answer.headers) == replayed
     counter = two.app.state.engine.metrics.registry.get_sample_value
     assert not counter("longmatch_block_cache_hits_total")  # nothing cached is of another one
-
-
-def test_an_adapter_belongs_to_its_collection(
-    longmatch: Run, make_settings: Callable[..., Settings], tmp_path: Path
-) -> None:
-    settings = make_settings()
-    subjects = ("granite basalt", "ants bees", "tribunal appeal")
-    texts = [f"{subjects[n % 3]} number {n}. {subjects[n % 3]} again." for n in range(ADAPTED)]
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("\n".join(json.dumps({"id": str(n), "text": t}) for n, t in enumerate(texts)))
-    path = collection_path(settings.data, "rocks")
-    assert longmatch("index", corpus, "--adapt", "--data", path).status == 0
-    checkpoint = load_checkpoint(Path(settings.encoder or ""))
-    adapters = {"default": None, "rocks": read_corpus_adapter(path, checkpoint)}
-    engine = open_engine(settings)
-    client = Client(create_app(settings, engine))
-    new = "There is basalt and granite in it."
-    for name, adapter in adapters.items():
-        put(client, f"/collections/{name}", "new", new)
-        encoder = OnnxEncoder(checkpoint, precision="fp32", threads=1, adapter=adapter)
-        expected = encoder.encode([engine.tokenizer(new)]).document_vectors[0]
-        store = engine.collections.find(name).data.store
-        (stored,) = store.vectors([store.find(["new"])["new"].vector_id])[1]
-        assert np.array_equal(stored, expected)
-        described = client.get(f"/collections/{name}").json()["adapter"]
-        assert described["dimension"] == encoder.dimension
-        found = client.post(f"/collections/{name}/match", json={"text": new, "mode": "semantic"})
-        assert ids(found.json())[0] == "new"
-    close_engine(engine)
-    assert adapters["rocks"] is not None

@@ -7,7 +7,7 @@ import pytest
 
 from tests.kit.waiting import wait_until
 from tests.kit.webhook_receiver import Receiver, status
-from tests.service.api.test_standing_queries import events, make, put, settled
+from tests.service.standing.test_standing_queries import events, make, put, settled
 
 MakeClient = Callable[..., Any]
 LOCAL = ("127.0.0.0/8", "localhost")

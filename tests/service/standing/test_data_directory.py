@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from service.api.app import create_app
+from service.app import create_app
 from service.startup import close_engine, open_engine
 from tests.kit.command import Run
 from tests.kit.service_fixtures import Client, fill
 from tests.kit.waiting import wait_until
-from tests.service.api.test_standing_queries import events as events_of
-from tests.service.api.test_standing_queries import make as make_query
-from tests.service.api.test_standing_queries import put
+from tests.service.standing.test_standing_queries import events as events_of
+from tests.service.standing.test_standing_queries import make as make_query
+from tests.service.standing.test_standing_queries import put
 
 TEXT = "Bees live in hives. Each hive has a queen."
 NEW = "Wasps live in nests of paper. Each nest has a queen."

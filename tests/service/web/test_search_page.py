@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from bs4 import BeautifulSoup
 
-from service.api.page import FILES, page, page_headers
+from service.web.page import FILES, page, page_headers
 from service.web.report import content_security_policy
 
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(FILES.iterdir())}

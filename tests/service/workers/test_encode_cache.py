@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 
 from service.engine import Engine
+from tests.kit.service_fixtures import counted
 from tests.kit.waiting import wait_until
 
 SENTENCES = [f"Ant number {number} carries leaf {number * 7} home." for number in range(60)]
-
-
-def counted(engine: Engine, name: str) -> float:
-    return engine.metrics.registry.get_sample_value(f"longmatch_{name}") or 0.0
 
 
 def put(client: Any, document_id: str, text: str) -> Any:
@@ -48,16 +45,16 @@ def caching(request: pytest.FixtureRequest, make_client: Any) -> Any:
 def test_only_changed_blocks_are_encoded_with_the_same_bits(caching: Any) -> None:
     engine: Engine = caching.app.state.engine
     put(caching, "a", " ".join(SENTENCES))
-    whole = counted(engine, "encoded_blocks_total")
+    whole = counted(engine, "longmatch_encoded_blocks_total")
     assert whole >= 50
     wait_until_cached(engine, int(whole))
     put(caching, "copy", " ".join(SENTENCES))
-    assert counted(engine, "encoded_blocks_total") == whole  # not one was computed
+    assert counted(engine, "longmatch_encoded_blocks_total") == whole  # not one was computed
     assert stored(engine, "a") == stored(engine, "copy")
-    before = counted(engine, "block_cache_hits_total")
+    before = counted(engine, "longmatch_block_cache_hits_total")
     put(caching, "b", " ".join([*SENTENCES[:30], "Bees dance.", *SENTENCES[31:]]))
-    assert 1 <= counted(engine, "encoded_blocks_total") - whole <= 5
-    assert counted(engine, "block_cache_hits_total") - before >= whole - 5
+    assert 1 <= counted(engine, "longmatch_encoded_blocks_total") - whole <= 5
+    assert counted(engine, "longmatch_block_cache_hits_total") - before >= whole - 5
 
 
 def test_without_a_cache_everything_is_encoded(make_client: Any) -> None:
@@ -65,9 +62,9 @@ def test_without_a_cache_everything_is_encoded(make_client: Any) -> None:
     engine: Engine = client.app.state.engine
     assert engine.encode_cache is None
     put(client, "a", SENTENCES[0])
-    blocks = counted(engine, "encoded_blocks_total")
+    blocks = counted(engine, "longmatch_encoded_blocks_total")
     put(client, "b", SENTENCES[0])
-    assert counted(engine, "encoded_blocks_total") == 2 * blocks
+    assert counted(engine, "longmatch_encoded_blocks_total") == 2 * blocks
 
 
 def test_without_a_free_thread_vectors_are_not_cached(
@@ -102,8 +99,8 @@ def test_another_precision_has_vectors_of_its_own(
         )
         engine: Engine = client.app.state.engine
         put(client, "a", SENTENCES[0])
-        assert counted(engine, "block_cache_hits_total") == 0
-        wait_until_cached(engine, int(counted(engine, "encoded_blocks_total")))
+        assert counted(engine, "longmatch_block_cache_hits_total") == 0
+        wait_until_cached(engine, int(counted(engine, "longmatch_encoded_blocks_total")))
 
 
 def test_a_server_finds_what_another_computed(
@@ -114,7 +111,7 @@ def test_a_server_finds_what_another_computed(
     )
     engine, there = first.app.state.engine, other.app.state.engine
     put(first, "a", " ".join(SENTENCES))
-    wait_until_cached(engine, int(counted(engine, "encoded_blocks_total")))
+    wait_until_cached(engine, int(counted(engine, "longmatch_encoded_blocks_total")))
     put(other, "a", " ".join(SENTENCES))
-    assert counted(there, "encoded_blocks_total") == 0
+    assert counted(there, "longmatch_encoded_blocks_total") == 0
     assert stored(engine, "a") == stored(there, "a")

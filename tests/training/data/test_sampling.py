@@ -62,7 +62,7 @@ def sources(
     for number, corpus in enumerate(data):
         texts = list(make_texts(number + 1).values())
         rows = corpus.rows(TRAIN)
-        neighbours = sampling.find_neighbours(tmp_path / f"n{number}", [texts[r] for r in rows])
+        neighbours = sampling.find_neighbours([texts[r] for r in rows])
         made.append(sampling.TrainingSource(number, corpus, rows, neighbours, 6))
     return made
 
@@ -347,11 +347,11 @@ def some_texts(number: int) -> list[str]:
     return [" ".join(random.choice(WORDS, size=4)) for _ in range(number)]
 
 
-def test_neighbours_are_the_nearest_by_tfidf(tmp_path: Path) -> None:
+def test_neighbours_are_the_nearest_by_tfidf() -> None:
     from sklearn.metrics.pairwise import cosine_similarity  # each worker of the tests pays for it
 
     texts = [*some_texts(300), "unheard unseen"]
-    found = sampling.find_neighbours(tmp_path / "n", texts)
+    found = sampling.find_neighbours(texts)
     expected = cosine_similarity(tfidf_matrix(texts))
     between = found.between([3, 1, 300])
     assert np.allclose(between, expected[np.ix_([3, 1, 300], [3, 1, 300])], atol=1e-6)
@@ -365,25 +365,6 @@ def test_neighbours_are_the_nearest_by_tfidf(tmp_path: Path) -> None:
     assert (found.nearest[300] == -1).all()
 
 
-def test_found_once_and_again_for_other_texts(tmp_path: Path) -> None:
-    texts = some_texts(20)
-    sampling.find_neighbours(tmp_path / "n", texts)
-    made = (tmp_path / "n" / "nearest.npy").stat().st_mtime_ns
-    sampling.find_neighbours(tmp_path / "n", texts)
-    assert (tmp_path / "n" / "nearest.npy").stat().st_mtime_ns == made
-    assert len(sampling.find_neighbours(tmp_path / "n", texts[:15]).nearest) == 15
-    (tmp_path / "n" / "words.npy").write_bytes(b"")
-    with pytest.raises(CorpusError, match="damaged"):
-        sampling.find_neighbours(tmp_path / "n", texts[:15])
-
-
-def test_texts_without_a_word_in_common(tmp_path: Path) -> None:
+def test_texts_without_a_word_in_common() -> None:
     with pytest.raises(CorpusError, match="no word"):
-        sampling.find_neighbours(tmp_path / "n", ["river", "stone"])
-    assert not (tmp_path / "n").exists()
-
-
-def test_texts_that_nobody_looked_at_share_nothing() -> None:
-    nothing = sampling.without_neighbours(3)
-    assert nothing.nearest.shape == (3, 0)
-    assert not nothing.between([0, 2]).any()
+        sampling.find_neighbours(["river", "stone"])

@@ -90,12 +90,12 @@ def job_of(corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path, name:
 
 
 def test_pairs_are_training_candidates_and_labels_are_links(
-    corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
+    corpus: CorpusFiles, start: RerankerCheckpoint
 ) -> None:
     read = read_rerank_corpus(corpus)
     assert (np.bincount(read.parts) == [15, 9, 6]).all()
     assert (TRAIN, VALID) == (0, 1)
-    data = prepare_rerank_data([read], start, KINDS, tmp_path / "work", SilentProgress())
+    data = prepare_rerank_data([read], start, KINDS, SilentProgress())
     assert 0.2 < data.training.labels.mean() < 0.9
     assert 30 <= len(data.training) <= 15 * 14 / 2
     assert (np.diff(data.validation.groups) >= 0).all()
@@ -103,16 +103,12 @@ def test_pairs_are_training_candidates_and_labels_are_links(
     counts = np.unique(data.validation.groups, return_counts=True)[1]
     assert counts.tolist() == [5] * 9
     assert (data.validation.scores > 0).any()
-    again = prepare_rerank_data([read], start, KINDS, tmp_path / "work", SilentProgress())
-    assert (again.training.tokens == data.training.tokens).all()
 
 
-def test_links_are_matches_and_a_share_of_others_is_random(
-    corpus: CorpusFiles, tmp_path: Path
-) -> None:
+def test_links_are_matches_and_a_share_of_others_is_random(corpus: CorpusFiles) -> None:
     read = read_rerank_corpus(corpus)
     recipes = [RerankRecipe(candidates=2, random=share) for share in (0.0, 0.5, 0.99)]
-    sampled = [training_pairs(read, recipe, tmp_path / "n") for recipe in recipes]
+    sampled = [training_pairs(read, recipe) for recipe in recipes]
     for pairs in sampled:
         edges = [(pair.first, pair.second) for pair in pairs]
         assert len(set(edges)) == len(edges)
@@ -141,7 +137,7 @@ def test_what_is_read_has_the_title_above(corpus: CorpusFiles) -> None:
 
 
 def test_what_a_reranker_cannot_learn_from_is_refused(
-    corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
+    corpus: CorpusFiles, start: RerankerCheckpoint
 ) -> None:
     read = read_rerank_corpus(corpus)
     for qrels, message in (
@@ -151,7 +147,7 @@ def test_what_a_reranker_cannot_learn_from_is_refused(
     ):
         unlinked = replace(read, qrels=qrels)
         with pytest.raises(CorpusError, match=message):
-            prepare_rerank_data([unlinked], start, KINDS, tmp_path / "work", SilentProgress())
+            prepare_rerank_data([unlinked], start, KINDS, SilentProgress())
 
 
 def test_a_recipe_of_another_model_is_refused(
@@ -167,10 +163,10 @@ def test_a_recipe_of_another_model_is_refused(
 
 
 def test_the_figure_of_validation_is_of_the_reranker_alone(
-    corpus: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
+    corpus: CorpusFiles, start: RerankerCheckpoint
 ) -> None:
     read = read_rerank_corpus(corpus)
-    data = prepare_rerank_data([read], start, KINDS, tmp_path / "w", SilentProgress())
+    data = prepare_rerank_data([read], start, KINDS, SilentProgress())
     assert data.figure == QUERIES
     table = data.validation
     perfect = np.where(table.labels > 0, 9.0, -9.0).astype(np.float32)
@@ -219,17 +215,17 @@ def ends(pairs: list[RowPair], label: float) -> set[tuple[int, int]]:
     return {(pair.first, pair.second) for pair in pairs if pair.label == label}
 
 
-def test_labelled_pairs_alone_give_matches_and_others(paired: CorpusFiles, tmp_path: Path) -> None:
+def test_labelled_pairs_alone_give_matches_and_others(paired: CorpusFiles) -> None:
     read = read_rerank_corpus(paired)
     assert paired.qrels is None
     assert (np.bincount(read.parts) == [24, 10, 6]).all()
-    pairs = training_pairs(read, RerankRecipe(candidates=6), tmp_path / "n")
+    pairs = training_pairs(read, RerankRecipe(candidates=6))
     others = ends(pairs, 0.0)
     assert ends(pairs, 1.0) == edges_of(read, TRAIN, True)
     different = edges_of(read, TRAIN, False)
     assert different <= others
     rows = np.flatnonzero(read.parts == TRAIN)
-    found = find_neighbours(tmp_path / "n", [read.texts[row] for row in rows])
+    found = find_neighbours([read.texts[row] for row in rows])
     near = {
         tuple(sorted((row, int(other))))
         for row in rows
@@ -241,7 +237,7 @@ def test_labelled_pairs_alone_give_matches_and_others(paired: CorpusFiles, tmp_p
     assert all(read.parts[a] == read.parts[b] == TRAIN for a, b in others)
 
 
-def test_probable_matches_are_no_negatives_of_pairs(paired: CorpusFiles, tmp_path: Path) -> None:
+def test_probable_matches_are_no_negatives_of_pairs(paired: CorpusFiles) -> None:
     """Nobody has said of them that they do not; a corpus with links says so of all others."""
     file = paired.corpus / "corpus.jsonl"
     records = [json.loads(line) for line in file.read_text().splitlines()]
@@ -249,20 +245,18 @@ def test_probable_matches_are_no_negatives_of_pairs(paired: CorpusFiles, tmp_pat
     records[9]["text"], records[23]["text"] = records[0]["text"] + " And more.", "Something else."
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
     read = read_rerank_corpus(paired)
-    found = find_neighbours(tmp_path / "n", [read.texts[row] for row in range(24)])
+    found = find_neighbours([read.texts[row] for row in range(24)])
     assert found.nearest[0][0] == 9
     assert found.similarities[0][0] > PROBABLE_MATCH
     kinds = RerankRecipe(candidates=6, random=0.0)
-    others = ends(training_pairs(read, kinds, tmp_path / "n"), 0.0)
+    others = ends(training_pairs(read, kinds), 0.0)
     assert (0, 9) not in others
     assert (0, 23) not in others  # nor is the last document put in its place
     linked = replace(read, qrels={"p0": {"p4": 1}})
-    assert (0, 9) in ends(training_pairs(linked, kinds, tmp_path / "n"), 0.0)
+    assert (0, 9) in ends(training_pairs(linked, kinds), 0.0)
 
 
-def test_held_out_pairs_of_shared_documents_are_not_trained_on(
-    paired: CorpusFiles, tmp_path: Path
-) -> None:
+def test_held_out_pairs_of_shared_documents_are_not_trained_on(paired: CorpusFiles) -> None:
     every = [(a, b) for a in range(20) for b in range(a + 1, 20)]
     for number, part in enumerate(("train", "valid", "test")):
         write_pairs(paired.corpus, part, every[number::3])
@@ -275,7 +269,7 @@ def test_held_out_pairs_of_shared_documents_are_not_trained_on(
     links = {f"p{a}": {f"p{b}": 1} for a, b in held_out}
     for random, qrels in ((0.0, {}), (0.9, {}), (0.5, links)):
         changed = replace(read, qrels=qrels)
-        pairs = training_pairs(changed, RerankRecipe(candidates=30, random=random), tmp_path / "n")
+        pairs = training_pairs(changed, RerankRecipe(candidates=30, random=random))
         edges = ends(pairs, 0.0) | ends(pairs, 1.0)
         assert len(edges) == len(pairs)
         assert not edges & held_out
@@ -285,7 +279,7 @@ def test_a_reranker_is_trained_on_labelled_pairs_alone(
     paired: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
 ) -> None:
     read = read_rerank_corpus(paired)
-    data = prepare_rerank_data([read], start, KINDS, tmp_path / "w", SilentProgress())
+    data = prepare_rerank_data([read], start, KINDS, SilentProgress())
     assert data.figure == LABELLED
     assert len(data.validation) == len(edges_of(read, VALID, True, False))
     labels = np.where(data.validation.labels > 0, 1.0, -1.0).astype(np.float32)
@@ -304,11 +298,11 @@ def test_a_reranker_is_trained_on_labelled_pairs_alone(
 
 
 def test_links_are_measured_before_pairs_of_another_corpus(
-    corpus: CorpusFiles, paired: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
+    corpus: CorpusFiles, paired: CorpusFiles, start: RerankerCheckpoint
 ) -> None:
     both = [read_rerank_corpus(corpus), read_rerank_corpus(paired)]
     assert choose_figure(both) == QUERIES
-    data = prepare_rerank_data(both, start, KINDS, tmp_path / "w", SilentProgress())
+    data = prepare_rerank_data(both, start, KINDS, SilentProgress())
     assert np.unique(data.training.groups).tolist() == [0, 1]
     assert data.validation.groups.max() < 100_000
 
@@ -335,7 +329,7 @@ def test_unusable_pairs_are_refused_before_documents_are_read(
 
 
 def test_without_pairs_for_validation_the_error_says_what_to_do(
-    paired: CorpusFiles, start: RerankerCheckpoint, tmp_path: Path
+    paired: CorpusFiles, start: RerankerCheckpoint
 ) -> None:
     for path in paired.pairs:
         path.unlink()

@@ -8,11 +8,9 @@ import pytest
 
 from index.directory.collections import collection_path
 from index.directory.data_directory import (
-    ADAPTER_FILE,
     FOLLOWER_FILES,
     open_data_directory,
 )
-from index.store.schema import read_space
 from service.feedback.store import FeedbackStore, JudgedQuery
 from service.state.database import open_state
 from tests.kit.command import Run
@@ -115,19 +113,3 @@ def test_reencode_moves_to_another_checkpoint(
     assert matches(longmatch, data, *options) == expected
     answer = longmatch("reencode", data, "--encoder", tiny_terms)
     assert (answer.status, "already: nothing to do" in answer.err) == (2, True)
-
-
-def test_reencode_fits_an_adapter_anew(
-    longmatch: Run, corpus: Path, tmp_path: Path, tiny_terms: Path
-) -> None:
-    data = tmp_path / "adapted"
-    assert longmatch("index", corpus, "--adapt", "--data", data).status == 0
-    before = read_space(data / "store.sqlite3")
-    assert longmatch("reencode", data, "--encoder", tiny_terms).status == 0
-    assert (data / ADAPTER_FILE).exists()
-    assert read_space(data / "store.sqlite3") != before
-    assert len(matches(longmatch, data, "--encoder", tiny_terms)) == 10
-    longmatch("snapshot", data, "-o", tmp_path / "backup", "--encoder", tiny_terms)
-    new = tmp_path / "new"
-    assert longmatch("restore", tmp_path / "backup", new, "--encoder", tiny_terms).status == 0
-    assert (new / ADAPTER_FILE).read_bytes() == (data / ADAPTER_FILE).read_bytes()

@@ -1,0 +1,156 @@
+"""Does Qdrant answer as the local engine does, and how long does either take?
+
+    python -m benchmarks.quality.engines LIBRARY --qrels QRELS [--server qdrant://HOST:6333]
+
+The judged documents of a data directory are the queries, as stored documents and in hybrid mode
+with alignment. Without a server, its core runs in this process: times are then without a network.
+The engines answer in turns.
+"""
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.common import commit, markdown_table, percentiles, publish
+from encoder.checkpoint import find_checkpoint, load_checkpoint
+from evaluation.judgements import read_qrels
+from evaluation.metrics import in_order, ndcg_at_10
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.search.calibrate import ScoreCalibrator
+from index.search.rank import search
+from index.search.records import AlignmentOptions, EncodedQuery, SearchOptions
+from index.search.score import LinearFusion, read_fusion
+from index.store.document_store import SQLiteDocumentStore
+
+if TYPE_CHECKING:
+    from index.engine.qdrant.engine import QdrantEngine
+
+BENCHMARK = "engines"
+_OPTIONS = SearchOptions(top_k=10, alignment=AlignmentOptions(budget_seconds=math.inf))
+_NO_CALIBRATION = ScoreCalibrator(None, None, None)
+
+
+def main(
+    library: Annotated[Path, typer.Argument(help="A data directory.")],
+    qrels: Annotated[Path, typer.Option(help="Judgements of its documents.")],
+    encoder: Annotated[Path, typer.Option(help="That made its vectors.")],
+    queries: Annotated[int, typer.Option(help="At most.")] = 500,
+    server: Annotated[str | None, typer.Option(help="qdrant://HOST:6333; else its core.")] = None,
+) -> None:
+    """Ask both engines the same, and compare what they answer."""
+    source = commit()
+    checkpoint = load_checkpoint(find_checkpoint(encoder))
+    rule = read_fusion(checkpoint).resolve()
+    opened = open_data_directory(
+        library, fingerprint=checkpoint.fingerprint, dimension=checkpoint.dimension
+    )
+    with closing(opened) as local:
+        judged = read_qrels(qrels)
+        wanted = _stored(local, sorted(judged))
+        chosen = [wanted[row] for row in range(0, len(wanted), -(-len(wanted) // queries))]
+        with _engine(local.store, server) as engine:
+            started = time.perf_counter()
+            engine.rebuild()
+            loaded = time.perf_counter() - started
+            both = {"local": local, "qdrant": replace(local, engine=engine)}
+            answers = _ask(both, chosen, rule)
+        documents = len(local.store)
+        stored = local.store.content_hashes(sorted({n for found in judged.values() for n in found}))
+    names = [name for name, _ in chosen]
+    known = {name: {n: r for n, r in judged[name].items() if n in stored} for name in names}
+    ours, others = (found for found, _ in answers.values())
+    overlap = [len(set(ours[n]) & set(others[n])) / max(len(ours[n]), 1) for n in names]
+    results = {
+        "documents": documents,
+        "queries": len(names),
+        "loading_seconds": loaded,
+        "same_ten": float(np.mean(overlap)),
+        "same_first": float(np.mean([list(ours[n])[:1] == list(others[n])[:1] for n in names])),
+        "engines": {
+            name: {
+                "ndcg": float(ndcg_at_10({n: in_order(found[n]) for n in names}, known).mean()),
+                **percentiles(seconds),
+            }
+            for name, (found, seconds) in answers.items()
+        },
+    }
+    settings = {"library": library.name, "queries": queries, "server": server is not None}
+    publish(BENCHMARK, source, settings, results, table)
+
+
+def table(record: dict[str, Any]) -> str:
+    """Return the table of a record."""
+    results, core = record["results"], not record["settings"]["server"]
+    rows = [
+        [name, f"{found['ndcg']:.4f}", f"{1000 * found['p50']:.1f}", f"{1000 * found['p95']:.1f}"]
+        for name, found in results["engines"].items()
+    ]
+    head = (
+        f"{results['documents']:,} documents of {record['settings']['library']}, "
+        f"{results['queries']} of them queries; "
+        f"{'the core of Qdrant in the process' if core else 'a Qdrant server'}, loaded in "
+        f"{results['loading_seconds']:.0f} s. The same first ten: {results['same_ten']:.4f}; the "
+        f"same first: {results['same_first']:.4f}."
+    )
+    return f"{head}\n\n{markdown_table(['engine', 'nDCG@10', 'p50 ms', 'p95 ms'], rows)}"
+
+
+@contextmanager
+def _engine(store: SQLiteDocumentStore, server: str | None) -> Iterator["QdrantEngine"]:
+    from benchmarks.edge_client import edge_client  # tables are printed without these
+    from index.engine.qdrant.engine import QdrantEngine, connect
+
+    if server is not None:
+        yield connect(store, server)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        client = edge_client(Path(folder))
+        yield QdrantEngine(store, client, "the core of Qdrant")
+        client.close()
+
+
+def _stored(data: DataDirectory, ids: list[str]) -> list[tuple[str, EncodedQuery]]:
+    found = data.store.find(ids)
+    vector_ids = [found[name].vector_id for name in ids if name in found]
+    present, vectors = data.store.vectors(vector_ids)
+    vector_of = dict(zip(present.tolist(), vectors, strict=True))
+    return [
+        (
+            name,
+            EncodedQuery(
+                stored.document.text,
+                vector_of[stored.vector_id],
+                stored.document.title,
+                vector_id=stored.vector_id,
+            ),
+        )
+        for name, stored in found.items()
+    ]
+
+
+def _ask(
+    engines: dict[str, DataDirectory], queries: list[tuple[str, EncodedQuery]], rule: LinearFusion
+) -> dict[str, tuple[dict[str, list[str]], list[float]]]:
+    """Return the ids that each engine finds of each query, and the seconds of each."""
+    answers: dict[str, tuple[dict[str, list[str]], list[float]]] = {n: ({}, []) for n in engines}
+    for name, query in queries:
+        for engine, data in engines.items():
+            started = time.perf_counter()
+            answer = search(
+                data, query, _OPTIONS, fusion=rule, calibrator=_NO_CALIBRATION, among=None
+            )
+            answers[engine][1].append(time.perf_counter() - started)
+            answers[engine][0][name] = [hit.id for hit in answer.hits]
+    return answers
+
+
+if __name__ == "__main__":
+    typer.run(main)

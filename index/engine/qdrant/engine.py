@@ -1,0 +1,345 @@
+"""The engine in a Qdrant server: writes, generations, and what happens after a crash.
+
+The store is the truth. A point is written on the condition that it holds no later state of its
+document, and after a write what was deleted meanwhile is deleted again, so that a writer that was
+paused brings nothing back. The point `MANIFEST` says which changes of the store a generation holds.
+It is written last: after a crash they are applied again, by any server.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import numpy as np
+from qdrant_client import QdrantClient, models
+
+from encoder.arrays import Int64
+from index.engine.qdrant.filters import number_fields
+from index.engine.qdrant.generation import (
+    MANIFEST,
+    REVISION,
+    GenerationMissingError,
+    Manifest,
+    create,
+    naming_failures,
+    points_of,
+)
+from index.engine.qdrant.search import QdrantSearch
+from index.errors import EngineError
+from index.search.records import EncodedQuery, Seconds
+from index.store.change_log import Revisions
+from index.store.document_store import SQLiteDocumentStore
+from index.store.filters import Filter
+from index.store.records import Change
+
+MAX_DRIFT = 0.2  # share of the documents that may change before words are weighed again
+_OLDEST = (1, 16)  # writes on a condition
+_SECONDS = 30  # that a request may take
+_POINTS_A_REQUEST = 64
+_POINTS_A_PAGE = 10_000
+_INDEXED_FIELDS = 64  # of numbers; ranges of others are compared point by point
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A collection that searches use, and what it was made with."""
+
+    name: str
+    manifest: Manifest
+
+    @property
+    def number(self) -> int:
+        """How many were made before it."""
+        return _number(self.name)
+
+
+class QdrantEngine:
+    """A searchable copy of a store in a Qdrant server. Safe to use from many threads.
+
+    Every call raises EngineError where the server does not answer or refuses; what has failed can
+    be called again, and `catch_up` makes up for it.
+    """
+
+    exact = False
+
+    def __init__(self, store: SQLiteDocumentStore, client: QdrantClient, url: str) -> None:
+        """Use a client of the server at `url`, which errors name; nothing is asked before use."""
+        self.store = store
+        self.client = client
+        self.url = url
+        self.failure: EngineError | None = None
+        self.alias = f"longmatch-{store.log.identity}"
+        self._lock = threading.Lock()  # held by one writer of this process
+        self._generation: Generation | None = None
+        self._indexed: set[str] = set()  # fields of numbers in the present generation
+        self._compared = False  # the number of points with that of documents
+
+    @property
+    def position(self) -> int:
+        """The sequence of the store that it holds, as far as this process knows."""
+        return 0 if self._generation is None else self._generation.manifest.position
+
+    def apply(self, change: Change) -> None:
+        """Bring the engine to `change` or beyond; at return searches find what it added."""
+        if change.sequence > self.position:
+            with self._lock:
+                self._on_generation(self._follow)
+
+    def catch_up(self) -> None:
+        """Bring the engine to the store; what has drifted too far is made again."""
+        with self._lock:
+            try:
+                self._on_generation(self._follow if self._compared else self._compare)
+            except GenerationMissingError:
+                self._rebuild()
+            if self._has_drifted():
+                self._rebuild()
+
+    def rebuild(self) -> None:
+        """Make the next generation of the store, and switch to it."""
+        with self._lock:
+            self._rebuild()
+
+    def reconcile(self) -> None:
+        """Compare every point with the store, whatever the log says, and mend what differs."""
+        with self._lock:
+            self._on_generation(self._reconcile)
+
+    def open(
+        self, query: EncodedQuery, seconds: Seconds, where: Filter | None = None
+    ) -> QdrantSearch:
+        """Begin the searches for a query."""
+        return QdrantSearch(self, query, seconds, where)
+
+    def on_generation(self, call: Callable[[Generation], T]) -> T:
+        """Call with the present generation; once more if another server has switched meanwhile."""
+        return self._on_generation(call)
+
+    def _on_generation(self, call: Callable[[Generation], T]) -> T:
+        try:
+            with naming_failures(self.url):
+                if self._generation is None:
+                    self._generation = self._find()
+                try:
+                    found = call(self._generation)
+                except Exception as error:
+                    if not _is_missing(error):
+                        raise
+                    self._generation = self._find()
+                    found = call(self._generation)
+        except EngineError as error:
+            self.failure = error
+            raise
+        self.failure = None
+        return found
+
+    def _find(self) -> Generation:
+        """Find the generation that the alias leads to, and check that it is one of this store."""
+        self._check_version()
+        aliases = self.client.get_aliases().aliases
+        names = [found.collection_name for found in aliases if found.alias_name == self.alias]
+        if not names:
+            reason = "it has no generation of this data directory: run `longmatch index`"
+            raise GenerationMissingError(self.url, reason)
+        (name,) = names
+        rows = self.client.retrieve(name, [MANIFEST])
+        manifest = Manifest.read(rows[0].payload if rows else None, f"{self.url}: {name}")
+        ours = self.store.fingerprint, self.store.dimension
+        if (manifest.fingerprint, manifest.dimension) != ours:
+            reason = (
+                f"it holds {manifest.dimension} numbers a vector of the encoder "
+                f"{manifest.fingerprint[:12]}, and the store {ours[1]} of {ours[0][:12]}"
+            )
+            raise EngineError(f"{self.url}: {name}", reason)
+        self._indexed = set()
+        return Generation(name, manifest)
+
+    def _check_version(self) -> None:
+        version = self.client.info().version
+        found = tuple(int(part) for part in version.split(".")[:2])
+        if found < _OLDEST:
+            reason = f"it is Qdrant {version}; {'.'.join(map(str, _OLDEST))} or later is needed"
+            raise EngineError(self.url, reason)
+
+    def _follow(self, generation: Generation) -> None:
+        """Apply what the store has and the generation lacks."""
+        changes = self.store.log.revisions(generation.manifest.position)
+        if changes is None:
+            self._reconcile(generation)
+            return
+        self._apply(generation, changes)
+
+    def _compare(self, generation: Generation) -> None:
+        """Apply what is lacking; after a crash of a writer there may be other points as well."""
+        self._follow(generation)
+        if self.client.count(generation.name).count != len(self.store) + 1:
+            self._reconcile(generation)
+        self._compared = True
+
+    def _apply(self, generation: Generation, changes: Revisions) -> None:
+        """Write changes, and again what was removed while they were written."""
+        if changes.sequence == generation.manifest.position:
+            return
+        written = changes.vector_ids
+        self._write(generation.name, written, changes.sequence)
+        self._delete(generation.name, changes.removed)
+        # This process may have been paused since it read the documents that it wrote.
+        since = self.store.log.revisions(changes.sequence)
+        if since is None:
+            self._reconcile(generation)
+            return
+        self._delete(generation.name, np.intersect1d(since.removed, written))
+        self._advance(generation, changes.sequence)
+
+    def _advance(self, generation: Generation, position: int) -> None:
+        manifest = replace(generation.manifest, position=position)
+        self._upsert(generation.name, [manifest.point()], position)
+        self._generation = Generation(generation.name, manifest)
+
+    def _reconcile(self, generation: Generation) -> None:
+        """Write what is missing or older than the store has it, and delete what it has not."""
+        changes = self.store.log.revisions(0)
+        assert changes is not None  # noqa: S101 (from 0 they are known)
+        held = self._held(generation.name)
+        revisions = zip(changes.vector_ids.tolist(), changes.revisions.tolist(), strict=True)
+        stale = [vector_id for vector_id, at in revisions if held.get(vector_id, -1) < at]
+        gone = np.setdiff1d(np.array(list(held), dtype=np.int64), changes.vector_ids)
+        if stale or len(gone):
+            _log.warning("the engine lacked %d documents, and had %d more", len(stale), len(gone))
+        self._write(generation.name, np.array(stale, dtype=np.int64), changes.sequence)
+        self._delete(generation.name, gone)
+        self._advance(generation, changes.sequence)
+
+    def _held(self, name: str) -> dict[int, int]:
+        """Return the revision of each point by vector id."""
+        held: dict[int, int] = {}
+        place: Any = MANIFEST + 1
+        while place is not None:
+            rows, place = self.client.scroll(
+                name, offset=place, limit=_POINTS_A_PAGE, with_payload=[REVISION]
+            )
+            held |= {int(row.id): int((row.payload or {}).get(REVISION, -1)) for row in rows}
+        return held
+
+    def _write(self, name: str, vector_ids: Int64, revision: int) -> None:
+        for some in _parts(vector_ids, _POINTS_A_REQUEST):
+            points = points_of(self.store, some, revision)
+            fields = {field for point in points for field in number_fields(point.payload or {})}
+            for field in sorted(fields - self._indexed)[: _INDEXED_FIELDS - len(self._indexed)]:
+                self.client.create_payload_index(name, field, models.PayloadSchemaType.FLOAT)
+                self._indexed.add(field)
+            self._upsert(name, points, revision)
+
+    def _upsert(self, name: str, points: list[models.PointStruct], revision: int) -> None:
+        """Write points, except over those that hold a later state of the store."""
+        if points:
+            earlier = models.FieldCondition(key=REVISION, range=models.Range(lte=revision))
+            condition = models.Filter(must=[earlier])
+            self.client.upsert(name, points, wait=True, update_filter=condition)
+
+    def _delete(self, name: str, vector_ids: Int64) -> None:
+        for some in _parts(vector_ids, _POINTS_A_PAGE):
+            self.client.delete(name, models.PointIdsList(points=some.tolist()), wait=True)
+
+    def _has_drifted(self) -> bool:
+        """Return whether words are weighed, or blocks projected, otherwise than the store does."""
+        generation = self._generation
+        if generation is None:
+            return True
+        made, now = generation.manifest, Manifest.of(self.store, self.position)
+        if (made.space, made.terms) != (now.space, now.terms):
+            return True
+        changed = sum(self.store.log.count_since(made.made))
+        return changed > MAX_DRIFT * made.documents
+
+    def _rebuild(self) -> None:
+        try:
+            with naming_failures(self.url):
+                self._check_version()
+                self._make_generation()
+        except EngineError as error:
+            self.failure, self._generation = error, None
+            raise
+        self.failure, self._compared = None, True
+
+    def _make_generation(self) -> None:
+        """Load a new collection, switch the alias to it, and drop all earlier ones.
+
+        What another server writes into an earlier one until it is dropped is in the store: it is
+        applied at the end.
+        """
+        ours = [
+            found.name
+            for found in self.client.get_collections().collections
+            if found.name.startswith(f"{self.alias}-")
+        ]
+        name = f"{self.alias}-{max(map(_number, ours), default=0) + 1}"
+        changes = self.store.log.revisions(0)
+        assert changes is not None  # noqa: S101 (from 0 they are known)
+        generation = Generation(name, Manifest.of(self.store, changes.sequence))
+        create(self.client, name, generation.manifest)
+        self._indexed = set()
+        self._write(name, changes.vector_ids, changes.sequence)
+        self._advance(generation, changes.sequence)
+        self.client.update_collection_aliases(self._switch(name))
+        for earlier in ours:
+            self.client.delete_collection(earlier)
+        self._follow(Generation(name, generation.manifest))
+
+    def _switch(self, name: str) -> list[models.CreateAliasOperation | models.DeleteAliasOperation]:
+        created = models.CreateAlias(collection_name=name, alias_name=self.alias)
+        known = any(found.alias_name == self.alias for found in self.client.get_aliases().aliases)
+        deleted = models.DeleteAlias(alias_name=self.alias)
+        before = [models.DeleteAliasOperation(delete_alias=deleted)] if known else []
+        return [*before, models.CreateAliasOperation(create_alias=created)]
+
+
+def connect(store: SQLiteDocumentStore, url: str) -> QdrantEngine:
+    """Return the engine of a store in the server at a URL; nothing is asked of it yet.
+
+    Args:
+        store: what is searched.
+        url: qdrant://HOST:6333, or http:// or https://, with the key that the server wants as the
+            user; with ?grpc_port=6334 most requests use gRPC.
+    """
+    parts = urlsplit(url)
+    scheme = {"qdrant": "http", "http": "http", "https": "https"}.get(parts.scheme)
+    name, _, port = parts.query.partition("=")
+    if scheme is None or not parts.hostname or (parts.query and name != "grpc_port"):
+        raise ValueError(f"{url!r} is not like qdrant://HOST:6333, http:// or https://")
+    client = QdrantClient(
+        host=parts.hostname,
+        port=parts.port or 6333,
+        https=scheme == "https",
+        prefix=parts.path.strip("/") or None,
+        prefer_grpc=bool(port),
+        grpc_port=int(port or 6334),
+        api_key=parts.username,
+        timeout=_SECONDS,
+        check_compatibility=False,
+    )
+    return QdrantEngine(store, client, f"{parts.scheme}://{parts.hostname}:{parts.port or 6333}")
+
+
+def _parts(vector_ids: Int64, size: int) -> Iterator[Int64]:
+    for start in range(0, len(vector_ids), size):
+        yield vector_ids[start : start + size]
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+def _is_missing(error: Exception) -> bool:
+    try:
+        with naming_failures(""):
+            raise error
+    except GenerationMissingError:
+        return True
+    except Exception:
+        return False

@@ -1,0 +1,203 @@
+"""A generation: the collection of Qdrant, what a document is in it, and what it was made with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import httpx
+import numpy as np
+from grpc import RpcError, StatusCode
+from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+from encoder.alignment.scoring import number_counted, self_similarity
+from encoder.alignment.space import AlignedBlocks
+from encoder.arrays import Float32, Int64
+from index.engine.qdrant.filters import payload_values
+from index.errors import EngineError
+from index.progress import SilentProgress
+from index.store.document_store import SQLiteDocumentStore
+
+DOCUMENT, WORDS, BLOCKS = "document", "words", "blocks"  # the vectors of a point
+MANIFEST = 0  # the id of a point that no document has
+REVISION = "revision"  # the sequence of the store that a point holds its document of
+FORMAT = 1
+_NOT_FOUND = 404
+
+
+class GenerationMissingError(EngineError):
+    """The collection is not there: another server has switched to the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a generation was made with.
+
+    Attributes:
+        format: of the points.
+        fingerprint: of the encoder.
+        dimension: of the document vectors.
+        folded: the width of a row of blocks; 0 without an alignment space.
+        space: the number of that space in the store; 0 without one.
+        terms: the identity of the term ids.
+        made: sequence of the store whose term frequencies weigh the words.
+        documents: how many there were then.
+        position: sequence of the store that the generation holds.
+    """
+
+    format: int
+    fingerprint: str
+    dimension: int
+    folded: int
+    space: int
+    terms: str
+    made: int
+    documents: int
+    position: int
+
+    @classmethod
+    def of(cls, store: SQLiteDocumentStore, position: int) -> Self:
+        """Return the manifest of a generation that is made of the present store."""
+        used = store.alignment.space()
+        return cls(
+            FORMAT,
+            store.fingerprint,
+            store.dimension,
+            0 if used is None else used.space.dimension + 2,
+            0 if used is None else used.space_id,
+            store.lexical.snapshot().identity,
+            position,
+            len(store),
+            position,
+        )
+
+    def point(self) -> models.PointStruct:
+        """Return the point that holds it."""
+        payload = {**asdict(self), REVISION: self.position}
+        return models.PointStruct(id=MANIFEST, vector={}, payload=payload)
+
+    @classmethod
+    def read(cls, payload: dict[str, Any] | None, name: str) -> Self:
+        """Read the payload of the point.
+
+        Raises:
+            EngineError: it is another one.
+        """
+        try:
+            values = dict(payload or {})
+            values.pop(REVISION)
+            found = cls(**values)
+        except (KeyError, TypeError) as error:
+            raise EngineError(name, "it is no generation of Longmatch, or half of one") from error
+        if found.format != FORMAT:
+            raise EngineError(name, f"its format is {found.format!r}, not {FORMAT}")
+        return found
+
+
+def create(client: QdrantClient, name: str, manifest: Manifest) -> None:
+    """Create the collection of a generation, with the indexes of what filters read."""
+    vectors = {
+        DOCUMENT: models.VectorParams(
+            size=manifest.dimension,
+            distance=models.Distance.DOT,
+            datatype=models.Datatype.FLOAT16,
+            on_disk=True,
+            quantization_config=models.ScalarQuantization(
+                scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+            ),
+        )
+    }
+    if manifest.folded:
+        vectors[BLOCKS] = models.VectorParams(
+            size=manifest.folded,
+            distance=models.Distance.DOT,
+            datatype=models.Datatype.FLOAT16,
+            on_disk=True,
+            multivector_config=models.MultiVectorConfig(
+                comparator=models.MultiVectorComparator.MAX_SIM
+            ),
+            hnsw_config=models.HnswConfigDiff(m=0),  # no graph: they only score
+        )
+    words = models.SparseVectorParams(
+        index=models.SparseIndexParams(on_disk=True, datatype=models.Datatype.FLOAT16)
+    )
+    client.create_collection(name, vectors, sparse_vectors_config={WORDS: words})
+    client.create_payload_index(name, "values", models.PayloadSchemaType.KEYWORD)
+    client.create_payload_index(name, REVISION, models.PayloadSchemaType.INTEGER)
+
+
+def points_of(store: SQLiteDocumentStore, ids: Int64, revision: int) -> list[models.PointStruct]:
+    """Return the points of those of these documents that are there; damaged ones are left out."""
+    present, vectors = store.vectors(ids, skip_damaged=True)
+    wanted = present.tolist()
+    summaries = store.get(wanted, skip_damaged=True)
+    rows = store.lexical.term_rows(present, SilentProgress())
+    aligned = store.alignment.read(wanted)
+    points, start = [], 0
+    for row, vector_id in enumerate(wanted):
+        terms = slice(start, start := int(rows.ends[row]))
+        if vector_id not in summaries:
+            continue
+        vector: dict[str, Any] = {DOCUMENT: vectors[row].tolist()}
+        if terms.start < terms.stop:
+            vector[WORDS] = sparse(rows.term_ids[terms].astype(np.int64), rows.weights[terms])
+        if aligned is not None and vector_id in aligned.blocks:
+            vector[BLOCKS] = fold_document(aligned.blocks[vector_id]).tolist()
+        document = summaries[vector_id]
+        payload = {"id": document.id, REVISION: revision, **payload_values(document.metadata)}
+        points.append(models.PointStruct(id=vector_id, vector=vector, payload=payload))
+    return points
+
+
+def sparse(term_ids: Int64, weights: Float32) -> models.SparseVector:
+    """Return a sparse vector of terms Int64[U] and weights Float32[U]."""
+    return models.SparseVector(indices=term_ids.tolist(), values=weights.tolist())
+
+
+def fold_document(blocks: AlignedBlocks) -> Float32:
+    """Return the rows [S + 1, D + 2] that MaxSim compares with those of a query.
+
+    The last one is all zero: what matches nothing better than chance adds nothing.
+    """
+    rows = np.zeros((len(blocks) + 1, blocks.codes.shape[1] + 2), dtype=np.float32)
+    rows[:-1, :-2] = blocks.codes * blocks.scales[:, None]
+    rows[:-1, -2] = 1.0
+    rows[:-1, -1] = blocks.hubness
+    rows /= np.sqrt(np.float32(self_similarity(blocks)))
+    return rows
+
+
+def fold_query(blocks: AlignedBlocks) -> Float32:
+    """Return the rows [S, D + 2] whose MaxSim with a document is the score from this side."""
+    rows = np.empty((len(blocks), blocks.codes.shape[1] + 2), dtype=np.float32)
+    rows[:, :-2] = blocks.codes * blocks.scales[:, None]
+    rows[:, -2] = blocks.hubness * -0.5
+    rows[:, -1] = -0.5
+    rows /= np.float32(number_counted(blocks) * self_similarity(blocks) ** 0.5)
+    return rows
+
+
+@contextmanager
+def naming_failures(url: str) -> Iterator[None]:
+    """Raise EngineError, which names the server and what has failed.
+
+    Raises:
+        GenerationMissingError: a collection is not there.
+        EngineError: it does not answer, or refuses.
+    """
+    try:
+        yield
+    except UnexpectedResponse as error:
+        reason = f"it answers {error.status_code}: {error.content.decode(errors='replace')[:300]}"
+        missing = error.status_code == _NOT_FOUND
+        raise (GenerationMissingError if missing else EngineError)(url, reason) from error
+    except (ResponseHandlingException, httpx.HTTPError, OSError) as error:
+        raise EngineError(url, f"it does not answer: {error}") from error
+    except RpcError as error:
+        missing = error.code() is StatusCode.NOT_FOUND
+        reason = f"it answers {error.code().name}: {error.details()}"
+        raise (GenerationMissingError if missing else EngineError)(url, reason) from error
+    except ValueError as error:  # of the client, where it is the engine itself
+        missing = "not found" in str(error)
+        raise (GenerationMissingError if missing else EngineError)(url, str(error)) from error

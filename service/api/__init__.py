@@ -1,1 +1,0 @@
-"""HTTP: the only folder that imports FastAPI."""

@@ -1,0 +1,1 @@
+"""Collections: created, opened, changed, removed."""

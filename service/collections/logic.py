@@ -1,0 +1,272 @@
+"""The collections of a service: opened at its start, created and removed while it runs, closed."""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from encoder.alignment.space import open_space
+from encoder.block_selection import open_document_tokenizer
+from encoder.checkpoint import WHOLE, Checkpoint, vector_space, with_reading_share
+from encoder.encoder import DocumentTokenizer
+from encoder.errors import EncoderError
+from index.directory.collections import (
+    check_collection,
+    collection_names,
+    collection_path,
+    delete_remains,
+    make_collection,
+)
+from index.directory.collections import (
+    remove_collection as remove_folder,
+)
+from index.directory.data_directory import open_data_directory, with_share_of
+from index.directory.encoder_name import remember_encoder
+from index.errors import (
+    DataDirectoryInUseError,
+    IndexingError,
+    StoreError,
+)
+from index.search.calibrate import LiveScoring
+from service.engine import DEFAULT, Collection, Engine, UnopenedCollection
+from service.errors import FieldError, InvalidInputError, SettingsError, TooManyCollectionsError
+from service.feedback.logic import forget_unstored
+from service.feedback.store import FeedbackStore
+from service.maintenance import Maintenance, RecallMonitor, record_index_metrics
+from service.standing.logic import scan_new_documents
+from service.standing.runner import StandingQueries
+from service.state.database import open_state
+from service.uploads.logic import run_job
+from service.uploads.runner import Jobs
+
+
+def open_collection(engine: Engine, name: str, path: Path) -> Collection:
+    """Open a data directory, or make it, and start the threads of its collection.
+
+    Jobs that an earlier process left unfinished continue.
+    """
+    settings = engine.settings
+    checkpoint = with_share_of(path, engine.checkpoint, settings.reading_share)
+    space = vector_space(checkpoint)
+    with ExitStack() as opened:
+        data = open_data_directory(
+            path,
+            fingerprint=space.fingerprint,
+            dimension=space.dimension,
+            find_families=settings.find_families,
+            alignment=open_space(checkpoint),
+            index_precision=settings.index_precision,
+            in_background=True,
+            engine=settings.engine,
+        )
+        opened.callback(data.close)
+        remember_encoder(path, checkpoint)
+        metrics = engine.metrics.of(name)
+        state = open_state(path, engine.database)
+        opened.callback(state.close)
+        jobs = Jobs(state, path, settings, metrics)
+        opened.callback(jobs.close)
+        standing = StandingQueries(state, settings, metrics)
+        opened.callback(standing.close)
+        scoring = LiveScoring(checkpoint, data)
+        collection = Collection(
+            name=name,
+            engine=engine,
+            checkpoint=checkpoint,
+            tokenizer=_tokenizer(engine, checkpoint),
+            space=space,
+            data=data,
+            scoring=scoring,
+            state=state,
+            feedback=FeedbackStore(state, metrics, max_verdicts=settings.max_feedback),
+            jobs=jobs,
+            standing=standing,
+            writer=ThreadPoolExecutor(1, "writer"),
+            metrics=metrics,
+            recall_monitor=RecallMonitor(data.index, metrics, settings.target_recall),
+            maintenance=Maintenance(data, scoring, metrics, settings),
+        )
+        record_index_metrics(data.index, metrics)
+        forget_unstored(collection)
+        opened.callback(collection.recall_monitor.close)
+        collection.recall_monitor.start()
+        opened.callback(collection.maintenance.close)
+        collection.maintenance.start()
+        standing.start(
+            partial(scan_new_documents, collection),
+            space.fingerprint,
+            data.store.log.last_vector_id,
+        )
+        jobs.start(partial(run_job, collection))
+        if engine.search_processes is not None:
+            engine.search_processes.add(collection.served)
+        opened.pop_all()
+    return collection
+
+
+def stop_collection(collection: Collection) -> None:
+    """Ask the background work of a collection to end, without waiting for it."""
+    collection.maintenance.stop()  # a running training gives up while the rest closes
+    collection.jobs.stop()
+    collection.standing.stop()
+
+
+def close_collection(collection: Collection) -> None:
+    """Let its writes finish and close its data; what still reads it gets an error."""
+    stop_collection(collection)
+    collection.jobs.close()
+    collection.standing.close()
+    collection.writer.shutdown()
+    collection.recall_monitor.close()
+    collection.maintenance.close()
+    collection.state.close()
+    if collection.engine.search_processes is not None:
+        collection.engine.search_processes.forget(collection.number)
+    collection.data.close()
+
+
+def _tokenizer(engine: Engine, checkpoint: Checkpoint) -> DocumentTokenizer:
+    """Return the tokenizer of the engine, or one that selects blocks."""
+    if checkpoint.reading_share == engine.checkpoint.reading_share:
+        return engine.tokenizer
+    return open_document_tokenizer(checkpoint)
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def open_collections(engine: Engine) -> None:
+    """Open the default collection, and those below its data directory.
+
+    One that cannot be opened does not keep the others from being served.
+
+    Raises:
+        SettingsError: there are more than the settings allow.
+    """
+    settings = engine.settings
+    failure: EncoderError | IndexingError | None = None
+    try:
+        engine.collections.put(open_collection(engine, DEFAULT, settings.data))
+    except DataDirectoryInUseError:
+        raise
+    except (EncoderError, IndexingError) as error:
+        failure = error
+    try:
+        delete_remains(settings.data)
+    except StoreError as error:  # they only take room
+        _LOG.warning("%s", error)
+    names = collection_names(settings.data)
+    if len(names) > settings.max_collections:
+        raise SettingsError(
+            f"max_collections is {settings.max_collections}, and {settings.data} has {len(names)}"
+        )
+    for name in names:
+        _open(engine, name)
+    if failure is not None:
+        if not engine.collections.opened():
+            raise failure
+        _put_unopened(engine, DEFAULT, failure)
+
+
+def stop_collections(engine: Engine) -> list[Collection]:
+    """Ask the background work of all to end; none is created or removed any more.
+
+    Returns:
+        The open ones, which are still to be closed.
+    """
+    engine.changer.shutdown(cancel_futures=True)
+    opened = engine.collections.opened()
+    for collection in opened:
+        stop_collection(collection)
+    return opened
+
+
+def close_collections(engine: Engine) -> None:
+    """Let the writes of all collections finish and close their data."""
+    for collection in stop_collections(engine):
+        close_collection(collection)
+
+
+def create_collection(engine: Engine, name: str) -> bool:
+    """Create a collection, durably, unless it exists; open it if it is not open.
+
+    Called in the thread `engine.changer`.
+
+    Returns:
+        Whether it is new.
+
+    Raises:
+        TooManyCollectionsError: there are as many as the settings allow.
+    """
+    collections, settings = engine.collections, engine.settings
+    members = {member.name: member for member in collections.members()}
+    if isinstance(members.get(name), Collection):
+        return False
+    if name not in members and len(members.keys() - {DEFAULT}) >= settings.max_collections:
+        raise TooManyCollectionsError(settings.max_collections)
+    is_new = not collection_path(settings.data, name).exists()
+    if is_new:
+        if engine.database is not None:  # a kill may have left the state of a former collection
+            engine.database.drop(name)
+        make_collection(settings.data, name, lambda folder: _fill(engine, folder))
+    _open(engine, name)
+    collections.find(name)  # raises if it could not be opened
+    return is_new
+
+
+def remove_collection(engine: Engine, name: str) -> None:
+    """Remove a collection and all that it holds; its jobs are cancelled.
+
+    Called in the thread `engine.changer`. Requests that use it may end first, for as long as the
+    drain time of the settings.
+
+    Raises:
+        InvalidInputError: it is the default collection.
+    """
+    if name == DEFAULT:
+        detail = "the default collection cannot be removed"
+        raise InvalidInputError([FieldError("", detail, parameter="collection")])
+    member = engine.collections.withdraw(name, engine.settings.drain_seconds)
+    try:
+        if isinstance(member, Collection):
+            close_collection(member)
+        remove_folder(engine.settings.data, name)
+        if engine.database is not None:
+            engine.database.drop(name)
+    except Exception as error:
+        if collection_path(engine.settings.data, name).exists():
+            _put_unopened(engine, name, error)
+            raise
+        _LOG.warning("files of the removed collection %s are left: %s", name, error)
+    engine.metrics.forget(name)
+
+
+def _open(engine: Engine, name: str) -> None:
+    path = collection_path(engine.settings.data, name)
+    try:
+        if name != DEFAULT:
+            check_collection(path)
+        engine.collections.put(open_collection(engine, name, path))
+    except (EncoderError, IndexingError) as error:
+        _put_unopened(engine, name, error)
+
+
+def _put_unopened(engine: Engine, name: str, error: BaseException) -> None:
+    _LOG.error("the collection %s cannot be used: %s", name, error)
+    engine.metrics.forget(name)
+    engine.collections.put(UnopenedCollection(name, str(error) or type(error).__name__))
+
+
+def _fill(engine: Engine, folder: Path) -> None:
+    """Make an empty data directory, as `open_collection` would."""
+    share = engine.settings.reading_share
+    checkpoint = with_reading_share(engine.checkpoint, WHOLE if share is None else share)
+    space = vector_space(checkpoint)
+    open_data_directory(
+        folder,
+        fingerprint=space.fingerprint,
+        dimension=space.dimension,
+        alignment=open_space(checkpoint),
+        index_precision=engine.settings.index_precision,
+    ).close()

@@ -1,0 +1,1 @@
+"""Two texts side by side."""

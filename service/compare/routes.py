@@ -1,0 +1,137 @@
+"""POST /compare."""
+
+from typing import Annotated
+
+from fastapi import Body, Header
+from fastapi.responses import HTMLResponse
+
+from service.body import choose_media_type
+from service.compare.logic import Explanation, compare
+from service.compare.schemas import CompareRequest, CompareResponse, compare_response
+from service.deps import CollectionDep
+from service.encode import EncodedText
+from service.gate import declare
+from service.openapi import ENCODE, Router, json_example, receipt_example
+from service.threads import run_in
+from service.web.report import page_headers, render_report
+
+router = Router(tags=["compare"])
+
+JSON, HTML = "application/json", "text/html"
+REQUESTS = {
+    "texts": {
+        "summary": "Two texts",
+        "value": {"left": {"text": "Ants find short paths. …"}, "right": {"text": "Bees dance. …"}},
+    },
+    "stored": {
+        "summary": "A text and a stored document",
+        "value": {
+            "left": {"text": "Ants find short paths. …", "title": "Ants, a draft"},
+            "right": {"id": "articles/ants"},
+        },
+    },
+}
+SCORES = {
+    "score": 0.61,
+    "scored_as": "hybrid",
+    "semantic_score": 0.67,
+    "vector_score": 0.83,
+    "alignment_score": 0.31,
+    "lexical_score": 0.55,
+    "probability": 0.97,
+    "false_positive_rate": 0.0004,
+    "relevant": True,
+    "no_probability": None,
+}
+EXPLANATION = {
+    **SCORES,
+    "relation": "near-copy",
+    "evidence": [
+        "3 passages cover 62 % of the left text (58 % word for word) and 71 % of the right text "
+        "(66 %)."
+    ],
+    "left_coverage": 0.62,
+    "right_coverage": 0.71,
+    "passages": [
+        {
+            "left": {"start": 120, "end": 171, "text": "Ants find short paths without a leader …"},
+            "right": {"start": 0, "end": 51, "text": "Ants find short paths without a leader …"},
+            "score": 0.97,
+            "kind": "verbatim",
+        }
+    ],
+    "passages_left_out": 0,
+    "aligned_blocks": [
+        {
+            "left": {"start": 0, "end": 318, "text": "Ants live in colonies. Each colony …"},
+            "right": {"start": 402, "end": 711, "text": "An ant colony has one queen. …"},
+            "similarity": 0.58,
+            "share": 0.12,
+        }
+    ],
+    "left_sections": [{"start": 0, "end": 5100, "title": "Ants"}],
+    "right_sections": [{"start": 0, "end": 4400, "title": ""}],
+    "section_scores": [[0.91]],
+    "section_scores_from": "block vectors",
+    "attended_blocks": None,
+}
+RECEIPT = receipt_example(1204, 21)
+ANSWER = {
+    **EXPLANATION,
+    "differences": None,
+    "left": {"id": None, "title": "Ants, a draft", "receipt": RECEIPT},
+    "right": {"id": "articles/ants", "title": "Ants", "receipt": RECEIPT},
+    "timings": {"encode": 96.2, "explain": 6.1},
+    "checkpoint": "smith-minilm-l6",
+    "calibration": "5f1c8ae20b7d",
+}
+GOOD = json_example(ANSWER, "The comparison; with `Accept: text/html` a page for a person")
+GOOD["content"][HTML] = {
+    "schema": {"type": "string"},
+    "examples": {"page": {"value": "<!doctype html>…"}},
+}
+
+
+@router.post(
+    "/compare",
+    summary="Say how two documents match, and where",
+    response_model=CompareResponse,
+    responses=ENCODE({200: GOOD}, "document-not-found", "not-acceptable"),
+)
+@declare(scope="read")
+async def post_compare(
+    request: Annotated[CompareRequest, Body(openapi_examples=REQUESTS)],
+    collection: CollectionDep,
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> CompareResponse | HTMLResponse:
+    """Compare two texts, or stored documents, which are not encoded again.
+
+    The answer holds the scores that a search in hybrid mode gives the pair, the kind of relation
+    with what speaks for it, the passages that match with their places in both texts, the share of
+    each text that they cover, the pairs of sentence blocks that give most to the alignment score,
+    the scores of the sections, and, with a model that has such an attention, the blocks that attend
+    to each other most. With `differences`, it also holds what each text has that the other lacks.
+    """
+    kind = choose_media_type(accept, (JSON, HTML))
+    left, right = request.to_queries()
+    compared = await compare(
+        collection,
+        left,
+        right,
+        passages=request.passages,
+        differences=request.differences or kind == HTML,
+        strict=request.strict,
+    )
+    if kind == HTML:
+        page = await run_in(collection.engine.readers, _page, compared.explanation)
+        return HTMLResponse(page, headers=page_headers())
+    return compare_response(compared, collection.checkpoint.name, collection.calibrator.version)
+
+
+def _page(explanation: Explanation) -> str:
+    left, right = explanation.left, explanation.right
+    return render_report(explanation.comparison, _title(left), left.text, _title(right), right.text)
+
+
+def _title(text: EncodedText) -> str:
+    return text.title or text.document_id or ""

@@ -1,0 +1,320 @@
+"""Question and answer of POST /compare."""
+
+from dataclasses import asdict, fields
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, Field
+
+from encoder.comparison.alignment import MAX_PASSAGES
+from encoder.comparison.result import (
+    AlignedBlockPair,
+    AlignedPassage,
+    AttendedBlockPair,
+    Difference,
+    DifferenceKind,
+    Differences,
+    PassageKind,
+    Relation,
+    Section,
+    SectionScoresFrom,
+    Span,
+)
+from index.search.records import Mode
+from service.compare.logic import Compared, Explanation
+from service.encode import EncodedText
+from service.match.queries import Query
+from service.schemas import (
+    STAGE_TIMES,
+    BodyModel,
+    Characters,
+    DocumentId,
+    QueryBody,
+    ReceiptBody,
+    Strict,
+    Title,
+    milliseconds,
+    nullable,
+    optional,
+    receipt_body,
+)
+
+
+class PlaceBody(BaseModel):
+    """A part of one of the two texts."""
+
+    start: int = Field(description="Its first character in the whole text, from 0.")
+    end: int = Field(description="The character after its last.")
+    text: str
+
+
+class PassageBody(BaseModel):
+    """A passage of the left text and the passage of the right text that matches it."""
+
+    left: PlaceBody
+    right: PlaceBody
+    score: float = Field(description="Cosine of the mean block vectors of the two sides.")
+    kind: PassageKind = Field(
+        description="`verbatim`: the same words; `paraphrase`: the same said in other words; "
+        "`similar`: of the same matter, and not counted as covered."
+    )
+
+
+class BlockPairBody(BaseModel):
+    """A sentence block of the left text and the block of the right text aligned with it."""
+
+    left: PlaceBody
+    right: PlaceBody
+    similarity: float = Field(
+        description="Of the two blocks, in the space that they are aligned in; at most 1."
+    )
+    share: float = Field(description="What the pair gives to `alignment_score`, divided by it.")
+
+
+class AttendedPairBody(BaseModel):
+    """A sentence block of the left text and a block of the right text that attend to each other."""
+
+    left: PlaceBody
+    right: PlaceBody
+    left_attention: float = Field(
+        description="Attention weight of the left block to the right one, the mean over the heads. "
+        "The weights of a left block to all blocks of the right text sum to 1."
+    )
+    right_attention: float = Field(description="The same of the right block to the left one.")
+    times_average: float = Field(
+        description="How many times the weights of even attention these are, the mean of both "
+        "ways; the mean over all pairs of blocks is 1."
+    )
+
+
+class DifferenceBody(PlaceBody):
+    """A sentence block of one text that the other does not have."""
+
+    kind: DifferenceKind = Field(
+        description="`missing`: most of its words are in no passage that the texts share; "
+        "`changed`: the other text has it with other words."
+    )
+    words: list[PlaceBody] = Field(
+        description="The runs of its words that the other text does not have in this order."
+    )
+    nearest: PlaceBody | None = nullable(
+        "The block of the other text that is closest in meaning; null for a sentence in a part "
+        "that was not read."
+    )
+    similarity: float | None = nullable("Cosine of these two blocks; null without `nearest`.")
+
+
+class DifferencesBody(BaseModel):
+    """What each text has that the other lacks, block by block, in its order."""
+
+    left: list[DifferenceBody] = Field(description="What the left text has and the right lacks.")
+    right: list[DifferenceBody] = Field(description="What the right text has and the left lacks.")
+
+
+Pair = TypeVar("Pair", PassageBody, BlockPairBody, AttendedPairBody)
+
+
+class SectionBody(BaseModel):
+    """A section of a text: what its headings open, or one of two halves."""
+
+    start: int
+    end: int
+    title: str = Field(description='Its heading; "" where there is none.')
+
+
+class ComparisonBody(BaseModel):
+    """How two texts match, and where. Offsets count characters of the whole text."""
+
+    score: float = Field(
+        description="What a search for the left text in hybrid mode gives the right one."
+    )
+    scored_as: Mode = Field(
+        description="Whose score it is: `semantic` if the left text has no indexed word, or while "
+        "the lexical index is being made after a start."
+    )
+    semantic_score: float = Field(description="As in POST /match.")
+    vector_score: float = Field(description="Cosine of the two document vectors.")
+    alignment_score: float | None = nullable(
+        "How well the sentence blocks of the two texts match, from 0 to 1, as search computes it; "
+        "null without an alignment space."
+    )
+    lexical_score: float | None = nullable("Cosine of their words; null where they were not read.")
+    probability: float | None = nullable(
+        "Probability that they match; null where `no_probability` says why."
+    )
+    false_positive_rate: float | None = nullable(
+        "Share of random pairs of the collection that score as high; null if not measured."
+    )
+    relevant: bool | None = nullable(
+        "Whether the score rises above the level of chance; null if that was not measured."
+    )
+    no_probability: str | None = nullable("Why there is no probability; null where there is.")
+    relation: Relation
+    evidence: list[str] = Field(description="What the relation rests on, a sentence a figure.")
+    left_coverage: float = Field(
+        description="Share of the left text, by the characters of its words, in verbatim and "
+        "paraphrased passages."
+    )
+    right_coverage: float = Field(description="The same of the right text.")
+    passages: list[PassageBody] = Field(description="In the order of the left text.")
+    passages_left_out: int = Field(description="Smaller passages that were found, too.")
+    aligned_blocks: list[BlockPairBody] | None = nullable(
+        "The pairs of blocks that give most to `alignment_score`, the largest share first, at most "
+        "as many as passages were asked for; the shares of all pairs sum to 1."
+    )
+    left_sections: list[SectionBody]
+    right_sections: list[SectionBody]
+    section_scores: list[list[float]] = Field(
+        description="Cosine of each left section, a row, and each right section, a column."
+    )
+    section_scores_from: SectionScoresFrom = Field(
+        description="The vectors that `section_scores` compare. `section vectors`: what the model "
+        "projects each section to, as it was trained (CoLDE). `block vectors`: means of the "
+        "vectors of sentence blocks."
+    )
+    attended_blocks: list[AttendedPairBody] | None = nullable(
+        "The pairs of blocks that attend to each other most by the chunkwise attention of the "
+        "model (CoLDE), the strongest first, at most as many as passages were asked for; null "
+        "for a model without it."
+    )
+
+
+def comparison_body(explanation: Explanation) -> ComparisonBody:
+    """Shape a comparison, with the text of its passages and blocks."""
+    comparison = explanation.comparison
+    aligned, attended = comparison.block_alignment, comparison.attended_blocks
+    texts = (explanation.left.text, explanation.right.text)
+    return ComparisonBody(
+        **asdict(comparison.pair),
+        relation=comparison.relation,
+        evidence=list(comparison.evidence),
+        left_coverage=comparison.left_coverage,
+        right_coverage=comparison.right_coverage,
+        passages=[_pair(PassageBody, passage, texts) for passage in comparison.passages],
+        passages_left_out=explanation.passages_left_out,
+        aligned_blocks=None
+        if aligned is None
+        else [_pair(BlockPairBody, pair, texts) for pair in aligned.pairs],
+        left_sections=[_section(section) for section in comparison.left_sections],
+        right_sections=[_section(section) for section in comparison.right_sections],
+        section_scores=[
+            [round(score, 4) for score in row] for row in comparison.section_scores.tolist()
+        ],
+        section_scores_from=comparison.section_scores_from,
+        attended_blocks=None
+        if attended is None
+        else [_pair(AttendedPairBody, pair, texts) for pair in attended],
+    )
+
+
+def _pair(
+    body: type[Pair],
+    pair: AlignedPassage | AlignedBlockPair | AttendedBlockPair,
+    texts: tuple[str, str],
+) -> Pair:
+    """Shape what two parts of the texts have in common, with these parts."""
+    values = {field.name: getattr(pair, field.name) for field in fields(pair)}
+    values["left"], values["right"] = _place(pair.left, texts[0]), _place(pair.right, texts[1])
+    return body(**values)
+
+
+def _place(span: Span, text: str) -> PlaceBody:
+    return PlaceBody(start=span.start, end=span.end, text=text[span.start : span.end])
+
+
+def differences_body(found: Differences, left: str, right: str) -> DifferencesBody:
+    """Shape the differences of two texts, with the text of their blocks and words."""
+    return DifferencesBody(
+        left=[_difference(entry, left, right) for entry in found.left],
+        right=[_difference(entry, right, left) for entry in found.right],
+    )
+
+
+def _difference(found: Difference, text: str, other: str) -> DifferenceBody:
+    return DifferenceBody(
+        **dict(_place(found.span, text)),
+        kind=found.kind,
+        words=[_place(words, text) for words in found.words],
+        nearest=None if found.nearest is None else _place(found.nearest, other),
+        similarity=found.similarity,
+    )
+
+
+def _section(section: Section) -> SectionBody:
+    return SectionBody(start=section.span.start, end=section.span.end, title=section.title)
+
+
+DEFAULT_PASSAGES = 100
+
+
+class SideBody(QueryBody):
+    """One of two texts: exactly one of `text` and `id`."""
+
+    text: Characters | None = optional("The text itself.")
+    title: Title | None = optional(
+        "Title of the text, by which the answer and the page call it; it counts among the words."
+    )
+    id: DocumentId | None = optional("Id of a stored document, which is not encoded again.")
+
+
+class CompareRequest(BodyModel):
+    """Two texts to compare."""
+
+    left: SideBody
+    right: SideBody
+    passages: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] = Field(
+        default=DEFAULT_PASSAGES,
+        description="Passages, and pairs of aligned blocks, to give at most, the largest ones.",
+    )
+    differences: bool = Field(
+        default=False,
+        description="Give `differences`, too: what each text has that the other lacks.",
+    )
+    strict: Strict = False
+
+    def to_queries(self) -> tuple[Query, Query]:
+        """Return the two texts, each with the JSON pointer to it."""
+        return self.left.to_query("#/left"), self.right.to_query("#/right")
+
+
+class ReadBody(BaseModel):
+    """One of the two texts as it was read."""
+
+    id: str | None = nullable("Of the stored document; null for a text of the request.")
+    title: str
+    receipt: ReceiptBody
+
+
+class CompareResponse(ComparisonBody):
+    """How two texts match, and where."""
+
+    differences: DifferencesBody | None = nullable(
+        "What each text has that the other lacks; null if it was not asked for."
+    )
+    left: ReadBody
+    right: ReadBody
+    timings: dict[str, float] = Field(description=STAGE_TIMES)
+    checkpoint: str = Field(description="Name of the checkpoint that made the vectors.")
+    calibration: str | None = nullable(
+        "Version of the calibration that made the probability; null for none."
+    )
+
+
+def compare_response(
+    compared: Compared, checkpoint: str, calibration: str | None
+) -> CompareResponse:
+    """Shape the answer to POST /compare."""
+    explanation = compared.explanation
+    found, left, right = explanation.comparison.differences, explanation.left, explanation.right
+    return CompareResponse(
+        **dict(comparison_body(explanation)),
+        differences=None if found is None else differences_body(found, left.text, right.text),
+        left=_read(left),
+        right=_read(right),
+        timings=milliseconds(compared.seconds),
+        checkpoint=checkpoint,
+        calibration=calibration,
+    )
+
+
+def _read(text: EncodedText) -> ReadBody:
+    return ReadBody(id=text.document_id, title=text.title, receipt=receipt_body(text.receipt))

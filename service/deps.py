@@ -1,0 +1,115 @@
+"""Dependencies of the routes as annotated aliases, and responses that are given once for a key.
+
+Dependencies depend on the request alone: FastAPI resolves each one for every request.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from fastapi import Depends, Header, Request
+from fastapi.responses import Response
+
+from service.access import own_name
+from service.engine import Collection, Engine, unready_because
+from service.errors import NotReadyError
+from service.state.idempotency import StoredResponse, request_digest
+from service.threads import run_in
+
+
+async def get_open_engine(request: Request) -> Engine:
+    """Return the engine of the application.
+
+    Raises:
+        NotReadyError: it is still being opened.
+    """
+    engine: Engine | None = request.app.state.engine
+    if engine is None:
+        raise NotReadyError
+    return engine
+
+
+OpenEngineDep = Annotated[Engine, Depends(get_open_engine)]
+
+
+async def get_engine(request: Request) -> Engine:
+    """Return the engine if it is ready.
+
+    Raises:
+        NotReadyError: it is not.
+    """
+    engine = await get_open_engine(request)
+    reason = unready_because(engine)
+    if reason is not None:
+        raise NotReadyError(reason)
+    return engine
+
+
+EngineDep = Annotated[Engine, Depends(get_engine)]
+
+
+async def get_open_collection(request: Request) -> Collection:
+    """Return the collection of a request, for what can be answered while it is not well."""
+    engine = await get_open_engine(request)
+    used: Collection | None = getattr(request.state, "used", None)  # stays open for the request
+    return engine.collections.find(request.state.collection) if used is None else used
+
+
+OpenCollectionDep = Annotated[Collection, Depends(get_open_collection)]
+
+
+async def get_collection(request: Request) -> Collection:
+    """Return the collection of a request, if it and the engine are ready."""
+    await get_engine(request)
+    return await get_open_collection(request)
+
+
+CollectionDep = Annotated[Collection, Depends(get_collection)]
+
+
+REPLAYED = "Idempotency-Replayed"
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="A text of your own, unique to this request: 1 to 255 printable ASCII "
+        "characters without spaces. If the same request arrives again within 24 hours, it gets the "
+        "first response again and nothing is done.",
+        openapi_examples={"uuid": {"value": "8e03978e-40d5-43dd-bc93-6894a57f9324"}},
+    ),
+]
+
+
+async def respond_once(
+    request: Request,
+    collection: Collection,
+    key: str | None,
+    work: Callable[[], Awaitable[StoredResponse]],
+) -> Response:
+    """Do the work of a request, unless it was done before under the key that it has.
+
+    Only a success is stored: after a failure nothing was done, and the request may be repeated.
+    """
+    name = own_name(request.scope, key)
+    if name is None:
+        return to_response(await work(), replayed=False)
+    store, threads = collection.jobs.idempotency, collection.jobs.threads
+    digest = request_digest("json", hashlib.sha256(await request.body()).digest())
+    with store.in_progress(name):
+        stored = await run_in(threads, store.find, name, digest)
+        if stored is not None:
+            return to_response(stored, replayed=True)
+        response = await work()
+        await run_in(threads, store.put, name, digest, response)
+    return to_response(response, replayed=False)
+
+
+def to_response(stored: StoredResponse, *, replayed: bool) -> Response:
+    """Return the HTTP response of a stored one."""
+    headers = {"Location": stored.location} if stored.location else {}
+    if replayed:
+        headers[REPLAYED] = "true"
+    return Response(stored.body, stored.status, headers, media_type="application/json")

@@ -1,0 +1,1 @@
+"""Documents: stored, listed, exported, deleted."""

@@ -1,0 +1,284 @@
+"""Documents: stored and deleted, found, listed and exported."""
+
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from encoder.blocks import Receipt
+from index.directory.data_directory import DataDirectory
+from index.document import Document
+from index.near_duplicates.families import Member
+from index.store.listing import DamagedDocument
+from index.store.records import Change, EncodedDocument, StoredDocument
+from service.encode import RequestText, encode_texts
+from service.engine import Collection, Engine
+from service.errors import DocumentNotFoundError, FieldError, InvalidInputError
+from service.metrics import Stage
+from service.telemetry import observe_stage
+from service.threads import run_in
+
+MAX_DOCUMENTS = 256  # of one request, whose documents are held in memory; more go as NDJSON
+_ATTEMPTS = 3  # to apply a change to the index
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """One document that was stored.
+
+    Attributes:
+        id: of the document.
+        receipt: how much of it was read.
+        unchanged: the text was stored already; at most title and metadata were replaced.
+    """
+
+    id: str
+    receipt: Receipt
+    unchanged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedDocuments:
+    """The result of one call.
+
+    Attributes:
+        documents: in the order given.
+        generation: of the index that contains them.
+        seconds: time of each stage, summed over the documents.
+    """
+
+    documents: tuple[Indexed, ...]
+    generation: int
+    seconds: Mapping[Stage, float]
+
+
+async def index_documents(
+    collection: Collection,
+    documents: Sequence[Document],
+    *,
+    strict: bool = False,
+    background: bool = False,
+) -> IndexedDocuments:
+    """Insert or replace documents; at return they are durable and the next match finds them.
+
+    All are encoded before the first is stored, and all are stored in one transaction: if one is
+    invalid, nothing is changed. A document whose text is stored already is not encoded again.
+
+    Args:
+        collection: that encodes and stores.
+        documents: with different ids.
+        strict: reject a text that is too long to be read whole.
+        background: yield to requests.
+    """
+    _check(documents)
+    known = await run_in(collection.engine.readers, _unchanged, collection.data, documents)
+    new = [
+        (RequestText(f"#/documents/{number}/text", document.text), document)
+        for number, document in enumerate(documents)
+        if document.id not in known
+    ]
+    encoded = await encode_texts(
+        collection, [text for text, _ in new], strict=strict, background=background
+    )
+    entries = dict(known)
+    for (_, document), read in zip(new, encoded, strict=True):
+        entries[document.id] = EncodedDocument(document, read.vector, read.receipt, read.blocks)
+    ordered = [entries[document.id] for document in documents]
+    # One call on the one writer thread: it runs to its end even if the client disconnects.
+    storing = await run_in(collection.writer, _put, collection, ordered)
+    return IndexedDocuments(
+        documents=tuple(
+            Indexed(entry.document.id, entry.receipt, entry.document.id in known)
+            for entry in ordered
+        ),
+        generation=collection.data.index.generation,
+        seconds=_sum_stages([read.seconds for read in encoded] + [{"store": storing}]),
+    )
+
+
+async def delete_document(collection: Collection, document_id: str) -> None:
+    """Delete one document and the feedback on it; at return no match finds it.
+
+    DocumentNotFoundError if it is not stored. The deletion is durable.
+    """
+    if not await run_in(collection.writer, _delete, collection, document_id):
+        raise DocumentNotFoundError(document_id)
+
+
+async def find_document(collection: Collection, document_id: str) -> StoredDocument:
+    """Return one stored document, or raise DocumentNotFoundError."""
+    found = await run_in(collection.engine.readers, collection.data.store.find, [document_id])
+    if document_id not in found:
+        raise DocumentNotFoundError(document_id)
+    return found[document_id]
+
+
+def _check(documents: Sequence[Document]) -> None:
+    seen: set[str] = set()
+    twice: list[FieldError] = []
+    for number, document in enumerate(documents):
+        if document.id in seen:
+            twice.append(FieldError(f"#/documents/{number}/id", "is given twice"))
+        seen.add(document.id)
+    if twice:
+        raise InvalidInputError(twice)
+
+
+def _unchanged(data: DataDirectory, documents: Sequence[Document]) -> dict[str, EncodedDocument]:
+    """Return the documents whose text is stored already, with their stored vectors, by id.
+
+    Those of which something is damaged are left out: they are encoded and stored again.
+    """
+    hashes = data.store.content_hashes([document.id for document in documents])
+    same = [d for d in documents if hashes.get(d.id) == d.content_hash]
+    stored = data.store.find([document.id for document in same], skip_damaged=True)
+    vector_ids = [found.vector_id for found in stored.values()]
+    ids, rows = data.store.vectors(vector_ids, skip_damaged=True)
+    vectors = dict(zip(ids.tolist(), rows, strict=True))
+    blocks = data.store.block_vectors(ids.tolist(), skip_damaged=True)
+    return {
+        document.id: EncodedDocument(
+            document, vectors[found.vector_id], found.receipt, blocks.get(found.vector_id)
+        )
+        for document in same
+        # Another request may have changed or deleted it since the hashes were read.
+        if (found := stored.get(document.id))
+        and found.document.content_hash == document.content_hash
+        and found.vector_id in vectors
+        and found.vector_id not in data.store.damage
+    }
+
+
+def _put(collection: Collection, entries: Sequence[EncodedDocument]) -> float:
+    """Store documents and update the index; return the seconds."""
+    started = time.perf_counter()
+    _apply(collection, collection.data.store.put(entries))
+    seconds = time.perf_counter() - started
+    observe_stage(collection.engine.metrics, "store", seconds)
+    return seconds
+
+
+def _delete(collection: Collection, document_id: str) -> bool:
+    """Delete a document, with the feedback on it, and update the index; return whether it existed.
+
+    The feedback goes first: after a kill or on a full disk there is none on a deleted document.
+    """
+    collection.feedback.forget([document_id])
+    change = collection.data.store.delete([document_id])
+    _apply(collection, change)
+    return len(change.removed) > 0
+
+
+def _apply(collection: Collection, change: Change) -> None:
+    """Apply a change of the store, which is durable by now, to the index.
+
+    It is retried: otherwise documents would be stored and not found. If every attempt fails, the
+    next change or `Maintenance` brings the index up to date.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            collection.data.index.apply(change)
+            collection.data.engine.apply(change)
+            break
+        except Exception as error:
+            _LOG.error("the index could not apply a change of the store: %s", type(error).__name__)
+            if attempt == _ATTEMPTS:
+                raise
+    collection.standing.stored()
+
+
+def _sum_stages(parts: Sequence[Mapping[Stage, float]]) -> dict[Stage, float]:
+    total: dict[Stage, float] = {}
+    for part in parts:
+        for stage, seconds in part.items():
+            total[stage] = total.get(stage, 0.0) + seconds
+    return total
+
+
+CHARACTERS_AT_A_TIME = 131_072  # of an export, in memory; more if one document has more
+
+
+async def family_of(collection: Collection, document_id: str) -> int | None:
+    """Return the number of the family of a document; None if it has none."""
+    found = await run_in(
+        collection.engine.readers, collection.data.store.families.of_ids, [document_id]
+    )
+    return found.get(document_id)
+
+
+async def find_family(
+    collection: Collection, document_id: str, after: str, limit: int
+) -> tuple[int | None, Sequence[Member]]:
+    """Return the family of a document: its number and up to `limit` documents after an id.
+
+    DocumentNotFoundError if the document is not stored.
+    """
+    store = collection.data.store
+    number, members = await run_in(
+        collection.engine.readers, store.families.page, document_id, after, limit
+    )
+    if number is None and not await run_in(
+        collection.engine.readers, store.content_hashes, [document_id]
+    ):
+        raise DocumentNotFoundError(document_id)
+    return number, members
+
+
+async def export_lines(
+    engine: Engine, read: Callable[[str], tuple[list[dict[str, object]], str | None]], after: str
+) -> AsyncIterator[bytes]:
+    """Return the entries after an id as JSON Lines.
+
+    The first part is read before this returns, so that a store that cannot be read is an error
+    and not a truncated response. A later failure truncates the lines.
+
+    Args:
+        engine: whose thread of exports reads.
+        read: returns the next entries after an id and the id of the last; None after the last one.
+        after: the id before the first entry.
+    """
+    with engine.exports.admit():
+        first, last = await run_in(engine.exporter, read, after)
+
+    async def parts() -> AsyncIterator[bytes]:
+        entries, end = first, last
+        while end is not None:
+            lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
+            yield "".join(f"{line}\n" for line in lines).encode()
+            entries, end = await run_in(engine.exporter, read, end)
+
+    return parts()
+
+
+async def export_documents(collection: Collection, after: str) -> AsyncIterator[bytes]:
+    """Return the documents after an id as JSON Lines, as `index.corpus.json_lines` reads them."""
+    return await export_lines(collection.engine, partial(_next_fields, collection.data), after)
+
+
+def _next_fields(data: DataDirectory, after: str) -> tuple[list[dict[str, object]], str | None]:
+    documents = data.store.pages.whole(after, CHARACTERS_AT_A_TIME)
+    last = _id_of(documents[-1]) if documents else None
+    return [_fields(document) for document in documents], last
+
+
+def _id_of(document: Document | DamagedDocument) -> str:
+    return document.place if isinstance(document, DamagedDocument) else document.id
+
+
+def _fields(document: Document | DamagedDocument) -> dict[str, object]:
+    """Return what the line of a document says.
+
+    That of a damaged one has no text, so that indexing the lines again names what is missing.
+    """
+    if isinstance(document, DamagedDocument):
+        return {"id": document.id, "damaged": True}
+    return {
+        "id": document.id,
+        "title": document.title,
+        "text": document.text,
+        "metadata": dict(document.metadata),
+    }

@@ -1,0 +1,249 @@
+"""POST /index with JSON, GET /documents, GET and DELETE /documents/{id}, and its family."""
+
+from typing import Annotated
+
+from fastapi import Body, Header, Path, Query, Request
+from fastapi.responses import Response, StreamingResponse
+from starlette.routing import Match
+from starlette.types import Scope
+
+from index.store.listing import BEFORE_ALL
+from service.body import JSON, NDJSON, choose_media_type
+from service.deps import CollectionDep, IdempotencyKey, respond_once
+from service.documents.logic import (
+    delete_document,
+    export_documents,
+    family_of,
+    find_document,
+    find_family,
+    index_documents,
+)
+from service.documents.schemas import (
+    DocumentResponse,
+    DocumentsResponse,
+    FamilyResponse,
+    IndexRequest,
+    IndexResponse,
+    MemberBody,
+    documents_response,
+    index_response,
+)
+from service.gate import RuledRoute
+from service.openapi import ENCODE, READ, WRITE, Router, json_example, receipt_example
+from service.schemas import DEFAULT_PAGE, Cursor, PageSize, receipt_body, write_cursor
+from service.state.idempotency import StoredResponse
+from service.threads import run_in
+from service.uploads.routes import ACCEPTED, INDEX_PATH, LINES_BODY
+
+
+class UnescapedRoute(RuledRoute):
+    """A route below an id that may contain slashes; its own last segment must not be escaped.
+
+    So `/documents/a%2Fsimilar` is the document `a/similar`, not the documents similar to `a`.
+    """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether the path of a request is this one."""
+        last = self.path[self.path.rindex("/") :].encode()
+        if not scope.get("raw_path", last).endswith(last):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
+router = Router(prefix="/documents", tags=["documents"])
+# Must be matched before `router`, whose `{id:path}` takes the whole path.
+family_router = Router(prefix="/documents", tags=["documents"], route_class=UnescapedRoute)
+
+ANSWER = {
+    "id": "articles/bees",
+    "title": "Bees",
+    "metadata": {"year": 2021},
+    "receipt": receipt_example(812, 7),
+    "indexed_at": "2026-01-31T12:00:00+00:00",
+}
+PAGE = json_example(
+    {
+        "documents": [{**ANSWER, "family": 12}],
+        "damaged": [],
+        "next_cursor": "WzEsICJhcnRpY2xlcy9iZWVzIl0",
+    },
+    "A page; with `Accept: application/x-ndjson`, all documents with their texts, one on each "
+    "line, as `longmatch index` reads them",
+)
+PAGE["content"][NDJSON] = {
+    "schema": {"type": "string"},
+    "examples": {
+        "lines": {
+            "value": '{"id": "articles/bees", "title": "Bees", "text": "Bees dance …", '
+            '"metadata": {"year": 2021}}\n'
+        }
+    },
+}
+FAMILY = {
+    "family": 12,
+    "documents": [
+        {"id": "articles/bees", "title": "Bees", "copy": True},
+        {"id": "articles/bees-2", "title": "Bees, second edition", "copy": False},
+    ],
+    "next_cursor": None,
+}
+
+DocumentId = Annotated[
+    str,
+    Path(
+        alias="id",
+        description="Your id of the document, percent-encoded; it may contain slashes.",
+        openapi_examples={"bees": {"value": "articles/bees"}},
+    ),
+]
+
+
+@router.get(
+    "",
+    summary="List the stored documents, or export them",
+    response_model=DocumentsResponse,
+    responses=READ({200: PAGE}, "not-acceptable"),
+)
+async def get_documents(
+    collection: CollectionDep,
+    limit: PageSize = DEFAULT_PAGE,
+    cursor: Cursor = BEFORE_ALL,
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> DocumentsResponse | StreamingResponse:
+    """Return the documents in the order of their ids: one page, or all of them as NDJSON.
+
+    A document that is stored from the first page to the last is on exactly one of them, whatever
+    is written in between. The export is streamed and has no limit; its lines can be indexed again.
+    """
+    if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
+        lines = await export_documents(collection, cursor)
+        return StreamingResponse(lines, media_type=NDJSON)
+    pages = collection.data.store.pages
+    return documents_response(await run_in(collection.engine.readers, pages.listed, cursor, limit))
+
+
+@router.get(
+    "/{id:path}",
+    summary="Get a stored document",
+    response_model_exclude_none=True,
+    responses=WRITE(
+        {200: json_example(ANSWER, "The document, without its text")}, "document-not-found"
+    ),
+)
+async def get_document(
+    document_id: DocumentId,
+    collection: CollectionDep,
+    text: Annotated[bool, Query(description="Return the text, too.")] = False,
+) -> DocumentResponse:
+    """Return title, metadata, receipt, family and, on request, the text of a document."""
+    stored = await find_document(collection, document_id)
+    document = stored.document
+    return DocumentResponse(
+        id=document.id,
+        title=document.title,
+        metadata=dict(document.metadata),
+        receipt=receipt_body(stored.receipt),
+        indexed_at=stored.indexed_at,
+        family=await family_of(collection, document_id),
+        text=document.text if text else None,
+    )
+
+
+@router.delete(
+    "/{id:path}",
+    summary="Delete a document",
+    status_code=204,
+    responses=WRITE(
+        {204: {"description": "It is deleted; no match returns it any more"}}, "document-not-found"
+    ),
+)
+async def remove_document(document_id: DocumentId, collection: CollectionDep) -> None:
+    """Delete a document permanently, with the feedback on it and on its matches."""
+    await delete_document(collection, document_id)
+
+
+@family_router.get(
+    "/{id:path}/family",
+    summary="List the copies and versions of a stored document",
+    responses=WRITE({200: json_example(FAMILY, "A page of its family")}, "document-not-found"),
+)
+async def get_family(
+    document_id: DocumentId,
+    collection: CollectionDep,
+    limit: PageSize = DEFAULT_PAGE,
+    cursor: Cursor = BEFORE_ALL,
+) -> FamilyResponse:
+    """Return the documents whose texts are copies or versions of the text of this one."""
+    number, members = await find_family(collection, document_id, cursor, limit)
+    return FamilyResponse(
+        family=number,
+        documents=[
+            MemberBody(id=member.id, title=member.title, is_copy=member.copy) for member in members
+        ],
+        next_cursor=write_cursor(members[-1].id) if len(members) == limit else None,
+    )
+
+
+INDEX_REQUESTS = {
+    "one": {
+        "summary": "One document",
+        "value": {
+            "documents": [
+                {
+                    "id": "articles/bees",
+                    "title": "Bees",
+                    "text": "Bees dance to tell where flowers are. …",
+                    "metadata": {"year": 2021},
+                }
+            ]
+        },
+    }
+}
+INDEXED = {
+    "indexed": 1,
+    "documents": [{"id": "articles/bees", "receipt": receipt_example(812, 7), "unchanged": False}],
+    "timings": {"tokenize": 0.9, "queue": 0.1, "encode": 43.0, "store": 6.2},
+    "checkpoint": "smith-minilm-l6",
+    "generation": 3,
+}
+
+
+index_router = Router(tags=["documents"])
+
+
+@index_router.post(
+    INDEX_PATH,
+    summary="Insert or replace documents",
+    responses=ENCODE(
+        {
+            200: json_example(INDEXED, "All documents are durable, and the next match finds them"),
+            202: ACCEPTED,
+        },
+        "compression-ratio",
+        "idempotency-key-in-use",
+        "idempotency-key-reused",
+    ),
+    response_model=IndexResponse,
+    openapi_extra={"requestBody": LINES_BODY},
+)
+async def post_index(
+    request: Annotated[IndexRequest, Body(openapi_examples=INDEX_REQUESTS)],
+    http: Request,
+    collection: CollectionDep,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Store documents: all of them or, if one is invalid, none.
+
+    A document whose id is stored already is replaced; if its text is the same, it is not encoded
+    again. As `application/x-ndjson`, one document on each line, any number of documents is accepted
+    with 202 and indexed in the background, each line by itself: see /jobs.
+    """
+
+    http.state.changed_ids = [document.id for document in request.documents]
+
+    async def work() -> StoredResponse:
+        indexed = await index_documents(collection, request.to_documents(), strict=request.strict)
+        body = index_response(indexed, collection.checkpoint.name)
+        return StoredResponse(200, body.model_dump_json().encode())
+
+    return await respond_once(http, collection, idempotency_key, work)

@@ -1,0 +1,1 @@
+"""Document vectors in the shape of OpenAI's API."""

@@ -1,0 +1,121 @@
+"""POST /v1/embeddings, GET /v1/models and /v1/models/{model}: for clients of OpenAI's API."""
+
+from typing import Annotated, Any
+
+from fastapi import Body, Path
+from fastapi.responses import Response
+
+from service.body import JSON
+from service.deps import CollectionDep, OpenCollectionDep
+from service.embeddings.logic import check_model, check_size
+from service.embeddings.schemas import (
+    OWNER,
+    EmbeddingsRequest,
+    EmbeddingsResponse,
+    ModelBody,
+    ModelsResponse,
+    embeddings_response,
+    model_body,
+)
+from service.encode import encode_texts
+from service.gate import declare
+from service.openapi import ENCODE, READ, Router, json_example, receipt_example
+from service.threads import run_in
+
+router = Router(prefix="/v1")
+
+REQUESTS = {
+    "one": {
+        "summary": "A text",
+        "value": {"input": "Ant colonies find short paths. …", "model": "longmatch"},
+    },
+    "several": {
+        "summary": "Several, in the compact form that OpenAI's own client asks for",
+        "value": {
+            "input": ["Ant colonies find short paths. …", "Bees dance. …"],
+            "model": "smith-minilm-l6",
+            "encoding_format": "base64",
+        },
+    },
+}
+ANSWER: dict[str, Any] = {
+    "object": "list",
+    "data": [
+        {
+            "object": "embedding",
+            "index": 0,
+            "embedding": [0.0283, -0.0051, 0.0417],
+            "receipt": receipt_example(812, 7),
+        }
+    ],
+    "model": "smith-minilm-l6",
+    "usage": {"prompt_tokens": 812, "total_tokens": 812},
+}
+MODEL = {"id": "smith-minilm-l6", "object": "model", "created": 0, "owned_by": OWNER}
+
+
+@router.post(
+    "/embeddings",
+    tags=["embeddings"],
+    summary="Get the document vectors of texts",
+    response_model=EmbeddingsResponse,
+    responses=ENCODE(
+        {200: json_example(ANSWER, "The vectors, in the order of the texts")}, "model-not-found"
+    ),
+)
+@declare(scope="read")
+async def post_embeddings(
+    request: Annotated[EmbeddingsRequest, Body(openapi_examples=REQUESTS)],
+    collection: CollectionDep,
+) -> Response:
+    """Encode each text as a whole document, to the vector that is stored when it is indexed.
+
+    Vectors have unit norm. Two of them are comparable while the checkpoint stays the
+    same: see `checkpoint.fingerprint` at /version.
+    """
+    check_model(collection.engine, request.model, "#/model")
+    check_size(collection, request.count, request.dimensions)
+    texts = await encode_texts(collection, request.to_texts(), strict=request.strict)
+
+    def render() -> str:
+        answer = embeddings_response(texts, collection.checkpoint.name, request.encoding_format)
+        return answer.model_dump_json()
+
+    # Millions of numbers would hold up the event loop.
+    return Response(await run_in(collection.engine.readers, render), media_type=JSON)
+
+
+@router.get(
+    "/models",
+    tags=["operations"],
+    summary="List the models for /v1/embeddings",
+    responses=READ(
+        {200: json_example({"object": "list", "data": [MODEL]}, "The served checkpoint")}
+    ),
+)
+@declare(cost="nothing")
+async def get_models(collection: OpenCollectionDep) -> ModelsResponse:
+    """Return the served checkpoint; its alias `longmatch` is not listed."""
+    return ModelsResponse(data=[model_body(collection.checkpoint.name)])
+
+
+@router.get(
+    "/models/{model:path}",
+    tags=["operations"],
+    summary="Get a model",
+    responses=READ({200: json_example(MODEL, "The served checkpoint")}, "model-not-found"),
+)
+@declare(cost="nothing")
+async def get_model(
+    model: Annotated[
+        str,
+        Path(
+            description="Name of the checkpoint, or `longmatch`.",
+            openapi_examples={"alias": {"value": "longmatch"}},
+        ),
+    ],
+    collection: OpenCollectionDep,
+) -> ModelBody:
+    """Return the served checkpoint, under its own name, if this is its name or its alias."""
+    check_model(collection.engine, model)
+    return model_body(collection.checkpoint.name)

@@ -1,0 +1,189 @@
+"""POST and GET /feedback, DELETE /feedback/{id}."""
+
+from typing import Annotated
+
+from fastapi import Body, Header, Path, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
+
+from index.store.listing import BEFORE_ALL
+from service.body import JSON, NDJSON, choose_media_type
+from service.deps import CollectionDep
+from service.feedback.logic import export_feedback, give_feedback
+from service.feedback.store import MAX_GRADE, JudgedQuery, Verdict
+from service.gate import declare
+from service.openapi import READ, WRITE, Router, json_example
+from service.schemas import (
+    DEFAULT_PAGE,
+    BodyModel,
+    Cursor,
+    DocumentId,
+    PageSize,
+    QueryBody,
+    nullable,
+    write_cursor,
+)
+from service.threads import run_in
+
+
+class FeedbackRequest(BodyModel):
+    """A verdict on one match of one query."""
+
+    query: QueryBody = Field(
+        description="What was asked, as in POST /match: a text, or the id of a stored document."
+    )
+    match: DocumentId = Field(description="Id of the stored document that was the answer.")
+    grade: Annotated[int, Field(ge=0, le=MAX_GRADE)] = Field(
+        description="0: not relevant; 1: relevant; 2 and 3: more so, as judgements have them."
+    )
+
+    def to_query(self) -> JudgedQuery:
+        """Return the query."""
+        return JudgedQuery(self.query.id, self.query.text, self.query.title or "")
+
+
+class AskedBody(BaseModel):
+    """The query, without its text."""
+
+    id: str | None = nullable("Id of the stored document; null for a text.")
+    title: str = Field(description="Title of the text; empty for a stored document.")
+
+
+class FeedbackBody(BaseModel):
+    """A verdict that is kept."""
+
+    id: str = Field(description="Of the verdict: the same for the same query and match.")
+    query: AskedBody
+    match: str
+    grade: int
+    created: str = Field(description="When the first verdict was given, ISO 8601 in UTC.")
+    changed: str = Field(description="When this grade was given, ISO 8601 in UTC.")
+
+
+class FeedbackPage(BaseModel):
+    """A page of the feedback, in the order of ids."""
+
+    feedback: list[FeedbackBody]
+    next_cursor: str | None = nullable("What to give as `cursor` for the next page; null: no more.")
+
+
+def feedback_body(verdict: Verdict) -> FeedbackBody:
+    """Shape a verdict."""
+    return FeedbackBody(
+        id=verdict.id,
+        query=AskedBody(id=verdict.query.document_id, title=verdict.query.title),
+        match=verdict.match_id,
+        grade=verdict.grade,
+        created=verdict.created,
+        changed=verdict.changed,
+    )
+
+
+router = Router(prefix="/feedback", tags=["feedback"])
+
+REQUESTS = {
+    "of a document": {
+        "summary": "A match of a stored document",
+        "value": {"query": {"id": "articles/bees"}, "match": "articles/wasps", "grade": 1},
+    },
+    "of a text": {
+        "summary": "A match of a text",
+        "value": {
+            "query": {"text": "Bees dance to tell where flowers are. …", "title": "Bees"},
+            "match": "articles/tax law",
+            "grade": 0,
+        },
+    },
+}
+ANSWER = {
+    "id": "6f1d3c5a0b9e48d7a2c4e6f8091b3d5f",
+    "query": {"id": "articles/bees", "title": ""},
+    "match": "articles/wasps",
+    "grade": 1,
+    "created": "2026-01-31T12:00:00+00:00",
+    "changed": "2026-01-31T12:00:00+00:00",
+}
+PAGE = json_example(
+    {"feedback": [ANSWER], "next_cursor": None},
+    "A page; with `Accept: application/x-ndjson`, all verdicts with the texts that were asked "
+    "with, one on each line",
+)
+LINE = (
+    '{"id": "6f1d3c5a0b9e48d7a2c4e6f8091b3d5f", "query": {"text": "Bees dance …", "title": "Bees"},'
+    ' "match": "articles/wasps", "grade": 1, "created": "2026-01-31T12:00:00+00:00", '
+    '"changed": "2026-01-31T12:00:00+00:00"}\n'
+)
+PAGE["content"][NDJSON] = {"schema": {"type": "string"}, "examples": {"lines": {"value": LINE}}}
+
+FeedbackId = Annotated[
+    str,
+    Path(
+        alias="id",
+        max_length=64,
+        description="Id of the verdict.",
+        openapi_examples={"one": {"value": ANSWER["id"]}},
+    ),
+]
+
+
+@router.post(
+    "",
+    summary="Say whether a match is relevant",
+    responses=WRITE(
+        {200: json_example(ANSWER, "It is durable")}, "document-not-found", "feedback-full"
+    ),
+)
+async def post_feedback(
+    request: Annotated[FeedbackRequest, Body(openapi_examples=REQUESTS)],
+    http: Request,
+    collection: CollectionDep,
+) -> FeedbackBody:
+    """Keep one verdict for a query and a document; a later one replaces it.
+
+    The same request may be repeated. Nothing changes at once: `longmatch tune` and `longmatch
+    train` learn from it. Deleting a document deletes the feedback on it.
+    """
+    verdict = await give_feedback(collection, request.to_query(), request.match, request.grade)
+    http.state.changed_ids = [verdict.id]
+    return feedback_body(verdict)
+
+
+@router.get(
+    "",
+    summary="List the feedback, or export it",
+    response_model=FeedbackPage,
+    responses=READ({200: PAGE}, "not-acceptable"),
+)
+@declare(scope="write")  # tells what others asked with
+async def get_feedback(
+    collection: CollectionDep,
+    limit: PageSize = DEFAULT_PAGE,
+    cursor: Cursor = BEFORE_ALL,
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> FeedbackPage | StreamingResponse:
+    """Return the verdicts in the order of their ids: one page, or all of them as NDJSON.
+
+    It takes the scope write: texts that others asked with are in the export.
+    """
+    if choose_media_type(accept, (JSON, NDJSON)) == NDJSON:
+        lines = await export_feedback(collection, cursor)
+        return StreamingResponse(lines, media_type=NDJSON)
+    verdicts = await run_in(collection.engine.readers, collection.feedback.listed, cursor, limit)
+    return FeedbackPage(
+        feedback=[feedback_body(verdict) for verdict in verdicts],
+        next_cursor=write_cursor(verdicts[-1].id) if len(verdicts) == limit else None,
+    )
+
+
+@router.delete(
+    "/{id}",
+    summary="Delete a verdict",
+    status_code=204,
+    responses=WRITE({204: {"description": "It is deleted"}}, "feedback-not-found"),
+)
+async def delete_feedback(
+    feedback_id: FeedbackId, http: Request, collection: CollectionDep
+) -> None:
+    """Delete one verdict."""
+    await run_in(collection.writer, collection.feedback.remove, feedback_id)
+    http.state.changed_ids = [feedback_id]

@@ -1,1 +1,0 @@
-"""Uploads that are indexed in the background, and responses stored for Idempotency-Key."""

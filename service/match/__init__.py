@@ -1,0 +1,1 @@
+"""Search: the matches of a document, of several, and all pairs."""

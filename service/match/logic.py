@@ -1,0 +1,179 @@
+"""POST /match: a text, a stored document or examples -> the documents that match."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from index.search.calibrate import UNMEASURED, ScoreCalibrator
+from index.search.records import Bounds, Hit, Mode, SearchOptions
+from service.compare.logic import ExplainOptions, Explanation, explain
+from service.encode import EncodedText
+from service.engine import Collection
+from service.errors import FieldError, InvalidInputError
+from service.match.queries import Query, StoredQuery, read_queries
+from service.match.rerank import RerankOptions, retrieve_and_rerank, validate_rerank
+from service.match.retrieve import Matches, retrieve, retrieve_by_examples, retrieve_stored
+from service.metrics import Stage
+
+MAX_QUERIES = 32  # of one request, and examples: they are encoded together
+MAX_EXPLAINED = 100  # matches of one request, of all its queries: each takes some milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchOptions:
+    """What to do for each query.
+
+    Attributes:
+        search: how many documents to find, by what, and which.
+        rerank: how many of them to read together with the query; None for none.
+        explain: how many of the final matches to explain; None for none.
+        strict: refuse a text that is too long rather than leave a part of it out.
+    """
+
+    search: SearchOptions
+    rerank: RerankOptions | None = None
+    explain: ExplainOptions | None = None
+    strict: bool = False
+
+
+async def match(
+    collection: Collection, queries: Sequence[Query], options: MatchOptions
+) -> list[Matches]:
+    """Find the documents that match each query.
+
+    Args:
+        collection: what to search, and with what.
+        queries: texts, which are encoded, or stored documents, whose vectors are used and which
+            are left out of their own matches.
+        options: for each of them.
+
+    Raises:
+        InvalidInputError: too many matches are to be explained, a bound needs a calibration that
+            does not exist, there is no reranker, or a text is refused.
+    """
+    if errors := _validate(collection, queries, options):
+        raise InvalidInputError(errors)
+    texts, found = await _read_and_retrieve(collection, queries, options)
+    if options.explain is None:
+        return found
+    return [
+        await _explain(collection, [(text, matches.matches)], matches, options.explain)
+        for text, matches in zip(texts, found, strict=True)
+    ]
+
+
+async def _read_and_retrieve(
+    collection: Collection, queries: Sequence[Query], options: MatchOptions
+) -> tuple[list[EncodedText], list[Matches]]:
+    """Return the queries with their vectors, and the matches of each."""
+    if options.rerank is None and len(queries) == 1 and isinstance(queries[0], StoredQuery):
+        text, matches = await retrieve_stored(collection, queries[0], options.search)
+        return [text], [matches]
+    texts = await read_queries(collection, queries, strict=options.strict)
+    if options.rerank is None:
+        return texts, await retrieve(collection, texts, options.search)
+    return texts, await retrieve_and_rerank(collection, texts, options.search, options.rerank)
+
+
+def _validate(
+    collection: Collection, queries: Sequence[Query], options: MatchOptions
+) -> list[FieldError]:
+    search = options.search
+    errors = _validate_explained(options, len(queries))
+    errors += validate_bounds(collection.calibrator, search.mode, search.bounds)
+    if options.rerank is not None:
+        errors += validate_rerank(collection, search)
+    return errors
+
+
+def _validate_explained(options: MatchOptions, answers: int) -> list[FieldError]:
+    top_k, explained = options.search.top_k, options.explain
+    if explained is None or min(explained.matches, top_k) * answers <= MAX_EXPLAINED:
+        return []
+    detail = f"asks for more than {MAX_EXPLAINED} explanations in one request"
+    return [FieldError("#/explain", detail, MAX_EXPLAINED)]
+
+
+def validate_bounds(calibrator: ScoreCalibrator, mode: Mode, bounds: Bounds) -> list[FieldError]:
+    """Return the bounds that need a calibration that does not exist."""
+    errors = []
+    if bounds.min_probability is not None and calibrator.probability_map(mode) is None:
+        # `longmatch tune` changes the weights of the scores, and with them what they mean.
+        why = calibrator.unmeasured or "no calibration of the checkpoint, or after tuning"
+        errors.append(FieldError("#/min_probability", f"{mode} scores have no probability: {why}"))
+    if bounds.max_false_positive_rate is not None and calibrator.null_distribution(mode) is None:
+        detail = f"{mode} scores have no false positive rate: {calibrator.unmeasured or UNMEASURED}"
+        errors.append(FieldError("#/max_false_positive_rate", detail))
+    return errors
+
+
+async def _explain(
+    collection: Collection,
+    parts: Sequence[tuple[EncodedText, Sequence[Hit]]],
+    found: Matches,
+    options: ExplainOptions,
+) -> Matches:
+    """Explain the first matches of each text."""
+    started = time.perf_counter()
+    explanations: dict[str, Explanation] = {}
+    for text, hits in parts:
+        explanations |= await explain(collection, text, [hit.id for hit in hits], options)
+    seconds: dict[Stage, float] = {**found.seconds, "explain": time.perf_counter() - started}
+    return replace(found, explanations=explanations, seconds=seconds)
+
+
+OF_ONE_DOCUMENT = ("rerank", "min_probability", "max_false_positive_rate")  # fields of the request
+
+
+async def match_examples(
+    collection: Collection, like: Sequence[Query], unlike: Sequence[Query], options: MatchOptions
+) -> Matches:
+    """Find the documents that match examples, and do not match others better.
+
+    Args:
+        collection: what to search, and with what.
+        like: at least one text or stored document; stored ones are left out of the matches.
+        unlike: others.
+        options: without reranking, and without bounds that need a calibration.
+
+    Raises:
+        InvalidInputError: a number is over its limit, an option is not possible, or a text is
+            refused.
+    """
+    if errors := _validate_examples(like, unlike, options):
+        raise InvalidInputError(errors)
+    texts = await read_queries(collection, [*like, *unlike], strict=options.strict)
+    liked, unliked = texts[: len(like)], texts[len(like) :]
+    found = await retrieve_by_examples(collection, liked, unliked, options.search)
+    if options.explain is None:
+        return found
+    parts = _by_nearest(liked, found.matches[: options.explain.matches])
+    return await _explain(collection, parts, found, options.explain)
+
+
+def _validate_examples(
+    like: Sequence[Query], unlike: Sequence[Query], options: MatchOptions
+) -> list[FieldError]:
+    bounds = options.search.bounds
+    errors = _validate_explained(options, 1)
+    if len(like) + len(unlike) > MAX_QUERIES:
+        detail = f"has, with unlike, more than {MAX_QUERIES} examples"
+        errors.append(FieldError("#/like", detail, MAX_QUERIES))
+    given = (options.rerank, bounds.min_probability, bounds.max_false_positive_rate)
+    detail = "is of one document, not of several examples"
+    errors += [
+        FieldError(f"#/{name}", detail)
+        for name, value in zip(OF_ONE_DOCUMENT, given, strict=True)
+        if value is not None
+    ]
+    return errors
+
+
+def _by_nearest(
+    liked: Sequence[EncodedText], hits: Sequence[Hit]
+) -> list[tuple[EncodedText, list[Hit]]]:
+    """Return each example with the matches that match it best."""
+    parts: list[tuple[EncodedText, list[Hit]]] = [(text, []) for text in liked]
+    for hit in hits:
+        parts[hit.like_scores.index(max(hit.like_scores))][1].append(hit)
+    return [part for part in parts if part[1]]

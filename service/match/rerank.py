@@ -1,0 +1,164 @@
+"""Reranking: the first documents of a search are read together with the query."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from encoder.calibration import FittedMap, match_probabilities
+from index.directory.data_directory import DataDirectory
+from index.document import text_below
+from index.search.calibrate import CalibratedScore, within
+from index.search.records import NO_BOUNDS, Hit, Mode, SearchOptions
+from service.encode import EncodedText
+from service.engine import Collection
+from service.errors import FieldError
+from service.match.retrieve import MAX_TOP_K, Matches, retrieve
+from service.threads import run_in
+from service.workers.rerank_pool import RerankPool, RerankReceipt
+
+MAX_CANDIDATES = 200  # of one query: a pair takes tens of milliseconds
+RERANK_SECONDS = 5.0  # for one query; a request may give less
+
+
+@dataclass(frozen=True, slots=True)
+class RerankOptions:
+    """How much to read.
+
+    Attributes:
+        candidates: number of documents, the first ones of the search.
+        seconds: time limit for one query.
+    """
+
+    candidates: int
+    seconds: float = RERANK_SECONDS
+
+
+async def retrieve_and_rerank(
+    collection: Collection,
+    queries: Sequence[EncodedText],
+    search: SearchOptions,
+    options: RerankOptions,
+) -> list[Matches]:
+    """Find the documents that match each query, the first candidates ranked by a reranker.
+
+    If the time is up before all candidates of a query were read, its matches keep the order of the
+    search, and the receipt says so. Documents beyond the candidates follow in their order.
+
+    Args:
+        collection: of an engine with a reranker.
+        queries: to find matches for.
+        search: how many documents to return, and which; its bounds apply to the final scores.
+        options: how much to read.
+
+    Raises:
+        ValueError: there is no reranker; see `validate_rerank`.
+    """
+    if collection.engine.reranking is None:
+        raise ValueError("there is no reranker")
+    top_k = max(search.top_k, min(options.candidates, MAX_TOP_K))
+    found = await retrieve(collection, queries, replace(search, top_k=top_k, bounds=NO_BOUNDS))
+    reranked = [
+        await _rerank(collection, collection.engine.reranking, query, matches, options)
+        for query, matches in zip(queries, found, strict=True)
+    ]
+    return [replace(answer, matches=_cut(answer.matches, search)) for answer in reranked]
+
+
+async def _rerank(
+    collection: Collection,
+    pool: RerankPool,
+    query: EncodedText,
+    found: Matches,
+    options: RerankOptions,
+) -> Matches:
+    """Read the first matches of a query and reorder them, if there is time to read all."""
+    first = found.matches[: options.candidates]
+    texts = await run_in(collection.engine.readers, _texts, collection.data, first)
+    first = tuple(hit for hit in first if hit.id in texts)  # others were deleted since
+    text = text_below(query.title, query.text)
+    scored = await pool.score(text, [texts[hit.id] for hit in first], options.seconds)
+    fitted = probability_map_of(collection, found.scored_as)
+    matches = found.matches
+    if complete := len(scored.logits) == len(first):
+        ordered = _order(pool, found.scored_as, fitted, first, scored.logits)
+        matches = (*ordered, *matches[options.candidates :])
+    receipt = RerankReceipt(
+        reranked=complete,
+        candidates=len(first),
+        rescored=len(scored.logits),
+        reranker=pool.reranker.name,
+        calibration=None if fitted is None else pool.reranker.rule.version,
+    )
+    taken = {**found.seconds, "rerank": scored.seconds}
+    return replace(found, matches=matches, seconds=taken, rerank=receipt)
+
+
+def _order(
+    pool: RerankPool,
+    mode: Mode,
+    fitted: FittedMap | None,
+    hits: Sequence[Hit],
+    logits: Sequence[float],
+) -> list[Hit]:
+    """Return hits with the scores of the reranker, best first; ties keep their order."""
+    weights = pool.reranker.rule.weights_of(mode)
+    scores = [weights.score(hit.score, logit) for hit, logit in zip(hits, logits, strict=True)]
+    probabilities: list[float | None] = [None] * len(scores)
+    if fitted is not None:
+        probabilities = match_probabilities(fitted.map, np.array(scores)).tolist()
+    reranked = [
+        replace(
+            hit,
+            score=score,
+            probability=probability,
+            false_positive_rate=None,
+            relevant=None,
+            first_stage_score=hit.score,
+        )
+        for hit, score, probability in zip(hits, scores, probabilities, strict=True)
+    ]
+    return sorted(reranked, key=lambda hit: -hit.score)
+
+
+def probability_map_of(collection: Collection, mode: Mode) -> FittedMap | None:
+    """Return the map of reranked scores of a mode; None if none was fitted for the encoder."""
+    if collection.engine.reranking is None:
+        return None
+    rule = collection.engine.reranking.reranker.rule
+    if rule.encoder != collection.checkpoint.fingerprint:
+        return None
+    return rule.maps.get(mode)
+
+
+def validate_rerank(collection: Collection, search: SearchOptions) -> list[FieldError]:
+    """Return the fields of a request that reranking cannot satisfy."""
+    bounds = search.bounds
+    if collection.engine.reranking is None:
+        return [FieldError("#/rerank", "this service was started without a reranker")]
+    errors = []
+    if bounds.max_false_positive_rate is not None:
+        detail = "is not known of scores that were reranked"
+        errors.append(FieldError("#/max_false_positive_rate", detail))
+    if bounds.min_probability is not None and probability_map_of(collection, search.mode) is None:
+        detail = f"the reranker has no calibration of {search.mode} scores"
+        errors.append(FieldError("#/min_probability", detail))
+    return errors
+
+
+def _texts(data: DataDirectory, hits: Sequence[Hit]) -> Mapping[str, str]:
+    """Return the texts of documents by their ids, without those deleted since, or damaged."""
+    found = data.store.find([hit.id for hit in hits], skip_damaged=True)
+    return {name: stored.document.titled_text for name, stored in found.items()}
+
+
+def _cut(hits: Sequence[Hit], search: SearchOptions) -> tuple[Hit, ...]:
+    """Return the first `top_k` hits that are inside the bounds."""
+    kept = [
+        hit
+        for hit in hits
+        if within(
+            search.bounds, hit.score, CalibratedScore(hit.probability, hit.false_positive_rate)
+        )
+    ]
+    return tuple(kept[: search.top_k])

@@ -1,0 +1,423 @@
+"""Requests and answers of POST /match."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from operator import attrgetter
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, model_validator
+from pydantic_core import to_json
+
+from encoder.comparison.alignment import MAX_PASSAGES
+from index.lexical.scoring import TermWeight
+from index.search.calibrate import CHANCE_DOCUMENTS, ScoreCalibrator, why_no_probability
+from index.search.records import (
+    DEFAULT_ALIGNMENT,
+    DEFAULT_MODE,
+    MAX_ALIGNED,
+    AlignmentOptions,
+    Bounds,
+    Hit,
+    Mode,
+    SearchOptions,
+)
+from service.compare.logic import ExplainOptions, Explanation
+from service.compare.schemas import ComparisonBody, comparison_body
+from service.match.filter import MAX_EXCLUDED, FilterField
+from service.match.logic import MAX_QUERIES, OF_ONE_DOCUMENT, MatchOptions
+from service.match.queries import Query
+from service.match.rerank import MAX_CANDIDATES, RERANK_SECONDS, RerankOptions
+from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K, Matches
+from service.schemas import (
+    Answer,
+    BodyModel,
+    Cosine,
+    DocumentId,
+    QueryBody,
+    ReceiptBody,
+    Share,
+    Strict,
+    exactly_one,
+    exclusive,
+    milliseconds,
+    nullable,
+    optional,
+    receipt_body,
+    title_of_text,
+)
+from service.settings import Settings
+
+
+class ExplainBody(BodyModel):
+    """How much to explain."""
+
+    matches: Annotated[int, Field(ge=1)] = Field(
+        default=ExplainOptions().matches,
+        description="How many of the first matches of each query; of all queries together at most "
+        "`max_explained_matches` (see /version).",
+    )
+    passages: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] = Field(
+        default=ExplainOptions().passages,
+        description="How many passages of each, the largest ones, and how many pairs of aligned "
+        "blocks.",
+    )
+
+
+class AlignBody(BodyModel):
+    """Aligning: the sentence blocks of the best candidates are matched with those of the query."""
+
+    candidates: Annotated[int, Field(ge=1, le=MAX_ALIGNED)] = Field(
+        default=DEFAULT_ALIGNMENT.candidates, description="How many of them."
+    )
+    budget_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = optional(
+        "Milliseconds that it may take for each query; `alignment_budget_ms` of the settings when "
+        "not given. Out of time, matches keep the order of the stage before, and "
+        "`alignment.aligned` is false."
+    )
+
+    def to_options(self, settings: Settings) -> AlignmentOptions:
+        """Return the options of the alignment; the budget of the settings is the default."""
+        given = self.budget_ms
+        milliseconds = settings.alignment_budget_ms if given is None else given
+        return AlignmentOptions(self.candidates, milliseconds / 1000)
+
+
+Queries = Annotated[list[QueryBody], Field(min_length=1, max_length=MAX_QUERIES)]
+
+
+class RerankBody(BodyModel):
+    """The second stage: the first candidates are read together with the query."""
+
+    candidates: Annotated[int, Field(ge=1, le=MAX_CANDIDATES)] = Field(
+        description="How many of them; at most `max_rerank_candidates` (see /version)."
+    )
+    budget_ms: (
+        Annotated[float, Field(ge=1e-3, le=1000 * RERANK_SECONDS, allow_inf_nan=False)] | None
+    ) = optional(
+        "Milliseconds that it may take for each query. Out of time, the matches are those of the "
+        "first stage, and `rerank.reranked` is false."
+    )
+
+    def to_options(self) -> RerankOptions:
+        """Return the options of the reranker."""
+        seconds = RERANK_SECONDS if self.budget_ms is None else self.budget_ms / 1000
+        return RerankOptions(self.candidates, seconds)
+
+
+def _candidates_alone(value: object) -> object:
+    return {"candidates": value} if type(value) is int else value
+
+
+def _or_a_number(schema: dict[str, Any]) -> None:
+    number = {"type": "integer", "minimum": 1, "maximum": MAX_CANDIDATES}
+    schema["anyOf"] = [number, *schema["anyOf"]]
+
+
+def _switched(value: object) -> object:
+    """Read true as the defaults, and false as none."""
+    if isinstance(value, bool):
+        return {} if value else None
+    if not isinstance(value, dict | AlignBody | ExplainBody):
+        raise ValueError("must be true, false or an object")
+    return value
+
+
+def _switch(on: bool) -> Callable[[dict[str, Any]], None]:
+    """Describe a field that may be true or false, too."""
+    return lambda schema: schema.update(anyOf=[{"type": "boolean"}, *schema["anyOf"]], default=on)
+
+
+class MatchRequest(QueryBody):
+    """What to match: exactly one of `text`, `id`, `queries` and `like`."""
+
+    model_config = exclusive(
+        *("text", "id", "queries", "like"),
+        title_of="text",
+        needs={"unlike": "like"},
+        without={"like": OF_ONE_DOCUMENT},
+    )
+
+    queries: Queries | None = optional(
+        "Several queries; at most `max_queries_per_request` (see /version)."
+    )
+    like: Queries | None = optional(
+        "Examples, all of which a match is like; with those of `unlike` at most "
+        "`max_queries_per_request` (see /version). They are not among the matches. `rerank` and "
+        "bounds that need a calibration are refused with them."
+    )
+    unlike: Queries | None = optional(
+        "Examples of what a match is not: a document that is nearer to one of them than to those "
+        "of `like` has a lower score. Only together with `like`."
+    )
+    top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K)] | None = optional(
+        "Matches to give for each query; at most `max_top_k`, "
+        "`default_top_k` when not given (see /version)."
+    )
+    mode: Mode = Field(
+        default=DEFAULT_MODE,
+        description="By what documents are found and ranked: document vectors, words, or both.",
+    )
+    filter: FilterField | None = optional(
+        "Give no match for whose metadata this does not hold; it acts inside the search, so that "
+        "`top_k` come back whenever so many exist."
+    )
+    exclude: Annotated[list[DocumentId], Field(max_length=MAX_EXCLUDED)] | None = optional(
+        "Ids of documents not to give."
+    )
+    min_score: Cosine | None = optional("Give no match whose score is under this.")
+    min_probability: Share | None = optional(
+        "Give no match under this probability; refused where matches have none."
+    )
+    max_false_positive_rate: Share | None = optional(
+        "Give no match whose score a larger share of random pairs of the corpus reaches; refused "
+        "where that was not measured: fewer than 100 documents, or `longmatch calibrate`."
+    )
+    align: Annotated[AlignBody | None, BeforeValidator(_switched)] = Field(
+        default_factory=AlignBody,
+        description="Match the sentence blocks of the best candidates with those of the query, in "
+        "semantic and hybrid mode. Nothing is encoded for it.",
+        json_schema_extra=_switch(True),
+    )
+    rerank: Annotated[RerankBody | None, BeforeValidator(_candidates_alone)] = Field(
+        default=None,
+        description="Read the first candidates together with the query and put the best first; a "
+        "number is that of the candidates. Refused where the service has no reranker.",
+        json_schema_extra=_or_a_number,
+    )
+    explain: Annotated[ExplainBody | None, BeforeValidator(_switched)] = Field(
+        default=None,
+        description="Say of the first matches why they match: passages, sections, coverage, "
+        "relation. It is made from stored vectors: no match is encoded for it.",
+        json_schema_extra=_switch(False),
+    )
+    collapse: bool = Field(
+        default=False,
+        description="Give one match of each family of copies and versions, the best; `top_k` come "
+        "back whenever so many families exist.",
+    )
+    strict: Strict = False
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        exactly_one(text=self.text, id=self.id, queries=self.queries, like=self.like)
+        title_of_text(self.text, self.title)
+        if self.unlike is not None and self.like is None:
+            raise ValueError("give unlike only together with like")
+        return self
+
+    def to_options(self, settings: Settings) -> MatchOptions:
+        """Return the options of each query."""
+        bounds = Bounds(self.min_score, self.min_probability, self.max_false_positive_rate)
+        return MatchOptions(
+            search=SearchOptions(
+                top_k=self.top_k or DEFAULT_TOP_K,
+                mode=self.mode,
+                bounds=bounds,
+                where=None if self.filter is None else self.filter.to_filter(),
+                exclude=tuple(self.exclude or ()),
+                collapse=self.collapse,
+                alignment=None if self.align is None else self.align.to_options(settings),
+            ),
+            rerank=None if self.rerank is None else self.rerank.to_options(),
+            explain=None
+            if self.explain is None
+            else ExplainOptions(self.explain.matches, self.explain.passages),
+            strict=self.strict,
+        )
+
+    def to_queries(self) -> list[Query]:
+        """Return the queries, each with the JSON pointer to it."""
+        if self.queries is None:
+            return [self.to_query("#")]
+        return _to_queries("queries", self.queries)
+
+    def to_examples(self) -> tuple[list[Query], list[Query]]:
+        """Return the examples that matches are like, and the others; none without `like`."""
+        return _to_queries("like", self.like or []), _to_queries("unlike", self.unlike or [])
+
+
+def _to_queries(field: str, given: Sequence[QueryBody]) -> list[Query]:
+    return [query.to_query(f"#/{field}/{number}") for number, query in enumerate(given)]
+
+
+# Why matches have no probability, besides what a collection gives for a reason.
+NO_MAP_OF_RERANKER = "the reranker has no calibration of such scores"
+OF_EXAMPLES = "scores of several examples together have none"
+
+_HIT_FIELDS = tuple(field.name for field in fields(Hit))
+_values_of = attrgetter(*_HIT_FIELDS)
+
+
+class MatchBody(BaseModel):
+    """A document that matches."""
+
+    id: str
+    score: float = Field(
+        description="What matches are ranked by: `semantic_score`, `lexical_score`, or in hybrid "
+        "mode their weighted mean. With `like`, what all examples give together."
+    )
+    title: str
+    metadata: dict[str, JsonValue]
+    semantic_score: float = Field(
+        description="Weighted mean of `vector_score` and `alignment_score`, with the weight of the "
+        "mode; where the latter is null, of what the former lets expect of it."
+    )
+    vector_score: float = Field(description="Cosine of the two document vectors, as stored.")
+    alignment_score: float | None = nullable(
+        "How well the sentence blocks of the two documents match, from 0 to 1; null where they "
+        "were not aligned."
+    )
+    lexical_score: float | None = nullable(
+        "Cosine of the words of the two documents; null in semantic mode."
+    )
+    terms: tuple[TermWeight, ...] = Field(
+        description="The terms that give most to the lexical score, each with its share of it; "
+        "empty in semantic mode."
+    )
+    probability: float | None = nullable(
+        "Probability that it is a match, among pairs half of which are; null where the false "
+        "positive rate is, where the checkpoint has no calibration of such scores, and with `like`."
+    )
+    false_positive_rate: float | None = nullable(
+        "Share of random pairs of the corpus that score as high; null where that was not measured: "
+        "fewer than 100 documents, or `longmatch calibrate`; and with `like`."
+    )
+    relevant: bool | None = nullable(
+        "Whether the score rises above the level of chance: at most "
+        f"{CHANCE_DOCUMENTS} of the measured documents, `false_positive_rate` of them, would reach "
+        "it if they were random; null where `false_positive_rate` is."
+    )
+    explanation: ComparisonBody | None = nullable(
+        "Why it matches, the query on the left, or the example of the highest score, scored as by "
+        "POST /compare; null where that was not asked for."
+    )
+    first_stage_score: float | None = nullable(
+        "What it was found by, where `score` is that of the reranker; null where it was not read."
+    )
+    family: int | None = nullable(
+        "Number of its family of copies and versions; null where it is in none, or `collapse` was "
+        "not asked for."
+    )
+    collapsed: list[str] = Field(
+        description="Ids of other documents of the family, which are not given as matches: the "
+        "first 10 of those that `filter` and `exclude` let through."
+    )
+    like_scores: list[float] = Field(
+        description="With `like`, the score of each example, in their order, of which the other "
+        "scores are means; empty without."
+    )
+    unlike_scores: list[float] = Field(
+        description="With `unlike`, the score of each, in their order; empty without."
+    )
+
+
+class AlignedBody(BaseModel, from_attributes=True):
+    """What became of the alignment."""
+
+    aligned: bool = Field(
+        description="Whether the matches are in its order; false where time was up, or there was "
+        "nothing to align."
+    )
+    candidates: int = Field(description="How many were to be aligned.")
+    scored: int = Field(
+        description="How many were; the others have no stored block vectors, or would not be among "
+        "the matches even if they aligned twice as well as those before them did."
+    )
+
+
+class RerankedBody(BaseModel, from_attributes=True):
+    """What became of the second stage."""
+
+    reranked: bool = Field(
+        description="Whether the matches are in its order; false where time was up."
+    )
+    candidates: int = Field(description="How many were to be read.")
+    rescored: int = Field(description="How many were read in time.")
+    reranker: str = Field(description="Name of the checkpoint that read them.")
+
+
+class QueryReceiptBody(ReceiptBody):
+    """What was read of a query, and how much of it counts for nothing."""
+
+    common_text: float = Field(
+        description="Share of its words that stand in text which many unrelated documents of the "
+        "collection share, such as a licence: it counts for no match. Of several examples the mean."
+    )
+
+
+class MatchResponse(Answer):
+    """The matches of one document, best first."""
+
+    matches: list[MatchBody]
+    receipt: QueryReceiptBody
+    scored_as: Mode = Field(
+        description="Whose scores these are: the mode, or `semantic` in hybrid mode if the text "
+        "has no indexed word, or while the lexical index is being made after a start."
+    )
+    calibration: str | None = nullable(
+        "Version of the calibration that made the probabilities; null for none."
+    )
+    no_probability: str | None = nullable(
+        "Why the matches have no probabilities; null where they have."
+    )
+    alignment: AlignedBody | None = nullable(
+        "The alignment of the candidates; null in lexical mode, or where it was switched off."
+    )
+    rerank: RerankedBody | None = nullable("The second stage; null where none was asked for.")
+    sequence: int = Field(
+        description="State of the collection that was searched: the number of its changes. Every "
+        "change up to it is in the answer, what was deleted later is left out."
+    )
+
+
+class MatchesResponse(BaseModel):
+    """The matches of several documents, in the order of the queries."""
+
+    results: list[MatchResponse]
+
+
+def matches_json(
+    found: Sequence[Matches], checkpoint: str, calibrator: ScoreCalibrator, *, several: bool
+) -> bytes:
+    """Encode the answer to a query as a `MatchResponse`, or those to several.
+
+    From what was found, without a model of the response: to make and encode one takes three times
+    as long.
+    """
+    answers = [_answer(matches, checkpoint, calibrator) for matches in found]
+    if several:
+        return to_json({"results": answers}, inf_nan_mode="null")
+    (answer,) = answers
+    return to_json(answer, inf_nan_mode="null")
+
+
+def _answer(matches: Matches, checkpoint: str, calibrator: ScoreCalibrator) -> dict[str, Any]:
+    stage, aligned = matches.rerank, matches.alignment
+    calibration, why = calibrator.version, why_no_probability(calibrator, matches.scored_as)
+    if stage is not None and stage.reranked:
+        calibration, why = stage.calibration, None if stage.calibration else NO_MAP_OF_RERANKER
+    elif matches.matches and matches.matches[0].like_scores:
+        why = OF_EXAMPLES
+    return {
+        "timings": milliseconds(matches.seconds),
+        "checkpoint": checkpoint,
+        "generation": matches.generation,
+        "matches": [_match(hit, matches.explanations.get(hit.id)) for hit in matches.matches],
+        "receipt": {
+            **receipt_body(matches.receipt).model_dump(),
+            "common_text": matches.common_text,
+        },
+        "scored_as": matches.scored_as,
+        "calibration": calibration,
+        "no_probability": why,
+        "alignment": aligned and AlignedBody.model_validate(aligned),
+        "rerank": stage and RerankedBody.model_validate(stage),
+        "sequence": matches.sequence,
+    }
+
+
+def _match(hit: Hit, explanation: Explanation | None) -> dict[str, Any]:
+    body = dict(zip(_HIT_FIELDS, _values_of(hit), strict=True))  # `asdict` copies every value
+    body["terms"] = [{"term": term.term, "weight": term.weight} for term in hit.terms]
+    body["explanation"] = None if explanation is None else comparison_body(explanation)
+    return body

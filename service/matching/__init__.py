@@ -1,1 +1,0 @@
-"""POST /match: read the queries, retrieve, rerank, explain."""

@@ -1,0 +1,327 @@
+"""The router of all routes, and the responses that they share in the OpenAPI document."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Header, Path, Security
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+
+from index.directory.collections import NAME_PATTERN
+from service import problems
+from service.gate import COLLECTION_PREFIX, MAX_TIMEOUT_MS, TIMEOUT_HEADER, RuledRoute, Rules
+from service.problem_responses import PROBLEM_JSON
+from service.problems import PROBLEM_TYPES, ProblemType
+
+# What the gate checks, for the document: each names a part of the request.
+_Key = Security(
+    HTTPBearer(
+        scheme_name="key",
+        description="An API key of `longmatch keys create`, where the service has any.",
+        auto_error=False,
+    )
+)
+
+
+async def _take_timeout(
+    milliseconds: Annotated[
+        int | None,
+        Header(
+            alias=TIMEOUT_HEADER,
+            ge=1,
+            le=MAX_TIMEOUT_MS,
+            description="Milliseconds after which the request is cancelled (504).",
+            openapi_examples={"two": {"value": 2000}},
+        ),
+    ] = None,
+) -> None:
+    """Say that a request may have this header."""
+
+
+async def _take_collection(
+    collection: Annotated[
+        str,
+        Path(
+            pattern=NAME_PATTERN,
+            description="The name of the collection.",
+            openapi_examples={"papers": {"value": "papers"}},
+        ),
+    ],
+) -> None:
+    """Say that the path has this name."""
+
+
+def _operation_id(route: APIRoute) -> str:
+    below = route.path.startswith(f"{COLLECTION_PREFIX}/")
+    return f"{route.name}_of_collection" if below else route.name
+
+
+class Router(APIRouter):
+    """A router whose routes have `Rules`, and are below each collection, too.
+
+    The application takes its routes as they are. `FastAPI.include_router` would make each of them
+    again at the first request, for a fifth of a second, and look for the route of a request twice.
+    """
+
+    def __init__(self, rules: Rules | None = None, **options: Any) -> None:
+        """Take the rules of its routes, and the options of `APIRouter`."""
+        options = {"route_class": RuledRoute, **options}
+        super().__init__(generate_unique_id_function=_operation_id, **options)
+        self._rules = Rules() if rules is None else rules
+        below = f"{COLLECTION_PREFIX}{options.pop('prefix', '')}"
+        self._below = APIRouter(prefix=below, generate_unique_id_function=_operation_id, **options)
+
+    @property
+    def all_routes(self) -> list[Any]:
+        """Its routes, and those below a collection."""
+        return [*self.routes, *self._below.routes]
+
+    def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        """Add a route, and the one below a collection, if it belongs to one."""
+        rules = replace(self._rules, **getattr(endpoint, "rules", {}))
+        key = [] if rules.keyless == "always" else [_Key]
+        timeout = [] if rules.cost == "nothing" else [Depends(_take_timeout)]
+        super().add_api_route(path, endpoint, **options)
+        _take_rules(self.routes[-1], rules, f"{self.prefix}{path}", [*key, *timeout])
+        if rules.collection:
+            below = {
+                "responses": _described_again(options.get("responses") or {}),
+                "description": f"See {self.prefix}{path}.",
+            }
+            self._below.add_api_route(path, endpoint, **(options | below))
+            shown = [Depends(_take_collection), *key]
+            _take_rules(self._below.routes[-1], rules, f"{self.prefix}{path}", shown)
+
+
+def _take_rules(route: Any, rules: Rules, template: str, shown: Sequence[Any]) -> None:
+    """Give a route its rules, and show what the gate checks of them as its dependencies.
+
+    They are in the document alone: the gate has checked a request before its route is called.
+    """
+    route.rules, route.template = rules, template
+    checked = APIRoute(route.path, _nothing, dependencies=shown).dependant.dependencies
+    known = route.dependant
+    route.dependant = replace(known, dependencies=[*checked, *known.dependencies])
+
+
+async def _nothing() -> None:
+    """Stand for any route."""
+
+
+def _described_again(responses: dict[int | str, Any]) -> dict[int | str, Any]:
+    """Return responses without what the same route has said without the collection."""
+    return {
+        status: {
+            name: {
+                kind: {k: v for k, v in content.items() if k != "examples"}
+                for kind, content in part.items()
+            }
+            if name == "content"
+            else part
+            for name, part in response.items()
+        }
+        for status, response in responses.items()
+        if status == "default" or int(status) < HTTPStatus.BAD_REQUEST
+    }
+
+
+def _without_titles(schema: Any) -> Any:
+    """Return a schema without the titles that pydantic makes of the names: they say nothing."""
+    if isinstance(schema, list):
+        return [_without_titles(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _without_titles(part)
+        for key, part in schema.items()
+        if key != "title" or not isinstance(part, str)
+    }
+
+
+_PROBLEM = {"$ref": "#/components/schemas/Problem"}
+_OF_ROUTE = {"$ref": "#/components/responses/problem"}
+
+_REFUSALS = (
+    problems.MALFORMED_REQUEST,
+    problems.KEY_REQUIRED,
+    problems.SCOPE_MISSING,
+    problems.HOST_NOT_ALLOWED,
+    problems.COLLECTION_NOT_FOUND,
+    problems.UPLOAD_TOO_SLOW,
+    problems.INVALID_INPUT,
+    problems.RATE_LIMITED,
+    problems.INTERNAL_ERROR,
+    problems.DOCUMENT_DAMAGED,
+    problems.OVERLOADED,
+    problems.NOT_READY,
+    problems.ENGINE_FAILED,
+    problems.SHUTTING_DOWN,
+    problems.DEADLINE_PASSED,
+)
+_OF_BODIES = (problems.MALFORMED_BODY, problems.BODY_TOO_LARGE, problems.UNSUPPORTED_MEDIA_TYPE)
+GROUPS = {
+    "read": ("Refused or failed", _REFUSALS),
+    "write": (
+        "Nothing was changed",
+        (*_REFUSALS, *_OF_BODIES, problems.STORAGE_FULL, problems.STORAGE_FAILED),
+    ),
+    "encode": (
+        "Nothing was encoded",
+        (*_REFUSALS, *_OF_BODIES, problems.REQUEST_TOO_LARGE, problems.ENCODING_FAILED),
+    ),
+}
+
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def _of_group(group: str, good: Responses, *names: str) -> Responses:
+    """Describe the responses of a route.
+
+    Args:
+        group: of the problems that it shares with other routes.
+        good: its successful responses.
+        names: of the problems that it has besides those of its group.
+    """
+    titles: dict[int, list[str]] = {}
+    for kind in (PROBLEM_TYPES[name] for name in names):
+        titles.setdefault(kind.status, []).append(kind.title)
+    shared = {"$ref": f"#/components/responses/{group}", "description": GROUPS[group][0]}
+    refused: Responses = {
+        status: {**_OF_ROUTE, "description": "; ".join(named)} for status, named in titles.items()
+    }
+    return {**good, "default": shared, **refused}
+
+
+READ, WRITE, ENCODE = (partial(_of_group, group) for group in GROUPS)
+
+
+def receipt_example(tokens: int, blocks: int) -> dict[str, int]:
+    """Return the example of a receipt for a document that was read whole."""
+    return {
+        "tokens": tokens,
+        "tokens_read": tokens,
+        "blocks": blocks,
+        "blocks_left_out": 0,
+        "tokens_encoded": tokens,
+        "payload_characters": 0,
+    }
+
+
+def json_example(value: object, description: str) -> dict[str, Any]:
+    """Describe a successful response with an example."""
+    return {
+        "description": description,
+        "content": {"application/json": {"examples": {"answer": {"value": value}}}},
+    }
+
+
+def _example(kind: ProblemType) -> dict[str, Any]:
+    return {
+        "type": kind.uri,
+        "title": kind.title,
+        "status": kind.status,
+        "detail": "…",
+        "instance": "/match",
+        "request_id": "5f0c7a2e",
+    }
+
+
+def _response(description: str, kinds: Iterable[ProblemType]) -> dict[str, Any]:
+    examples = {kind.name: {"$ref": f"#/components/examples/{kind.name}"} for kind in kinds}
+    content = {PROBLEM_JSON: {"schema": _PROBLEM, "examples": examples}}
+    return {"description": description, "content": content}
+
+
+_OF_GROUPS = {kind for _, kinds in GROUPS.values() for kind in kinds}
+_RESPONSES = {name: _response(*group) for name, group in GROUPS.items()} | {
+    "problem": _response(
+        "What is wrong with a request to this path",
+        (kind for kind in PROBLEM_TYPES.values() if kind not in _OF_GROUPS),
+    )
+}
+_PROBLEM_SCHEMA = {
+    "type": "object",
+    "description": "An error (RFC 9457).",
+    "required": ["type", "title", "status", "detail", "instance", "request_id"],
+    "properties": {
+        "type": {"type": "string", "description": "Described at this path."},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "What went wrong this time."},
+        "instance": {"type": "string", "description": "Path of the request."},
+        "request_id": {"type": "string", "description": "As in X-Request-ID and in the log."},
+        "retry_after": {"type": "integer", "description": "Seconds, as in Retry-After."},
+        "tokens": {"type": "integer"},
+        "error": {
+            "type": "object",
+            "description": "The same for clients of OpenAI's API; only below /v1.",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": "string"},
+            },
+        },
+        "limit": {"type": "integer", "description": "The limit that was exceeded."},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["detail"],
+                "properties": {
+                    "pointer": {"type": "string", "description": "JSON pointer into the body."},
+                    "parameter": {"type": "string", "description": "Path or query parameter."},
+                    "detail": {"type": "string"},
+                    "limit": {"type": "number", "description": "The limit that was exceeded."},
+                    "tokens": {"type": "integer", "description": "Tokens of the text."},
+                },
+            },
+        },
+    },
+}
+
+
+def _shared(known: dict[str, Any], parameter: dict[str, Any]) -> dict[str, Any]:
+    """Put a parameter among those of all operations, once, and return the reference to it."""
+    parameter["schema"] = _without_titles(parameter["schema"])
+    parameter["schema"].pop("description", None)  # the parameter has it, too
+    name = parameter["name"]
+    while known.setdefault(name, parameter) != parameter:
+        name += "_"
+    return {"$ref": f"#/components/parameters/{name}"}
+
+
+class DescribedFastAPI(FastAPI):
+    """An application whose OpenAPI document has the responses that its routes share."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            components = document["components"]
+            components["schemas"] = _without_titles(components["schemas"])
+            components["schemas"]["Problem"] = _PROBLEM_SCHEMA
+            parameters: dict[str, Any] = {}
+            components["parameters"] = parameters
+            for path, operations in document["paths"].items():
+                for operation in operations.values():
+                    if "parameters" in operation:
+                        operation["parameters"] = [
+                            _shared(parameters, given) for given in operation["parameters"]
+                        ]
+                    operation["responses"].get("default", {}).pop(
+                        "description", None
+                    )  # its target's
+                    if path.startswith(f"{COLLECTION_PREFIX}/"):
+                        for content in operation.get("requestBody", {}).get("content", {}).values():
+                            content.pop("examples", None)
+            components["responses"] = _RESPONSES
+            components["examples"] = {
+                name: {"value": _example(kind)} for name, kind in PROBLEM_TYPES.items()
+            }
+        return super().openapi()

@@ -1,0 +1,1 @@
+"""State, version, limits and metrics of the service."""

@@ -1,0 +1,285 @@
+"""Bodies, kinds of fields and parameters that several features share.
+
+Limits that are settings are checked later, not here.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Self
+
+import fastapi
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    JsonValue,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError
+
+from encoder.blocks import Receipt
+from index.document import (
+    MAX_ID_CHARACTERS,
+    MAX_METADATA_LEVELS,
+    MAX_TITLE_CHARACTERS,
+    TOO_DEEP,
+    is_too_deep,
+)
+from service.encode import RequestText
+from service.match.queries import Query, StoredQuery
+from service.metrics import Stage
+from service.telemetry import hides_stages
+
+_NULL = {"type": "null"}
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def whole_characters(text: object) -> object:
+    """Return a value; ValueError for a text with a lone surrogate, which UTF-8 has not."""
+    if isinstance(text, str) and _LONE_SURROGATE.search(text):
+        raise ValueError("has a lone surrogate, which is not a character")
+    return text
+
+
+def _shallow(metadata: object) -> object:
+    if isinstance(metadata, dict) and is_too_deep(metadata):
+        raise PydanticCustomError("metadata_levels", TOO_DEEP, {"le": MAX_METADATA_LEVELS})
+    return metadata
+
+
+def _sendable(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    whole_characters(json.dumps(metadata, ensure_ascii=False, allow_nan=False))
+    return metadata
+
+
+def nullable(description: str) -> Any:
+    """Describe a field of a response that is always present and may be null."""
+    return Field(description=description)
+
+
+def optional(description: str) -> Any:
+    """Describe a field that may be left out."""
+    return Field(default=None, description=description)
+
+
+def _given(*fields: str) -> dict[str, Any]:
+    """Describe a body that has some fields, none of them null."""
+    return {"required": list(fields), "properties": {name: {"not": _NULL} for name in fields}}
+
+
+def exclusive(
+    *fields: str,
+    title_of: str = "",
+    needs: Mapping[str, str] | None = None,
+    without: Mapping[str, Sequence[str]] | None = None,
+) -> ConfigDict:
+    """Describe a body that has exactly one of some fields.
+
+    Args:
+        fields: one of which it has.
+        title_of: the one that a title is of.
+        needs: other fields, and the one that each is allowed with.
+        without: fields, and those that are not allowed with each.
+    """
+    described: dict[str, Any] = {"oneOf": [_given(field) for field in fields]}
+    allowed = {**({"title": title_of} if title_of else {}), **(needs or {})}
+    refused = [
+        _given(field, name)
+        for name, companion in allowed.items()
+        for field in fields
+        if field != companion
+    ]
+    refused += [_given(field, name) for field, names in (without or {}).items() for name in names]
+    if refused:
+        described["not"] = {"anyOf": refused}
+    return ConfigDict(json_schema_extra=described)
+
+
+_WHOLE = BeforeValidator(whole_characters)
+WholeText = Annotated[str, _WHOLE]
+# The tokenizer decides whether a text is empty, and needs a character that is not a space.
+Characters = Annotated[str, _WHOLE, Field(json_schema_extra={"pattern": r"\S"})]
+DocumentId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS), _WHOLE]
+Title = Annotated[str, Field(max_length=MAX_TITLE_CHARACTERS), _WHOLE]
+Cosine = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Strict = Annotated[
+    bool,
+    Field(
+        description="Refuse with 422, naming tokens and limit, a text that is too long to be read "
+        "whole, rather than read its beginning."
+    ),
+]
+Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_shallow), AfterValidator(_sendable)]
+
+
+_OF_FIELDS = ("title", "description", "default")
+
+
+class BodyModel(BaseModel):
+    """A request body: no unknown fields, and no values of other types.
+
+    Null means that a field is not given, and 3.0 is an integer, as in JSON Schema.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_in_json(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        return {
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for name, value in given.items()
+            if value is not None or name not in cls.model_fields
+        }
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe every field that may be left out as one that may be null."""
+        schema = handler(core)
+        described = handler.resolve_ref_schema(schema)
+        required = described.get("required", ())
+        for name, form in described.get("properties", {}).items():
+            if name not in required and _NULL not in form.get("anyOf", ()):
+                kept = {key: form.pop(key) for key in _OF_FIELDS if key in form}
+                several = form["anyOf"] if form.keys() == {"anyOf"} else [form]
+                described["properties"][name] = {"anyOf": [*several, _NULL], **kept}
+        return schema
+
+
+MAX_PAGE, DEFAULT_PAGE = 1_000, 100
+_VERSION = 1
+# Except those that stand for the bytes of a damaged id.
+_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+_INVALID = "is not a cursor of this service"
+
+
+def write_cursor(last: str) -> str:
+    """Return the cursor of the page after the document of this id."""
+    content = json.dumps([_VERSION, last]).encode()
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def read_cursor(cursor: str) -> str:
+    """Return the id that `write_cursor` made a cursor of; ValueError if it made none of it."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        content: Any = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(_INVALID) from error
+    match content:
+        case [int(version), str(last)] if version == _VERSION and not _SURROGATE.search(last):
+            return last
+    raise ValueError(_INVALID)
+
+
+Cursor = Annotated[
+    str,
+    AfterValidator(read_cursor),
+    fastapi.Query(
+        max_length=8_192,
+        description="`next_cursor` of the previous page; by default, the first page.",
+        openapi_examples={"some": {"value": "WzEsICJhcnRpY2xlcy9iZWVzIl0"}},
+    ),
+]
+
+PageSize = Annotated[
+    int,
+    fastapi.Query(
+        ge=1,
+        le=MAX_PAGE,
+        description="Documents on a page.",
+        openapi_examples={"some": {"value": DEFAULT_PAGE}},
+    ),
+]
+
+
+STAGE_TIMES = "Milliseconds of each stage; empty for an API key that is bound to a collection."
+
+
+class QueryBody(BodyModel):
+    """One of several queries."""
+
+    model_config = exclusive("text", "id", title_of="text")
+
+    text: Characters | None = optional("Text of a document.")
+    title: Title | None = optional(
+        "Title of the text, if it has one: a document of this title, or one that names it, is "
+        "nearer in lexical and hybrid mode."
+    )
+    id: DocumentId | None = optional(
+        "Id of a stored document, which is left out of its own matches."
+    )
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        exactly_one(text=self.text, id=self.id)
+        title_of_text(self.text, self.title)
+        return self
+
+    def to_query(self, parent: str) -> Query:
+        """Return the text or the id with the pointer to it, given the pointer to this body."""
+        if self.text is not None:
+            return RequestText(f"{parent}/text", self.text, self.title or "")
+        return StoredQuery(f"{parent}/id", str(self.id))
+
+
+class ReceiptBody(BaseModel, from_attributes=True):
+    """How much of a document was read and how much was left out."""
+
+    tokens: int = Field(description="Tokens of the whole text.")
+    tokens_read: int = Field(description="Tokens whose words were counted.")
+    blocks: int = Field(description="Sentence blocks of the tokens that were read.")
+    blocks_left_out: int = Field(description="Sentence blocks beyond what the checkpoint reads.")
+    tokens_encoded: int = Field(
+        description="Tokens that the Transformer encoded: all that were read, or those of the "
+        "selected sentence blocks."
+    )
+    payload_characters: int = Field(
+        description="Characters that are no text and were not read: data URIs, runs of base64 and "
+        "hexadecimal, minified code."
+    )
+
+
+class Answer(BaseModel):
+    """The part of every response that used the index which says how it was made."""
+
+    timings: dict[str, float] = Field(description=STAGE_TIMES)
+    checkpoint: str = Field(description="Name of the checkpoint that computed the vectors.")
+    generation: int = Field(description="Generation of the index.")
+
+
+def exactly_one(**given: object) -> None:
+    """Reject a body that does not have exactly one of some fields."""
+    if sum(value is not None for value in given.values()) != 1:
+        raise ValueError(f"give exactly one of {', '.join(given)}")
+
+
+def title_of_text(text: str | None, title: str | None) -> None:
+    """Reject a title without its text; a stored document has its own."""
+    if title is not None and text is None:
+        raise ValueError("give title only together with text")
+
+
+def receipt_body(receipt: Receipt) -> ReceiptBody:
+    """Return the body of a receipt."""
+    return ReceiptBody.model_validate(receipt)
+
+
+def milliseconds(seconds: Mapping[Stage, float]) -> dict[str, float]:
+    """Convert the seconds of stages to milliseconds, rounded to the microsecond.
+
+    There are none for an API key that is bound to a collection.
+    """
+    if hides_stages.get():
+        return {}
+    return {stage: round(duration * 1000, 3) for stage, duration in seconds.items()}

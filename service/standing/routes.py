@@ -1,0 +1,365 @@
+"""/standing-queries: made, listed, changed, removed; their events, as pages or as a stream."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Body, Depends, Header, Path, Query, Request
+from fastapi.responses import Response, StreamingResponse
+from pydantic_core import to_json
+from starlette.routing import Match
+from starlette.types import Scope
+
+from service.body import JSON, choose_media_type
+from service.deps import CollectionDep, IdempotencyKey, respond_once
+from service.engine import Collection
+from service.errors import FieldError, InvalidInputError
+from service.gate import RuledRoute, listens
+from service.openapi import ENCODE, WRITE, Router, json_example, receipt_example
+from service.schemas import DEFAULT_PAGE, Cursor, PageSize, write_cursor
+from service.standing.logic import (
+    bounds_or_default,
+    change_standing_query,
+    create_standing_query,
+    find_query,
+    follow_events,
+    list_events,
+)
+from service.standing.schemas import (
+    EventsResponse,
+    StandingQueriesResponse,
+    StandingQueryChange,
+    StandingQueryRequest,
+    StandingQueryResponse,
+    WebhookChange,
+    WebhookRequest,
+    standing_query_response,
+)
+from service.standing.store import Event, StandingQuery
+from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
+from service.state.idempotency import StoredResponse
+from service.threads import run_in
+
+PREFIX = "/standing-queries"
+
+
+class QueryRoute(RuledRoute):
+    """A route of one standing query; none has the id `events`, which is a path of its own."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether the path of a request is this one."""
+        match, matched = super().matches(scope)
+        if matched.get("path_params", {}).get("id") == "events":
+            return Match.NONE, {}
+        return match, matched
+
+
+router = Router(prefix=PREFIX, tags=["standing queries"], route_class=QueryRoute)
+
+REQUESTS = {
+    "text": {
+        "summary": "New documents that match a text",
+        "value": {
+            "text": "Ant colonies find short paths. …",
+            "max_false_positive_rate": 0.001,
+            "webhook": {"url": "https://hooks.example.com/longmatch"},
+        },
+    },
+    "document": {
+        "summary": "New documents that match a stored one, only some of them",
+        "value": {
+            "id": "articles/ants",
+            "mode": "semantic",
+            "min_score": 0.6,
+            "filter": {"field": "year", "range": {"gte": 2026}},
+        },
+    },
+}
+CHANGES = {
+    "threshold": {"summary": "Report less", "value": {"max_false_positive_rate": 0.0001}},
+    "secret": {"summary": "A new secret", "value": {"webhook": {"secret": None}}},
+    "pause": {"summary": "Compare and send nothing for a while", "value": {"paused": True}},
+}
+ANSWER = {
+    "id": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",
+    "document": None,
+    "title": "",
+    "mode": "hybrid",
+    "filter": None,
+    "min_score": 0.3,
+    "min_probability": None,
+    "max_false_positive_rate": 0.001,
+    "receipt": receipt_example(812, 7),
+    "created": "2026-01-31T12:00:00+00:00",
+    "webhook": {
+        "url": "https://hooks.example.com",
+        "secret": None,
+        "state": "active",
+        "delivered": 17,
+        "attempts": 0,
+        "failure": None,
+        "retry_at": None,
+    },
+    "paused": False,
+    "detail": None,
+}
+
+QueryId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": ANSWER["id"]}})]
+
+
+@router.post(
+    "",
+    summary="Make a standing query",
+    status_code=201,
+    response_model=StandingQueryResponse,
+    responses=ENCODE(
+        {201: json_example(ANSWER, "It is durable: every document stored from now on is compared")},
+        "document-not-found",
+        "too-many-standing-queries",
+        "idempotency-key-in-use",
+        "idempotency-key-reused",
+    ),
+)
+async def post_standing_query(
+    request: Annotated[StandingQueryRequest, Body(openapi_examples=REQUESTS)],
+    http: Request,
+    collection: CollectionDep,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Compare every new document with a text or a stored document, and tell of those that match.
+
+    A document is new when it is stored with another text than before: by POST /index, an upload or
+    `longmatch index`. It is scored as POST /match scores it, and what is inside the bounds becomes
+    an event, once for each version of a document: see /standing-queries/{id}/events.
+    """
+
+    async def work() -> StoredResponse:
+        webhook = None if request.webhook is None else request.webhook.to_webhook()
+        await _check_webhook(collection, request.webhook)
+        bounds = bounds_or_default(collection.calibrator, request.mode, request.bounds)
+        made = await create_standing_query(
+            collection, request.to_interest(bounds), request.text, webhook, strict=request.strict
+        )
+        body = standing_query_response(made, with_secret=True).model_dump_json().encode()
+        prefix = http.state.prefix
+        return StoredResponse(201, body, f"{prefix}{PREFIX}/{made.id}")
+
+    return await respond_once(http, collection, idempotency_key, work)
+
+
+async def _check_webhook(
+    collection: Collection, webhook: WebhookRequest | WebhookChange | None
+) -> None:
+    """Refuse an address that a webhook may not reach, before anything is encoded or stored."""
+    if webhook is None or webhook.url is None:
+        return
+    try:
+        allowed = AllowedTargets(collection.engine.settings.webhook_hosts)
+        await allowed.check(parse_target(webhook.url))
+    except (TargetRefusedError, ValueError) as error:
+        raise InvalidInputError([FieldError("#/webhook/url", str(error))]) from error
+
+
+@router.get(
+    "",
+    summary="List the standing queries",
+    responses=WRITE(
+        {200: json_example({"queries": [ANSWER], "next_cursor": None}, "A page")},
+        "standing-query-not-found",
+    ),
+)
+async def get_standing_queries(
+    collection: CollectionDep, limit: PageSize = DEFAULT_PAGE, cursor: Cursor = ""
+) -> StandingQueriesResponse:
+    """Return the standing queries in the order in which they were made, without their texts."""
+    standing, threads = collection.standing, collection.jobs.threads
+    found = await run_in(threads, standing.store.listed, cursor, limit)
+    return StandingQueriesResponse(
+        queries=[standing_query_response(query) for query in found],
+        next_cursor=write_cursor(found[-1].id) if len(found) == limit else None,
+    )
+
+
+@router.get(
+    "/{id}",
+    summary="Get a standing query",
+    responses=WRITE({200: json_example(ANSWER, "The standing query")}, "standing-query-not-found"),
+)
+async def get_standing_query(query_id: QueryId, collection: CollectionDep) -> StandingQueryResponse:
+    """Return what a standing query looks for, and whether new documents are compared with it."""
+    return standing_query_response(await find_query(collection, query_id))
+
+
+@router.patch(
+    "/{id}",
+    summary="Change a standing query",
+    responses=WRITE(
+        {200: json_example(ANSWER, "It is durable, and holds for what is sent from now on")},
+        "standing-query-not-found",
+    ),
+)
+async def change_query(
+    query_id: QueryId,
+    request: Annotated[StandingQueryChange, Body(openapi_examples=CHANGES)],
+    collection: CollectionDep,
+) -> StandingQueryResponse:
+    """Change the bounds or the webhook, or pause it; what is not given stays as it is.
+
+    Documents that were not compared yet are compared inside the new bounds; events that were sent
+    stay. What a query looks for is not changed: make another one.
+    """
+    await _check_webhook(collection, request.webhook)
+    known: str | None = None
+
+    def change(before: StandingQuery) -> StandingQuery:
+        nonlocal known
+        known = None if before.webhook is None else before.webhook.secret
+        return request.apply(before)
+
+    changed = await change_standing_query(collection, query_id, change)
+    new = changed.webhook is not None and changed.webhook.secret != known
+    return standing_query_response(changed, with_secret=new)
+
+
+@router.post(
+    "/{id}/resume",
+    summary="Try a webhook again",
+    responses=WRITE({200: json_example(ANSWER, "It is tried at once")}, "standing-query-not-found"),
+)
+async def resume_standing_query(
+    query_id: QueryId, collection: CollectionDep
+) -> StandingQueryResponse:
+    """Deliver the events that wait, also after the last attempt failed; none is left out.
+
+    Without a webhook, or where none waits, this does nothing.
+    """
+    await run_in(collection.jobs.threads, collection.standing.resume, query_id)
+    return standing_query_response(await find_query(collection, query_id))
+
+
+@router.delete(
+    "/{id}",
+    summary="Delete a standing query and its events",
+    status_code=204,
+    responses=WRITE(
+        {204: {"description": "It is deleted, and who listens to it is disconnected"}},
+        "standing-query-not-found",
+    ),
+)
+async def remove_standing_query(query_id: QueryId, collection: CollectionDep) -> None:
+    """Delete a standing query permanently, with its events."""
+    await run_in(collection.jobs.threads, collection.standing.remove, query_id)
+
+
+EVENT_STREAM = "text/event-stream"
+LARGEST_NUMBER = 2**53 - 1  # that JavaScript knows exactly
+events_router = Router(prefix=PREFIX, tags=["standing queries"])
+
+EVENT = {
+    "number": 17,
+    "query": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",
+    "created": "2026-01-31T12:00:00+00:00",
+    "document": "articles/bees",
+    "title": "Bees",
+    "score": 0.61,
+    "scored_as": "hybrid",
+    "probability": 0.97,
+    "false_positive_rate": 0.0004,
+}
+STREAM = (
+    ": listening\n\n"
+    'id: 17\nevent: match\ndata: {"number":17,"query":"3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",'
+    '"created":"2026-01-31T12:00:00+00:00","document":"articles/bees","title":"Bees",'
+    '"score":0.61,"scored_as":"hybrid","probability":0.97,"false_positive_rate":0.0004}\n\n'
+)
+EVENTS_PAGE = json_example(
+    {"events": [EVENT], "last": 17},
+    "A page; with `Accept: text/event-stream`, server-sent events, which go on with those to come",
+)
+EVENTS_PAGE["content"][EVENT_STREAM] = {
+    "schema": {"type": "string"},
+    "examples": {"stream": {"value": STREAM}},
+}
+RESPONSES = WRITE({200: EVENTS_PAGE}, "not-acceptable", "standing-query-not-found")
+
+After = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=LARGEST_NUMBER,
+        description="Number of an event: give later ones. By default, all that are kept. The "
+        "header Last-Event-ID, which browsers send when they connect again, is the same.",
+        openapi_examples={"some": {"value": 17}},
+    ),
+]
+LastEventId = Annotated[int, Header(ge=0, le=LARGEST_NUMBER, include_in_schema=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class EventsWanted:
+    """The parameters of a page of events, or of a stream."""
+
+    limit: PageSize = DEFAULT_PAGE
+    after: After = 0
+    last_event_id: LastEventId = 0
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None
+
+
+Wanted = Annotated[EventsWanted, Depends()]
+
+
+@events_router.get(
+    "/events",
+    summary="Get the events of all standing queries",
+    response_model=EventsResponse,
+    responses=RESPONSES,
+)
+async def get_all_events(
+    request: Request, collection: CollectionDep, wanted: Wanted
+) -> EventsResponse | StreamingResponse:
+    """Return the events of all standing queries: a page, or server-sent events.
+
+    The last events of each query are kept, `max_standing_events` of them.
+    """
+    return await _events(request, collection, None, wanted)
+
+
+@events_router.get(
+    "/{id}/events",
+    summary="Get the events of a standing query",
+    response_model=EventsResponse,
+    responses=RESPONSES,
+)
+async def get_events(
+    query_id: QueryId, request: Request, collection: CollectionDep, wanted: Wanted
+) -> EventsResponse | StreamingResponse:
+    """Return the events of a standing query: a page, or server-sent events.
+
+    Each is a version of a document that was stored after the query was made and matches it. As
+    server-sent events, those to come follow; a comment comes every 15 seconds without one.
+    """
+    return await _events(request, collection, query_id, wanted)
+
+
+async def _events(
+    request: Request, collection: Collection, query_id: str | None, wanted: EventsWanted
+) -> EventsResponse | StreamingResponse:
+    if choose_media_type(wanted.accept, (JSON, EVENT_STREAM)) == JSON:
+        found = await list_events(collection, query_id, wanted.after, wanted.limit)
+        last = found[-1].number if found else wanted.after
+        return EventsResponse(events=found, last=last)
+    followed = await follow_events(collection, query_id, wanted.last_event_id or wanted.after)
+    listens(request.scope)
+    # For proxies that would keep events until they have many.
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_lines(followed), media_type=EVENT_STREAM, headers=headers)
+
+
+async def _lines(followed: AsyncIterator[list[Event]]) -> AsyncIterator[str]:
+    async for events in followed:
+        yield "".join(map(_line, events)) or ": listening\n\n"
+
+
+def _line(event: Event) -> str:
+    # JSON escapes line ends: the data is one line.
+    return f"id: {event.number}\nevent: match\ndata: {to_json(event).decode()}\n\n"

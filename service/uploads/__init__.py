@@ -1,0 +1,1 @@
+"""Uploads of JSON Lines, and the jobs that index them."""

@@ -1,0 +1,412 @@
+"""Uploads: the room for them, written to the disk while they arrive, read back in batches.
+
+What has no room is refused before the work. No client takes all places, and uploads leave a reserve
+of the disk to the store.
+"""
+
+import hashlib
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import numpy as np
+
+from encoder.atomic_files import replace_durably
+from index.corpus.json_lines import parse_document
+from index.document import Document
+from index.errors import CorpusError, DocumentError, StoreError
+from index.sqlite.connections import storage_error
+from service.errors import (
+    BodyTooLargeError,
+    CompressionRatioError,
+    FieldError,
+    InvalidInputError,
+    MalformedUploadError,
+    OverloadedError,
+)
+from service.limits import check_disk
+from service.uploads.store import MAX_LISTED_ERRORS, Job, LineError, Upload
+
+T = TypeVar("T")
+
+MAX_CHARACTERS = 262_144  # of a batch, unless a single document has more
+MAX_RATIO = 100.0  # of gzip: repeated text compresses ten times, a bomb a thousand times
+_MAX_LINES = 20_000  # of a batch, including blank ones and those that are no document
+_FREE_BYTES = 2**20  # of any upload, whatever its ratio
+_SKIP_BYTES = 2**20
+_READ_BYTES = 2**20
+_BYTE_ORDER_MARK = "\ufeff"
+_BLANK = b" \t\r\v\f"
+_LINE_END = 10
+_GZIP_WINDOW = 31  # of zlib: a gzip header and trailer are expected
+# Each member costs time, whatever it holds. Those of `bgzip` have some 16 KiB, and of a file that
+# was made by appending small ones there may be some more.
+_FREE_MEMBERS = 1024
+_MEMBER_BYTES = 1024
+_MEMBER_SLICE = 64 * 1024  # what follows a member is copied: less of it for many small ones
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How much of an upload is held in memory at a time.
+
+    Attributes:
+        documents: of one batch.
+        line_bytes: of one line; a longer line is a `LineError`.
+        text_characters: of one document; a longer text is a `LineError`.
+    """
+
+    documents: int
+    line_bytes: int
+    text_characters: int
+
+
+@dataclass(slots=True)
+class Batch:
+    """Documents with different ids, each with the number of its line.
+
+    Attributes:
+        position: bytes of the upload up to the end of the batch.
+        line: lines up to the end of the batch.
+        documents: to store.
+        failed: number of lines that are not valid documents.
+        errors: the first of them.
+    """
+
+    position: int
+    line: int
+    documents: list[tuple[int, Document]] = field(default_factory=list)
+    failed: int = 0
+    errors: list[LineError] = field(default_factory=list)
+
+
+def read_batch(upload: BinaryIO, position: int, line: int, limits: BatchLimits) -> Batch | None:
+    """Read the next documents.
+
+    Args:
+        upload: the file of JSON Lines, opened as binary.
+        position: where to start, in bytes.
+        line: how many lines come before.
+        limits: of the batch.
+
+    Returns:
+        A batch, which may contain only errors; None at the end of the file.
+    """
+    upload.seek(position)
+    batch = Batch(position, line)
+    ids: set[str] = set()
+    characters = 0
+    for raw in _read_raw(upload, limits.line_bytes):
+        if raw is None or raw.strip():
+            found = _document(raw, batch.line + 1, limits)
+            if isinstance(found, LineError):
+                batch.failed += 1
+                if len(batch.errors) < MAX_LISTED_ERRORS:
+                    batch.errors.append(found)
+            else:
+                characters += len(found.text)
+                if found.id in ids or (ids and characters > MAX_CHARACTERS):
+                    return batch  # the next one starts with this line
+                ids.add(found.id)
+                batch.documents.append((batch.line + 1, found))
+        batch.position = upload.tell()
+        batch.line += 1
+        if len(batch.documents) == limits.documents or batch.line - line == _MAX_LINES:
+            return batch
+    return batch if batch.position > position else None
+
+
+def _read_raw(upload: BinaryIO, line_bytes: int) -> Iterator[bytes | None]:
+    """Yield each line, or None for one that is too long and therefore skipped."""
+    while raw := upload.readline(line_bytes + 1):
+        if len(raw) <= line_bytes or raw.endswith(b"\n"):
+            yield raw
+            continue
+        while (rest := upload.readline(_SKIP_BYTES)) and not rest.endswith(b"\n"):
+            pass
+        yield None
+
+
+def _document(raw: bytes | None, line: int, limits: BatchLimits) -> Document | LineError:
+    if raw is None:
+        return LineError(line, "#", f"is longer than {limits.line_bytes} bytes")
+    try:
+        text = raw.decode().rstrip("\r\n")
+        document = parse_document(text.removeprefix(_BYTE_ORDER_MARK) if line == 1 else text)
+    except UnicodeDecodeError as error:
+        return LineError(line, "#", f"is not UTF-8 at byte {error.start} of the line")
+    except CorpusError as error:
+        return LineError(line, "#", str(error))
+    except DocumentError as error:
+        return LineError(line, f"#/{error.field}", error.reason)
+    if len(document.text) > limits.text_characters:
+        return LineError(line, "#/text", f"is longer than {limits.text_characters} characters")
+    return document
+
+
+class UploadFile:
+    """One upload that is being received; only the current chunk is held in memory.
+
+    Use it from one thread at a time, and end with either `finish` or `abandon`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_bytes: int,
+        gzip: bool,
+        max_ratio: float = MAX_RATIO,
+        take: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Create a file next to `path`, which `finish` moves there.
+
+        Args:
+            path: ID.ndjson of the job.
+            max_bytes: of the upload as received, and also decompressed.
+            gzip: whether it is compressed.
+            max_ratio: how many times larger it may be decompressed.
+            take: is called with the bytes that will be written; raises if there is no room.
+        """
+        self._path = path
+        self._partial = path.with_suffix(".partial")
+        self._max_bytes = max_bytes
+        self._max_ratio = max_ratio
+        self._take = take
+        self._gunzip = _Gunzip() if gzip else None
+        self._received = 0
+        self._bytes = 0
+        self._lines = 0
+        self._line_is_filled = False
+        self._digest = hashlib.sha256()
+        _or_store_error(path, lambda: path.parent.mkdir(exist_ok=True))
+        self._file = _or_store_error(path, lambda: self._partial.open("wb"))
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far, decompressed."""
+        return self._bytes
+
+    def write(self, chunk: bytes) -> None:
+        """Write the next bytes of the request.
+
+        Raises:
+            BodyTooLargeError: there are too many, compressed or decompressed.
+            CompressionRatioError: they are too many for their compressed size.
+        """
+        self._received += len(chunk)
+        if self._received > self._max_bytes:
+            raise BodyTooLargeError(self._max_bytes)
+        for part in self._gunzip.feed(chunk) if self._gunzip else (chunk,):
+            self._bytes += len(part)
+            if self._bytes > self._max_bytes:
+                raise BodyTooLargeError(self._max_bytes)
+            if self._bytes > max(_FREE_BYTES, self._max_ratio * self._received):
+                raise CompressionRatioError(self._max_ratio)
+            self._take(len(part))
+            self._digest.update(part)
+            self._count_lines(part)
+            _or_store_error(self._path, partial(self._file.write, part))
+
+    def finish(self) -> Upload:
+        """Move the file to its path, durably.
+
+        Raises:
+            InvalidInputError: every line is blank.
+        """
+        if self._gunzip is not None:
+            self._gunzip.check_end()
+        lines = self._lines + self._line_is_filled
+        if not lines:
+            raise InvalidInputError([FieldError("#", "has no line")])
+        _or_store_error(self._path, self._file.close)
+        _or_store_error(self._path, lambda: replace_durably(self._partial, self._path))
+        return Upload(self._path.stem, self._bytes, lines, self._digest.digest())
+
+    def abandon(self) -> None:
+        """Remove the file, finished or not."""
+        for undo in (self._file.close, self._partial.unlink, self._path.unlink):
+            try:
+                undo()
+            except OSError:  # the disk is full, or the file does not exist
+                continue
+
+    def _count_lines(self, part: bytes) -> None:
+        """Count lines that are not blank, with arrays: a part may be a million empty lines."""
+        filled = np.frombuffer(part.translate(None, _BLANK), dtype=np.uint8)
+        if not len(filled):
+            return
+        ends = filled == _LINE_END
+        self._lines += int(self._line_is_filled and ends[0])
+        self._lines += int(np.count_nonzero(ends[1:] & ~ends[:-1]))
+        self._line_is_filled = not ends[-1]
+
+
+class _Gunzip:
+    """Decompresses gzip with a bounded number of members, a bounded piece at a time."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+        self._members = 1
+        self._received = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        try:
+            for start in range(0, len(chunk), _MEMBER_SLICE):
+                data = chunk[start : start + _MEMBER_SLICE]
+                self._received += len(data)
+                while data:
+                    if self._member.eof:
+                        self._begin_member()
+                    yield self._member.decompress(data, _READ_BYTES)
+                    data = self._member.unconsumed_tail or self._member.unused_data
+        except zlib.error as error:
+            raise MalformedUploadError("the body is not gzip, or is damaged") from error
+
+    def _begin_member(self) -> None:
+        self._member = zlib.decompressobj(_GZIP_WINDOW)
+        self._members += 1
+        if self._members > _FREE_MEMBERS + self._received // _MEMBER_BYTES:
+            raise MalformedUploadError(
+                f"the gzip body has more than {_FREE_MEMBERS} members, and more than one for each "
+                f"{_MEMBER_BYTES} bytes: compress it as one"
+            )
+
+    def check_end(self) -> None:
+        if self._received and not self._member.eof:
+            raise MalformedUploadError("the gzip body is truncated")
+
+
+def verify_upload(path: Path, digest: bytes) -> bool:
+    """Return whether a file exists and has the content that was received.
+
+    Raises:
+        StoreError: it exists and cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest() == digest
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StoreError(f"{path.name}: cannot be read: {error.strerror}") from error
+
+
+def remove_others(folder: Path, keep: Iterable[str]) -> None:
+    """Create the folder of uploads, or remove from it the files that belong to no job."""
+    kept = {f"{job_id}.ndjson" for job_id in keep}
+
+    def remove() -> None:
+        folder.mkdir(exist_ok=True)
+        for path in folder.iterdir():
+            if path.name not in kept:
+                path.unlink()
+
+    _or_store_error(folder, remove)
+
+
+def _or_store_error(path: Path, call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except OSError as error:
+        raise (
+            storage_error(Path(path.name), error)
+            or StoreError(f"{path.name}: cannot be written: {error.strerror}")
+        ) from error
+
+
+MAX_UPLOADS = 32  # of one collection, received, waiting or indexed: each holds a file open
+MAX_UPLOADS_OF_CLIENT = 16  # of them, of one API key or address
+MAX_WAITING_BYTES = 16 * 2**30  # of all of them, decompressed
+_RETRY_SECONDS = 10
+
+
+class UploadSlot:
+    """An upload that is being received, and the bytes that it has taken."""
+
+    def __init__(self, room: "UploadRoom", client: str) -> None:
+        self._room = room
+        self.client = client
+        self.bytes = 0
+
+    def take(self, size: int) -> None:
+        """Take so many bytes more, before they are written."""
+        self._room.check_bytes(size)
+        self.bytes += size
+
+
+class UploadRoom:
+    """The room of one data directory. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        folder: Path,
+        unfinished: Callable[[], Sequence[Job]],
+        *,
+        disk_reserve_bytes: int,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
+    ) -> None:
+        """Begin with no upload that is being received.
+
+        Args:
+            folder: of the uploads.
+            unfinished: returns the jobs that have not ended.
+            disk_reserve_bytes: free bytes of the disk that uploads leave.
+            max_waiting_bytes: of all uploads that have not ended, decompressed.
+        """
+        self._folder = folder
+        self._unfinished = unfinished
+        self._reserve = disk_reserve_bytes
+        self._max_waiting_bytes = max_waiting_bytes
+        self._lock = threading.Lock()
+        self._places: list[UploadSlot] = []
+        self._waiting_bytes = 0
+
+    @contextmanager
+    def place(self, client: str, announced: int) -> Iterator[UploadSlot]:
+        """Give a place to an upload of a client while the block runs.
+
+        Args:
+            client: whose it is.
+            announced: bytes of its body; 0 if not known.
+
+        Raises:
+            OverloadedError: there are too many uploads, of all or of this client, or too many bytes
+                of them.
+        """
+        jobs = self._count()
+        with self._lock:
+            clients = [job.client for job in jobs] + [place.client for place in self._places]
+            if len(clients) >= MAX_UPLOADS:
+                raise OverloadedError(_RETRY_SECONDS, "jobs")
+            if clients.count(client) >= MAX_UPLOADS_OF_CLIENT:
+                raise OverloadedError(_RETRY_SECONDS, "client_jobs")
+            place = UploadSlot(self, client)
+            self._places.append(place)
+        try:
+            self.check_bytes(announced)
+            yield place
+        finally:
+            with suppress(StoreError):  # its bytes are those of a job now
+                self._count()
+            with self._lock:
+                self._places.remove(place)
+
+    def _count(self) -> Sequence[Job]:
+        jobs = self._unfinished()
+        with self._lock:
+            self._waiting_bytes = sum(job.size for job in jobs)
+        return jobs
+
+    def check_bytes(self, size: int) -> None:
+        """Check that there is room for so many bytes more, as `UploadSlot.take` does."""
+        with self._lock:
+            taken = self._waiting_bytes + sum(place.bytes for place in self._places)
+        if taken + size > self._max_waiting_bytes:
+            raise OverloadedError(_RETRY_SECONDS, "upload_bytes")
+        check_disk(self._folder.parent, size, self._reserve)

@@ -1,0 +1,215 @@
+"""POST /index with JSON Lines, GET /jobs, GET /jobs/{id} and POST /jobs/{id}/cancel."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Path, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from service.access import client_of, own_name
+from service.body import NDJSON, BodyKind
+from service.deps import CollectionDep, IdempotencyKey, OpenCollectionDep, to_response
+from service.errors import UnsupportedMediaTypeError
+from service.gate import LinesRoute, Rules
+from service.openapi import WRITE, Router, json_example
+from service.schemas import nullable
+from service.state.idempotency import StoredResponse
+from service.threads import run_in
+from service.uploads.logic import UploadHead, submit_upload
+from service.uploads.store import Job, JobState, LineError, Upload
+
+
+class AcceptedBody(BaseModel):
+    """An upload that became a job: it is durable."""
+
+    id: str = Field(description="Of the job: see /jobs/{id}.")
+    accepted: int = Field(description="Lines that are not blank.")
+    size: int = Field(description="Bytes, decompressed.")
+
+
+class JobBody(AcceptedBody, from_attributes=True):
+    """A job and its progress."""
+
+    state: JobState = Field(
+        description="`waiting` and `running` jobs continue by themselves, even after a restart."
+    )
+    progress: float = Field(description="Share of the bytes that were processed.", ge=0, le=1)
+    indexed: int = Field(description="Documents stored; the next match finds them.")
+    unchanged: int = Field(description="How many of them had the same text before.")
+    truncated: int = Field(description="How many of them were too long to be read whole.")
+    failed: int = Field(description="Lines that are not valid documents.")
+    detail: str | None = nullable("Why it failed or what it waits for; null otherwise.")
+    created: str = Field(description="ISO 8601 in UTC.")
+    ended: str | None = nullable("ISO 8601 in UTC; null while it has not ended.")
+
+
+class JobResponse(JobBody):
+    """A job with its errors."""
+
+    errors: list[LineError] = Field(
+        description="The first 100 lines that are not valid documents; `failed` counts all."
+    )
+
+
+class JobsResponse(BaseModel):
+    """Jobs, the newest first."""
+
+    jobs: list[JobBody]
+
+
+def accepted_response(prefix: str, upload: Upload) -> StoredResponse:
+    """Return the response to an upload below a prefix, as /collections/papers."""
+    body = AcceptedBody(id=upload.id, accepted=upload.lines, size=upload.size)
+    return StoredResponse(202, body.model_dump_json().encode(), f"{prefix}/jobs/{upload.id}")
+
+
+def job_response(job: Job, errors: Sequence[LineError]) -> JobResponse:
+    """Return the body of a job with its errors."""
+    return JobResponse(**JobBody.model_validate(job).model_dump(), errors=list(errors))
+
+
+# Clients poll these while a job runs: as operations they do not count in the failure ratios.
+# They tell what others sent: reading them takes the scope write, too.
+router = Router(Rules(scope="write", cost="nothing"), prefix="/jobs", tags=["operations"])
+
+JOB = {
+    "id": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f",
+    "accepted": 1200,
+    "size": 18_400_211,
+    "state": "done",
+    "progress": 1.0,
+    "indexed": 1199,
+    "unchanged": 0,
+    "truncated": 2,
+    "failed": 1,
+    "detail": None,
+    "created": "2026-01-31T12:00:00+00:00",
+    "ended": "2026-01-31T12:04:51+00:00",
+}
+ANSWER = {**JOB, "errors": [{"line": 17, "pointer": "#/text", "detail": "is empty"}]}
+
+JobId = Annotated[str, Path(alias="id", openapi_examples={"one": {"value": JOB["id"]}})]
+
+
+@router.get(
+    "",
+    summary="List the uploads",
+    responses=WRITE({200: json_example({"jobs": [JOB]}, "The jobs")}, "job-not-found"),
+)
+async def get_jobs(
+    collection: OpenCollectionDep,
+    limit: Annotated[
+        int, Query(ge=1, le=100, description="How many.", openapi_examples={"ten": {"value": 10}})
+    ] = 20,
+    before: Annotated[
+        str | None,
+        Query(
+            description="The id of a job: return older ones.",
+            openapi_examples={"page": {"value": JOB["id"]}},
+        ),
+    ] = None,
+) -> JobsResponse:
+    """Return the newest jobs first, including the last 1,000 that have ended."""
+    jobs = collection.jobs
+    found = await run_in(jobs.threads, jobs.store.newest, limit, before)
+    return JobsResponse(jobs=[JobBody.model_validate(job) for job in found])
+
+
+@router.get(
+    "/{id}",
+    summary="Get the progress of an upload",
+    responses=WRITE({200: json_example(ANSWER, "The job")}, "job-not-found"),
+)
+async def get_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
+    """Return counts, progress and the first errors of a job."""
+    jobs = collection.jobs
+    return job_response(*await run_in(jobs.threads, jobs.store.find, job_id))
+
+
+@router.post(
+    "/{id}/cancel",
+    summary="Cancel an upload",
+    responses=WRITE(
+        {200: json_example({**ANSWER, "state": "cancelled"}, "It stops; what is stored stays")},
+        "job-ended",
+        "job-not-found",
+    ),
+)
+async def cancel_job(job_id: JobId, collection: OpenCollectionDep) -> JobResponse:
+    """Cancel a job.
+
+    The documents that it has stored stay; those of the current batch, at most 64, may still be
+    stored and counted.
+    """
+    jobs = collection.jobs
+    await run_in(jobs.threads, jobs.cancel, job_id)
+    return job_response(*await run_in(jobs.threads, jobs.store.find, job_id))
+
+
+INDEX_PATH = "/index"
+NDJSON_EXAMPLE = (
+    '{"id": "articles/ants", "text": "Ants find short paths. …"}\n'
+    '{"id": "articles/bees", "title": "Bees", "text": "Bees dance. …", "year": 2021}\n'
+)
+# How the OpenAPI document describes NDJSON requests: at the route for JSON, since one path and
+# method has one description.
+LINES_BODY: dict[str, Any] = {
+    "content": {
+        NDJSON: {
+            "schema": {
+                "type": "string",
+                "minLength": 1,
+                "description": "A document on each line: `id` and `text`, optionally `title` and "
+                "`metadata`; other fields become metadata. `Content-Encoding: gzip` is accepted.",
+            },
+            "examples": {"two": {"summary": "Two documents", "value": NDJSON_EXAMPLE}},
+        }
+    }
+}
+ACCEPTED: dict[str, Any] = {
+    "model": AcceptedBody,
+    "description": "The lines are durable and will be indexed; Location is the job",
+    "headers": {"Location": {"schema": {"type": "string"}, "description": "/jobs/{id}"}},
+    "content": {
+        "application/json": {
+            "examples": {
+                "answer": {
+                    "value": {"id": "3f2b8c1e9d6a4f7f8f0e3a1b2c3d4e5f", "accepted": 2, "size": 138}
+                }
+            }
+        }
+    },
+}
+
+
+# Must be matched before `router`, which accepts every POST of the path.
+lines_router = Router(Rules(body=BodyKind.LINES), tags=["documents"], route_class=LinesRoute)
+
+
+@lines_router.post(INDEX_PATH, include_in_schema=False)
+async def post_lines(
+    request: Request, collection: CollectionDep, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Receive an upload; respond when it is durable, before it is indexed."""
+    answer, replayed = await submit_upload(
+        collection,
+        request.stream(),
+        partial(accepted_response, request.state.prefix),
+        partial(request.state.charge.cover, complete=True),
+        UploadHead(
+            gzip=_is_gzip(request),
+            key=own_name(request.scope, idempotency_key),
+            client=client_of(request.scope),
+            announced=request.state.announced,
+        ),
+    )
+    return to_response(answer, replayed=replayed)
+
+
+def _is_gzip(request: Request) -> bool:
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("gzip", "x-gzip", "identity"):
+        raise UnsupportedMediaTypeError("send the lines uncompressed, or as gzip")
+    return encoding != "identity"

@@ -1,0 +1,361 @@
+"""What every engine does: the local one, and Qdrant by its core and by its client alone.
+
+LONGMATCH_TEST_QDRANT=http://HOST:6333 adds a server, in which collections are made and dropped.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from qdrant_client import QdrantClient, models
+
+from benchmarks.edge_client import edge_client
+from encoder.alignment.space import neutral_space
+from index.directory.data_directory import DataDirectory, open_data_directory
+from index.engine.local import LocalEngine
+from index.engine.qdrant.engine import Generation, QdrantEngine, connect
+from index.engine.qdrant.filters import condition_of, payload_values
+from index.engine.qdrant.generation import MANIFEST
+from index.errors import EngineError
+from index.search.records import Bounds, EncodedQuery, Hit, Mode, SearchOptions
+from index.sqlite.block_vectors import BlockVectors
+from index.store.filters import And, Bound, Filter, Not, OneOf, Range, matches
+from index.store.records import EncodedDocument
+from tests.index.search.plane import MODES, answer, entry, names, stored_query
+from tests.kit.filter_cases import FILTERS, METADATA
+
+# Of the client, where it is the engine itself, and of a key that is sent without TLS.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Api key is used with an insecure:UserWarning"),
+]
+
+SERVER = os.environ.get("LONGMATCH_TEST_QDRANT")
+QDRANTS = ["client", "core", *(["server"] if SERVER else [])]
+DIMENSION, WIDTH, DOCUMENTS = 8, 6, 300
+WORDS = "heron marsh reed bolt nut motor court judge appeal zinc tin lead".split()  # noqa: SIM905
+YEAR_2004: Filter = And((Range("/year", Bound(2004, True), None), Not(OneOf("/even", (True,)))))
+SELECTIONS: dict[str, dict[str, Any]] = {
+    "all": {},
+    "filter": {"where": YEAR_2004},
+    "text range": {"where": Range("/name", Bound("d2", True), None)},
+    "exclude": {"where": YEAR_2004, "exclude": ("d5", "d7")},
+    "collapse": {"collapse": True},
+    "no alignment": {"alignment": None},
+    "bounds": {"bounds": Bounds(min_score=0.3)},
+}
+
+
+def document(number: int, version: int = 0, **metadata: object) -> EncodedDocument:
+    """Return a document whose words, vector and blocks follow from its number and version."""
+    random = np.random.default_rng([number, version])
+    vector, *rows = (row / np.linalg.norm(row) for row in random.normal(size=(5, DIMENSION)))
+    blocks = np.stack(rows)[:, :WIDTH].astype(np.float32)
+    blocks /= np.linalg.norm(blocks, axis=1, keepdims=True)
+    words = random.choice(WORDS, 12, p=np.arange(12, 0, -1) / 78).tolist()
+    text = " ".join([*words, f"w{number}v{version}", f"w{number // 3}"])
+    given = {"year": 2000 + number % 8, "even": number % 2 == 0, "name": f"d{number}", **metadata}
+    kept = BlockVectors(np.zeros((4, 2), dtype=np.int64), blocks)
+    unit = vector.astype(np.float32)
+    return entry(f"d{number}", text, unit, kept if number % 10 else None, given)
+
+
+def query(number: int) -> EncodedQuery:
+    found = document(1_000 + number)
+    assert found.blocks is not None or number % 10 == 0
+    blocks = None if found.blocks is None else found.blocks.vectors
+    return EncodedQuery(found.document.text, found.vector, blocks=blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A data directory, and how to make another engine of the same kind over its server."""
+
+    data: DataDirectory
+    again: Callable[[], QdrantEngine]
+
+    @property
+    def engine(self) -> QdrantEngine:
+        return cast(QdrantEngine, self.data.engine)
+
+    def put(self, *documents: EncodedDocument) -> None:
+        self.data.engine.apply(self.data.store.put(list(documents)))
+
+    def delete(self, *ids: str) -> None:
+        self.data.engine.apply(self.data.store.delete(list(ids)))
+
+    def find(self, number: int, mode: Mode = "hybrid", k: int = 10, **options: Any) -> list[Hit]:
+        found = answer(self.data, query(number), SearchOptions(top_k=k, mode=mode, **options))
+        return list(found.hits)
+
+
+def open_kind(kind: str, folder: Path, number: int = DOCUMENTS) -> Iterator[Opened]:
+    space = neutral_space(WIDTH)
+    local = open_data_directory(
+        folder / "data", fingerprint="a" * 64, dimension=DIMENSION, alignment=space
+    )
+    if number:
+        local.index.apply(local.store.put([document(n) for n in range(number)]))
+    client: QdrantClient | None = None
+    if kind == "client":
+        client = QdrantClient(":memory:")
+    elif kind == "core":
+        client = edge_client(folder / "core")
+
+    def again() -> QdrantEngine:
+        if client is None:
+            return connect(local.store, str(SERVER))
+        return QdrantEngine(local.store, client, kind)
+
+    engine = local.engine if kind == "local" else again()
+    engine.catch_up()
+    yield Opened(replace(local, engine=engine), again)
+    if isinstance(engine, QdrantEngine):
+        used = again().client
+        for found in used.get_collections().collections:
+            if found.name.startswith(engine.alias):
+                used.delete_collection(found.name)
+        used.close()
+    local.close()
+
+
+@pytest.fixture(scope="module", params=QDRANTS)
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    yield from open_kind(request.param, tmp_path_factory.mktemp("loaded"))
+
+
+@pytest.fixture(params=["local", *QDRANTS])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
+    yield from open_kind(request.param, tmp_path, 30)
+
+
+@pytest.fixture(params=QDRANTS)
+def qdrant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
+    yield from open_kind(request.param, tmp_path, 30)
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.parametrize("mode", MODES)
+def test_answers_are_those_of_the_local_engine(loaded: Opened, mode: Mode, selection: str) -> None:
+    data = loaded.data
+    local = replace(data, engine=LocalEngine(data.store, data.index))
+    options = SearchOptions(top_k=10, mode=mode, **SELECTIONS[selection])
+    for number in range(5):
+        stored = stored_query(data, f"d{number}", document(number).vector)
+        for asked in (query(number), replace(stored, blocks=None)):
+            expected = answer(local, asked, options).hits
+            found = answer(data, asked, options).hits
+            assert scores(found) == pytest.approx(scores(expected), abs=1e-3)
+            by_id = {hit.id: hit for hit in expected}
+            shared = [hit for hit in found if hit.id in by_id]
+            assert len(shared) >= len(expected) - 1  # another one of a score that is nearly equal
+            for hit in shared:
+                assert channels(hit) == pytest.approx(channels(by_id[hit.id]), abs=1e-3)
+                assert {t.term for t in hit.terms} == {t.term for t in by_id[hit.id].terms}
+
+
+def scores(hits: tuple[Hit, ...]) -> list[float]:
+    return [hit.score for hit in hits]
+
+
+def channels(hit: Hit) -> list[float]:
+    return [hit.vector_score, hit.alignment_score or 0.0, hit.lexical_score or 0.0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_acknowledged_is_found(opened: Opened, mode: Mode) -> None:
+    text = EncodedQuery("w777v1 heron", document(777, 1).vector)
+
+    def best(**options: Any) -> list[str]:
+        return names(answer(opened.data, text, SearchOptions(top_k=1, mode=mode, **options)).hits)
+
+    opened.put(document(777), document(700))
+    opened.put(document(777, 1))
+    assert best() == ["d777"]
+    assert best(where=OneOf("/colour", ("red",))) == []
+    opened.put(document(777, 1, colour="red", sizes=[1, 2.5]))
+    assert best(where=OneOf("/colour", ("red",))) == ["d777"]
+    assert best(where=Range("/sizes", Bound(2, True), None)) == ["d777"]
+    opened.delete("d777")
+    assert "d777" not in best()
+    assert opened.data.engine.position == opened.data.store.sequence
+
+
+def holds_the_store(engine: QdrantEngine) -> bool:
+    """Whether it has a point of each document, of its last state, and no other."""
+    held = engine.on_generation(lambda generation: engine._held(generation.name))
+    known = engine.store.log.revisions(0)
+    assert known is not None
+    last = dict(zip(known.vector_ids.tolist(), known.revisions.tolist(), strict=True))
+    return held.keys() == last.keys() and all(held[n] >= at for n, at in last.items())
+
+
+def test_another_server_catches_up(qdrant: Opened) -> None:
+    store, other = qdrant.data.store, qdrant.again()
+    store.put([document(900), document(3, 1)])
+    store.delete(["d4"])
+    other.catch_up()
+    assert other.position == store.sequence
+    assert holds_the_store(other)
+    assert qdrant.find(1)  # the first one has not heard of it
+    qdrant.put(document(901))
+    assert holds_the_store(other)
+
+
+def test_a_rebuild_switches_under_searches_and_writes(qdrant: Opened) -> None:
+    before = qdrant.find(1)
+    other = qdrant.again()
+    other.rebuild()
+    assert scores(tuple(qdrant.find(1))) == pytest.approx(scores(tuple(before)), abs=1e-3)
+    qdrant.put(document(900))
+    names_now = [found.name for found in other.client.get_collections().collections]
+    assert len([name for name in names_now if name.startswith(other.alias)]) == 1
+    assert holds_the_store(other)
+
+
+@dataclass
+class Paused:
+    """A client that is stopped before its next write, while something else happens."""
+
+    client: QdrantClient
+    meanwhile: Callable[[], object] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "upsert" and self.meanwhile is not None:
+            happens, self.meanwhile = self.meanwhile, None
+            happens()
+        return getattr(self.client, name)
+
+
+def test_a_paused_writer_brings_nothing_back(qdrant: Opened) -> None:
+    store, engine, other = qdrant.data.store, qdrant.engine, qdrant.again()
+    other.catch_up()
+    paused = Paused(engine.client)
+    engine.client = cast(QdrantClient, paused)
+
+    def delete_and_change() -> None:
+        other.apply(store.delete(["d900"]))
+        other.apply(store.put([document(901, colour="red")]))
+
+    change = store.put([document(900), document(901, colour="blue")])
+    paused.meanwhile = delete_and_change
+    engine.apply(change)
+    assert holds_the_store(other)
+    where = OneOf("/colour", ("red",))
+    assert names(tuple(qdrant.find(1, where=where))) == ["d901"]
+    condition = condition_of(OneOf("/colour", ("blue",)))
+    assert condition is not None
+    assert count(engine, condition) == 0
+
+
+def count(engine: QdrantEngine, condition: models.Condition) -> int:
+    vector = document(901).vector.tolist()
+    request = models.QueryRequest(
+        query=vector, using="document", filter=models.Filter(must=[condition]), limit=1_000
+    )
+    found = engine.on_generation(
+        lambda generation: engine.client.query_batch_points(generation.name, [request])
+    )
+    return len(found[0].points)
+
+
+def test_a_crash_between_two_writes_is_mended(qdrant: Opened) -> None:
+    store, engine = qdrant.data.store, qdrant.engine
+    removed = store.find(["d5"])["d5"].vector_id
+    late = store.find(["d6"])["d6"].vector_id
+    point = models.PointStruct(id=9_999, vector={}, payload={"revision": 1})
+
+    def damage(generation: Generation) -> None:
+        engine.client.delete(generation.name, models.PointIdsList(points=[removed]), wait=True)
+        engine._upsert(generation.name, [point, point.model_copy(update={"id": 9_998})], 1)
+        old = models.PointStruct(id=late, vector={}, payload={"revision": -1})
+        engine.client.delete(generation.name, models.PointIdsList(points=[late]), wait=True)
+        engine._upsert(generation.name, [old], 1)
+
+    engine.on_generation(damage)
+    assert not holds_the_store(engine)
+    again = qdrant.again()
+    again.catch_up()
+    assert holds_the_store(again)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"dimension": 9}, "holds 9 numbers a vector"),
+        ({"fingerprint": "b" * 64}, "of the encoder bbbb"),
+        ({"format": 2}, "format is 2"),
+        ({"unknown": 1}, "half of one"),
+        (None, "half of one"),
+    ],
+)
+def test_another_generation_is_refused(
+    qdrant: Opened, changed: dict[str, Any] | None, says: str
+) -> None:
+    engine = qdrant.engine
+
+    def change(generation: Generation) -> None:
+        point = generation.manifest.point()
+        name, wrong = generation.name, {**(point.payload or {}), **(changed or {})}
+        engine.client.delete(name, models.PointIdsList(points=[MANIFEST]), wait=True)
+        if changed is not None:
+            engine._upsert(name, [point.model_copy(update={"payload": wrong})], 10**9)
+
+    engine.on_generation(change)
+    again = qdrant.again()
+    with pytest.raises(EngineError, match=says):
+        again.catch_up()
+    assert says in str(again.failure)
+
+
+def test_what_does_not_answer_is_named(qdrant: Opened) -> None:
+    engine = connect(qdrant.data.store, "qdrant://secret@127.0.0.1:9")
+    with pytest.raises(EngineError, match=r"qdrant://127.0.0.1:9: .*does not answer"):
+        engine.catch_up()
+    with pytest.raises(EngineError, match="does not answer"):
+        answer(replace(qdrant.data, engine=engine), query(1), SearchOptions(top_k=1))
+    assert engine.failure is not None
+
+
+def test_a_server_too_old_is_named(qdrant: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = models.VersionInfo(title="", version="1.15.5")
+    monkeypatch.setattr(qdrant.engine.client, "info", lambda: old, raising=False)
+    with pytest.raises(EngineError, match=r"is Qdrant 1\.15\.5; 1\.16 or later"):
+        qdrant.again().catch_up()
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(METADATA, min_size=1, max_size=4), FILTERS)
+def test_filters_mean_the_same(
+    core: QdrantClient, documents: list[dict[str, Any]], where: Filter
+) -> None:
+    condition = condition_of(where)
+    if condition is None:
+        return
+    points = [
+        models.PointStruct(id=n, vector={"document": [1.0]}, payload=payload_values(metadata))
+        for n, metadata in enumerate(documents, 1)
+    ]
+    everything = models.Filter(must=[])
+    core.delete("c", models.PointIdsList(points=[1, 2, 3, 4]), wait=True)
+    core.upsert("c", points, wait=True, update_filter=everything)
+    chosen = models.Filter(must=[condition])
+    request = models.QueryRequest(query=[1.0], using="document", filter=chosen, limit=9)
+    found = {point.id for point in core.query_batch_points("c", [request])[0].points}
+    assert found == {n for n, metadata in enumerate(documents, 1) if matches(where, metadata)}
+
+
+@pytest.fixture
+def core(tmp_path: Path) -> Iterator[QdrantClient]:
+    client = edge_client(tmp_path)
+    vectors = {"document": models.VectorParams(size=1, distance=models.Distance.DOT)}
+    client.create_collection("c", vectors, sparse_vectors_config={})
+    yield client
+    client.close()
