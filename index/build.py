@@ -21,7 +21,7 @@ from encoder.errors import EmptyTextError
 from encoder.onnx_encoder import usable_cores
 from index.alignment.spaces import REFIT_DRIFT
 from index.corpus.folder_files import files_of, gone_remark
-from index.corpus.reader import Corpus, count_documents, read_corpus
+from index.corpus.reader import Corpus, FolderPart, count_documents, read_corpus
 from index.directory.data_directory import DataDirectory
 from index.document import Document, SkippedInput
 from index.errors import CorpusError
@@ -123,7 +123,7 @@ def build_index(
         counts["encoded"] += len(results)
         counts["tokens"] += sum(r.receipt.tokens for r in results)
         counts["tokens_read"] += sum(r.receipt.tokens_read for r in results)
-    if not counts["items"]:
+    if not counts["items"] and not isinstance(corpus, FolderPart):
         raise CorpusError(f"{corpus}: {NO_DOCUMENT}")
     for document_id in gone:
         new_id = moves.found.get(document_id)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from encoder.atomic_files import write_atomically
-from index.corpus.reader import Corpus, FollowedFolder, file_names
+from index.corpus.reader import Corpus, FolderPart, FollowedFolder, file_names
 from index.document import SkippedInput
 from index.errors import CorpusError
 from index.store.document_store import SQLiteDocumentStore
@@ -71,7 +71,7 @@ def _is_gone(path: Path) -> bool:
 
 def files_of(corpus: Corpus, data: Path) -> FolderFiles:
     """Return the files of a corpus that is a folder of a data directory."""
-    path = corpus.path if isinstance(corpus, FollowedFolder) else corpus
+    path = corpus.path if isinstance(corpus, FollowedFolder | FolderPart) else corpus
     folder = path.resolve() if isinstance(path, Path) and path.is_dir() else None
     return FolderFiles(folder, data / FOLDERS_FILE)
 

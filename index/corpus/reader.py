@@ -1,7 +1,7 @@
 """Corpora: a folder of files, a file, JSON Lines or a BEIR folder, one document at a time."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,7 +42,30 @@ class FollowedFolder:
         return str(self.path)
 
 
-Corpus = Path | FollowedFolder | SqlQuery | RemotePath
+_ALL = "."
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPart:
+    """Files of a folder: with these names in it, or below folders with these names."""
+
+    path: Path
+    names: Set[str] = frozenset({_ALL})
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def files(self, unread: "_Unread") -> Iterator["tuple[str, Path | RemoteFile] | SkippedInput"]:
+        """List them; `unread` gets the other files, of the whole folder alone."""
+        others = unread if _ALL in self.names else _Unread()
+        for found in _files_in(others, root=self.path, follow_links=False):
+            name = found.where if isinstance(found, SkippedInput) else found[0]
+            path = PurePosixPath(name)
+            if not self.names.isdisjoint(map(str, (path, *path.parents))):
+                yield found
+
+
+Corpus = Path | FollowedFolder | FolderPart | SqlQuery | RemotePath
 
 
 def read_corpus(corpus: Corpus) -> Iterator[Document | SkippedInput]:
@@ -89,6 +112,8 @@ def _find(corpus: Corpus) -> _Reader:
         return _Query(corpus)
     if isinstance(corpus, RemotePath):
         return _find_remote(corpus)
+    if isinstance(corpus, FolderPart):
+        return _Files(corpus.files)
     follow_links = isinstance(corpus, FollowedFolder)
     path = corpus.path if isinstance(corpus, FollowedFolder) else corpus
     try:

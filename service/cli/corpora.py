@@ -1,7 +1,8 @@
-"""Commands that read a corpus or a document: index, match, families, embed, demo."""
+"""Commands that read a corpus or a document: index, watch, match, families, embed, demo."""
 
 import math
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -15,13 +16,13 @@ from rich.table import Table
 
 from encoder.checkpoint import Checkpoint, VectorSpace, vector_space
 from evaluation.encoded_corpus import embed_encoded_corpus, keep_blocks
-from index.build import BatchEncoder, build_index, encode_here
+from index.build import NO_DOCUMENT, BatchEncoder, BuildReport, build_index, encode_here
 from index.corpus.demo import write_stdlib_corpus
 from index.corpus.formats.files import FILE_SUFFIXES
-from index.corpus.reader import Corpus, FollowedFolder, read_document
+from index.corpus.reader import Corpus, FolderPart, FollowedFolder, file_names, read_document
 from index.corpus.remote import RemotePath
 from index.corpus.sql import SQL_SCHEMES, SqlQuery
-from index.directory.data_directory import SKIPPED_FILE, STORE_FILE
+from index.directory.data_directory import SKIPPED_FILE, STORE_FILE, DataDirectory
 from index.distributed.cluster import ClusterOptions, check_cluster
 from index.distributed.encoder_pool import open_encoder_pool
 from index.distributed.encoding_actor import EncoderOrder
@@ -252,19 +253,95 @@ def index(
             open_encoding(encoders, data) as encoding,
             opened(data, encoding.space, checkpoint=encoding.checkpoint) as directory,
         ):
-            with show_progress(console, data / SKIPPED_FILE) as progress:
-                built = build_index(source, directory, encoding.encode, progress, prune=prune)
-                LiveScoring(encoding.checkpoint, directory).measure(progress)
-            documents = len(directory.store)
+            built = _bring_up_to_date(directory, source, encoding, data / SKIPPED_FILE, prune=prune)
     except KeyboardInterrupt:
         console.print(RESUMABLE)
         raise typer.Exit(INTERRUPTED) from None
+    raise typer.Exit(INPUT_SKIPPED if built.skipped else OK)
+
+
+def watch(
+    folder: Annotated[Path, typer.Argument(help="A folder of files.")],
+    data: DataOption = DEFAULT_DATA,
+    encoder: EncoderOption = None,
+    precision: PrecisionOption = None,
+    provider: ProviderOption = None,
+    threads: ThreadsOption = None,
+) -> None:
+    """Index a folder with --prune, and again whenever its files change, until Ctrl-C or SIGTERM.
+
+    No server may be running; other commands may read the index.
+    """
+    if not folder.is_dir():
+        raise OptionError("FOLDER", f"{folder}: is not a folder")
+    check_corpus(folder, "FOLDER")
+    check_output_folder(data, "--data")
+    whole = FolderPart(folder.resolve())
+    if whole.path.is_relative_to(data.resolve()):
+        raise OptionError("--data", f"{data}: the folder to watch lies in it")
+    options = EncodingOptions(encoder, precision, provider, threads, None, None)
+    open_encoding_checkpoint(options, data)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with (
+            open_encoding(options, data) as encoding,
+            opened(data, encoding.space, checkpoint=encoding.checkpoint) as directory,
+        ):
+            report: Path | None = data / SKIPPED_FILE
+            for part in _changes_of(whole.path, data.resolve()):
+                if file_names(whole):
+                    _bring_up_to_date(directory, part, encoding, report, prune=True)
+                else:  # a disk that is not mounted looks like this, too
+                    console.print(f"{folder}: {NO_DOCUMENT}; nothing is removed")
+                report = None  # it keeps what the first pass over the whole folder skipped
+    except KeyboardInterrupt:
+        console.print("stopped")
+
+
+_REST_MS = 500  # without a change, for a file that is being written
+
+
+def _changes_of(folder: Path, data: Path) -> Iterator[FolderPart]:
+    """Yield the whole folder, and then what changes in it, but for hidden files and `data`."""
+    from watchfiles import watch as watch_files  # for this command alone
+
+    def is_read(_: object, name: str) -> bool:
+        path = Path(name)
+        parts = path.relative_to(folder).parts
+        hidden = any(part.startswith(".") for part in parts)
+        return bool(parts) and not hidden and not path.is_relative_to(data)
+
+    # It listens from its first answer on, which comes soon as it also answers without a change.
+    listening = watch_files(
+        folder, watch_filter=is_read, step=_REST_MS, rust_timeout=_REST_MS, yield_on_timeout=True
+    )
+    next(listening)
+    yield FolderPart(folder)
+    for changes in listening:
+        if changes:
+            names = {Path(name).relative_to(folder).as_posix() for _, name in changes}
+            yield FolderPart(folder, names)
+
+
+def _bring_up_to_date(
+    directory: DataDirectory,
+    source: Corpus,
+    encoding: Encoding,
+    report: Path | None,
+    *,
+    prune: bool,
+) -> BuildReport:
+    """Index a corpus into an open data directory, measure its scores, and print what was done."""
+    data = directory.path
+    with show_progress(console, report) as progress:
+        built = build_index(source, directory, encoding.encode, progress, prune=prune)
+        LiveScoring(encoding.checkpoint, directory).measure(progress)
     console.print(
-        f"{data}: {documents} documents; {built.encoded} encoded ({built.tokens} tokens, "
-        f"{built.tokens_left_out} left out), {built.unchanged} unchanged, "
+        f"{data}: {len(directory.store)} documents; {built.encoded} encoded ({built.tokens} "
+        f"tokens, {built.tokens_left_out} left out), {built.unchanged} unchanged, "
         f"{built.skipped} skipped, {built.gone} gone{' and removed' if prune else ''}",
     )
-    raise typer.Exit(INPUT_SKIPPED if built.skipped else OK)
+    return built
 
 
 def match(

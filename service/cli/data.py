@@ -1,32 +1,84 @@
-"""Commands that maintain a data directory: snapshot, restore, doctor."""
+"""Commands that maintain a data directory: delete, snapshot, restore, doctor."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
+from index.build import BATCH_DOCUMENTS, publish
 from index.directory.backup import (
     BackupManifest,
     read_signing_key,
     restore_backup,
     write_backup,
 )
+from index.directory.data_directory import STORE_FILE
 from index.doctor.examine import Finding, examine
 from index.doctor.repair import repair as repair_data
 from index.errors import BackupError
+from index.store.filters import Filter
+from index.store.port import DocumentStore
+from index.store.schema import read_space
 from service.cli.checks import OptionError, check_new_path, check_output_folder, open_checkpoint
 from service.cli.corpus_checks import check_data_directory
+from service.cli.opening import opened, parse_filter
 from service.cli.options import (
+    DEFAULT_DATA,
+    FILTER_HELP,
     INPUT_SKIPPED,
     OK,
     DataArgument,
+    DataOption,
     EncoderOption,
     PrecisionOption,
     console,
 )
 from service.cli.progress import printable, show_progress
 from service.doctor import examine_service_files, repair_service_files
+
+
+def delete(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID...", help="Ids of the documents.")
+    ] = None,
+    where: Annotated[str | None, typer.Option("--filter", metavar="JSON", help=FILTER_HELP)] = None,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Delete documents from an index; their files stay. No server may be running.
+
+    Exit status 1 if an id is unknown.
+    """
+    check_data_directory(data)
+    if bool(ids) == (where is not None):
+        raise OptionError("ID", "name documents, or select them by --filter")
+    chosen = None if where is None else parse_filter(where)
+    with (
+        opened(data, read_space(data / STORE_FILE)) as directory,
+        show_progress(console) as progress,
+    ):
+        store = directory.store
+        before = len(store)
+        known = list(store.content_hashes(ids or ())) if chosen is None else _select(store, chosen)
+        for start in range(0, len(known), BATCH_DOCUMENTS):
+            store.delete(known[start : start + BATCH_DOCUMENTS])
+        publish(directory, progress)
+        left = len(store)
+    unknown = sorted(set(ids or ()) - set(known))
+    for document_id in unknown:
+        console.print(f"unknown: {printable(document_id)}")
+    console.print(f"{data}: {left} documents; {before - left} deleted, {len(unknown)} unknown")
+    raise typer.Exit(INPUT_SKIPPED if unknown else OK)
+
+
+def _select(store: DocumentStore, where: Filter) -> list[str]:
+    """Return the ids of the documents for which a filter holds."""
+    found = store.select(where)
+    numbers = np.flatnonzero(found.contains(np.arange(found.end))).tolist()
+    batches = range(0, len(numbers), BATCH_DOCUMENTS)
+    documents = (store.get(numbers[start : start + BATCH_DOCUMENTS]) for start in batches)
+    return [summary.id for batch in documents for summary in batch.values()]
 
 
 def _read_key(path: Path | None) -> bytes | None:

@@ -22,6 +22,8 @@ from service.threads import cap_malloc_threshold
 # with those of all, most commands take a third longer to start.
 _COMMANDS: Mapping[str, str] = {
     "index": "service.cli.corpora:index",
+    "watch": "service.cli.corpora:watch",
+    "delete": "service.cli.data:delete",
     "serve": "service.cli.serve:serve",
     "match": "service.cli.corpora:match",
     "compare": "service.cli.compare:compare",

@@ -319,18 +319,19 @@ def test_the_examples_work(
     serve: Any, tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     examples = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.M | re.S)
-    assert len(examples) == 4
+    assert len(examples) == 5
     printed = []
     with serve(tmp_path / "data", tiny_checkpoint) as server:
         names = {"url": server.url}
         for example in examples:
             exec(compile(example, README, "exec"), names)
             printed.append(capsys.readouterr().out)
-    first, second, third, fourth = printed
+    first, second, retrieved, third, fourth = printed
     assert first.startswith("bees Bees {'year': 2021} ")
     assert "tokens were read" in first
     assert "100 indexed, 0 failed []" in second
     assert "100% indexed" in second
+    assert retrieved.startswith("notes/")
     assert "notes/new" in third
     assert fourth.startswith("422 /problems/invalid-input ")
     assert "#/text: the text is empty" in fourth

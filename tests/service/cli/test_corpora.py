@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -17,8 +19,10 @@ from index.embed import read_aligned_corpus, read_embedded_corpus
 from index.errors import CorpusError
 from tests.kit.command import Run
 from tests.kit.corpora import json_lines
+from tests.kit.forking import fork
 from tests.kit.office_files import archive, docx_parts, epub_parts, paragraph
-from tests.kit.process_fixtures import free_port
+from tests.kit.process_fixtures import BEGINNING, environment, free_port
+from tests.kit.waiting import TIMEOUT_S, wait_until
 
 
 @pytest.fixture
@@ -64,6 +68,60 @@ def test_a_move_at_once_with_prune_encodes_nothing(longmatch: Run, corpus: Path)
     pruned = longmatch("index", corpus, "--prune")
     assert "3 documents; 0 encoded" in pruned.err
     assert "note: rivers.md: is now deep/streams.md; its document is removed" in pruned.err
+
+
+def test_a_folder_is_watched(
+    longmatch: Run, corpus: Path, tmp_path: Path, tiny_checkpoint: Path
+) -> None:
+    log = tmp_path / "log"
+    arguments = ["watch", str(corpus), "--data", str(tmp_path / "data")]
+    with log.open("wb") as output:
+        process = fork(BEGINNING, arguments, environment(tiny_checkpoint), output, output)
+    try:
+
+        def wait_for(line: str) -> None:
+            wait_until(lambda: process.poll() is not None or line in log.read_text(), line)
+            assert process.poll() is None, log.read_text()
+
+        wait_for("3 documents; 3 encoded")
+        (corpus / "deep").rename(corpus / "deeper")
+        wait_for("deep/music.txt: is now deeper/music.txt; its document is removed")
+        wait_for("3 documents; 0 encoded")
+        (corpus / "page.html").unlink()
+        wait_for("2 documents; 0 encoded")
+        (corpus / ".hidden.md").write_text("Nothing of this is read.")
+        (corpus / "rivers.md").write_text("Glaciers carry stones, too. " * 5)
+        wait_for("2 documents; 1 encoded")
+        assert "in use by another process" in longmatch("delete", "rivers.md").err
+        shutil.rmtree(corpus / "deeper")
+        (corpus / "rivers.md").unlink()
+        wait_for(f"{corpus}: has no document; nothing is removed")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert log.read_text().endswith("stopped\n")
+    (tmp_path / "query.txt").write_text("Glaciers")
+    found = json.loads(longmatch("match", tmp_path / "query.txt", "--json").out)["matches"]
+    assert [match["id"] for match in found] == ["rivers.md", "deeper/music.txt"]
+
+
+def test_documents_are_deleted(longmatch: Run, tmp_path: Path) -> None:
+    lines = ({"id": f"d{n}", "text": f"Text {n}.", "metadata": {"year": n}} for n in range(9))
+    (tmp_path / "x.jsonl").write_text(json_lines(lines))
+    longmatch("index", tmp_path / "x.jsonl")
+    deleted = longmatch("delete", "d3", "d4", "gone")
+    assert deleted.status == 1
+    assert "unknown: gone\n" in deleted.err
+    assert "7 documents; 2 deleted, 1 unknown" in deleted.err
+    where = '{"field": "year", "range": {"gte": 4}}'
+    by_filter = longmatch("delete", "--filter", where)
+    assert by_filter.status == 0
+    assert "3 documents; 4 deleted, 0 unknown" in by_filter.err
+    (tmp_path / "query.txt").write_text("Text 5.")
+    found = json.loads(longmatch("match", tmp_path / "query.txt", "--json").out)["matches"]
+    assert sorted(match["id"] for match in found) == ["d0", "d1", "d2"]
 
 
 def test_index_reads_a_query(longmatch: Run, corpus: Path, tmp_path: Path) -> None:
