@@ -238,48 +238,6 @@ def test_an_upload_and_a_job_can_be_cancelled(
     assert page.locator("#jobs button:visible").count() == 0
 
 
-def test_an_upload_can_be_cancelled_before_the_limits_are_known(
-    open_page: Callable[..., Page], small_server: Server, tmp_path: Path
-) -> None:
-    page = open_page(small_server)
-    page.route("**/version", lambda _: None)  # it never gets an answer
-    page.reload()
-    page.click("#index-button")
-    upload(page, tmp_path / "sent.jsonl", [{"id": "bees", "text": BEES}])
-    page.click("#cancel-upload")
-    page.wait_for_selector("#upload-status >> text='Cancelled.'")
-
-
-def test_an_overloaded_server_says_when_to_try_again(
-    open_page: Callable[..., Page], small_server: Server
-) -> None:
-    page = open_page(small_server)
-    page.wait_for_load_state("networkidle")
-    page.fill("#text", BEES)
-    with occupied(small_server, places=2):
-        page.click("#find")
-        shown = notice(page)
-        assert "The service is overloaded" in shown
-        assert re.search(r"The server asks to wait \d+ s\.", shown)
-    page.click("#search-notice button")
-    page.wait_for_selector("#search-status >> text=/match/")
-
-
-def test_a_server_that_goes_away_is_missed(
-    open_page: Callable[..., Page], small_server: Server
-) -> None:
-    page = open_page(small_server)
-    small_server.stop(signal.SIGKILL)
-    page.fill("#text", BEES)
-    page.click("#find")
-    assert "The server does not answer." in notice(page)
-    assert page.locator("#search-notice button").count() == 1  # to try again
-    away = "document.querySelector('#index-summary').classList.contains('away')"
-    wait_until(page, away)
-    page.click("#index-button")
-    assert "The server does not answer." in notice(page, "#index-notice")
-
-
 def test_a_folder_is_added_file_by_file(
     open_page: Callable[..., Page], small_server: Server, tmp_path: Path
 ) -> None:
@@ -325,6 +283,48 @@ def test_an_addition_goes_on_where_the_network_failed(
     page.click("#upload-notice button")
     page.wait_for_selector("#upload-status >> text='3 files added.'")
     assert sent == ["1.txt", "2.txt", "2.txt", "3.txt"]
+
+
+def test_an_upload_can_be_cancelled_before_the_limits_are_known(
+    open_page: Callable[..., Page], small_server: Server, tmp_path: Path
+) -> None:
+    page = open_page(small_server)
+    page.route("**/version", lambda _: None)  # it never gets an answer
+    page.reload()
+    page.click("#index-button")
+    upload(page, tmp_path / "sent.jsonl", [{"id": "bees", "text": BEES}])
+    page.click("#cancel-upload")
+    page.wait_for_selector("#upload-status >> text='Cancelled.'")
+
+
+def test_an_overloaded_server_says_when_to_try_again(
+    open_page: Callable[..., Page], small_server: Server
+) -> None:
+    page = open_page(small_server)
+    page.wait_for_load_state("networkidle")
+    page.fill("#text", BEES)
+    with occupied(small_server, places=2):
+        page.click("#find")
+        shown = notice(page)
+        assert "The service is overloaded" in shown
+        assert re.search(r"The server asks to wait \d+ s\.", shown)
+    page.click("#search-notice button")
+    page.wait_for_selector("#search-status >> text=/match/")
+
+
+def test_a_server_that_goes_away_is_missed(
+    open_page: Callable[..., Page], small_server: Server
+) -> None:
+    page = open_page(small_server)
+    small_server.stop(signal.SIGKILL)
+    page.fill("#text", BEES)
+    page.click("#find")
+    assert "The server does not answer." in notice(page)
+    assert page.locator("#search-notice button").count() == 1  # to try again
+    away = "document.querySelector('#index-summary').classList.contains('away')"
+    wait_until(page, away)
+    page.click("#index-button")
+    assert "The server does not answer." in notice(page, "#index-notice")
 
 
 def test_a_broken_upload_is_refused(search_page: Page, tmp_path: Path) -> None:

@@ -84,5 +84,5 @@ def judge(data: Path, topics: int, own_words: int = OWN_WORDS, others: int = OTH
 
 
 def use(data: Path, checkpoint: Path, rule: LinearFusion) -> None:
-    fingerprint = vector_space(load_checkpoint(checkpoint), None).fingerprint
+    fingerprint = vector_space(load_checkpoint(checkpoint)).fingerprint
     write_corpus_fusion(data, CorpusFusion(fingerprint, rule, {}))

@@ -50,7 +50,7 @@ def of_data(metrics: Metrics, tiny_checkpoint: Path) -> Callable[..., Maintenanc
     checkpoint = load_checkpoint(tiny_checkpoint)
 
     def make(data: DataDirectory, **changed: float) -> Maintenance:
-        scoring = LiveScoring(checkpoint, data, None)
+        scoring = LiveScoring(checkpoint, data)
         return Maintenance(data, scoring, metrics.of("default"), Settings(**changed))
 
     return make
