@@ -11,7 +11,7 @@ from benchmarks.common import RESULTS
 from benchmarks.models import table as models
 from benchmarks.quality import calibration, engines, retrieval, unseen
 from benchmarks.server import load, overload, search
-from benchmarks.speed import encoder, index, lexical, scale, search_peers
+from benchmarks.speed import encoder, index, scale, search_peers
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "quality": retrieval.table,
@@ -26,7 +26,6 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "search": search.table,
     **{f"{search_peers.BENCHMARK}-{name}": search_peers.table for name in search_peers.CORPORA},
     "index": index.table,
-    "lexical": lexical.table,
     "scale": scale.table,
     models.BENCHMARK: lambda record: models.format_result(record["results"]),
 }
