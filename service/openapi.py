@@ -1,6 +1,6 @@
 """The router of all routes, and the responses that they share in the OpenAPI document."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -89,11 +89,13 @@ class Router(APIRouter):
         super().add_api_route(path, endpoint, **options)
         _take_rules(self.routes[-1], rules, f"{self.prefix}{path}", [*key, *timeout])
         if rules.collection:
-            below = {
-                "responses": _described_again(options.get("responses") or {}),
-                "description": f"See {self.prefix}{path}.",
+            good = {
+                status: response
+                for status, response in (options.get("responses") or {}).items()
+                if status == "default" or int(status) < HTTPStatus.BAD_REQUEST
             }
-            self._below.add_api_route(path, endpoint, **(options | below))
+            below = options | {"responses": good, "description": f"See {self.prefix}{path}."}
+            self._below.add_api_route(path, endpoint, **below)
             shown = [Depends(_take_collection), *key]
             _take_rules(self._below.routes[-1], rules, f"{self.prefix}{path}", shown)
 
@@ -111,36 +113,6 @@ def _take_rules(route: Any, rules: Rules, template: str, shown: Sequence[Any]) -
 
 async def _nothing() -> None:
     """Stand for any route."""
-
-
-def _described_again(responses: dict[int | str, Any]) -> dict[int | str, Any]:
-    """Return responses without what the same route has said without the collection."""
-    return {
-        status: {
-            name: {
-                kind: {k: v for k, v in content.items() if k != "examples"}
-                for kind, content in part.items()
-            }
-            if name == "content"
-            else part
-            for name, part in response.items()
-        }
-        for status, response in responses.items()
-        if status == "default" or int(status) < HTTPStatus.BAD_REQUEST
-    }
-
-
-def _without_titles(schema: Any) -> Any:
-    """Return a schema without the titles that pydantic makes of the names: they say nothing."""
-    if isinstance(schema, list):
-        return [_without_titles(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        key: _without_titles(part)
-        for key, part in schema.items()
-        if key != "title" or not isinstance(part, str)
-    }
 
 
 _PROBLEM = {"$ref": "#/components/schemas/Problem"}
@@ -180,12 +152,12 @@ GROUPS = {
 Responses = dict[int | str, dict[str, Any]]
 
 
-def _of_group(group: str, good: Responses, *names: str) -> Responses:
+def _of_group(group: str, good: Mapping[int, str | dict[str, Any]], *names: str) -> Responses:
     """Describe the responses of a route.
 
     Args:
         group: of the problems that it shares with other routes.
-        good: its successful responses.
+        good: its successful responses, each as it is described or by its description alone.
         names: of the problems that it has besides those of its group.
     """
     titles: dict[int, list[str]] = {}
@@ -195,47 +167,20 @@ def _of_group(group: str, good: Responses, *names: str) -> Responses:
     refused: Responses = {
         status: {**_OF_ROUTE, "description": "; ".join(named)} for status, named in titles.items()
     }
-    return {**good, "default": shared, **refused}
+    described: Responses = {
+        status: {"description": known} if isinstance(known, str) else known
+        for status, known in good.items()
+    }
+    return {**described, "default": shared, **refused}
 
 
 READ, WRITE, ENCODE = (partial(_of_group, group) for group in GROUPS)
 
 
-def receipt_example(tokens: int, blocks: int) -> dict[str, int]:
-    """Return the example of a receipt for a document that was read whole."""
-    return {
-        "tokens": tokens,
-        "tokens_read": tokens,
-        "blocks": blocks,
-        "blocks_left_out": 0,
-        "tokens_encoded": tokens,
-        "payload_characters": 0,
-    }
-
-
-def json_example(value: object, description: str) -> dict[str, Any]:
-    """Describe a successful response with an example."""
-    return {
-        "description": description,
-        "content": {"application/json": {"examples": {"answer": {"value": value}}}},
-    }
-
-
-def _example(kind: ProblemType) -> dict[str, Any]:
-    return {
-        "type": kind.uri,
-        "title": kind.title,
-        "status": kind.status,
-        "detail": "…",
-        "instance": "/match",
-        "request_id": "5f0c7a2e",
-    }
-
-
-def _response(description: str, kinds: Iterable[ProblemType]) -> dict[str, Any]:
-    examples = {kind.name: {"$ref": f"#/components/examples/{kind.name}"} for kind in kinds}
-    content = {PROBLEM_JSON: {"schema": _PROBLEM, "examples": examples}}
-    return {"description": description, "content": content}
+def _response(what: str, kinds: Iterable[ProblemType]) -> dict[str, Any]:
+    names = ", ".join(f"`{kind.name}`" for kind in kinds)
+    content = {PROBLEM_JSON: {"schema": _PROBLEM}}
+    return {"description": f"{what}: {names}. See /problems/NAME.", "content": content}
 
 
 _OF_GROUPS = {kind for _, kinds in GROUPS.values() for kind in kinds}
@@ -290,8 +235,6 @@ _PROBLEM_SCHEMA = {
 
 def _shared(known: dict[str, Any], parameter: dict[str, Any]) -> dict[str, Any]:
     """Put a parameter among those of all operations, once, and return the reference to it."""
-    parameter["schema"] = _without_titles(parameter["schema"])
-    parameter["schema"].pop("description", None)  # the parameter has it, too
     name = parameter["name"]
     while known.setdefault(name, parameter) != parameter:
         name += "_"
@@ -306,24 +249,12 @@ class DescribedFastAPI(FastAPI):
         if self.openapi_schema is None:
             document = super().openapi()
             components = document["components"]
-            components["schemas"] = _without_titles(components["schemas"])
             components["schemas"]["Problem"] = _PROBLEM_SCHEMA
-            parameters: dict[str, Any] = {}
+            components["responses"], parameters = _RESPONSES, dict[str, Any]()
             components["parameters"] = parameters
-            for path, operations in document["paths"].items():
+            for operations in document["paths"].values():
                 for operation in operations.values():
                     if "parameters" in operation:
-                        operation["parameters"] = [
-                            _shared(parameters, given) for given in operation["parameters"]
-                        ]
-                    operation["responses"].get("default", {}).pop(
-                        "description", None
-                    )  # its target's
-                    if path.startswith(f"{COLLECTION_PREFIX}/"):
-                        for content in operation.get("requestBody", {}).get("content", {}).values():
-                            content.pop("examples", None)
-            components["responses"] = _RESPONSES
-            components["examples"] = {
-                name: {"value": _example(kind)} for name, kind in PROBLEM_TYPES.items()
-            }
+                        given = operation["parameters"]
+                        operation["parameters"] = [_shared(parameters, each) for each in given]
         return super().openapi()

@@ -1,6 +1,6 @@
 """GET /collections, and GET, PUT and DELETE /collections/{collection}."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
@@ -11,8 +11,7 @@ from service.deps import OpenEngineDep
 from service.engine import Collection, Engine, UnopenedCollection
 from service.errors import CollectionNotFoundError
 from service.gate import Rules, declare
-from service.openapi import READ, WRITE, CollectionName, Router, json_example
-from service.ops.routes import VERSION
+from service.openapi import READ, WRITE, CollectionName, Router
 from service.ops.schemas import CalibrationBody, calibration_body
 from service.schemas import nullable
 from service.threads import run_in
@@ -82,33 +81,11 @@ def collection_response(member: Collection | UnopenedCollection) -> CollectionRe
 # As operations they do not count in the failure ratios.
 router = Router(Rules(collection=False, cost="nothing"), prefix="/collections", tags=["operations"])
 
-LISTED = {
-    "name": "papers",
-    "state": "open",
-    "detail": None,
-    "documents": 3418,
-    "generation": 3,
-    "sequence": 512,
-}
-ANSWER = {
-    **LISTED,
-    "reading_share": 1.0,
-    "calibration": VERSION["calibration"],
-}
-
-CREATED: dict[str, Any] = {
-    **LISTED,
-    "documents": 0,
-    "sequence": 0,
-    "reading_share": 1.0,
-    "calibration": {"version": None, "kinds": {}},
-}
-
 
 @router.get(
     "",
     summary="List the collections",
-    responses=READ({200: json_example({"collections": [LISTED]}, "The collections")}),
+    responses=READ({200: "The collections"}),
 )
 async def get_collections(request: Request, engine: OpenEngineDep) -> CollectionsResponse:
     """Return all collections, or the one that the API key is bound to."""
@@ -122,7 +99,7 @@ async def get_collections(request: Request, engine: OpenEngineDep) -> Collection
 @router.get(
     "/{collection}",
     summary="Get the state of a collection",
-    responses=READ({200: json_example(ANSWER, "The collection")}, "collection-not-found"),
+    responses=READ({200: "The collection"}, "collection-not-found"),
 )
 async def get_collection(
     name: CollectionName, request: Request, engine: OpenEngineDep
@@ -136,7 +113,7 @@ async def get_collection(
     "/{collection}",
     summary="Create a collection",
     responses=WRITE(
-        {200: json_example(ANSWER, "It existed"), 201: json_example(CREATED, "It was created")},
+        {200: "It existed", 201: "It was created"},
         "collection-not-found",
         "too-many-collections",
     ),
@@ -158,7 +135,7 @@ async def put_collection(
     "/{collection}",
     summary="Delete a collection and all that it holds",
     status_code=204,
-    responses=WRITE({204: {"description": "It is deleted"}}, "collection-not-found"),
+    responses=WRITE({204: "It is deleted"}, "collection-not-found"),
 )
 @declare(scope="admin")
 async def delete_collection(name: CollectionName, request: Request, engine: OpenEngineDep) -> None:

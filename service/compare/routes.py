@@ -11,7 +11,7 @@ from service.compare.schemas import CompareRequest, CompareResponse, compare_res
 from service.deps import CollectionDep
 from service.encode import EncodedText
 from service.gate import declare
-from service.openapi import ENCODE, Router, json_example, receipt_example
+from service.openapi import ENCODE, Router
 from service.threads import run_in
 from service.web.report import page_headers, render_report
 
@@ -31,64 +31,9 @@ REQUESTS = {
         },
     },
 }
-SCORES = {
-    "score": 0.61,
-    "scored_as": "hybrid",
-    "semantic_score": 0.67,
-    "vector_score": 0.83,
-    "alignment_score": 0.31,
-    "lexical_score": 0.55,
-    "probability": 0.97,
-    "false_positive_rate": 0.0004,
-    "relevant": True,
-    "no_probability": None,
-}
-EXPLANATION = {
-    **SCORES,
-    "relation": "near-copy",
-    "evidence": [
-        "3 passages cover 62 % of the left text (58 % word for word) and 71 % of the right text "
-        "(66 %)."
-    ],
-    "left_coverage": 0.62,
-    "right_coverage": 0.71,
-    "passages": [
-        {
-            "left": {"start": 120, "end": 171, "text": "Ants find short paths without a leader …"},
-            "right": {"start": 0, "end": 51, "text": "Ants find short paths without a leader …"},
-            "score": 0.97,
-            "kind": "verbatim",
-        }
-    ],
-    "passages_left_out": 0,
-    "aligned_blocks": [
-        {
-            "left": {"start": 0, "end": 318, "text": "Ants live in colonies. Each colony …"},
-            "right": {"start": 402, "end": 711, "text": "An ant colony has one queen. …"},
-            "similarity": 0.58,
-            "share": 0.12,
-        }
-    ],
-    "left_sections": [{"start": 0, "end": 5100, "title": "Ants"}],
-    "right_sections": [{"start": 0, "end": 4400, "title": ""}],
-    "section_scores": [[0.91]],
-    "section_scores_from": "block vectors",
-    "attended_blocks": None,
-}
-RECEIPT = receipt_example(1204, 21)
-ANSWER = {
-    **EXPLANATION,
-    "differences": None,
-    "left": {"id": None, "title": "Ants, a draft", "receipt": RECEIPT},
-    "right": {"id": "articles/ants", "title": "Ants", "receipt": RECEIPT},
-    "timings": {"encode": 96.2, "explain": 6.1},
-    "checkpoint": "smith-minilm-l6",
-    "calibration": "5f1c8ae20b7d",
-}
-GOOD = json_example(ANSWER, "The comparison; with `Accept: text/html` a page for a person")
-GOOD["content"][HTML] = {
-    "schema": {"type": "string"},
-    "examples": {"page": {"value": "<!doctype html>…"}},
+GOOD = {
+    "description": "The comparison; with `Accept: text/html` a page for a person",
+    "content": {HTML: {"schema": {"type": "string"}}},
 }
 
 

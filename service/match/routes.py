@@ -8,7 +8,6 @@ from fastapi.responses import StreamingResponse
 
 from index.search.records import AlignmentOptions, Bounds, SearchOptions
 from service.body import NDJSON
-from service.compare.routes import EXPLANATION, SCORES
 from service.deps import CollectionDep
 from service.documents.routes import DocumentId, UnescapedRoute
 from service.gate import declare
@@ -17,13 +16,12 @@ from service.match.pairs import export_pairs
 from service.match.queries import StoredQuery
 from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K
 from service.match.schemas import (
-    MatchBody,
     MatchesResponse,
     MatchRequest,
     MatchResponse,
     matches_json,
 )
-from service.openapi import ENCODE, READ, WRITE, Router, json_example, receipt_example
+from service.openapi import ENCODE, READ, WRITE, Router
 
 router = Router(tags=["match"])
 
@@ -86,35 +84,6 @@ REQUESTS = {
         "value": {"text": "A whole book. …", "strict": True},
     },
 }
-MATCH: dict[str, Any] = {
-    "id": "articles/bees",
-    "title": "Bees",
-    "metadata": {"year": 2021},
-    **{name: value for name, value in SCORES.items() if name in MatchBody.model_fields},
-    "terms": [{"term": "waggle", "weight": 0.41}, {"term": "mellifera", "weight": 0.23}],
-    "explanation": EXPLANATION,
-    "first_stage_score": None,
-    "family": None,
-    "collapsed": [],
-    "like_scores": [],
-    "unlike_scores": [],
-}
-ANSWER = {
-    "matches": [MATCH],
-    "receipt": {**receipt_example(5140, 41), "common_text": 0.0},
-    "scored_as": "hybrid",
-    "calibration": "5f1c8ae20b7d+c03e77d1a964",
-    "no_probability": None,
-    "alignment": {"aligned": True, "candidates": 200, "scored": 50},
-    "rerank": None,
-    "timings": {
-        **{"tokenize": 4.1, "queue": 0.2, "encode": 251.7},
-        **{"lexical": 3.2, "search": 0.4, "align": 4.8, "fetch": 0.3, "explain": 8.9},
-    },
-    "checkpoint": "smith-minilm-l6",
-    "generation": 3,
-    "sequence": 512,
-}
 
 
 @router.post(
@@ -122,7 +91,7 @@ ANSWER = {
     summary="Find the documents that match a document",
     response_model=MatchResponse | MatchesResponse,
     responses=ENCODE(
-        {200: json_example(ANSWER, "The matches, best first; for `queries`, a list of `results`")},
+        {200: "The matches, best first; for `queries`, a list of `results`"},
         "document-not-found",
     ),
 )
@@ -153,12 +122,6 @@ async def post_match(
 
 similar_router = Router(prefix="/documents", tags=["match"], route_class=UnescapedRoute)
 
-SIMILAR: dict[str, Any] = {
-    **ANSWER,
-    "matches": [{**MATCH, "explanation": None}],
-    "timings": {"lexical": 3.2, "search": 0.4, "align": 4.8, "fetch": 0.3},
-}
-
 
 def _bound(least: float, example: float, description: str) -> Any:
     """Describe a parameter from `least` to 1."""
@@ -172,7 +135,7 @@ def _bound(least: float, example: float, description: str) -> Any:
     "/{id:path}/similar",
     summary="Find the documents that are nearest to a stored one",
     response_model=MatchResponse,
-    responses=WRITE({200: json_example(SIMILAR, "The matches, best first")}, "document-not-found"),
+    responses=WRITE({200: "The matches, best first"}, "document-not-found"),
 )
 async def get_similar(
     document_id: DocumentId,
@@ -209,12 +172,6 @@ async def get_similar(
 
 pairs_router = Router(tags=["match"])
 
-LINE = (
-    '{"left": "articles/bees", "right": "articles/wasps", "left_title": "Bees", '
-    '"right_title": "Wasps", "score": 0.61, "vector_score": 0.83, "probability": 0.97, '
-    '"false_positive_rate": 0.0004}\n'
-)
-
 
 @pairs_router.get(
     "/pairs",
@@ -224,9 +181,7 @@ LINE = (
         {
             200: {
                 "description": "The pairs, one on each line",
-                "content": {
-                    NDJSON: {"schema": {"type": "string"}, "examples": {"lines": {"value": LINE}}}
-                },
+                "content": {NDJSON: {"schema": {"type": "string"}}},
             }
         }
     ),

@@ -8,12 +8,11 @@ from pydantic import BaseModel, Field
 from service.body import BodyKind, media_type
 from service.deps import EngineDep
 from service.gate import Rules
-from service.openapi import READ, Router, json_example
+from service.openapi import READ, Router
 from service.text.logic import FILE_TYPES
 
 router = Router(Rules(scope="read", collection=False, body=BodyKind.FILE), tags=["match"])
 
-ANSWER = {"title": "Ants", "text": "Ants find short paths without a leader. …", "characters": 5120}
 REQUEST_BODY: dict[str, Any] = {
     "required": True,
     "content": {
@@ -37,7 +36,7 @@ class FileTextResponse(BaseModel):
 @router.post(
     "/text",
     summary="Read the text of a file",
-    responses=READ({200: json_example(ANSWER, "The text, which POST /match and POST /index take")}),
+    responses=READ({200: "The text, which POST /match and POST /index take"}),
     openapi_extra={"requestBody": REQUEST_BODY},
 )
 async def post_text(request: Request, engine: EngineDep) -> FileTextResponse:

@@ -1,15 +1,11 @@
 """The OpenAPI document: examples everywhere, and nothing that the served page cannot read."""
 
-import time
-from collections.abc import Callable, Iterator
-from typing import Any, get_args
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fastapi.responses import JSONResponse
 
-from index.search.calibrate import ScoreCalibrator
-from index.search.corpus_calibration import CorpusCalibration, NullDistribution, Threshold
-from index.search.records import Mode
 from service.app import create_app
 from service.compare.schemas import CompareRequest
 from service.documents.schemas import IndexRequest
@@ -19,8 +15,6 @@ from service.match.schemas import MatchRequest
 from service.problems import PROBLEM_TYPES
 from service.settings import Settings
 from service.standing.schemas import StandingQueryRequest
-from tests.kit.calibrations import RULE, STATISTICS, of_checkpoint
-from tests.kit.service_fixtures import with_parts
 
 BODIES = {
     "/match": MatchRequest,
@@ -83,7 +77,7 @@ def test_the_document_is_small_enough_to_be_read(document: dict[str, Any]) -> No
     assert len(JSONResponse(document).body) < 150_000
 
 
-def test_every_operation_has_examples_of_question_and_answer(document: dict[str, Any]) -> None:
+def test_every_operation_is_described_with_examples(document: dict[str, Any]) -> None:
     for path, method, operation in operations(document):
         if path.startswith("/collections/{collection}/"):
             continue  # described where it has no collection
@@ -91,9 +85,6 @@ def test_every_operation_has_examples_of_question_and_answer(document: dict[str,
         assert operation["description"], (method, path)
         good = {code for code in operation["responses"] if code.startswith("2")}
         assert good, (method, path)
-        for code in good - {"204"}:
-            for content in operation["responses"][code]["content"].values():
-                assert content["examples"], (method, path)
         if "requestBody" in operation:
             for content in operation["requestBody"]["content"].values():
                 assert content["examples"], (method, path)
@@ -102,20 +93,18 @@ def test_every_operation_has_examples_of_question_and_answer(document: dict[str,
             assert "examples" in parameter or parameter["schema"]["type"] == "boolean"
 
 
-def test_every_error_is_a_problem_with_an_example(document: dict[str, Any]) -> None:
-    seen = set()
+def test_every_error_is_a_problem_that_is_named(document: dict[str, Any]) -> None:
+    said = ""
     for path, method, operation in operations(document):
         assert "default" in operation["responses"], (method, path)
         for code, response in operation["responses"].items():
             if code.startswith("2"):
                 continue
-            content = resolved(document, response)["content"]["application/problem+json"]
+            found = resolved(document, response)
+            content = found["content"]["application/problem+json"]
             assert content["schema"] == {"$ref": "#/components/schemas/Problem"}
-            for name, example in content["examples"].items():
-                value = resolved(document, example)["value"]
-                assert PROBLEM_TYPES[name].status == value["status"]
-                seen.add(name)
-    assert seen == set(PROBLEM_TYPES)
+            said += found["description"]
+    assert all(f"`{name}`" in said for name in PROBLEM_TYPES)
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -123,108 +112,6 @@ def test_the_example_requests_are_good(document: dict[str, Any], path: str) -> N
     content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
     for example in content["examples"].values():
         BODIES[path].model_validate(example["value"])
-
-
-REAL_ANSWERS: dict[tuple[str, str], Callable[[Any], Any]] = {
-    ("post", "/match"): lambda client: measured(client).post(
-        "/match", json={"text": TEXT, "mode": "hybrid", "explain": True}
-    ),
-    ("post", "/compare"): lambda client: measured(client).post("/compare", json=COMPARED),
-    ("post", "/index"): lambda client: client.post(
-        "/index", json={"documents": [{"id": "a", "text": "b"}]}
-    ),
-    ("post", "/v1/embeddings"): lambda client: client.post(
-        "/v1/embeddings", json={"input": TEXT, "model": "longmatch"}
-    ),
-    ("get", "/v1/models"): lambda client: client.get("/v1/models"),
-    ("get", "/v1/models/{model}"): lambda client: client.get("/v1/models/longmatch"),
-    ("get", "/documents"): lambda client: client.get("/documents?limit=1"),
-    ("get", "/documents/{id}"): lambda client: client.get("/documents/bees"),
-    ("get", "/documents/{id}/similar"): lambda client: measured(client).get(
-        "/documents/bees/similar"
-    ),
-    ("get", "/documents/{id}/family"): lambda client: with_a_copy(client).get(
-        "/documents/bees/family"
-    ),
-    ("get", "/jobs"): lambda client: client.get(upload(client)[:5]),
-    ("get", "/jobs/{id}"): lambda client: client.get(upload(client)),
-    ("get", "/standing-queries"): lambda client: client.get(standing_query(client)[:17]),
-    ("get", "/standing-queries/events"): lambda client: client.get(
-        f"{standing_query(client)[:17]}/events"
-    ),
-    ("get", "/standing-queries/{id}"): lambda client: client.get(standing_query(client)),
-    ("get", "/version"): lambda client: measured(client).get("/version"),
-    ("get", "/collections"): lambda client: client.get("/collections"),
-    ("get", "/collections/{collection}"): lambda client: measured(client).get(
-        "/collections/default"
-    ),
-}
-
-
-@pytest.mark.parametrize(("method", "path"), REAL_ANSWERS)
-def test_the_example_answers_have_the_fields_of_a_real_one(
-    document: dict[str, Any], filled: Any, method: str, path: str
-) -> None:
-    content = document["paths"][path][method]["responses"]["200"]["content"]["application/json"]
-    example = content["examples"]["answer"]["value"]
-    real = REAL_ANSWERS[method, path](filled).json()
-    assert shape(example) == shape(real, example)
-
-
-def standing_query(client: Any) -> str:
-    """Make a standing query with a webhook, and another one with an event; return its path."""
-    webhook = {"url": "https://hooks.invalid/"}  # which gets nothing: no document is the same
-    body = {"text": "The tribunal.", "min_score": 1, "mode": "lexical", "webhook": webhook}
-    path: str = client.post("/standing-queries", json=body).headers["location"]
-    client.post("/standing-queries", json={"text": TEXT, "min_score": -1})
-    client.post("/index", json={"documents": [{"id": "new", "text": "Bees."}]})
-    while not client.get("/standing-queries/events").json()["events"]:
-        time.sleep(0.01)
-    return path
-
-
-def with_a_copy(client: Any) -> Any:
-    """Return a client of the same engine, which now has another document of the text of bees."""
-    text = client.get("/documents/bees?text=true").json()["text"]
-    client.post("/index", json={"documents": [{"id": "bees-2", "text": text}]})
-    return client
-
-
-def upload(client: Any) -> str:
-    """Return where a job is that has ended, with a line that is refused."""
-    lines = {"content-type": "application/x-ndjson"}
-    location = client.post("/index", content=b"{}", headers=lines).headers["location"]
-    while client.get(location).json()["state"] != "done":
-        time.sleep(0.01)
-    return str(location)
-
-
-def measured(client: Any) -> Any:
-    """Return a client of the same engine, as if its data directory had been calibrated."""
-    threshold = Threshold(0.01, 0.5, 0.4, 0.6)
-    pairs = NullDistribution(400, 79_800, 0, (-1.0, 1.0), (1.0, 0.001), (threshold,))
-    engine = client.app.state.engine
-    kinds = dict.fromkeys(get_args(Mode), pairs)
-    judge = ScoreCalibrator(of_checkpoint(), CorpusCalibration("f", STATISTICS, RULE, kinds), "1")
-    return type(client)(create_app(engine.settings, with_parts(engine, calibrator=judge)))
-
-
-def shape(value: Any, example: Any = None) -> Any:
-    """Return the field names of an answer, all the way down but for metadata.
-
-    Null is left out where the example has no such field: FastAPI takes nulls out of examples.
-    """
-    if isinstance(value, dict):
-        known = example if isinstance(example, dict) else {}
-        return {
-            name: shape(part, known.get(name))
-            for name, part in value.items()
-            if name != "metadata" and not (example and part is None and name not in known)
-        }
-    if not isinstance(value, list):
-        return None
-    first = example[0] if isinstance(example, list) and example else None
-    return [shape(part, first) for part in value[:1]]
 
 
 def test_limits_are_limits_of_the_schemas(document: dict[str, Any]) -> None:
