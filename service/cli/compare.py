@@ -13,8 +13,6 @@ from rich.table import Table
 from encoder.alignment.space import open_space
 from encoder.comparison.result import (
     AlignedPassage,
-    AttendedBlockPair,
-    BlockAlignment,
     Comparison,
     Difference,
     Span,
@@ -42,8 +40,6 @@ from service.web.report import render_report
 STORED = "id:"
 _EXCERPT = 60  # characters of a passage in the table
 _ROWS = 20
-_HALF = 30  # of each block of a pair
-_PAIRS = 5  # of aligned blocks
 
 SideArgument = Annotated[str, typer.Argument(help="A file, or id:… of a document in --data.")]
 
@@ -86,7 +82,7 @@ def compare(
             body["differences"] = lacking.model_dump()
         print_json({**body, "calibration": calibration})
     else:
-        _print(found, ours.text, theirs.text)
+        _print(found, ours.text)
         if differences and found.differences is not None:
             _print_differences("left", "right", found.differences.left, ours.text)
             _print_differences("right", "left", found.differences.right, theirs.text)
@@ -164,8 +160,8 @@ def _write_page(
     console.print(f"{path}: written")
 
 
-def _print(found: Comparison, left: str, right: str) -> None:
-    """Print the relation with its evidence, the largest passages and the best pairs of blocks."""
+def _print(found: Comparison, left: str) -> None:
+    """Print the relation with its evidence, and the largest passages."""
     out = Console(markup=False, highlight=False)
     pair = found.pair
     chance = "" if pair.probability is None else f", probability {pair.probability:.2f}"
@@ -174,10 +170,6 @@ def _print(found: Comparison, left: str, right: str) -> None:
         out.print(f"  {sentence}")
     if found.passages:
         _print_passages(out, found, left)
-    if found.block_alignment is not None:
-        _print_alignment(out, found.block_alignment, left, right)
-    if found.attended_blocks is not None:
-        _print_attention(out, found.attended_blocks, left, right)
 
 
 def _print_differences(here: str, there: str, found: Sequence[Difference], text: str) -> None:
@@ -193,7 +185,7 @@ def _print_passages(out: Console, found: Comparison, left: str) -> None:
     table = Table("kind", "score", "left", "right", "begins", box=None)
     for passage in _largest(found):
         places = (_place(span) for span in (passage.left, passage.right))
-        excerpt = _excerpt(left, passage.left, _EXCERPT)
+        excerpt = printable(" ".join(left[slice(*passage.left)].split())[:_EXCERPT])
         table.add_row(passage.kind, f"{passage.score:.2f}", *places, excerpt)
     out.print(table)
     if len(found.passages) > _ROWS:
@@ -205,42 +197,5 @@ def _largest(found: Comparison) -> list[AlignedPassage]:
     return sorted(by_size[:_ROWS], key=lambda passage: passage.left)
 
 
-def _print_alignment(out: Console, aligned: BlockAlignment, left: str, right: str) -> None:
-    out.print(f"alignment score {aligned.score:.4f}")
-    if not aligned.pairs:
-        return
-    names = ("share", "similarity", "left", "right", "left block begins", "right block begins")
-    table = Table(*names, box=None)
-    for pair in aligned.pairs[:_PAIRS]:
-        excerpts = (_excerpt(left, pair.left, _HALF), _excerpt(right, pair.right, _HALF))
-        places = (_place(span) for span in (pair.left, pair.right))
-        table.add_row(f"{100 * pair.share:.1f} %", f"{pair.similarity:.2f}", *places, *excerpts)
-    out.print(table)
-
-
-def _print_attention(
-    out: Console, pairs: Sequence[AttendedBlockPair], left: str, right: str
-) -> None:
-    out.print("blocks that attend to each other most")
-    names = (
-        "times average",
-        "left attends",
-        "right attends",
-        "left block begins",
-        "right block begins",
-    )
-    table = Table(*names, box=None)
-    for pair in pairs[:_PAIRS]:
-        figures = (f"{attention:.3f}" for attention in (pair.left_attention, pair.right_attention))
-        excerpts = (_excerpt(left, pair.left, _HALF), _excerpt(right, pair.right, _HALF))
-        table.add_row(f"{pair.times_average:.1f}", *figures, *excerpts)
-    out.print(table)
-
-
 def _place(span: Span) -> str:
     return f"{span.start}-{span.end}"
-
-
-def _excerpt(text: str, span: Span, characters: int) -> str:
-    """Return the beginning of a part of a text, on one line."""
-    return printable(" ".join(text[slice(*span)][: 2 * characters].split())[:characters])

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import typer
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from index.optional_dependencies import require_extra
 from index.search.records import DEFAULT_MODE, Mode
@@ -23,64 +23,7 @@ _PASSAGES = 20
 _CHARACTERS = 4_000
 
 
-class Passage(BaseModel):
-    """A part of a text, by offsets in characters of the whole text."""
-
-    start: int
-    end: int
-    text: str
-
-
-class PassagePair(BaseModel):
-    """Two passages that match."""
-
-    left: Passage
-    right: Passage
-
-
-class Match(BaseModel):
-    """A document that matches; `passages` are the best ones, the query on the left."""
-
-    id: str
-    title: str
-    score: float
-    probability: float | None
-    relevant: bool | None = Field(description="False where a random document may score as high.")
-    shared_words: list[str]
-    passages: list[PassagePair]
-
-
-class Comparison(BaseModel):
-    """How two documents match."""
-
-    score: float
-    probability: float | None
-    relation: str
-    left_coverage: float = Field(description="Share of the left text that passages cover.")
-    right_coverage: float
-    passages: list[PassagePair]
-
-
-class Difference(Passage):
-    """A part of one text that the other lacks; `nearest` is the closest part of the other."""
-
-    kind: str = Field(description="`missing`, or `changed`: there in other words.")
-    nearest: Passage | None
-
-
-class Differences(BaseModel):
-    """What each of two texts has that the other lacks."""
-
-    left: list[Difference]
-    right: list[Difference]
-
-
-class DocumentPart(Passage):
-    """A part of a stored document."""
-
-    id: str
-    title: str
-    characters: int = Field(description="Of the whole text.")
+_COMPARED = ("score", "probability", "relation", "left_coverage", "right_coverage", "passages")
 
 
 def mcp(
@@ -150,8 +93,12 @@ def make_server(url: str) -> Any:
         id: Annotated[str | None, Field(description="Or the id of a stored document.")] = None,
         top_k: Annotated[int, Field(ge=1, le=100)] = 5,
         mode: Mode = DEFAULT_MODE,
-    ) -> list[Match]:
-        """Find the documents that match a whole document, best first, and the best passages."""
+    ) -> list[dict[str, Any]]:
+        """Find the documents that match a whole document, best first, and the best passages.
+
+        Passages have the query on the left, and their offsets count characters of the whole text.
+        `relevant` is false where a random document may score as high.
+        """
         body = {"top_k": top_k, "mode": mode, "explain": {"passages": 2, "matches": top_k}}
         found = await ask("POST", "/match", body | _given(text=text, id=id))
         return [_match(hit) for hit in found["matches"]]
@@ -162,11 +109,14 @@ def make_server(url: str) -> Any:
         left_id: str | None = None,
         right_text: str | None = None,
         right_id: str | None = None,
-    ) -> Comparison:
-        """Compare two documents, each a text or the id of a stored document: where they match."""
+    ) -> dict[str, Any]:
+        """Compare two documents, each a text or the id of a stored document: where they match.
+
+        The coverage of a side is the share of its text that the passages cover.
+        """
         sides = _sides(left_text, left_id, right_text, right_id)
         found = await ask("POST", "/compare", {**sides, "passages": _PASSAGES})
-        return Comparison.model_validate(found)
+        return {name: found[name] for name in _COMPARED}
 
     @server.tool()
     async def differences(
@@ -174,26 +124,26 @@ def make_server(url: str) -> Any:
         left_id: str | None = None,
         right_text: str | None = None,
         right_id: str | None = None,
-    ) -> Differences:
-        """Say what each of two documents has that the other lacks, block by block."""
+    ) -> dict[str, Any]:
+        """Say what each of two documents has that the other lacks, block by block.
+
+        `nearest` is the closest part of the other text; `changed` is there in other words.
+        """
         sides = _sides(left_text, left_id, right_text, right_id)
         found = await ask("POST", "/compare", {**sides, "passages": 0, "differences": True})
-        return Differences.model_validate(found["differences"])
+        return dict(found["differences"])
 
     @server.tool()
     async def read_passage(
         id: str,
         start: Annotated[int, Field(ge=0)] = 0,
         characters: Annotated[int, Field(ge=1, le=50_000)] = _CHARACTERS,
-    ) -> DocumentPart:
-        """Read a part of a stored document, from `start` on."""
+    ) -> dict[str, Any]:
+        """Read a part of a stored document, from `start` on; `characters` are of the whole text."""
         found = await ask("GET", f"/documents/{quote(id, safe='')}?text=true")
         text = found["text"]
-        return DocumentPart(
-            id=id, title=found["title"], characters=len(text),
-            start=min(start, len(text)), end=min(start + characters, len(text)),
-            text=text[start : start + characters],
-        )  # fmt: skip
+        part = text[start : start + characters]
+        return {"title": found["title"], "characters": len(text), "text": part}
 
     return server
 
@@ -211,12 +161,10 @@ def _given(**fields: str | None) -> dict[str, str]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _match(hit: dict[str, Any]) -> Match:
+def _match(hit: dict[str, Any]) -> dict[str, Any]:
     explanation = hit["explanation"] or {}
-    return Match.model_validate(
-        hit
-        | {
-            "shared_words": [term["term"] for term in hit["terms"]],
-            "passages": explanation.get("passages", []),
-        }
-    )
+    return {
+        **{name: hit[name] for name in ("id", "title", "score", "probability", "relevant")},
+        "shared_words": [term["term"] for term in hit["terms"]],
+        "passages": explanation.get("passages", []),
+    }

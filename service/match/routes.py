@@ -42,10 +42,6 @@ REQUESTS = {
             "unlike": [{"text": "Ant colony optimisation is a method of computing. …"}],
         },
     },
-    "lexical": {
-        "summary": "By words alone, not by vectors and words together",
-        "value": {"text": "The waggle dance of Apis mellifera. …", "mode": "lexical"},
-    },
     "filter": {
         "summary": "Only some documents, and not two that are known",
         "value": {
@@ -60,28 +56,12 @@ REQUESTS = {
             "exclude": ["articles/ants", "articles/bees"],
         },
     },
-    "sure": {
-        "summary": "Only what is likely to match",
-        "value": {"text": "Ant colonies find short paths. …", "min_probability": 0.8},
-    },
-    "explain": {
-        "summary": "With the reasons of the first matches",
-        "value": {"id": "articles/ants", "explain": {"matches": 3, "passages": 10}},
-    },
     "rerank": {
         "summary": "The best first: read the first 50 candidates together with the document",
         "value": {
             "text": "Ant colonies find short paths. …",
             "rerank": {"candidates": 50, "budget_ms": 2000},
         },
-    },
-    "collapse": {
-        "summary": "One match of each family of copies and versions",
-        "value": {"text": "Ant colonies find short paths. …", "collapse": True},
-    },
-    "strict": {
-        "summary": "Refuse rather than leave a part out",
-        "value": {"text": "A whole book. …", "strict": True},
     },
 }
 

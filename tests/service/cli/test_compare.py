@@ -25,8 +25,6 @@ def test_files_are_compared(longmatch: Run, files: tuple[Path, Path]) -> None:
     assert printed.startswith("near-copy (score ")
     assert "of the left text" in printed
     assert "Colony 0 sends 2 foragers" in printed
-    assert "alignment score 0." in printed
-    assert "left block begins" in printed
 
 
 def test_differences_are_printed(longmatch: Run, files: tuple[Path, Path]) -> None:
@@ -59,11 +57,7 @@ def test_json_and_a_page(longmatch: Run, files: tuple[Path, Path], tmp_path: Pat
 def test_a_colde_shows_its_sections_and_its_attention(
     longmatch: Run, tiny_colde: Path, files: tuple[Path, Path]
 ) -> None:
-    given = ("compare", *files, "--encoder", tiny_colde)
-    printed = longmatch(*given).out
-    assert "blocks that attend to each other most" in printed
-    assert "left attends" in printed
-    answer = json.loads(longmatch(*given, "--json").out)
+    answer = json.loads(longmatch("compare", *files, "--encoder", tiny_colde, "--json").out)
     assert answer["section_scores_from"] == "section vectors"
     strengths = [pair["times_average"] for pair in answer["attended_blocks"]]
     assert sum(strengths) / len(strengths) == pytest.approx(1, abs=1e-4)  # all pairs are there
