@@ -143,7 +143,7 @@ def _prepare_search_processes(
     """Prepare the search processes, if the settings ask for them; they are started later."""
     if not settings.search_processes:
         return None
-    processes = SearchProcesses(settings.search_processes, settings.index_precision, metrics)
+    processes = SearchProcesses(settings, metrics)
     opened.callback(processes.close)
     return processes
 

@@ -3,10 +3,10 @@
 import logging
 import os
 import signal
-import socket
-import sys
 import traceback
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.directory.follower import follow_vectors, follow_words
@@ -15,16 +15,16 @@ from index.search.parallel_steps import PARALLEL_STEPS
 from service.errors import ServiceError
 from service.searchers.protocol import (
     Begin,
-    Channel,
     Close,
     Failure,
     Message,
-    Note,
     Opening,
     Reply,
     Search,
     perform,
 )
+from service.settings import LogFormat, LogLevel
+from service.telemetry import configured_logs
 from service.threads import cap_malloc_threshold, lower_priority
 
 # The server logs damage itself when it hears of it.
@@ -111,45 +111,23 @@ class Searcher:
         return Reply(outcome, failure, damaged=opened.damaged())
 
 
-class _Notes(logging.Handler):
-    """Keeps what is logged, for the next reply."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._kept: list[Note] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name != _LOGGED_THERE:
-            self._kept.append(Note(record.name, record.levelno, record.getMessage()))
-
-    def take(self) -> tuple[Note, ...]:
-        """Return what was kept since the last call."""
-        kept, self._kept = self._kept, []
-        return tuple(kept)
-
-
-def main(descriptor: int) -> None:
-    """Answer the messages of the server until its end is closed."""
+def main(descriptor: int, level: LogLevel, form: LogFormat) -> None:
+    """Answer the messages of the server until its end is closed; log as it does."""
     # The server decides when this process ends, also where a signal reaches all processes.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     cap_malloc_threshold()
     lower_priority()
     PARALLEL_STEPS.disable()
-    notes = _Notes()
-    logging.getLogger().addHandler(notes)
-    logging.getLogger().setLevel(logging.INFO)
-    channel, searcher = Channel(socket.socket(fileno=descriptor)), Searcher()
-    try:
+    connection, searcher = Connection(descriptor), Searcher()
+    with configured_logs(level, form), suppress(EOFError, OSError):  # the server is gone
+        logging.getLogger(_LOGGED_THERE).disabled = True
         while True:
-            message = channel.receive()
+            message = connection.recv()
             try:
                 reply = searcher.answer(message)
             except Exception:  # the server does the search itself, and starts another process
                 logging.getLogger(__name__).critical("%s", traceback.format_exc())
-                channel.send(Reply(refusal="it failed", notes=notes.take()))
-                sys.stderr.flush()
+                connection.send(Reply(refusal="it failed"))
                 os._exit(1)
-            channel.send(replace(reply, notes=notes.take()))
-    except (EOFError, OSError):  # the server has closed its end, or was killed
-        return
+            connection.send(reply)

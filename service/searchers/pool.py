@@ -10,34 +10,36 @@ import logging
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 
 from index.directory.data_directory import DataDirectory
 from index.directory.follower import writer_state
 from index.search.calibrate import ScoreCalibrator
 from index.search.records import EncodedQuery, Examples
 from index.search.score import LinearFusion
-from index.vectors.vector_index import NO_VECTOR, Precision
+from index.vectors.vector_index import NO_VECTOR
 from service.metrics import Metrics
 from service.searchers.protocol import (
     Begin,
-    Channel,
     Close,
     Message,
-    Note,
     Opening,
     Outcome,
     Reply,
     Search,
     Task,
 )
+from service.settings import Settings
 
 SEARCH_SECONDS = 10.0  # of a search; a process that takes longer is ended
+SEND_SECONDS = 10  # of a message, whose process reads it at once
 OPENING_SECONDS = 600.0  # of the start, which may have to build what others find in files
 FIRST_DELAY, LAST_DELAY = 0.5, 30.0  # seconds before an ended process is started again
 UNABLE_SECONDS = 5.0  # before it is tried again with a data directory that it could not search
@@ -45,8 +47,9 @@ _STEADY_SECONDS = 60.0  # a process that lived so long was not ended by its star
 _CLOSING_SECONDS = 5.0
 
 _CHILD = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
-    "from service.searchers.child import main; main(int(sys.argv[1]))"
+    *(sys.executable, "-P", "-c"),
+    "import json, sys; sys.path[:], *given = json.loads(sys.argv[1]); "
+    "from service.searchers.child import main; main(*given)",
 )
 # Processes search in parallel; a second thread in each would only wait for the others.
 _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -84,16 +87,18 @@ class SearchProcess:
         self,
         number: int,
         directories: Callable[[], list[tuple[ServedDirectory, Opening]]],
+        settings: Settings,
         metrics: Metrics,
     ) -> None:
         """Prepare it, for `start`."""
         self.lock = threading.Lock()
         self._number = number
         self._directories = directories
+        self._settings = settings
         self._metrics = metrics
         self._known: dict[int, ServedDirectory] = {}  # open in the process, by number
         self._unable: dict[int, float] = {}  # and those that it cannot search, until when
-        self._channel: Channel | None = None  # None while it is not ready
+        self._channel: Connection | None = None  # None while it is not ready
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self._keeper = threading.Thread(
@@ -127,8 +132,7 @@ class SearchProcess:
         if channel is None:
             return None
         try:
-            channel.send(message, SEARCH_SECONDS)
-            reply: Reply = channel.receive(SEARCH_SECONDS)
+            reply = _ask(channel, message, SEARCH_SECONDS)
         except (EOFError, OSError) as error:
             if isinstance(error, TimeoutError):
                 _log.warning(
@@ -137,7 +141,6 @@ class SearchProcess:
             self._channel = None
             self._kill()
             return None
-        _log_notes(reply.notes)
         return reply
 
     def note_opened(self, served: ServedDirectory) -> None:
@@ -194,7 +197,7 @@ class SearchProcess:
     def _run(self) -> str:
         """Run one process to its end; return how it ended."""
         try:
-            process, channel = _spawn()
+            process, channel = _spawn(self._settings)
         except OSError as error:
             return f"cannot be started: {error}"
         self._process = process
@@ -206,19 +209,17 @@ class SearchProcess:
         ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
         return f"(pid {process.pid}) {ended}"
 
-    def _begin(self, channel: Channel) -> None:
+    def _begin(self, channel: Connection) -> None:
         """Let the process open the data directories; then it is ready."""
         directories = self._directories()
         openings = tuple(opening for _, opening in directories)
         try:
             if self._stopping.is_set():
                 raise EOFError
-            channel.send(Begin(openings), OPENING_SECONDS)
-            reply: Reply = channel.receive(OPENING_SECONDS)
+            _ask(channel, Begin(openings), OPENING_SECONDS)
         except (EOFError, OSError):
             self._kill()
             return
-        _log_notes(reply.notes)
         with self.lock:
             self._known = {served.number: served for served, _ in directories}
             self._unable = {}
@@ -234,7 +235,7 @@ class SearchProcess:
             self._process.send_signal(signal.SIGKILL)
 
 
-def _spawn() -> "tuple[subprocess.Popen[bytes], Channel]":
+def _spawn(settings: Settings) -> "tuple[subprocess.Popen[bytes], Connection]":
     """Start a process, and return it with the channel to it.
 
     It is in a session of its own: Ctrl-C in a terminal is for the server, with which it ends.
@@ -242,7 +243,10 @@ def _spawn() -> "tuple[subprocess.Popen[bytes], Channel]":
     ours, theirs = socket.socketpair()
     try:
         process = subprocess.Popen(  # noqa: S603 - our own code with our own interpreter
-            [sys.executable, "-P", "-c", _CHILD, str(theirs.fileno()), json.dumps(sys.path)],
+            [
+                *_CHILD,
+                json.dumps([sys.path, theirs.fileno(), settings.log_level, settings.log_format]),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(),),
@@ -254,25 +258,32 @@ def _spawn() -> "tuple[subprocess.Popen[bytes], Channel]":
         raise
     finally:
         theirs.close()
-    return process, Channel(ours)
+    # A process that takes no message fails the next one, rather than hold up its sender for good.
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
+    return process, Connection(ours.detach())
 
 
-def _log_notes(notes: tuple[Note, ...]) -> None:
-    for note in notes:
-        logging.getLogger(note.logger).log(note.level, "%s", note.message)
+def _ask(channel: Connection, message: Message, seconds: float) -> Reply:
+    """Send a message, and return the reply, or raise TimeoutError, EOFError or OSError."""
+    channel.send(message)
+    if not channel.poll(seconds):
+        raise TimeoutError
+    reply: Reply = channel.recv()
+    return reply
 
 
 class SearchProcesses:
     """The search processes. Safe to use from many threads."""
 
-    def __init__(self, number: int, precision: Precision | None, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
         """Start none yet."""
-        self._precision = precision
+        self._precision = settings.index_precision
         self._metrics = metrics
         self._served: dict[int, ServedDirectory] = {}
         self._refusals: dict[int, str] = {}  # the last reason that was logged
         self._processes = [
-            SearchProcess(process, self._directories, metrics) for process in range(1, number + 1)
+            SearchProcess(number, self._directories, settings, metrics)
+            for number in range(1, settings.search_processes + 1)
         ]
         metrics.search_processes.set_function(self.ready)
 

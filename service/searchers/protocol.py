@@ -1,16 +1,13 @@
 """A search as it is handed over, and what the server and a search process say to each other.
 
-Messages travel over a pair of sockets. Only a process that the server itself has started has the
-other end, so both may trust what they read: objects travel as pickles.
+Messages travel as pickles over a `Connection` of `multiprocessing`: only a process that the server
+itself has started has the other end, so both may trust what they read.
 """
 
-import copyreg
-import pickle
-import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from io import BytesIO
+from multiprocessing.reduction import ForkingPickler
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -93,10 +90,6 @@ def _read_stored(data: DataDirectory, document_id: str, pointer: str | None) -> 
     raise DocumentNotFoundError(document_id, pointer)
 
 
-_LENGTH_BYTES = 8
-_CHUNK = 2**20
-
-
 @dataclass(frozen=True, slots=True)
 class Opening:
     """A data directory that a search process opens, with what its scores are made by.
@@ -157,15 +150,6 @@ Message = Begin | Search | Close
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """A line for the log of the server."""
-
-    logger: str
-    level: int
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Failure:
     """An error that the search ended with; errors are not pickled, as their `__init__` differ."""
 
@@ -196,7 +180,6 @@ class Reply:
         needs_frequencies: whether the search has to be sent again with those of the server.
         damaged: vector ids of documents that were found to be damaged since the last reply, and
             in what part.
-        notes: for the log.
     """
 
     outcome: Outcome | None = None
@@ -204,55 +187,10 @@ class Reply:
     refusal: str | None = None
     needs_frequencies: bool = False
     damaged: tuple[tuple[int, str], ...] = ()
-    notes: tuple[Note, ...] = ()
 
 
 # A hundred of these are in an answer, and what dataclasses do by default takes the server as long
 # as the rest of a request.
 _HIT_FIELDS = attrgetter(*(field.name for field in fields(Hit)))
-_REDUCERS: dict[type, Callable[[Any], Any]] = {
-    **copyreg.dispatch_table,
-    TermWeight: lambda weight: (TermWeight, (weight.term, weight.weight)),
-    Hit: lambda hit: (Hit, _HIT_FIELDS(hit)),
-}
-
-
-def _pickled(message: object) -> memoryview:
-    buffer = BytesIO()
-    pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
-    pickler.dispatch_table = _REDUCERS
-    pickler.dump(message)
-    return buffer.getbuffer()
-
-
-class Channel:
-    """One end of the pair. One thread at a time uses it."""
-
-    def __init__(self, end: socket.socket) -> None:
-        """Take over a socket."""
-        self._socket = end
-
-    def send(self, message: object, seconds: float | None = None) -> None:
-        """Send an object."""
-        data = _pickled(message)
-        self._socket.settimeout(seconds)
-        self._socket.sendall(b"".join((len(data).to_bytes(_LENGTH_BYTES, "big"), data)))
-
-    def receive(self, seconds: float | None = None) -> Any:
-        """Wait for an object."""
-        self._socket.settimeout(seconds)
-        size = int.from_bytes(self._read(_LENGTH_BYTES), "big")
-        return pickle.loads(self._read(size))  # noqa: S301 - our own process wrote it
-
-    def close(self) -> None:
-        """Close it; the other side reads the end."""
-        self._socket.close()
-
-    def _read(self, size: int) -> bytearray:
-        data = bytearray()
-        while len(data) < size:
-            some = self._socket.recv(min(size - len(data), _CHUNK))
-            if not some:
-                raise EOFError("the other side is gone")
-            data += some
-        return data
+ForkingPickler.register(TermWeight, lambda weight: (TermWeight, (weight.term, weight.weight)))
+ForkingPickler.register(Hit, lambda hit: (Hit, _HIT_FIELDS(hit)))
