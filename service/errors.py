@@ -20,7 +20,6 @@ RejectionReason = Literal[
     "listeners",
     "jobs",
     "client_jobs",
-    "upload_bytes",
 ]
 
 

@@ -17,7 +17,7 @@ from service.match.retrieve import DEFAULT_TOP_K, MAX_TOP_K
 from service.schemas import nullable
 from service.settings import Settings
 from service.standing.store import MAX_BYTES, MAX_EVENTS
-from service.uploads.files import MAX_RATIO, MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT, MAX_WAITING_BYTES
+from service.uploads.files import MAX_RATIO, MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT
 
 
 class LiveResponse(BaseModel):
@@ -70,7 +70,6 @@ class LimitsBody(BaseModel):
     max_unfinished_jobs: int = MAX_UPLOADS
     max_unfinished_jobs_per_client: int = MAX_UPLOADS_OF_CLIENT
     max_upload_ratio: float = MAX_RATIO
-    max_waiting_upload_bytes: int = MAX_WAITING_BYTES
     max_feedback: int
     max_feedback_bytes: int = MAX_QUERY_BYTES
     max_text_characters: int

@@ -1,14 +1,11 @@
-"""Uploads: the room for them, written to the disk while they arrive, read back in batches.
+"""Uploads: written to the disk while they arrive, read back in batches.
 
-What has no room is refused before the work. No client takes all places, and uploads leave a reserve
-of the disk to the store.
+They leave a reserve of the disk to the store.
 """
 
 import hashlib
-import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,13 +24,14 @@ from service.errors import (
     FieldError,
     InvalidInputError,
     MalformedUploadError,
-    OverloadedError,
 )
 from service.limits import check_disk
-from service.uploads.store import MAX_LISTED_ERRORS, Job, LineError, Upload
+from service.uploads.store import MAX_LISTED_ERRORS, LineError, Upload
 
 T = TypeVar("T")
 
+MAX_UPLOADS = 32  # of one collection, received, waiting or indexed: each holds a file open
+MAX_UPLOADS_OF_CLIENT = 16  # of them, of one API key or address
 MAX_CHARACTERS = 262_144  # of a batch, unless a single document has more
 MAX_RATIO = 100.0  # of gzip: repeated text compresses ten times, a bomb a thousand times
 _MAX_LINES = 20_000  # of a batch, including blank ones and those that are no document
@@ -161,8 +159,7 @@ class UploadFile:
         *,
         max_bytes: int,
         gzip: bool,
-        max_ratio: float = MAX_RATIO,
-        take: Callable[[int], None] = lambda _: None,
+        disk_reserve_bytes: int = 0,
     ) -> None:
         """Create a file next to `path`, which `finish` moves there.
 
@@ -170,14 +167,12 @@ class UploadFile:
             path: ID.ndjson of the job.
             max_bytes: of the upload as received, and also decompressed.
             gzip: whether it is compressed.
-            max_ratio: how many times larger it may be decompressed.
-            take: is called with the bytes that will be written; raises if there is no room.
+            disk_reserve_bytes: free bytes of the disk that it leaves.
         """
         self._path = path
         self._partial = path.with_suffix(".partial")
         self._max_bytes = max_bytes
-        self._max_ratio = max_ratio
-        self._take = take
+        self._reserve = disk_reserve_bytes
         self._gunzip = _Gunzip() if gzip else None
         self._received = 0
         self._bytes = 0
@@ -206,9 +201,9 @@ class UploadFile:
             self._bytes += len(part)
             if self._bytes > self._max_bytes:
                 raise BodyTooLargeError(self._max_bytes)
-            if self._bytes > max(_FREE_BYTES, self._max_ratio * self._received):
-                raise CompressionRatioError(self._max_ratio)
-            self._take(len(part))
+            if self._bytes > max(_FREE_BYTES, MAX_RATIO * self._received):
+                raise CompressionRatioError(MAX_RATIO)
+            check_disk(self._path.parent, len(part), self._reserve)
             self._digest.update(part)
             self._count_lines(part)
             _or_store_error(self._path, partial(self._file.write, part))
@@ -318,95 +313,3 @@ def _or_store_error(path: Path, call: Callable[[], T]) -> T:
             storage_error(Path(path.name), error)
             or StoreError(f"{path.name}: cannot be written: {error.strerror}")
         ) from error
-
-
-MAX_UPLOADS = 32  # of one collection, received, waiting or indexed: each holds a file open
-MAX_UPLOADS_OF_CLIENT = 16  # of them, of one API key or address
-MAX_WAITING_BYTES = 16 * 2**30  # of all of them, decompressed
-_RETRY_SECONDS = 10
-
-
-class UploadSlot:
-    """An upload that is being received, and the bytes that it has taken."""
-
-    def __init__(self, room: "UploadRoom", client: str) -> None:
-        self._room = room
-        self.client = client
-        self.bytes = 0
-
-    def take(self, size: int) -> None:
-        """Take so many bytes more, before they are written."""
-        self._room.check_bytes(size)
-        self.bytes += size
-
-
-class UploadRoom:
-    """The room of one data directory. Safe to use from many threads."""
-
-    def __init__(
-        self,
-        folder: Path,
-        unfinished: Callable[[], Sequence[Job]],
-        *,
-        disk_reserve_bytes: int,
-        max_waiting_bytes: int = MAX_WAITING_BYTES,
-    ) -> None:
-        """Begin with no upload that is being received.
-
-        Args:
-            folder: of the uploads.
-            unfinished: returns the jobs that have not ended.
-            disk_reserve_bytes: free bytes of the disk that uploads leave.
-            max_waiting_bytes: of all uploads that have not ended, decompressed.
-        """
-        self._folder = folder
-        self._unfinished = unfinished
-        self._reserve = disk_reserve_bytes
-        self._max_waiting_bytes = max_waiting_bytes
-        self._lock = threading.Lock()
-        self._places: list[UploadSlot] = []
-        self._waiting_bytes = 0
-
-    @contextmanager
-    def place(self, client: str, announced: int) -> Iterator[UploadSlot]:
-        """Give a place to an upload of a client while the block runs.
-
-        Args:
-            client: whose it is.
-            announced: bytes of its body; 0 if not known.
-
-        Raises:
-            OverloadedError: there are too many uploads, of all or of this client, or too many bytes
-                of them.
-        """
-        jobs = self._count()
-        with self._lock:
-            clients = [job.client for job in jobs] + [place.client for place in self._places]
-            if len(clients) >= MAX_UPLOADS:
-                raise OverloadedError(_RETRY_SECONDS, "jobs")
-            if clients.count(client) >= MAX_UPLOADS_OF_CLIENT:
-                raise OverloadedError(_RETRY_SECONDS, "client_jobs")
-            place = UploadSlot(self, client)
-            self._places.append(place)
-        try:
-            self.check_bytes(announced)
-            yield place
-        finally:
-            with suppress(StoreError):  # its bytes are those of a job now
-                self._count()
-            with self._lock:
-                self._places.remove(place)
-
-    def _count(self) -> Sequence[Job]:
-        jobs = self._unfinished()
-        with self._lock:
-            self._waiting_bytes = sum(job.size for job in jobs)
-        return jobs
-
-    def check_bytes(self, size: int) -> None:
-        """Check that there is room for so many bytes more, as `UploadSlot.take` does."""
-        with self._lock:
-            taken = self._waiting_bytes + sum(place.bytes for place in self._places)
-        if taken + size > self._max_waiting_bytes:
-            raise OverloadedError(_RETRY_SECONDS, "upload_bytes")
-        check_disk(self._folder.parent, size, self._reserve)

@@ -60,8 +60,8 @@ async def submit_upload(
         The response, and whether it is a replay of an earlier one.
     """
     jobs, key = collection.jobs, head.key
-    with jobs.receiving(head.client, head.announced) as place, jobs.idempotency.in_progress(key):
-        file = await run_in(jobs.threads, jobs.begin_upload, place, gzip=head.gzip)
+    with jobs.receiving(head.client, head.announced), jobs.idempotency.in_progress(key):
+        file = await run_in(jobs.threads, jobs.begin_upload, gzip=head.gzip)
         try:
             upload = await _receive(collection, file, chunks, charge)
             request = request_digest("lines", upload.digest)

@@ -9,9 +9,9 @@ The files of the jobs that have not ended are in uploads/ of the data directory.
 import logging
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import get_args
@@ -19,18 +19,26 @@ from typing import get_args
 from sqlalchemy import Connection
 
 from index.errors import StorageError
-from service.errors import JobEndedError, ShuttingDownError, describe
+from service.errors import JobEndedError, OverloadedError, ShuttingDownError, describe
+from service.limits import check_disk
 from service.metrics import CollectionMetrics
 from service.settings import Settings
 from service.state.database import State
 from service.state.idempotency import IdempotencyStore
-from service.uploads.files import UploadFile, UploadRoom, UploadSlot, remove_others, verify_upload
+from service.uploads.files import (
+    MAX_UPLOADS,
+    MAX_UPLOADS_OF_CLIENT,
+    UploadFile,
+    remove_others,
+    verify_upload,
+)
 from service.uploads.store import EndState, Job, JobStore, Upload
 
 UPLOADS_DIRECTORY = "uploads"
 _THREADS = 4  # that write uploads
 _IDLE_SECONDS = 1.0
 _RETRY_SECONDS = 5
+_FULL_SECONDS = 10  # after which a client may try again
 _TURN_SECONDS = 2.0  # for which a client's job runs while others wait
 
 _LOG = logging.getLogger(__name__)
@@ -54,9 +62,7 @@ class Jobs:
         self._uploads = data / UPLOADS_DIRECTORY
         for ended in get_args(EndState):  # so that each is exported as 0
             metrics.jobs_ended.labels(ended)
-        self._room = UploadRoom(
-            self._uploads, self.store.unfinished, disk_reserve_bytes=settings.disk_reserve_bytes
-        )
+        self._receiving: list[str] = []  # whose uploads arrive now
         self._verified: set[str] = set()
         self._turns: dict[str, int] = {}  # the number of each client's last turn
         self._turn_began = 0.0
@@ -95,19 +101,40 @@ class Jobs:
             self._worker.join()
         self.threads.shutdown()
 
-    def receiving(self, client: str = "", announced: int = 0) -> AbstractContextManager[UploadSlot]:
-        """Give a place to an upload that is received while the block runs, until `stop`."""
+    @contextmanager
+    def receiving(self, client: str = "", announced: int = 0) -> Iterator[None]:
+        """Give a place to an upload of a client while the block runs. From the event loop only.
+
+        Args:
+            client: whose it is; none takes all places.
+            announced: bytes of its body; 0 if not known.
+
+        Raises:
+            OverloadedError: there are too many uploads, of all or of this client.
+            StorageFullError: the disk has no room for it.
+            ShuttingDownError: after `stop`.
+        """
         if self.stopping:
             raise ShuttingDownError
-        return self._room.place(client, announced)
+        clients = [job.client for job in self.store.unfinished()] + self._receiving
+        if len(clients) >= MAX_UPLOADS:
+            raise OverloadedError(_FULL_SECONDS, "jobs")
+        if clients.count(client) >= MAX_UPLOADS_OF_CLIENT:
+            raise OverloadedError(_FULL_SECONDS, "client_jobs")
+        check_disk(self._uploads.parent, announced, self._settings.disk_reserve_bytes)
+        self._receiving.append(client)
+        try:
+            yield
+        finally:
+            self._receiving.remove(client)
 
-    def begin_upload(self, place: UploadSlot, *, gzip: bool) -> UploadFile:
+    def begin_upload(self, *, gzip: bool) -> UploadFile:
         """Open the file of a new upload."""
         return UploadFile(
             self._uploads / f"{uuid.uuid4().hex}.ndjson",
             max_bytes=self._settings.max_upload_bytes,
             gzip=gzip,
-            take=place.take,
+            disk_reserve_bytes=self._settings.disk_reserve_bytes,
         )
 
     def add(self, upload: Upload, answered: AddMore | None = None, client: str = "") -> None:

@@ -6,14 +6,12 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
-from service.errors import OverloadedError
-from service.uploads.files import MAX_RATIO, MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT, UploadRoom
+from service.uploads.files import MAX_RATIO, MAX_UPLOADS, MAX_UPLOADS_OF_CLIENT
 from tests.kit.problems import problem
 from tests.kit.waiting import wait_until
 
@@ -187,20 +185,6 @@ def test_one_client_does_not_take_all_places(
     gate.set()
     wait_until(lambda: all(job["ended"] for job in client.get("/jobs").json()["jobs"]))
     assert from_address(client, "10.0.0.1", body).status_code == 202
-
-
-def test_uploads_that_wait_have_no_more_bytes_than_allowed(tmp_path: Path) -> None:
-    waiting = [SimpleNamespace(client="a", size=60)]
-    room = UploadRoom(
-        tmp_path / "uploads", lambda: waiting, disk_reserve_bytes=0, max_waiting_bytes=100
-    )
-    with pytest.raises(OverloadedError, match="retry in 10 s"), room.place("b", 41):
-        pass  # announced
-    with room.place("b", 0) as place:
-        place.take(40)
-        with pytest.raises(OverloadedError) as refused:
-            place.take(1)  # decompressed
-    assert refused.value.reason == "upload_bytes"
 
 
 def test_writes_leave_the_reserve_of_the_disk_to_a_delete(
