@@ -139,7 +139,7 @@ class TimedBody:
         Args:
             receive: of the server.
             reservation: of the request; grows when the body is longer than announced.
-            charge: of the request; grows with the body.
+            charge: of the request; what was not announced is charged at the end.
             hold: sets how many bytes of memory are held for the body. One that arrives slowly
                 holds what has arrived, not what was announced: others need the room.
             announced: bytes of the body; 0 if not known.
@@ -169,9 +169,9 @@ class TimedBody:
             self._reservation.resize(tokens)
         if self._complete:
             self._reservation.stall(False)
+            await self._charge.spend(self.received)
         if self._complete or self._waited > _STALL_SECONDS or not self._announced:
             self._hold(self.received)
-        await self._charge.cover(self.received, complete=self._complete)
         return message
 
     async def _next_part(self) -> Message:

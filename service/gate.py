@@ -329,7 +329,7 @@ class Gate:
         )
         place.enter_context(engine.admission.admit())
         charge = scope["state"]["charge"] = RateLimitCharge(engine.rate_limiter, client)
-        await charge.cover(length, complete=True)
+        await charge.spend(length)
         if kind is not BodyKind.NONE:
             held = (lambda _: None) if lines else hold
             timed = TimedBody(receive, reservation, charge, held, length, settings.max_queue_tokens)

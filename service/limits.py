@@ -3,8 +3,8 @@
 The tokens of a client are a bucket that refills steadily, by the generic cell rate algorithm
 (ITU-T I.371): one number is stored for each client, the time at which its bucket will be full. A
 bucket holds the tokens of one minute. A request of more tokens is admitted once the bucket is full,
-and the client then owes the rest. A request whose size is known only at its end spends its tokens
-in parts, and is admitted as if it had spent them at once.
+and the client then owes the rest. A request is admitted by the length that it announces; what its
+body has in addition is owed, too.
 """
 
 import asyncio
@@ -172,102 +172,92 @@ class RateLimitStatus:
     retry_after: int
 
 
-def rate_limit_status(limit: int, tokens: int, admitted: bool, owed: float) -> RateLimitStatus:
-    """Return the status after one request."""
-    token = WINDOW_SECONDS / limit
-    wait = owed + min(tokens, limit) * token - WINDOW_SECONDS
-    return RateLimitStatus(
-        admitted=admitted,
-        limit=limit,
-        remaining=max(0, math.floor((WINDOW_SECONDS - owed) / token)),
-        reset_seconds=math.ceil(owed),
-        retry_after=0 if admitted else max(1, math.ceil(wait)),
-    )
-
-
 _MAX_CLIENTS = 100_000  # of this process; the least recently seen is dropped
 _PREFIX = "longmatch:rate:"
 _MAX_TOKENS = 1e12  # that one client may owe
 _ROUNDING = 1e-6  # seconds
 
-# KEYS: the client. ARGV: seconds a token takes, tokens to spend, tokens of a full bucket, tokens
-# that the request has spent before, most seconds that a client may owe. It reads the clock of
-# Redis: servers that share a bucket must share a clock. A value that it did not write, which may be
-# anything, counts as missing. It returns {admitted, seconds until the bucket is full} as strings: a
-# number would lose its fraction.
+# KEYS: the client. ARGV: seconds that the tokens take, seconds that the client may owe before, most
+# seconds that a client may owe at all. It reads the clock of Redis: servers that share a bucket
+# must share a clock. A value that it did not write, which may be anything, counts as missing. It
+# returns {admitted, seconds until the bucket is full} as strings: a number would lose its fraction.
 _SPEND = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
-local token, tokens, bucket = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local spent = tonumber(ARGV[4])
 local stored = redis.pcall('GET', KEYS[1])
 stored = type(stored) == 'string' and string.match(stored, '^%d+%.%d+$') and tonumber(stored) or 0
-if stored > now + tonumber(ARGV[5]) then stored = 0 end
+if stored > now + tonumber(ARGV[3]) then stored = 0 end
 local full = math.max(stored, now)
-local needed = math.min(spent + tokens, bucket) - spent
-if full - now + needed * token > bucket * token + 0.000001 then
-  return {'0', string.format('%.6f', full - now)}
-end
-full = full + tokens * token
+if full - now > tonumber(ARGV[2]) then return {'0', string.format('%.6f', full - now)} end
+full = full + tonumber(ARGV[1])
 redis.call('SET', KEYS[1], string.format('%.6f', full), 'EX', math.ceil(full - now) + 1)
 return {'1', string.format('%.6f', full - now)}
 """
 
 
-class LocalRateLimiter:
-    """Counts in this process; thread-safe."""
+class RateLimiter:
+    """Counts the tokens of each client; thread-safe.
 
-    def __init__(self, tokens_per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+    In Redis, if there is one, for all servers together; in this process without, and while it is
+    unavailable.
+    """
+
+    def __init__(
+        self,
+        tokens_per_minute: int,
+        redis: RedisClient | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._limit = tokens_per_minute
+        self._redis = redis
         self._clock = clock
         self._full: OrderedDict[str, float] = OrderedDict()  # least recently seen first
         self._lock = threading.Lock()
 
-    def spend(self, client: str, tokens: int, spent: int = 0) -> RateLimitStatus:
-        """Spend tokens of a client, by `client_name`, or none if it has too few.
+    def spend(self, client: str, tokens: int, *, owed: bool = False) -> RateLimitStatus:
+        """Spend tokens of a client, by `client_name`, or none if it has too few; may block briefly.
 
-        `spent` are the tokens that the same request has spent before.
+        Those that are `owed`, of a request that was admitted, are spent in any case.
         """
         token = WINDOW_SECONDS / self._limit
+        room = math.inf if owed else WINDOW_SECONDS - min(tokens, self._limit) * token + _ROUNDING
+        found = self._spend_in_redis(client, tokens * token, room)
+        admitted, debt = found or self._spend_here(client, tokens * token, room)
+        return RateLimitStatus(
+            admitted=admitted,
+            limit=self._limit,
+            remaining=max(0, math.floor((WINDOW_SECONDS - debt) / token)),
+            reset_seconds=math.ceil(debt),
+            retry_after=0 if admitted else max(1, math.ceil(debt - room)),
+        )
+
+    def _spend_here(self, client: str, seconds: float, room: float) -> tuple[bool, float]:
         with self._lock:
             now = self._clock()
-            owed = max(self._full.pop(client, now) - now, 0.0)
-            needed = min(spent + tokens, self._limit) - spent
-            admitted = owed + needed * token <= WINDOW_SECONDS + _ROUNDING
-            owed += tokens * token if admitted else 0.0
-            self._full[client] = now + owed
+            debt = max(self._full.pop(client, now) - now, 0.0)
+            admitted = debt <= room
+            debt += seconds if admitted else 0.0
+            self._full[client] = now + debt
             if len(self._full) > _MAX_CLIENTS:
                 self._full.popitem(last=False)
-        return rate_limit_status(self._limit, spent + tokens, admitted, owed)
+        return admitted, debt
 
-
-class RedisRateLimiter:
-    """Counts in Redis for all servers together; in this process while Redis is unavailable."""
-
-    def __init__(self, redis: RedisClient, tokens_per_minute: int) -> None:
-        self._redis = redis
-        self._limit = tokens_per_minute
-        self._local = LocalRateLimiter(tokens_per_minute)
-
-    def spend(self, client: str, tokens: int, spent: int = 0) -> RateLimitStatus:
-        """See `LocalRateLimiter`; may block briefly."""
-        token = WINDOW_SECONDS / self._limit
-        arguments = (token, tokens, self._limit, spent, WINDOW_SECONDS + _MAX_TOKENS * token)
+    def _spend_in_redis(
+        self, client: str, seconds: float, room: float
+    ) -> tuple[bool, float] | None:
+        if self._redis is None:
+            return None
+        most = WINDOW_SECONDS + _MAX_TOKENS * WINDOW_SECONDS / self._limit
+        arguments = (seconds, min(room, most), most)
 
         def run_script(redis: Any) -> Any:
             return redis.eval(_SPEND, 1, _PREFIX + client, *arguments)
 
         result = self._redis.call(run_script)
-        if result is None:
-            return self._local.spend(client, tokens, spent)
-        return rate_limit_status(self._limit, spent + tokens, result[0] == b"1", float(result[1]))
-
-
-RateLimiter = LocalRateLimiter | RedisRateLimiter
+        return None if result is None else (result[0] == b"1", float(result[1]))
 
 
 BYTES_PER_TOKEN = 4  # of English in JSON; the actual tokens are counted when the body is read
-_SLICE_TOKENS = 4096  # a growing body is charged in slices: each may be a call of Redis
 
 
 def tokens_of(size: int) -> int:
@@ -311,18 +301,17 @@ class RateLimitCharge:
             "RateLimit": f'"tokens";r={status.remaining};t={status.reset_seconds}',
         }
 
-    async def cover(self, size: int, *, complete: bool = False) -> None:
-        """Spend what a body costs and what has not been spent, or raise RateLimitedError.
+    async def spend(self, size: int) -> None:
+        """Spend what a body of so many bytes costs and what has not been spent.
 
-        Args:
-            size: of the body so far, in bytes.
-            complete: there is no more of it: spend the last tokens, however few.
+        Raises:
+            RateLimitedError: the client has too few, the first time; then what is missing is owed.
         """
         tokens = tokens_of(size)
-        more = tokens - self._spent
-        if self._limiter is None or more <= 0 or not (complete or more >= _SLICE_TOKENS):
+        if self._limiter is None or tokens <= self._spent:
             return
-        status = await asyncio.to_thread(self._limiter.spend, self._client, more, self._spent)
+        more, owed = tokens - self._spent, self._spent > 0
+        status = await asyncio.to_thread(self._limiter.spend, self._client, more, owed=owed)
         self._status = status
         if not status.admitted:
             raise RateLimitedError(status.limit, status.retry_after, self.headers)

@@ -14,7 +14,7 @@ from service.collections.logic import (
 )
 from service.engine import Engine, installed_version
 from service.errors import SettingsError
-from service.limits import Admission, BodyMemory, LocalRateLimiter, RateLimiter, RedisRateLimiter
+from service.limits import Admission, BodyMemory, RateLimiter
 from service.metrics import Metrics
 from service.redis_client import RedisClient
 from service.searchers.pool import SearchProcesses
@@ -47,7 +47,7 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
     checkpoint = opening.checkpoint
     _check_queue(settings, checkpoint)
     encoder, run = opening.opened.result()
-    metrics = Metrics()
+    metrics, rate = Metrics(), settings.rate_limit_tokens_per_minute
     with ExitStack() as opened:
         redis = _open_redis(settings, metrics, opened)
         database = None if settings.state is None else PostgreSQL(settings.state)
@@ -65,7 +65,7 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
             bodies=BodyMemory(settings.max_body_bytes),
             redis=redis,
             database=database,
-            rate_limiter=_create_rate_limiter(settings.rate_limit_tokens_per_minute, redis),
+            rate_limiter=None if rate is None else RateLimiter(rate, redis),
             encode_cache=cache,
             exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),
             listeners=Admission(MAX_LISTENERS, "listeners"),
@@ -198,9 +198,3 @@ def _open_cache(
     if settings.block_cache_bytes:
         return EncodeCache(LruBlockCache(settings.block_cache_bytes, width), space, metrics)
     return None
-
-
-def _create_rate_limiter(limit: int | None, redis: RedisClient | None) -> RateLimiter | None:
-    if limit is None:
-        return None
-    return LocalRateLimiter(limit) if redis is None else RedisRateLimiter(redis, limit)

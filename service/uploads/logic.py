@@ -53,7 +53,7 @@ async def submit_upload(
         collection: that runs the job.
         chunks: the body as it arrives; one that ends too soon raises.
         respond: makes the response.
-        charge: is called with how many bytes, decompressed, were received so far; may refuse more.
+        charge: is called with how many bytes, decompressed, were received.
         head: of the request.
 
     Returns:
@@ -94,7 +94,6 @@ async def _receive(
         held.append(chunk)
         if sum(map(len, held)) >= _CHUNK_BYTES:
             await run_in(threads, file.write, b"".join(held))
-            await charge(file.size)
             held.clear()
     await run_in(threads, file.write, b"".join(held))
     await charge(file.size)

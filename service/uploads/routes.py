@@ -173,7 +173,7 @@ async def post_lines(
         collection,
         request.stream(),
         partial(accepted_response, request.state.prefix),
-        partial(request.state.charge.cover, complete=True),
+        request.state.charge.spend,
         UploadHead(
             gzip=_is_gzip(request),
             key=own_name(request.scope, idempotency_key),
