@@ -1,6 +1,7 @@
 """The body of a request: its media type, its time and its memory, and how it is read."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
@@ -19,6 +20,7 @@ from service.text.logic import FILE_TYPES
 from service.workers.queue import Reservation
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
+_WEIGHT = re.compile(r"\bq\s*=\s*([01](\.[0-9]{0,3})?)(?![0-9.])")
 
 
 def media_type(headers: Headers) -> str:
@@ -33,39 +35,21 @@ def choose_media_type(accept: str | None, offered: Sequence[str]) -> str:
         accept: the Accept header; None or "" accepts anything.
         offered: media types without parameters; of equals, the first is preferred.
     """
-    ranges = [_range(part) for part in (accept or "*/*").split(",") if part.strip()]
-    qualities = {kind: _quality(kind, ranges) for kind in offered}
-    best = max(offered, key=lambda kind: qualities[kind])
-    if qualities[best] <= 0:
+    ranges: dict[str, float] = {}
+    for part in (accept or "*/*").lower().split(","):
+        kind, _, parameters = part.partition(";")
+        weight = _WEIGHT.search(parameters)
+        ranges[kind.strip()] = float(weight[1]) if weight else 1.0
+
+    def quality(kind: str) -> float:
+        """Return the weight that the most specific range gives to a media type."""
+        names = (kind, f"{kind.partition('/')[0]}/*", "*/*")
+        return next((ranges[name] for name in names if name in ranges), 0.0)
+
+    best = max(offered, key=quality)
+    if quality(best) == 0:
         raise NotAcceptableError(offered)
     return best
-
-
-def _range(part: str) -> tuple[str, float]:
-    kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
-    quality = 1.0
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "q":
-            quality = _number(value)
-    return kind, quality
-
-
-def _number(text: str) -> float:
-    try:
-        return min(1.0, max(0.0, float(text)))
-    except ValueError:
-        return 0.0
-
-
-def _quality(kind: str, ranges: Sequence[tuple[str, float]]) -> float:
-    """Return the weight that the most specific range gives to a media type."""
-    general = f"{kind.partition('/')[0]}/*"
-    for media_range in (kind, general, "*/*"):
-        weights = [quality for name, quality in ranges if name == media_range]
-        if weights:
-            return max(weights)
-    return 0.0
 
 
 class BodyKind(Enum):

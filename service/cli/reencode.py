@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from encoder.atomic_files import write_atomically
-from encoder.checkpoint import WHOLE, Checkpoint, vector_space
+from encoder.checkpoint import WHOLE, Checkpoint
 from encoder.encoder import Encoder
 from evaluation.fitting.feedback import (
     MIN_TESTED,
@@ -29,7 +29,6 @@ from evaluation.fitting.feedback import (
 from evaluation.fitting.judged_queries import JudgedQuery, hold_out, not_learned
 from index.directory.data_directory import (
     SHADOW_TEST_FILE,
-    STORE_FILE,
     DataDirectory,
     open_data_directory,
 )
@@ -45,7 +44,6 @@ from index.reencode import (
 )
 from index.search.calibrate import LiveScoring, open_scoring
 from index.sqlite.connections import utc_now
-from index.store.schema import read_space
 from service.cli.checks import OptionError, open_checkpoint
 from service.cli.corpus_checks import check_data_directory
 from service.cli.feedback import (
@@ -84,14 +82,12 @@ class Trial:
 
     Attributes:
         data: the data directory.
-        served: the name of the encoder of its present vectors; None for the one it remembers.
         judged: all queries of the feedback.
         held_out: those of them that the new checkpoint did not learn from, and which compare.
         chosen_by: how they were chosen: `RECORD`, `DIVISION` or `ONE_CHECKPOINT`.
     """
 
     data: Path
-    served: str | None
     judged: Sequence[JudgedQuery]
     held_out: Sequence[JudgedQuery]
     chosen_by: str
@@ -104,10 +100,10 @@ def check_trial(data: Path) -> None:
     check_enough(data, MIN_TESTED, "--only-if-better", compared=True)
 
 
-def open_trial(data: Path, new: Checkpoint, served: str | None) -> Trial:
+def open_trial(data: Path, new: Checkpoint) -> Trial:
     """Check that other vectors can be tested, and choose the queries."""
     require_another(data, new)
-    present = _check_served(data, served)
+    present = with_reading(open_checkpoint(None, data=data), data, None)
     learned = _read_learned(new)
     store = open_store(data)
     try:
@@ -129,12 +125,12 @@ def open_trial(data: Path, new: Checkpoint, served: str | None) -> Trial:
             f"match and one that is less so were held out, and it takes {MIN_TESTED}: give more "
             "(POST /feedback), or wait for it",
         )
-    return Trial(data, served, judged, held_out, chosen_by)
+    return Trial(data, judged, held_out, chosen_by)
 
 
 def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, Any]:
     """Search in the present and in the new content; return the report of the test, for JSON."""
-    served = load(trial.served, data=trial.data)
+    served = load(None, data=trial.data)
     new = Loaded(made.encoder)
     with _opened(trial.data, served.encoder) as old, _opened(made.content, new.encoder) as fresh:
         sides = ((served, old), (new, fresh))
@@ -195,20 +191,6 @@ def _read_learned(new: Checkpoint) -> list[bytes] | None:
         ) from error
 
 
-def _check_served(data: Path, served: str | None) -> Checkpoint:
-    """Return the checkpoint of the present vectors, without loading a graph."""
-    checkpoint = with_reading(open_checkpoint(served, option="--served", data=data), data, None)
-    stored = read_space(data / STORE_FILE).fingerprint
-    fingerprint = vector_space(checkpoint).fingerprint
-    if fingerprint != stored:
-        raise OptionError(
-            "--served",
-            f"{data}: its vectors are {stored[:12]}, and not of checkpoint {checkpoint.name} "
-            f"({fingerprint[:12]}): name the one that it is served with",
-        )
-    return checkpoint
-
-
 @contextmanager
 def _opened(data: Path, encoder: Encoder) -> Iterator[DataDirectory]:
     """Open a data directory for reading; both sides search with an index in this process."""
@@ -252,14 +234,6 @@ def reencode(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Test, and swap nothing whatever the result is.")
     ] = False,
-    served: Annotated[
-        str | None,
-        typer.Option(
-            envvar="LONGMATCH_ENCODER",
-            help="With --only-if-better: the encoder of the present vectors; by default the one "
-            "that the data directory remembers.",
-        ),
-    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report of the test as JSON.")
     ] = False,
@@ -278,7 +252,7 @@ def reencode(
     if only_if_better:
         check_trial(data)
     opened = with_reading(open_checkpoint(encoder, precision, data=data), data, reading_share)
-    trial = open_trial(data, opened, served) if only_if_better else None
+    trial = open_trial(data, opened) if only_if_better else None
     report = None
     try:
         with only_reencoding(data):

@@ -179,8 +179,7 @@ def test_a_kill_leaves_the_old_and_the_next_run_resumes(
     assert is_of(data, tiny_checkpoint)
     assert longmatch("doctor", data).status == 0
     done = len(encoded)
-    monkeypatch.setenv("LONGMATCH_ENCODER", str(tiny_terms))  # a variable may be ahead
-    answer = run_test(longmatch, data, tiny_terms, "--served", tiny_checkpoint)
+    answer = run_test(longmatch, data, tiny_terms)
     assert answer.status == 0, answer.err
     assert is_of(data, tiny_terms) == (name != "discard")
     assert not (data / REENCODING).exists()
@@ -234,12 +233,3 @@ def test_no_query_that_was_learned_from_is_asked(
     record.write_text("what is this")
     answer = run_test(longmatch, data, checkpoint)
     assert (answer.status, "its record of training is damaged" in answer.err) == (2, True)
-
-
-def test_the_served_checkpoint_must_be_that_of_the_vectors(
-    longmatch: Run, data: Path, tiny_terms: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LONGMATCH_ENCODER", str(tiny_terms))
-    answer = run_test(longmatch, data, tiny_terms)
-    assert (answer.status, "--served: " in answer.err) == (2, True)
-    assert "name the one that it is served with" in answer.err

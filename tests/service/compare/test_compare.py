@@ -238,7 +238,7 @@ def test_the_answer_has_the_media_type_that_is_wanted(
         assert "Sentence number 3" in response.text
 
 
-@pytest.mark.parametrize("accept", ["image/png", "text/plain", "text/html;q=0", "text/html;q=x"])
+@pytest.mark.parametrize("accept", ["image/png", "text/plain", "text/html;q=0"])
 def test_another_media_type_is_refused(library: Any, accept: str) -> None:
     body = {"left": {"text": "Ants."}, "right": {"text": "Bees."}}
     response = library.post("/compare", json=body, headers={"accept": accept})
