@@ -73,7 +73,7 @@ async def encode_texts(
         DeadlinePassedError: the deadline of the request has passed.
         RequestTooLargeError: the texts have more tokens together than the queue holds.
         EncodingFailedError: the encoder failed.
-        UnavailableError: the service is closing or broken.
+        NotReadyError, ShuttingDownError: the service is broken, or closing.
     """
     if not texts:
         return []

@@ -1,13 +1,12 @@
-"""The errors of `service`."""
+"""The errors of `service`, each with the problem type (RFC 9457) that it becomes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import cleandoc
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from index.errors import StorageError, StoreError
-from service import problems
-from service.problems import ProblemType
 
 RejectionReason = Literal[
     "queue_tokens",
@@ -21,6 +20,74 @@ RejectionReason = Literal[
     "jobs",
     "client_jobs",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemType:
+    """One kind of error; its URI is `/problems/NAME`, which describes it."""
+
+    name: str
+    status: int
+    title: str
+    description: str
+
+    @property
+    def uri(self) -> str:
+        """The `type` member of a problem."""
+        return f"/problems/{self.name}"
+
+
+PROBLEM_TYPES: dict[str, ProblemType] = {}
+
+
+def _problem_type(name: str, status: int, title: str, description: str) -> ProblemType:
+    """Make a problem type, one of `PROBLEM_TYPES`, in whose description lines are joined."""
+    described = " ".join(cleandoc(description).split())
+    return PROBLEM_TYPES.setdefault(name, ProblemType(name, status, title, described))
+
+
+MALFORMED_BODY = _problem_type(
+    "malformed-body", 400, "The body is not JSON",
+    "The body could not be parsed as UTF-8 encoded JSON, or could not be decompressed. `detail` "
+    "says where.",
+)  # fmt: skip
+MALFORMED_REQUEST = _problem_type(
+    "malformed-request", 400, "The request is not HTTP/1.1",
+    "The bytes of the connection are not a request: the head cannot be parsed or is too long, or "
+    "the body contradicts it. The connection is closed.",
+)  # fmt: skip
+NO_SUCH_ROUTE = _problem_type(
+    "no-such-route", 404, "There is nothing at this path",
+    "The path is not one of those that the API documentation lists.",
+)  # fmt: skip
+METHOD_NOT_ALLOWED = _problem_type(
+    "method-not-allowed", 405, "The method is not allowed here",
+    "The path exists, but not for this method. The Allow header names the allowed ones.",
+)  # fmt: skip
+INTERNAL_ERROR = _problem_type(
+    "internal-error", 500, "The service failed",
+    "An error of the service, not of the client. Its log has the details under `request_id`.",
+)  # fmt: skip
+DOCUMENT_DAMAGED = _problem_type(
+    "document-damaged", 500, "A stored document is damaged",
+    "The stored document that the request needs is damaged, for example by a failing disk; `id` "
+    "names it, and all others can be used. Index it again, or run `longmatch doctor --repair`.",
+)  # fmt: skip
+STORAGE_FULL = _problem_type(
+    "storage-full", 507, "The disk of the service is full",
+    "There is no room to store anything. Nothing was changed, and what is stored can be read. "
+    "Retry when the operator has made room.",
+)  # fmt: skip
+ENGINE_FAILED = _problem_type(
+    "engine-failed", 503, "The engine that searches cannot be used",
+    "The Qdrant of LONGMATCH_ENGINE does not answer, refuses, or holds something else, as `detail` "
+    "says. What was to be stored is stored, and found as soon as the engine answers.",
+)  # fmt: skip
+STORAGE_FAILED = _problem_type(
+    "storage-failed", 503, "The storage of the service failed",
+    "A file of the service could not be read or written: the disk failed or is read only, a limit "
+    "of the system is reached, or its database failed, as `detail` says. Nothing was changed.",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +112,9 @@ class FieldError:
 class ServiceError(Exception):
     """Base of every error that `service` raises on purpose.
 
+    A class with the argument `problem` (name, status, title) has a problem type of its own, which
+    its docstring describes to clients; another one has that of its base.
+
     Attributes:
         problem_type: of the problem that it becomes.
         message: what went wrong, with a place for each argument of the error.
@@ -52,10 +122,14 @@ class ServiceError(Exception):
         headers: that the response has.
     """
 
-    problem_type: ClassVar[ProblemType] = problems.INTERNAL_ERROR
+    problem_type: ClassVar[ProblemType] = INTERNAL_ERROR
     message: ClassVar[str] = "{}"
     members: Mapping[str, Any] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
+
+    def __init_subclass__(cls, problem: tuple[str, int, str] | None = None) -> None:
+        if problem is not None:
+            cls.problem_type = _problem_type(*problem, cls.__doc__ or "")
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(self.message.format(*arguments))
@@ -69,52 +143,63 @@ class KeyFileError(ServiceError):
     """The file of API keys cannot be read or written."""
 
 
-class KeyRequiredError(ServiceError):
-    """The request has no valid API key."""
+class KeyRequiredError(ServiceError, problem=("key-required", 401, "A valid API key is required")):
+    """The header `Authorization: Bearer KEY` is missing, or the key is wrong, revoked or expired.
 
-    problem_type = problems.KEY_REQUIRED
+    `longmatch keys create` makes one.
+    """
+
     headers = MappingProxyType({"WWW-Authenticate": "Bearer"})
     message = "send a valid API key: Authorization: Bearer lm_..."
 
 
-class ScopeMissingError(ServiceError):
-    """The API key of the request does not have the scope that it needs."""
+class ScopeMissingError(
+    ServiceError, problem=("scope-missing", 403, "The API key does not have the scope")
+):
+    """The API key is valid, but may not do this.
 
-    problem_type = problems.SCOPE_MISSING
+    `detail` names the scope that it takes, or says that the key is bound to one collection.
+    """
+
     message = "the API key does not have the scope {}"
 
 
-class KeyBoundError(ServiceError):
+class KeyBoundError(ScopeMissingError):
     """The API key of the request is bound to one collection, and the request is for all."""
 
-    problem_type = problems.SCOPE_MISSING
     message = "the API key is bound to one collection, and this is for all of them"
 
 
-class InvalidInputError(ServiceError):
-    """Fields of a request are invalid."""
-
-    problem_type = problems.INVALID_INPUT
+class InvalidInputError(ServiceError, problem=("invalid-input", 422, "A field is invalid")):
+    """`errors` names each invalid field by JSON pointer, with the limit if it exceeds one."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(f"{error.pointer}: {error.detail}" for error in errors))
         self.errors = tuple(errors)
 
 
-class HostNotAllowedError(ServiceError):
-    """The Host header of a request names another service."""
+class HostNotAllowedError(
+    ServiceError, problem=("host-not-allowed", 421, "The Host header names another service")
+):
+    """The service is not known under the name in the Host header.
 
-    problem_type = problems.HOST_NOT_ALLOWED
+    It may be that of a malicious page. The setting `allowed_hosts` has the names under which it is.
+    """
+
     message = (
         "the service is not known under the name in the Host header: an operator can add it to "
         "LONGMATCH_ALLOWED_HOSTS"
     )
 
 
-class UnsupportedMediaTypeError(ServiceError):
-    """The body of a request has a media type that is not accepted."""
+class UnsupportedMediaTypeError(
+    ServiceError, problem=("unsupported-media-type", 415, "The body must be JSON")
+):
+    """The request must have Content-Type: application/json.
 
-    problem_type = problems.UNSUPPORTED_MEDIA_TYPE
+    POST /index also accepts application/x-ndjson, with Content-Encoding gzip or none, and POST
+    /text takes files.
+    """
 
     def __init__(
         self, advice: str = "send the body as JSON, with Content-Type: application/json"
@@ -122,19 +207,24 @@ class UnsupportedMediaTypeError(ServiceError):
         super().__init__(advice)
 
 
-class NotAcceptableError(ServiceError):
-    """The client accepts none of the media types that the response can have."""
+class NotAcceptableError(
+    ServiceError, problem=("not-acceptable", 406, "The response has no acceptable media type")
+):
+    """The Accept header accepts none of the media types that the response can have.
 
-    problem_type = problems.NOT_ACCEPTABLE
+    `detail` names them.
+    """
 
     def __init__(self, offered: Sequence[str]) -> None:
         super().__init__(f"the response can be {' or '.join(offered)}: accept one of them")
 
 
-class BodyTooLargeError(ServiceError):
-    """The body of a request has too many bytes."""
+class BodyTooLargeError(ServiceError, problem=("body-too-large", 413, "The body is too large")):
+    """The body has more bytes than the setting `max_body_bytes`.
 
-    problem_type = problems.BODY_TOO_LARGE
+    If it is NDJSON, than `max_upload_bytes`, compressed or not.
+    """
+
     headers = MappingProxyType({"Connection": "close"})
 
     def __init__(self, limit: int) -> None:
@@ -142,10 +232,15 @@ class BodyTooLargeError(ServiceError):
         self.members = {"limit": limit}
 
 
-class CompressionRatioError(ServiceError):
-    """A compressed body is too many times larger when it is decompressed."""
+class CompressionRatioError(
+    ServiceError,
+    problem=("compression-ratio", 413, "The body decompresses to too many times its size"),
+):
+    """A gzip body may be 100 times larger decompressed, which no ordinary text is.
 
-    problem_type = problems.COMPRESSION_RATIO
+    Nothing was kept.
+    """
+
     headers = MappingProxyType({"Connection": "close"})
 
     def __init__(self, limit: float) -> None:
@@ -156,10 +251,13 @@ class CompressionRatioError(ServiceError):
         self.members = {"limit": limit}
 
 
-class RequestTooLargeError(ServiceError):
-    """The documents of one request together have more tokens than the queue holds."""
+class RequestTooLargeError(
+    ServiceError, problem=("request-too-large", 413, "The request has too many tokens")
+):
+    """The texts of the request together have more tokens to read than the queue holds.
 
-    problem_type = problems.REQUEST_TOO_LARGE
+    That is the setting `max_queue_tokens`. Send fewer at a time.
+    """
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(
@@ -169,55 +267,69 @@ class RequestTooLargeError(ServiceError):
         self.members = {"tokens": tokens, "limit": limit}
 
 
-class DocumentNotFoundError(ServiceError):
-    """No document has the id."""
-
-    problem_type = problems.DOCUMENT_NOT_FOUND
+class DocumentNotFoundError(
+    ServiceError, problem=("document-not-found", 404, "No document has this id")
+):
+    """The document was never stored, or it was deleted."""
 
     def __init__(self, document_id: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no document with the id {document_id!r}")
         self.pointer = pointer
 
 
-class CollectionNotFoundError(ServiceError):
-    """No collection has the name."""
+class CollectionNotFoundError(
+    ServiceError, problem=("collection-not-found", 404, "No collection has this name")
+):
+    """There is no collection of this name, or the API key is bound to another one."""
 
-    problem_type = problems.COLLECTION_NOT_FOUND
     message = "there is no collection {!r}"
 
 
-class TooManyCollectionsError(ServiceError):
-    """There are as many collections as the settings allow."""
+class TooManyCollectionsError(
+    ServiceError, problem=("too-many-collections", 409, "There are too many collections")
+):
+    """There are as many collections as the setting `max_collections` allows.
 
-    problem_type = problems.TOO_MANY_COLLECTIONS
+    Nothing was created.
+    """
+
     message = "there are {} collections, which is the limit (max_collections): remove one"
 
 
-class StandingQueryNotFoundError(ServiceError):
-    """No standing query has the id."""
+class StandingQueryNotFoundError(
+    ServiceError, problem=("standing-query-not-found", 404, "No standing query has this id")
+):
+    """The standing query never existed, or it was deleted."""
 
-    problem_type = problems.STANDING_QUERY_NOT_FOUND
     message = "there is no standing query with the id {!r}"
 
 
-class TooManyStandingQueriesError(ServiceError):
-    """There are as many standing queries, or as long ones, as the settings allow."""
+class TooManyStandingQueriesError(
+    ServiceError, problem=("too-many-standing-queries", 409, "There are too many standing queries")
+):
+    """The collection has as many standing queries as the setting `max_standing_queries` allows.
 
-    problem_type = problems.TOO_MANY_STANDING_QUERIES
+    Or their texts have 256 MiB. Nothing was made.
+    """
+
     message = "the collection has no room for another standing query: the limit is {} {}"
 
 
-class FeedbackNotFoundError(ServiceError):
-    """No verdict has the id."""
+class FeedbackNotFoundError(
+    ServiceError, problem=("feedback-not-found", 404, "No feedback has this id")
+):
+    """The verdict was never stored, or it was deleted, perhaps with its document."""
 
-    problem_type = problems.FEEDBACK_NOT_FOUND
     message = "there is no feedback with the id {!r}"
 
 
-class FeedbackFullError(ServiceError):
-    """There is as much feedback as the settings allow."""
+class FeedbackFullError(ServiceError, problem=("feedback-full", 409, "There is too much feedback")):
+    """There are as many verdicts as the setting `max_feedback` allows.
 
-    problem_type = problems.FEEDBACK_FULL
+    Or the texts of their queries take 256 MiB. Nothing was stored; a verdict that exists can still
+    be changed.
+    """
+
     message = "there is as much feedback as there may be, {}: delete some"
 
 
@@ -225,13 +337,14 @@ class DatabaseFailedError(StorageError, ServiceError):
     """The database of the setting `state` cannot be reached, or failed."""
 
     problem = "the database failed"
-    problem_type = problems.STORAGE_FAILED
+    problem_type = STORAGE_FAILED
 
 
-class ModelNotFoundError(ServiceError):
-    """The name of a model is not that of the served checkpoint, nor its alias."""
+class ModelNotFoundError(ServiceError, problem=("model-not-found", 404, "No model has this name")):
+    """The service has one model, its checkpoint, which GET /v1/models names.
 
-    problem_type = problems.MODEL_NOT_FOUND
+    `longmatch` stands for it, too.
+    """
 
     def __init__(self, name: str, served: str, pointer: str | None = None) -> None:
         super().__init__(f"there is no model {name!r}: the one that is served is {served!r}")
@@ -241,103 +354,110 @@ class ModelNotFoundError(ServiceError):
 class MalformedUploadError(ServiceError):
     """The body of a request cannot be decompressed."""
 
-    problem_type = problems.MALFORMED_BODY
+    problem_type = MALFORMED_BODY
 
 
-class JobNotFoundError(ServiceError):
-    """No job has the id."""
+class JobNotFoundError(ServiceError, problem=("job-not-found", 404, "No job has this id")):
+    """The job never existed, or it ended long ago and was deleted."""
 
-    problem_type = problems.JOB_NOT_FOUND
     message = "there is no job with the id {!r}"
 
 
-class JobEndedError(ServiceError):
-    """The job to cancel has ended already."""
+class JobEndedError(ServiceError, problem=("job-ended", 409, "The job has ended")):
+    """A job that is done, cancelled or failed cannot be cancelled. Nothing has changed."""
 
-    problem_type = problems.JOB_ENDED
     message = "the job {} is {} already: there is nothing to cancel"
 
 
-class KeyInUseError(ServiceError):
-    """A request with the same Idempotency-Key is in progress."""
+class KeyInUseError(
+    ServiceError,
+    problem=("idempotency-key-in-use", 409, "A request with this Idempotency-Key is in progress"),
+):
+    """The first request with this key has not ended.
 
-    problem_type = problems.KEY_IN_USE
+    Repeat this one in a moment: it then gets the response of the first.
+    """
+
     message = "a request with this Idempotency-Key is in progress: repeat yours in a moment"
 
 
-class KeyReusedError(ServiceError):
-    """The Idempotency-Key was used with another request before."""
+class KeyReusedError(
+    ServiceError,
+    problem=("idempotency-key-reused", 422, "The Idempotency-Key was used with another body"),
+):
+    """A response is stored under this key, and it belongs to a request with another body.
 
-    problem_type = problems.KEY_REUSED
+    Nothing was done.
+    """
+
     message = "this Idempotency-Key was used with another body: use a new key for a new request"
 
 
-class OverloadedError(ServiceError):
-    """There is more work than the service accepts.
+class OverloadedError(ServiceError, problem=("overloaded", 503, "The service is overloaded")):
+    """More work is waiting than the service accepts.
 
-    Attributes:
-        retry_after: whole seconds after which there should be room.
-        reason: the limit that was reached.
+    Nothing was done; retry after the number of seconds in the Retry-After header.
     """
 
-    problem_type = problems.OVERLOADED
-
     def __init__(self, retry_after: int, reason: RejectionReason) -> None:
+        """Take whole seconds after which there should be room, and the limit that was reached."""
         super().__init__(f"more work is waiting than the service accepts: retry in {retry_after} s")
-        self.retry_after = retry_after
         self.reason = reason
         self.members = {"retry_after": retry_after}
         self.headers = {"Retry-After": str(retry_after)}
 
 
-class RateLimitedError(ServiceError):
-    """A client exceeds its rate limit.
+class RateLimitedError(
+    ServiceError, problem=("rate-limited", 429, "The client exceeds its rate limit")
+):
+    """The client has used more tokens than the setting `rate_limit_tokens_per_minute`.
 
-    Attributes:
-        retry_after: whole seconds until the same request is admitted.
+    It is known by its API key or its address; a body costs one for four bytes, decompressed. The
+    RateLimit header says how many are left, Retry-After when to retry.
     """
-
-    problem_type = problems.RATE_LIMITED
 
     def __init__(self, limit: int, retry_after: int, headers: Mapping[str, str]) -> None:
         super().__init__(
             f"the limit of this client is {limit} tokens a minute: retry in {retry_after} s"
         )
-        self.retry_after = retry_after
         self.members = {"retry_after": retry_after, "limit": limit}
         self.headers = {"Retry-After": str(retry_after), **headers}
 
 
-class UploadTooSlowError(ServiceError):
-    """The body of a request did not arrive in time."""
+class UploadTooSlowError(
+    ServiceError, problem=("upload-too-slow", 408, "The body did not arrive in time")
+):
+    """A body may take 10 seconds, plus one for each 64 KiB."""
 
-    problem_type = problems.UPLOAD_TOO_SLOW
     headers = MappingProxyType({"Connection": "close"})
     message = "the body of the request did not arrive in time"
 
 
-class DeadlinePassedError(ServiceError):
-    """The deadline that the client set has passed, and its request was cancelled."""
+class DeadlinePassedError(
+    ServiceError, problem=("deadline-passed", 504, "The deadline of the request has passed")
+):
+    """The milliseconds of the X-Request-Timeout-Ms header passed before the response was ready.
 
-    problem_type = problems.DEADLINE_PASSED
+    What had not started was not done; documents that were being stored may be stored.
+    """
+
     message = "the deadline set by X-Request-Timeout-Ms has passed"
 
 
-class EncodingFailedError(ServiceError):
-    """The encoder failed while it processed the request; the cause is chained and logged."""
+class EncodingFailedError(ServiceError, problem=("encoding-failed", 500, "The encoder failed")):
+    """The encoder failed while it processed the request; nothing was stored.
 
-    problem_type = problems.ENCODING_FAILED
+    The log of the service has the details under `request_id`.
+    """
+
     message = "the document could not be encoded"
 
 
-class UnavailableError(ServiceError):
-    """The service cannot work."""
+class NotReadyError(ServiceError, problem=("not-ready", 503, "The service is not ready")):
+    """The service is starting, or a part of it has failed.
 
-    problem_type = problems.NOT_READY
-
-
-class NotReadyError(UnavailableError):
-    """The service is starting, or a part of it has failed."""
+    In lexical mode also: the words of the documents cannot be searched yet.
+    """
 
     headers = MappingProxyType({"Retry-After": "5"})
 
@@ -345,14 +465,15 @@ class NotReadyError(UnavailableError):
         super().__init__(reason)
 
 
-class ShuttingDownError(UnavailableError):
-    """The service is closing."""
+class ShuttingDownError(
+    ServiceError, problem=("shutting-down", 503, "The service is shutting down")
+):
+    """The service finishes active requests and accepts no new ones."""
 
-    problem_type = problems.SHUTTING_DOWN
     message = "the service is shutting down"
 
 
 def describe(error: Exception) -> str:
     """Return what went wrong, without text that may come from a document."""
-    known = isinstance(error, StoreError | UnavailableError)
+    known = isinstance(error, StoreError | NotReadyError | ShuttingDownError)
     return str(error) if known else type(error).__name__

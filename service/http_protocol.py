@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from service.errors import MALFORMED_REQUEST
 from service.problem_responses import PROBLEM_JSON, Problem, problem_content
-from service.problems import MALFORMED_REQUEST
 
 HEAD_SECONDS = 10.0
 _KERNEL_BYTES = 128 * 1024

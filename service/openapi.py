@@ -11,10 +11,10 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
 from index.directory.collections import NAME_PATTERN
-from service import problems
+from service import errors
+from service.errors import PROBLEM_TYPES, ProblemType
 from service.gate import COLLECTION_PREFIX, MAX_TIMEOUT_MS, TIMEOUT_HEADER, RuledRoute, Rules
 from service.problem_responses import PROBLEM_JSON
-from service.problems import PROBLEM_TYPES, ProblemType
 
 # What the gate checks, for the document: each names a part of the request.
 _Key = Security(
@@ -119,32 +119,41 @@ _PROBLEM = {"$ref": "#/components/schemas/Problem"}
 _OF_ROUTE = {"$ref": "#/components/responses/problem"}
 
 _REFUSALS = (
-    problems.MALFORMED_REQUEST,
-    problems.KEY_REQUIRED,
-    problems.SCOPE_MISSING,
-    problems.HOST_NOT_ALLOWED,
-    problems.COLLECTION_NOT_FOUND,
-    problems.UPLOAD_TOO_SLOW,
-    problems.INVALID_INPUT,
-    problems.RATE_LIMITED,
-    problems.INTERNAL_ERROR,
-    problems.DOCUMENT_DAMAGED,
-    problems.OVERLOADED,
-    problems.NOT_READY,
-    problems.ENGINE_FAILED,
-    problems.SHUTTING_DOWN,
-    problems.DEADLINE_PASSED,
+    errors.MALFORMED_REQUEST,
+    errors.KeyRequiredError.problem_type,
+    errors.ScopeMissingError.problem_type,
+    errors.HostNotAllowedError.problem_type,
+    errors.CollectionNotFoundError.problem_type,
+    errors.UploadTooSlowError.problem_type,
+    errors.InvalidInputError.problem_type,
+    errors.RateLimitedError.problem_type,
+    errors.INTERNAL_ERROR,
+    errors.DOCUMENT_DAMAGED,
+    errors.OverloadedError.problem_type,
+    errors.NotReadyError.problem_type,
+    errors.ENGINE_FAILED,
+    errors.ShuttingDownError.problem_type,
+    errors.DeadlinePassedError.problem_type,
 )
-_OF_BODIES = (problems.MALFORMED_BODY, problems.BODY_TOO_LARGE, problems.UNSUPPORTED_MEDIA_TYPE)
+_OF_BODIES = (
+    errors.MALFORMED_BODY,
+    errors.BodyTooLargeError.problem_type,
+    errors.UnsupportedMediaTypeError.problem_type,
+)
 GROUPS = {
     "read": ("Refused or failed", _REFUSALS),
     "write": (
         "Nothing was changed",
-        (*_REFUSALS, *_OF_BODIES, problems.STORAGE_FULL, problems.STORAGE_FAILED),
+        (*_REFUSALS, *_OF_BODIES, errors.STORAGE_FULL, errors.STORAGE_FAILED),
     ),
     "encode": (
         "Nothing was encoded",
-        (*_REFUSALS, *_OF_BODIES, problems.REQUEST_TOO_LARGE, problems.ENCODING_FAILED),
+        (
+            *_REFUSALS,
+            *_OF_BODIES,
+            errors.RequestTooLargeError.problem_type,
+            errors.EncodingFailedError.problem_type,
+        ),
     ),
 }
 

@@ -32,8 +32,15 @@ from index.errors import (
     StorageFullError,
 )
 from index.sqlite.connections import storage_error
-from service import problems
 from service.errors import (
+    DOCUMENT_DAMAGED,
+    ENGINE_FAILED,
+    INTERNAL_ERROR,
+    MALFORMED_BODY,
+    METHOD_NOT_ALLOWED,
+    NO_SUCH_ROUTE,
+    STORAGE_FAILED,
+    STORAGE_FULL,
     DeadlinePassedError,
     DocumentNotFoundError,
     FieldError,
@@ -41,10 +48,10 @@ from service.errors import (
     ModelNotFoundError,
     NotReadyError,
     OverloadedError,
+    ProblemType,
     RateLimitedError,
     ServiceError,
 )
-from service.problems import ProblemType
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -52,7 +59,7 @@ _LOG = logging.getLogger(__name__)
 _MAX_ERRORS = 100
 _MAX_POINTER_CHARACTERS = 300
 _STORAGE_RETRY_SECONDS = "60"
-_OF_THE_DISK = (problems.ENGINE_FAILED, problems.STORAGE_FULL, problems.STORAGE_FAILED)
+_OF_THE_DISK = (ENGINE_FAILED, STORAGE_FULL, STORAGE_FAILED)
 _BOUNDS = frozenset({"max_length", "min_length", "le", "ge"})
 _INTERNAL = "The service failed; its log has more under this request_id."
 _INVALID = "Fields of the request are invalid."
@@ -60,14 +67,14 @@ _INVALID = "Fields of the request are invalid."
 
 # Errors of the packages below, which know no HTTP; all others of theirs are internal errors.
 _OF_PACKAGES: dict[type[BaseException], ProblemType] = {
-    EmptyTextError: problems.INVALID_INPUT,
-    TruncatedTextError: problems.INVALID_INPUT,
-    DocumentError: problems.INVALID_INPUT,
-    LexicalIndexNotReadyError: problems.NOT_READY,
-    EngineError: problems.ENGINE_FAILED,
-    StorageError: problems.STORAGE_FAILED,
-    StorageFullError: problems.STORAGE_FULL,
-    DamagedDocumentError: problems.DOCUMENT_DAMAGED,
+    EmptyTextError: InvalidInputError.problem_type,
+    TruncatedTextError: InvalidInputError.problem_type,
+    DocumentError: InvalidInputError.problem_type,
+    LexicalIndexNotReadyError: NotReadyError.problem_type,
+    EngineError: ENGINE_FAILED,
+    StorageError: STORAGE_FAILED,
+    StorageFullError: STORAGE_FULL,
+    DamagedDocumentError: DOCUMENT_DAMAGED,
 }
 
 
@@ -144,7 +151,7 @@ def _problem(error: Exception, scope: Scope) -> Problem:
             return _http_problem(error, scope)
         case DamagedDocumentError(document_id=document_id, part=part):
             detail = f"The stored document {document_id!r} is damaged in its {part}."
-            return Problem(problems.DOCUMENT_DAMAGED, detail, members={"id": document_id})
+            return Problem(DOCUMENT_DAMAGED, detail, members={"id": document_id})
     if isinstance(error, IndexingError | OSError):
         failure = storage_error(Path(), error)
         if failure is not None:
@@ -171,7 +178,7 @@ def problem_of(error: type[BaseException]) -> ProblemType:
     """Return the problem type of a class of errors: its own, or that of an error of a package."""
     if issubclass(error, ServiceError):
         return error.problem_type
-    return _OF_PACKAGES.get(error, problems.INTERNAL_ERROR)
+    return _OF_PACKAGES.get(error, INTERNAL_ERROR)
 
 
 def _storage_problem(failure: StorageError) -> Problem:
@@ -183,17 +190,17 @@ def _storage_problem(failure: StorageError) -> Problem:
 def _http_problem(error: HTTPException, scope: Scope) -> Problem:
     match error.status_code:
         case HTTPStatus.BAD_REQUEST:
-            return Problem(problems.MALFORMED_BODY, _parse_failure(error.__cause__))
+            return Problem(MALFORMED_BODY, _parse_failure(error.__cause__))
         case HTTPStatus.NOT_FOUND:
-            return Problem(problems.NO_SUCH_ROUTE, problems.NO_SUCH_ROUTE.description)
+            return Problem(NO_SUCH_ROUTE, NO_SUCH_ROUTE.description)
         case HTTPStatus.METHOD_NOT_ALLOWED:
             allowed = {"Allow": ", ".join(_allowed_methods(scope))}
             return Problem(
-                problems.METHOD_NOT_ALLOWED,
-                problems.METHOD_NOT_ALLOWED.description,
+                METHOD_NOT_ALLOWED,
+                METHOD_NOT_ALLOWED.description,
                 headers=allowed,
             )
-    return Problem(problems.INTERNAL_ERROR, _INTERNAL)
+    return Problem(INTERNAL_ERROR, _INTERNAL)
 
 
 def _allowed_methods(scope: Scope) -> list[str]:
@@ -217,10 +224,10 @@ def _validation_problem(error: RequestValidationError) -> Problem:
     found = error.errors()
     if found and found[0]["type"] == "json_invalid":
         reason, position = found[0]["ctx"]["error"], found[0]["loc"][-1]
-        return Problem(
-            problems.MALFORMED_BODY, f"The body is not JSON: {reason}, at character {position}."
-        )
-    return Problem(problems.INVALID_INPUT, _INVALID, [_validation_error(item) for item in found])
+        return Problem(MALFORMED_BODY, f"The body is not JSON: {reason}, at character {position}.")
+    return Problem(
+        InvalidInputError.problem_type, _INVALID, [_validation_error(item) for item in found]
+    )
 
 
 def _validation_error(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 
 from service.deps import EngineDep, OpenCollectionDep, OpenEngineDep
 from service.engine import DEFAULT, degraded_parts, record_state
+from service.errors import PROBLEM_TYPES, OverloadedError
 from service.gate import Rules, declare
 from service.openapi import READ, Router
 from service.ops.schemas import (
@@ -18,7 +19,6 @@ from service.ops.schemas import (
     VersionResponse,
     version_response,
 )
-from service.problems import OVERLOADED, PROBLEM_TYPES
 
 router = Router(Rules(collection=False, cost="nothing"), tags=["operations"])
 
@@ -90,7 +90,9 @@ async def get_version(collection: OpenCollectionDep) -> VersionResponse:
 )
 @declare(keyless="information")
 async def get_problem(
-    name: Annotated[str, Path(openapi_examples={"overloaded": {"value": OVERLOADED.name}})],
+    name: Annotated[
+        str, Path(openapi_examples={"overloaded": {"value": OverloadedError.problem_type.name}})
+    ],
 ) -> ProblemTypeResponse:
     """Describe a `type` of problem."""
     if name not in PROBLEM_TYPES:

@@ -14,7 +14,7 @@ import pytest
 
 from index.doctor.examine import examine
 from service.engine import Engine
-from service.problems import PROBLEM_TYPES
+from service.errors import PROBLEM_TYPES
 from tests.kit.waiting import wait_until
 
 LINES = {"content-type": "application/x-ndjson"}

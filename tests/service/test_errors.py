@@ -6,9 +6,14 @@ from types import ModuleType
 from encoder import errors as encoder_errors
 from index import errors as index_errors
 from service import errors as service_errors
-from service.errors import FieldError, InvalidInputError, OverloadedError, RequestTooLargeError
+from service.errors import (
+    PROBLEM_TYPES,
+    FieldError,
+    InvalidInputError,
+    OverloadedError,
+    RequestTooLargeError,
+)
 from service.problem_responses import problem_of
-from service.problems import PROBLEM_TYPES
 
 MODULES = (encoder_errors, index_errors, service_errors)
 

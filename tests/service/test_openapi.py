@@ -10,9 +10,9 @@ from service.app import create_app
 from service.compare.schemas import CompareRequest
 from service.documents.schemas import IndexRequest
 from service.embeddings.routes import EmbeddingsRequest
+from service.errors import PROBLEM_TYPES
 from service.gate import TIMEOUT_HEADER
 from service.match.schemas import MatchRequest
-from service.problems import PROBLEM_TYPES
 from service.settings import Settings
 from service.standing.schemas import StandingQueryRequest
 

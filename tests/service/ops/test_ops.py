@@ -10,8 +10,8 @@ import pytest
 from service import engine as engine_module
 from service.app import create_app
 from service.engine import Engine
+from service.errors import PROBLEM_TYPES
 from service.metrics import Metrics
-from service.problems import PROBLEM_TYPES
 from service.workers.scheduler import EncodeScheduler
 from tests.kit.problems import problem
 from tests.kit.service_fixtures import with_parts

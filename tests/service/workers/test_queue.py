@@ -77,7 +77,7 @@ def test_a_request_that_proves_too_large_keeps_nothing() -> None:
 def seconds_to_empty(queue: BlockQueue) -> int:
     with queue.reserve(BOUND), pytest.raises(OverloadedError) as caught:
         queue.reserve(1)
-    return caught.value.retry_after
+    return caught.value.members["retry_after"]
 
 
 @pytest.mark.parametrize(
