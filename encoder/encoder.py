@@ -15,7 +15,6 @@ from encoder.arrays import Float32
 from encoder.blocks import Receipt, SentenceBlocks
 from encoder.checkpoint import Checkpoint, vector_space
 from encoder.comparison.sections import SectionReader
-from encoder.document_reading import DocumentReading
 
 BLOCKS_A_TASK = 16  # of a thread: to hand over each block by itself costs a tenth of encoding it
 
@@ -119,11 +118,10 @@ class Encoder(Protocol):
         ...
 
     def encode_blocks(self, blocks: Sequence[Sequence[int]]) -> Float32:
-        """Encode N sentence blocks on the calling thread: [N, block_dimension]."""
-        ...
+        """Encode N sentence blocks on the calling thread: [N, block_dimension].
 
-    def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
-        """Begin to read a document with a recurrent encoder, one block a step."""
+        A recurrent encoder takes all blocks of one document, in their order.
+        """
         ...
 
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:

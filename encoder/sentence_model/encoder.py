@@ -15,9 +15,8 @@ import numpy as np
 
 from encoder.arrays import Float32, Int64
 from encoder.checkpoint import Checkpoint
-from encoder.document_reading import DocumentReading
 from encoder.encoder import OpenedCheckpoint, WarmRun
-from encoder.errors import CheckpointError, ParityError
+from encoder.errors import ParityError
 from encoder.golden import GOLDEN_TEXTS
 from encoder.onnx_encoder import usable_cores
 from encoder.sentence_model.folder import SentenceModel
@@ -44,10 +43,6 @@ class BlockMeanEncoder(OpenedCheckpoint, ABC):
     def read(self) -> BlockTokenizer:
         """What splits a text into the sentence blocks that it encodes."""
         return BlockTokenizer(self.checkpoint)
-
-    def begin_document(self, blocks: Sequence[Sequence[int]]) -> DocumentReading:
-        """Refuse it: no sentence model is recurrent."""
-        raise CheckpointError(f"{self.checkpoint.name} reads each block by itself")
 
     def encode_document(self, blocks: Sequence[Sequence[int]], block_vectors: Float32) -> Float32:
         """Return the mean of the vectors of the blocks: [dimension], unit norm."""

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar
 
 from encoder.arrays import Float32
-from encoder.document_reading import DocumentReading
 from service.errors import OverloadedError, RejectionReason, RequestTooLargeError, ServiceError
 
 TrafficClass = Literal["short", "long", "background"]
@@ -93,11 +92,6 @@ class FairQueue(Generic[T]):
         """Queue a request. A class that was idle gets no credit for that time, and owes nothing."""
         queue = self._classes[request.traffic_class]
         request.rank = queue.served + request.tokens
-        self.resume(request)
-
-    def resume(self, request: T) -> None:
-        """Queue a request again, at the place it had: its work was waiting for other work of it."""
-        queue = self._classes[request.traffic_class]
         if queue.head() is None:
             busy = [other.spent for other in self._classes.values() if other.head() is not None]
             if not busy:  # the queue was empty: no class owes anything for the time before
@@ -148,9 +142,6 @@ class FairQueue(Generic[T]):
         return None if best is None else best[1]
 
 
-DOCUMENT_ONLY = -1  # the row of a document whose block vectors are all known
-
-
 @dataclass(frozen=True, slots=True)
 class EncodeResult:
     """One encoded document, and where the time went, in seconds.
@@ -178,13 +169,12 @@ class EncodeTask:
         waiter: future of the result.
         submitted: when it was queued, by `time.perf_counter`.
         known: rows of `vectors` that were filled from the cache.
-        reading: of a recurrent encoder: the document, of which every step reads the next block.
-        passes: how often each block is read; 1 but for a recurrent encoder.
+        whole: its blocks are encoded in one call, as a recurrent encoder does.
         counted: all its sentence blocks, whose words are counted; empty where all are encoded.
-        pending: the other rows, as often as they are read.
+        rows: the other rows.
         started: when its first block was taken, by `time.perf_counter`.
-        taken: number of pending rows that were taken.
-        done: number of pending rows that were encoded.
+        taken: number of these rows that were taken.
+        done: number of these rows that were encoded.
     """
 
     blocks: Sequence[Sequence[int]]
@@ -192,27 +182,25 @@ class EncodeTask:
     waiter: asyncio.Future[EncodeResult]
     submitted: float
     known: Collection[int] = ()
-    reading: DocumentReading | None = None
-    passes: int = 1
+    whole: bool = False
     counted: Sequence[Sequence[int]] = ()
-    pending: list[int] = field(init=False)
+    rows: list[int] = field(init=False)
     started: float = 0.0
     taken: int = 0
     done: int = 0
 
     def __post_init__(self) -> None:
-        rows = [row for row in range(len(self.blocks)) if row not in self.known]
-        self.pending = rows * self.passes
+        self.rows = [row for row in range(len(self.blocks)) if row not in self.known]
 
     @property
     def pending_tokens(self) -> int:
         """Tokens to encode."""
-        return sum(len(self.blocks[row]) for row in self.pending)
+        return sum(len(self.blocks[row]) for row in self.rows)
 
     @property
-    def next_row(self) -> int:
-        """The row to take next."""
-        return self.pending[self.taken] if self.pending else DOCUMENT_ONLY
+    def next_rows(self) -> list[int]:
+        """The rows to take next: all or one; none of a document whose vectors are all known."""
+        return self.rows if self.whole else self.rows[self.taken : self.taken + 1]
 
 
 @dataclass(slots=True, eq=False)
@@ -257,7 +245,7 @@ class Reservation:
 
     def next_tokens(self) -> int:
         """Return the tokens of the block to take next."""
-        return len(Block(self, self.waiting[0], self.waiting[0].next_row).tokens)
+        return Block(self, self.waiting[0], self.waiting[0].next_rows).tokens
 
     def __enter__(self) -> "Reservation":
         return self
@@ -268,21 +256,21 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One sentence block that a worker has taken, or a document whose blocks are all known."""
+    """One sentence block that a worker has taken, or all of a document, or none."""
 
     reservation: Reservation
     task: EncodeTask
-    row: int
+    rows: Sequence[int]
 
     @property
-    def tokens(self) -> Sequence[int]:
-        """Token ids, without special tokens."""
-        return () if self.row == DOCUMENT_ONLY else self.task.blocks[self.row]
+    def ids(self) -> list[Sequence[int]]:
+        """Token ids of each row, without special tokens."""
+        return [self.task.blocks[row] for row in self.rows]
 
     @property
-    def cost(self) -> int:
-        """Tokens that it counts for: those of all readings of a block are its tokens."""
-        return len(self.tokens) // self.task.passes
+    def tokens(self) -> int:
+        """Number of its tokens."""
+        return sum(map(len, self.ids))
 
 
 _RATE_DECAY = 0.95  # weight of earlier measurements after one more call
@@ -410,7 +398,7 @@ class BlockQueue:
                     break
                 taken.append(self._take_one(first))
                 first = self._next()
-        return sorted(taken, key=lambda block: len(block.tokens))
+        return sorted(taken, key=lambda block: block.tokens)
 
     def store_vectors(self, blocks: Sequence[Block], vectors: Float32) -> list[Block]:
         """Store the block vectors of one call.
@@ -420,17 +408,17 @@ class BlockQueue:
         """
         last: list[Block] = []
         with self._changed:
-            for block, vector in zip(blocks, vectors, strict=True):
+            start = 0
+            for block in blocks:
                 task, reservation = block.task, block.reservation
+                start, first = start + len(block.rows), start
                 if task not in reservation.unanswered:
                     continue
-                task.vectors[block.row] = vector
-                task.done += 1
-                self._add(reservation, -min(block.cost, reservation.tokens))
-                if task.done == len(task.pending):
+                task.vectors[block.rows] = vectors[first:start]
+                task.done += len(block.rows)
+                self._add(reservation, -min(block.tokens, reservation.tokens))
+                if task.done == len(task.rows):
                     last.append(block)
-                elif task.reading is not None:
-                    self._resume(reservation, task)
         return last
 
     def complete(self, reservation: Reservation, task: EncodeTask) -> bool:
@@ -526,21 +514,12 @@ class BlockQueue:
 
     def _take_one(self, reservation: Reservation) -> Block:
         task = reservation.waiting[0]
-        block = Block(reservation, task, task.next_row)
+        block = Block(reservation, task, task.next_rows)
         if task.taken == 0:
             task.started = time.perf_counter()
-        last = task.taken + 1 >= len(task.pending)
-        leaves = last or task.reading is not None  # whose next block waits for this one
-        has_more = not leaves or len(reservation.waiting) > 1
-        self._requests.serve(block.cost, has_more=has_more)
-        task.taken += 1
+        task.taken += len(block.rows)
+        leaves = task.taken == len(task.rows)
+        self._requests.serve(block.tokens, has_more=not leaves or len(reservation.waiting) > 1)
         if leaves:
             reservation.waiting.popleft()
         return block
-
-    def _resume(self, reservation: Reservation, task: EncodeTask) -> None:
-        """Queue the next block of a document that a recurrent encoder reads."""
-        reservation.waiting.appendleft(task)
-        if not reservation.entry:
-            self._requests.resume(reservation)
-        self._changed.notify()

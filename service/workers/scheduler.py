@@ -6,7 +6,7 @@ last block of a document also encodes the document and delivers the result. Bloc
 cached are not encoded again, and nothing is computed for a request whose deadline has passed.
 
 A recurrent encoder reads the blocks of a document one after another, with a memory: such a document
-is taken for one block at a time, and has no cached block vectors.
+is taken as a whole, and has no cached block vectors.
 """
 
 import asyncio
@@ -36,7 +36,6 @@ from service.metrics import Metrics
 from service.threads import lower_priority
 from service.workers.block_cache import EncodeCache
 from service.workers.queue import (
-    DOCUMENT_ONLY,
     Block,
     BlockQueue,
     EncodeResult,
@@ -141,7 +140,7 @@ class EncodeScheduler:
         encoded = await asyncio.gather(*(task.waiter for task in tasks))
         if self._cache is not None:
             for task in tasks:
-                self._cache.put(task.blocks, task.vectors, task.pending, owner)
+                self._cache.put(task.blocks, task.vectors, task.rows, owner)
         return encoded
 
     async def _create_tasks(
@@ -149,8 +148,6 @@ class EncodeScheduler:
     ) -> list[EncodeTask]:
         """Return a task for each document, with the block vectors that are cached."""
         loop = asyncio.get_running_loop()
-        if self._encoder.recurrent:
-            return [self._begin(document, loop.create_future()) for document in documents]
         width = self._encoder.checkpoint.block_dimension
         blocks = [document.to_encode for document in documents]
         vectors = [np.empty((len(block), width), dtype=np.float32) for block in blocks]
@@ -165,23 +162,13 @@ class EncodeScheduler:
                 loop.create_future(),
                 submitted,
                 cached,
+                whole=self._encoder.recurrent,
                 counted=document.blocks,
             )
             for document, encoded_blocks, rows, cached in zip(
                 documents, blocks, vectors, known, strict=True
             )
         ]
-
-    def _begin(self, document: SentenceBlocks, waiter: asyncio.Future[EncodeResult]) -> EncodeTask:
-        reading = self._encoder.begin_document(document.blocks)
-        return EncodeTask(
-            document.blocks,
-            reading.vectors,
-            waiter,
-            time.perf_counter(),
-            reading=reading,
-            passes=reading.passes,
-        )
 
     def close(self) -> None:
         """Stop the workers; callers that still wait get ShuttingDownError."""
@@ -208,18 +195,19 @@ class EncodeScheduler:
 
     def _compute(self, blocks: Sequence[Block]) -> int:
         """Encode the blocks of one call; return the tokens that were encoded."""
-        self._finish_all([block for block in blocks if block.row == DOCUMENT_ONLY])
-        blocks = [block for block in blocks if block.row != DOCUMENT_ONLY]
+        self._finish_all([block for block in blocks if not block.rows])
+        blocks = [block for block in blocks if block.rows]
         return self._encode(blocks) if blocks else 0
 
     def _encode(self, blocks: Sequence[Block]) -> int:
         try:
-            vectors = self._vectors_of(blocks)
+            ids = [ids for block in blocks for ids in block.ids]
+            vectors = self._encoder.encode_blocks(ids)
         except Exception as error:
             self._fail({block.reservation for block in blocks}, error)
             return 0
-        tokens = sum(block.cost for block in blocks)
-        self._metrics.encoded_blocks.inc(len(blocks))
+        tokens = sum(block.tokens for block in blocks)
+        self._metrics.encoded_blocks.inc(len(ids))
         self._metrics.encoded_tokens.inc(tokens)
         self._finish_all(self._queue.store_vectors(blocks, vectors))
         return tokens
@@ -237,14 +225,6 @@ class EncodeScheduler:
                 _LOG.warning("a packed call of the document level failed", exc_info=error)
         for block, vector in zip(last, vectors, strict=True):
             self._finish(block.reservation, block.task, vector)
-
-    def _vectors_of(self, blocks: Sequence[Block]) -> Float32:
-        reading = blocks[0].task.reading
-        if reading is None:
-            return self._encoder.encode_blocks([block.tokens for block in blocks])
-        (block,) = blocks  # a recurrent encoder takes one a call
-        reading.advance()
-        return reading.vectors[[block.row]]
 
     def _measure(self, tokens: float, seconds: float) -> None:
         """Record the rate of one thread, including its work around the encoder."""

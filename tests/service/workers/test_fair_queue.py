@@ -190,14 +190,3 @@ def test_a_removed_request_is_not_served() -> None:
 def test_an_empty_queue_serves_nothing() -> None:
     with pytest.raises(ValueError, match="empty"):
         FairQueue[Request]().serve(1, has_more=False)
-
-
-def test_a_request_that_waited_for_its_own_work_keeps_its_place() -> None:
-    queue: FairQueue[Request] = FairQueue()
-    first, second = Request([5, 5]), Request([8])
-    queue.add(first)
-    queue.serve(5, has_more=False)  # its second block waits for the first one
-    assert queue.next() is None
-    queue.add(second)
-    queue.resume(first)
-    assert queue.next() is first

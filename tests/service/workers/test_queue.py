@@ -146,10 +146,10 @@ def test_a_packed_call_keeps_its_budget(documents: list[list[int]], budget: int)
     taken = []
     while left:
         blocks = queue.take()
-        lengths = [len(block.tokens) + 2 for block in blocks]
+        lengths = [block.tokens + 2 for block in blocks]
         assert lengths == sorted(lengths)
         assert len(blocks) == 1 or max(lengths) * len(blocks) <= budget
-        taken += [(block.task, block.row) for block in blocks]
+        taken += [(block.task, *block.rows) for block in blocks]
         left -= len(blocks)
     assert len(set(taken)) == len(taken) == sum(len(task.blocks) for task in tasks)
 
