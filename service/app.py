@@ -47,7 +47,6 @@ ROUTERS = (
     uploads.lines_router,
     documents.index_router,
     uploads.router,
-    standing.events_router,
     standing.router,
     match.similar_router,
     documents.family_router,

@@ -29,7 +29,7 @@ from service.errors import (
 )
 from service.match.logic import validate_bounds
 from service.match.queries import StoredQuery, find_stored, read_queries
-from service.standing.store import Event, Found, Interest, QueryText, Scan, StandingQuery, Webhook
+from service.standing.store import Event, Interest, QueryText, Scan, StandingQuery, Webhook
 from service.threads import run_in
 
 HEARTBEAT_SECONDS = 15.0
@@ -224,13 +224,13 @@ def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -
             if collection.standing.stopping:
                 break
             try:
-                found = _find(collection, query, ids, vectors)
+                scan = _find(collection, query, ids, vectors)
             except (TypeError, ValueError) as error:  # it keeps no other one from being compared
                 _LOG.error("standing query %s: %s", query.id, type(error).__name__)
                 collection.standing.store.hold(query, UNREADABLE)
                 continue
-            if found is not None:
-                scans.append(Scan(query, int(ids[-1]), found))
+            if scan is not None:
+                scans.append(scan)
         collection.standing.record(scans)
         advanced |= bool(scans)
     return advanced
@@ -238,15 +238,15 @@ def _compare(collection: Collection, queries: list[StandingQuery], ids: Int64) -
 
 def _find(
     collection: Collection, query: StandingQuery, ids: Int64, vectors: Float32
-) -> tuple[Found, ...] | None:
-    """Return which of some documents a query matches; None if it or its document cannot be read."""
+) -> Scan | None:
+    """Compare some documents with a query; None if it or its document cannot be read."""
     encoded, interest = _encoded(collection, query), query.interest
     if encoded is None:
         return None
     if interest.mode == "semantic" and not _may_match(
         collection, interest, vectors @ encoded.vector
     ):
-        return ()
+        return Scan(query, int(ids[-1]), (), interest.mode)
     aligns = collection.engine.settings.alignment_budget_ms > 0
     options = SearchOptions(
         top_k=len(ids),
@@ -263,17 +263,7 @@ def _find(
         calibrator=collection.calibrator,
         among=IdSet(int(ids[-1]) + 1, ids),
     )
-    return tuple(
-        Found(
-            document=hit.id,
-            title=hit.title,
-            score=hit.score,
-            scored_as=answer.scored_as,
-            probability=hit.probability,
-            false_positive_rate=hit.false_positive_rate,
-        )
-        for hit in answer.hits
-    )
+    return Scan(query, int(ids[-1]), answer.hits, answer.scored_as)
 
 
 def _may_match(collection: Collection, interest: Interest, cosines: Float32) -> bool:

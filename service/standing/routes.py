@@ -7,14 +7,12 @@ from typing import Annotated
 from fastapi import Body, Depends, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
-from starlette.routing import Match
-from starlette.types import Scope
 
 from service.body import JSON, choose_media_type
 from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
-from service.gate import RuledRoute, listens
+from service.gate import listens
 from service.openapi import ENCODE, WRITE, Router
 from service.schemas import DEFAULT_PAGE, Cursor, PageSize, write_cursor
 from service.standing.logic import (
@@ -43,18 +41,7 @@ from service.threads import run_in
 PREFIX = "/standing-queries"
 
 
-class QueryRoute(RuledRoute):
-    """A route of one standing query; none has the id `events`, which is a path of its own."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return whether the path of a request is this one."""
-        match, matched = super().matches(scope)
-        if matched.get("path_params", {}).get("id") == "events":
-            return Match.NONE, {}
-        return match, matched
-
-
-router = Router(prefix=PREFIX, tags=["standing queries"], route_class=QueryRoute)
+router = Router(prefix=PREFIX, tags=["standing queries"])
 
 REQUESTS = {
     "text": {
@@ -158,6 +145,58 @@ async def get_standing_queries(
     )
 
 
+EVENT_STREAM = "text/event-stream"
+LARGEST_NUMBER = 2**53 - 1  # that JavaScript knows exactly
+
+EVENTS_PAGE = {
+    "description": "A page; with `Accept: text/event-stream`, server-sent events, which go on with "
+    "those to come",
+    "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+}
+RESPONSES = WRITE({200: EVENTS_PAGE}, "not-acceptable", "standing-query-not-found")
+
+After = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=LARGEST_NUMBER,
+        description="Number of an event: give later ones. By default, all that are kept. The "
+        "header Last-Event-ID, which browsers send when they connect again, is the same.",
+        openapi_examples={"some": {"value": 17}},
+    ),
+]
+LastEventId = Annotated[int, Header(ge=0, le=LARGEST_NUMBER, include_in_schema=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class EventsWanted:
+    """The parameters of a page of events, or of a stream."""
+
+    limit: PageSize = DEFAULT_PAGE
+    after: After = 0
+    last_event_id: LastEventId = 0
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None
+
+
+Wanted = Annotated[EventsWanted, Depends()]
+
+
+@router.get(
+    "/events",
+    summary="Get the events of all standing queries",
+    response_model=EventsResponse,
+    responses=RESPONSES,
+)
+async def get_all_events(
+    request: Request, collection: CollectionDep, wanted: Wanted
+) -> EventsResponse | StreamingResponse:
+    """Return the events of all standing queries: a page, or server-sent events.
+
+    The last events of each query are kept, `max_standing_events` of them.
+    """
+    return await _events(request, collection, None, wanted)
+
+
 @router.get(
     "/{id}",
     summary="Get a standing query",
@@ -229,60 +268,7 @@ async def remove_standing_query(query_id: QueryId, collection: CollectionDep) ->
     await run_in(collection.jobs.threads, collection.standing.remove, query_id)
 
 
-EVENT_STREAM = "text/event-stream"
-LARGEST_NUMBER = 2**53 - 1  # that JavaScript knows exactly
-events_router = Router(prefix=PREFIX, tags=["standing queries"])
-
-EVENTS_PAGE = {
-    "description": "A page; with `Accept: text/event-stream`, server-sent events, which go on with "
-    "those to come",
-    "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
-}
-RESPONSES = WRITE({200: EVENTS_PAGE}, "not-acceptable", "standing-query-not-found")
-
-After = Annotated[
-    int,
-    Query(
-        ge=0,
-        le=LARGEST_NUMBER,
-        description="Number of an event: give later ones. By default, all that are kept. The "
-        "header Last-Event-ID, which browsers send when they connect again, is the same.",
-        openapi_examples={"some": {"value": 17}},
-    ),
-]
-LastEventId = Annotated[int, Header(ge=0, le=LARGEST_NUMBER, include_in_schema=False)]
-
-
-@dataclass(frozen=True, slots=True)
-class EventsWanted:
-    """The parameters of a page of events, or of a stream."""
-
-    limit: PageSize = DEFAULT_PAGE
-    after: After = 0
-    last_event_id: LastEventId = 0
-    accept: Annotated[str | None, Header(include_in_schema=False)] = None
-
-
-Wanted = Annotated[EventsWanted, Depends()]
-
-
-@events_router.get(
-    "/events",
-    summary="Get the events of all standing queries",
-    response_model=EventsResponse,
-    responses=RESPONSES,
-)
-async def get_all_events(
-    request: Request, collection: CollectionDep, wanted: Wanted
-) -> EventsResponse | StreamingResponse:
-    """Return the events of all standing queries: a page, or server-sent events.
-
-    The last events of each query are kept, `max_standing_events` of them.
-    """
-    return await _events(request, collection, None, wanted)
-
-
-@events_router.get(
+@router.get(
     "/{id}/events",
     summary="Get the events of a standing query",
     response_model=EventsResponse,

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, delete, exists, func, insert, select, up
 
 from encoder.arrays import Float32
 from encoder.blocks import Receipt
-from index.search.records import Bounds, Mode
+from index.search.records import Bounds, Hit, Mode
 from index.sqlite.block_vectors import BlockVectors
 from index.sqlite.connections import utc_now
 from index.store.filters import Filter, filter_from_json, filter_to_json
@@ -120,18 +120,6 @@ class StandingQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A new document that a standing query matches: the last fields of its `Event`."""
-
-    document: str
-    title: str
-    score: float
-    scored_as: Mode
-    probability: float | None
-    false_positive_rate: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Event:
     """A new document that matches a standing query."""
 
@@ -166,11 +154,13 @@ class Scan:
         query: the query, as it was before.
         scanned: every vector up to this id was compared.
         found: the documents that match.
+        scored_as: the mode whose scores these are.
     """
 
     query: StandingQuery
     scanned: int
-    found: tuple[Found, ...]
+    found: Sequence[Hit]
+    scored_as: Mode
 
 
 _OF_TEXTS = ("fingerprint", "receipt", "offsets", "vector", "blocks", "text")
@@ -403,7 +393,18 @@ class StandingStore:
     def _add_events(self, connection: Connection, scan: Scan) -> None:
         number = scan.query.number
         of_query = {"query": number, "created": utc_now()}
-        rows = [{**of_query, **asdict(match)} for match in scan.found]
+        rows = [
+            {
+                **of_query,
+                "document": hit.id,
+                "title": hit.title,
+                "score": hit.score,
+                "scored_as": scan.scored_as,
+                "probability": hit.probability,
+                "false_positive_rate": hit.false_positive_rate,
+            }
+            for hit in scan.found
+        ]
         connection.execute(insert(events), rows)
         theirs = events.c.query == number
         newest = select(events.c.number).where(theirs).order_by(events.c.number.desc())

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,11 @@ import pytest
 from sqlalchemy import select, text, update
 
 from index.errors import StorageFullError, StoreError
-from index.search.records import Bounds
+from index.search.records import Bounds, Hit
 from service import errors
 from service.app import create_app
 from service.feedback.store import FeedbackStore, JudgedQuery
-from service.standing.store import Delivery, Found, Interest, Scan, StandingStore, Webhook
+from service.standing.store import Delivery, Interest, Scan, StandingStore, Webhook
 from service.startup import close_engine, open_engine
 from service.state.database import PostgreSQL, State, existing_state, open_state
 from service.state.idempotency import IdempotencyStore, StoredResponse
@@ -220,14 +219,17 @@ def test_only_the_last_events_of_a_query_are_kept(
     first, second = (store.add(INTEREST, None, None, 0) for _ in range(2))
     assert store.find(first.id) == first
     for number in range(3):
-        found = Found(str(number), "\0", 0.5, "semantic", None, 0.1)
-        scans = [Scan(store.find(query.id), number + 1, (found,)) for query in (first, second)]
+        found = (Hit(str(number), 0.5, "\0", {}, 0.5, 0.5, false_positive_rate=0.1),)
+        scans = [
+            Scan(store.find(query.id), number + 1, found, "semantic") for query in (first, second)
+        ]
         assert store.advance(scans) == 2
         assert store.advance(scans) == 0  # they are at another place now
     for query in (first, second):
         kept = store.events_after(0, 10, query.id)
         assert [event.document for event in kept] == ["1", "2"]
-        assert asdict(kept[-1]).items() >= asdict(found).items()
+        assert (kept[-1].title, kept[-1].score, kept[-1].scored_as) == ("\0", 0.5, "semantic")
+        assert (kept[-1].probability, kept[-1].false_positive_rate) == (None, 0.1)
     last = store.last_event
     store.remove(first.id)
     store.remove(second.id)
@@ -235,7 +237,7 @@ def test_only_the_last_events_of_a_query_are_kept(
     store = StandingStore(reopen(), max_queries=2)
     third = store.add(INTEREST, None, None, 0)
     assert third.number > second.number
-    store.advance([Scan(third, 1, (found,))])
+    store.advance([Scan(third, 1, found, "semantic")])
     assert store.last_event > last
     with pytest.raises(errors.StandingQueryNotFoundError):
         store.remove(first.id)
@@ -245,8 +247,8 @@ def test_a_delivery_counts_for_its_own_webhook_alone(state: State) -> None:
     store = StandingStore(state, max_queries=3)
     webhook = Webhook("https://a.example/", "whsec_a")
     made = [store.add(INTEREST, None, webhook, 0) for _ in range(2)]
-    found = tuple(Found(str(number), "", 0.5, "semantic", 0.5, None) for number in range(2))
-    store.advance([Scan(query, 1, found) for query in made])
+    found = [Hit(str(number), 0.5, "", {}, 0.5, 0.5, probability=0.5) for number in range(2)]
+    store.advance([Scan(query, 1, found, "semantic") for query in made])
     late, query = (store.find(query.id) for query in made)
     assert store.record(late, Delivery(0, 1, 60.0, False, "no answer"))
     assert [item.id for item in store.undelivered()] == [query.id, late.id]  # those due first
