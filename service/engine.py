@@ -62,7 +62,6 @@ class Engine:
         rate_limiter: counts the tokens of each client, if a rate is set.
         encode_cache: of block vectors, unless its size is 0 or the encoder is recurrent.
         exports: the limit on exports that wait for their first part.
-        listeners: the limit on clients that listen to events.
         files: reads files that clients send.
         exporter: the one thread that reads exports, so that they delay no search.
         readers: the threads that tokenise, compare and read the stores.
@@ -86,7 +85,6 @@ class Engine:
     rate_limiter: RateLimiter | None
     encode_cache: EncodeCache | None
     exports: Admission
-    listeners: Admission
     files: SentFiles
     exporter: ThreadPoolExecutor
     readers: ThreadPoolExecutor

@@ -16,7 +16,6 @@ RejectionReason = Literal[
     "body_bytes",
     "exports",
     "files",
-    "listeners",
     "jobs",
     "client_jobs",
 ]

@@ -425,11 +425,6 @@ def _responding(
     return send_response
 
 
-def listens(scope: Scope) -> None:
-    """Note that the response to a request has no end: its client leaves, and that says nothing."""
-    scope["state"]["listens"] = True
-
-
 def _request_id(headers: Headers) -> str:
     given = headers.get("x-request-id", "")
     return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
@@ -437,7 +432,7 @@ def _request_id(headers: Headers) -> str:
 
 def _count_cancelled(scope: Scope) -> None:
     engine: Engine | None = scope["app"].state.engine
-    if engine is not None and not scope["state"].get("listens"):
+    if engine is not None:
         engine.metrics.cancelled.inc()
 
 
@@ -461,8 +456,6 @@ def _count(scope: Scope, method: str, code: int, seconds: float) -> None:
                 "milliseconds": round(1000 * seconds, 3),
             },
         )
-    if scope["state"].get("listens"):
-        return
     # Apart from those that were served: where there is too much to do, rejections come by the
     # thousand, take no time, and would hide slow answers.
     if code not in _REFUSED_BY_ROUTE and "route" not in scope:

@@ -33,15 +33,12 @@ class SendLimits:
         bytes_per_second: a client that takes so many in the mean is never too slow.
         unsent_bytes: of all connections together; the slowest clients are disconnected above it.
         on_slow: is called for each client that is disconnected.
-        on_stop: is called when the server stops, for each connection: it waits for responses, so
-            those without an end must be stopped.
     """
 
     seconds: float = 60.0
     bytes_per_second: float = 16_384.0  # half of what a slow mobile network takes
     unsent_bytes: int = 256 * 2**20  # all answers of a full server, several times
     on_slow: Callable[[], None] = lambda: None
-    on_stop: Callable[[], None] = lambda: None
 
 
 class TimedH11Protocol(H11Protocol):
@@ -79,11 +76,6 @@ class TimedH11Protocol(H11Protocol):
         """Handle received data, which may complete a head or not."""
         super().data_received(data)
         self._check_head()
-
-    def shutdown(self) -> None:
-        """Close the connection after its response: the server stops."""
-        self.limits.on_stop()
-        super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers."""

@@ -48,11 +48,6 @@ class Admission:
         """Seconds since all places were taken and none became free; 0 while one is free."""
         return 0.0 if self._full_since is None else time.monotonic() - self._full_since
 
-    @property
-    def closing(self) -> bool:
-        """Whether no request is admitted any more, and those that never end are to end."""
-        return self._closing
-
     def close(self) -> None:
         """Reject new requests."""
         self._closing = True

@@ -69,7 +69,7 @@ def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder
     with configured_logs(settings.log_level, settings.log_format):
         limit_numpy_threads()
         engine = open_engine(settings, opening)
-        limits = SendLimits(on_slow=engine.metrics.slow_clients.inc, on_stop=engine.listeners.close)
+        limits = SendLimits(on_slow=engine.metrics.slow_clients.inc)
         # uvicorn finishes active requests and then raises the signal again, which would end the
         # process before the engine is closed.
         signal.signal(signal.SIGTERM, lambda *_: None)

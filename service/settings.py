@@ -42,7 +42,7 @@ _FIXED = {
     "RERANK_SECONDS": "5; a request gives `rerank.budget_ms`", "RECALL_SAMPLE_SHARE": "0.01",
     "MAX_STANDING_QUERY_BYTES": "268435456; LONGMATCH_MAX_STANDING_QUERIES limits the number of "
     "queries",
-    "MAX_STANDING_EVENTS": "10000", "MAX_EVENT_LISTENERS": "64", "WEBHOOK_SECONDS": "10",
+    "MAX_STANDING_EVENTS": "10000", "WEBHOOK_SECONDS": "10",
     "WEBHOOK_ATTEMPTS": "24",
 }  # fmt: skip
 # What was a setting once, and what holds instead.
@@ -55,6 +55,7 @@ REMOVED_SETTINGS = {
     "LONGMATCH_OPEN_METRICS": "LONGMATCH_OPEN_INFORMATION says it of /metrics and of /docs",
     "LONGMATCH_OPEN_DOCS": "LONGMATCH_OPEN_INFORMATION says it of /docs and of /metrics",
     "LONGMATCH_MAX_WAITING_UPLOAD_BYTES": "LONGMATCH_DISK_RESERVE_BYTES bounds what uploads take",
+    "LONGMATCH_MAX_EVENT_LISTENERS": "events are read in pages, or sent to webhooks",
     "LONGMATCH_STORE": _DOCUMENTS_ARE_LOCAL,
     "LONGMATCH_STORE_SCHEMA": _DOCUMENTS_ARE_LOCAL,
     "LONGMATCH_STORE_SECONDS": _DOCUMENTS_ARE_LOCAL,

@@ -34,7 +34,6 @@ from service.workers.scheduler import EncodeScheduler
 
 READER_THREADS = 4
 MAX_SEARCH_THREADS = 4
-MAX_LISTENERS = 64  # clients that follow events: each holds a connection
 _EXPORTS_SHARE = 8  # exports that begin may take an eighth of the places of active requests
 
 
@@ -68,7 +67,6 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
             rate_limiter=None if rate is None else RateLimiter(rate, redis),
             encode_cache=cache,
             exports=Admission(max(1, settings.max_active_requests // _EXPORTS_SHARE), "exports"),
-            listeners=Admission(MAX_LISTENERS, "listeners"),
             files=SentFiles(),
             exporter=ThreadPoolExecutor(1, "exporter", lower_priority),
             readers=ThreadPoolExecutor(READER_THREADS, "reader", lower_priority),

@@ -1,4 +1,4 @@
-"""Standing queries: made, changed, compared with new documents; and who follows their events.
+"""Standing queries: made, changed, compared with new documents; and their events.
 
 A new document gets the score that POST /match gives it: it is searched for in the same way, among
 the new documents alone.
@@ -7,8 +7,7 @@ the new documents alone.
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -25,16 +24,11 @@ from service.errors import (
     EncodingFailedError,
     FieldError,
     InvalidInputError,
-    StandingQueryNotFoundError,
 )
 from service.match.logic import validate_bounds
 from service.match.queries import StoredQuery, find_stored, read_queries
 from service.standing.store import Event, Interest, QueryText, Scan, StandingQuery, Webhook
 from service.threads import run_in
-
-HEARTBEAT_SECONDS = 15.0
-_POLL_SECONDS = 0.2
-_EVENTS_AT_A_TIME = 100
 
 
 async def find_query(collection: Collection, query_id: str) -> StandingQuery:
@@ -49,48 +43,6 @@ async def list_events(
     """Return the first events after a number, of a query or of all."""
     store, threads = collection.standing.store, collection.jobs.threads
     return await run_in(threads, store.events_after, after, limit, query_id)
-
-
-async def follow_events(
-    collection: Collection, query_id: str | None, after: int
-) -> AsyncIterator[list[Event]]:
-    """Return the events after a number, of a query or of all, and then those to come.
-
-    It ends when the query or the collection is removed, or the service stops. Between the events,
-    and at first, come empty lists, so that who is gone is noticed.
-    """
-    await list_events(collection, query_id, after, 1)  # raises where there is no such query
-    listening = _follow(collection, query_id, after)
-    await anext(listening)  # takes its place, or raises
-    return listening
-
-
-async def _follow(
-    collection: Collection, query_id: str | None, after: int
-) -> AsyncIterator[list[Event]]:
-    with collection.engine.listeners.admit(), suppress(StandingQueryNotFoundError):
-        yield []  # to `follow_events`
-        yield []  # to the client: the head of the response is sent with it
-        sent = -1
-        while not _is_over(collection):
-            waited = 0.0
-            while collection.standing.last_event == sent and waited < HEARTBEAT_SECONDS:
-                await asyncio.sleep(_POLL_SECONDS)
-                waited += _POLL_SECONDS
-                if _is_over(collection):
-                    return
-            last = collection.standing.last_event
-            if sent == last:
-                yield []
-            while events := await list_events(collection, query_id, after, _EVENTS_AT_A_TIME):
-                after = events[-1].number
-                yield events
-            sent = last
-
-
-def _is_over(collection: Collection) -> bool:
-    engine = collection.engine
-    return engine.listeners.closing or not engine.collections.has(collection)
 
 
 _LOG = logging.getLogger(__name__)

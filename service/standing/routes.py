@@ -1,18 +1,13 @@
-"""/standing-queries: made, listed, changed, removed; their events, as pages or as a stream."""
+"""/standing-queries: made, listed, changed, removed; and their events."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Body, Depends, Header, Path, Query, Request
-from fastapi.responses import Response, StreamingResponse
-from pydantic_core import to_json
+from fastapi import Body, Path, Query, Request
+from fastapi.responses import Response
 
-from service.body import JSON, choose_media_type
 from service.deps import CollectionDep, IdempotencyKey, respond_once
 from service.engine import Collection
 from service.errors import FieldError, InvalidInputError
-from service.gate import listens
 from service.openapi import ENCODE, WRITE, Router
 from service.schemas import DEFAULT_PAGE, Cursor, PageSize, write_cursor
 from service.standing.logic import (
@@ -20,7 +15,6 @@ from service.standing.logic import (
     change_standing_query,
     create_standing_query,
     find_query,
-    follow_events,
     list_events,
 )
 from service.standing.schemas import (
@@ -33,7 +27,7 @@ from service.standing.schemas import (
     WebhookRequest,
     standing_query_response,
 )
-from service.standing.store import Event, StandingQuery
+from service.standing.store import StandingQuery
 from service.standing.targets import AllowedTargets, TargetRefusedError, parse_target
 from service.state.idempotency import StoredResponse
 from service.threads import run_in
@@ -145,56 +139,49 @@ async def get_standing_queries(
     )
 
 
-EVENT_STREAM = "text/event-stream"
 LARGEST_NUMBER = 2**53 - 1  # that JavaScript knows exactly
-
-EVENTS_PAGE = {
-    "description": "A page; with `Accept: text/event-stream`, server-sent events, which go on with "
-    "those to come",
-    "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
-}
-RESPONSES = WRITE({200: EVENTS_PAGE}, "not-acceptable", "standing-query-not-found")
-
+EVENTS = WRITE({200: "A page"}, "standing-query-not-found")
 After = Annotated[
     int,
     Query(
         ge=0,
         le=LARGEST_NUMBER,
-        description="Number of an event: give later ones. By default, all that are kept. The "
-        "header Last-Event-ID, which browsers send when they connect again, is the same.",
+        description="Number of an event: give later ones. By default, all that are kept.",
         openapi_examples={"some": {"value": 17}},
     ),
 ]
-LastEventId = Annotated[int, Header(ge=0, le=LARGEST_NUMBER, include_in_schema=False)]
 
 
-@dataclass(frozen=True, slots=True)
-class EventsWanted:
-    """The parameters of a page of events, or of a stream."""
-
-    limit: PageSize = DEFAULT_PAGE
-    after: After = 0
-    last_event_id: LastEventId = 0
-    accept: Annotated[str | None, Header(include_in_schema=False)] = None
-
-
-Wanted = Annotated[EventsWanted, Depends()]
-
-
-@router.get(
-    "/events",
-    summary="Get the events of all standing queries",
-    response_model=EventsResponse,
-    responses=RESPONSES,
-)
+@router.get("/events", summary="Get the events of all standing queries", responses=EVENTS)
 async def get_all_events(
-    request: Request, collection: CollectionDep, wanted: Wanted
-) -> EventsResponse | StreamingResponse:
-    """Return the events of all standing queries: a page, or server-sent events.
+    collection: CollectionDep, limit: PageSize = DEFAULT_PAGE, after: After = 0
+) -> EventsResponse:
+    """Return a page of the events of all standing queries.
 
     The last events of each query are kept, `max_standing_events` of them.
     """
-    return await _events(request, collection, None, wanted)
+    return await _events(collection, None, after, limit)
+
+
+@router.get("/{id}/events", summary="Get the events of a standing query", responses=EVENTS)
+async def get_events(
+    query_id: QueryId,
+    collection: CollectionDep,
+    limit: PageSize = DEFAULT_PAGE,
+    after: After = 0,
+) -> EventsResponse:
+    """Return a page of the events of a standing query.
+
+    Each is a version of a document that was stored after the query was made and matches it.
+    """
+    return await _events(collection, query_id, after, limit)
+
+
+async def _events(
+    collection: Collection, query_id: str | None, after: int, limit: int
+) -> EventsResponse:
+    found = await list_events(collection, query_id, after, limit)
+    return EventsResponse(events=found, last=found[-1].number if found else after)
 
 
 @router.get(
@@ -259,51 +246,10 @@ async def resume_standing_query(
     summary="Delete a standing query and its events",
     status_code=204,
     responses=WRITE(
-        {204: "It is deleted, and who listens to it is disconnected"},
+        {204: "It is deleted"},
         "standing-query-not-found",
     ),
 )
 async def remove_standing_query(query_id: QueryId, collection: CollectionDep) -> None:
     """Delete a standing query permanently, with its events."""
     await run_in(collection.jobs.threads, collection.standing.remove, query_id)
-
-
-@router.get(
-    "/{id}/events",
-    summary="Get the events of a standing query",
-    response_model=EventsResponse,
-    responses=RESPONSES,
-)
-async def get_events(
-    query_id: QueryId, request: Request, collection: CollectionDep, wanted: Wanted
-) -> EventsResponse | StreamingResponse:
-    """Return the events of a standing query: a page, or server-sent events.
-
-    Each is a version of a document that was stored after the query was made and matches it. As
-    server-sent events, those to come follow; a comment comes every 15 seconds without one.
-    """
-    return await _events(request, collection, query_id, wanted)
-
-
-async def _events(
-    request: Request, collection: Collection, query_id: str | None, wanted: EventsWanted
-) -> EventsResponse | StreamingResponse:
-    if choose_media_type(wanted.accept, (JSON, EVENT_STREAM)) == JSON:
-        found = await list_events(collection, query_id, wanted.after, wanted.limit)
-        last = found[-1].number if found else wanted.after
-        return EventsResponse(events=found, last=last)
-    followed = await follow_events(collection, query_id, wanted.last_event_id or wanted.after)
-    listens(request.scope)
-    # For proxies that would keep events until they have many.
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_lines(followed), media_type=EVENT_STREAM, headers=headers)
-
-
-async def _lines(followed: AsyncIterator[list[Event]]) -> AsyncIterator[str]:
-    async for events in followed:
-        yield "".join(map(_line, events)) or ": listening\n\n"
-
-
-def _line(event: Event) -> str:
-    # JSON escapes line ends: the data is one line.
-    return f"id: {event.number}\nevent: match\ndata: {to_json(event).decode()}\n\n"

@@ -32,13 +32,11 @@ class StandingQueries:
 
     Attributes:
         store: what is looked for, how far, and what was found.
-        last_event: number of the last event.
         webhooks: the thread that delivers events.
     """
 
     def __init__(self, state: State, settings: Settings, metrics: CollectionMetrics) -> None:
         self.store = StandingStore(state, max_queries=settings.max_standing_queries)
-        self.last_event = self.store.last_event
         self.webhooks = Webhooks(self.store, settings.webhook_hosts, metrics)
         self._metrics = metrics
         self._scan: ScanSome | None = None
@@ -123,11 +121,10 @@ class StandingQueries:
             self._metrics.standing_queries.labels(state).set(number)
 
     def record(self, scans: list[Scan]) -> None:
-        """Store what comparisons found, durably, and tell those who listen."""
+        """Store what comparisons found, durably, and tell the webhooks."""
         events = self.store.advance(scans)
         if events:
             self._metrics.standing_events.inc(events)
-            self.last_event = self.store.last_event
             self.webhooks.wake()
 
     def stop(self) -> None:

@@ -329,12 +329,6 @@ class StandingStore:
                 return furthest is None
         return True
 
-    @property
-    def last_event(self) -> int:
-        """The number of the last event that is kept; 0 before the first."""
-        with self._state.reading() as connection:
-            return connection.scalar(select(func.max(events.c.number))) or 0
-
     def events_after(self, number: int, limit: int, query_id: str | None = None) -> list[Event]:
         """Return up to `limit` events after a number, 0 for the first, of a query or of all."""
         page = _EVENT.where(events.c.number > number).order_by(events.c.number).limit(limit)

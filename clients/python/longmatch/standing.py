@@ -8,18 +8,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from longmatch.decoding import fetch, read_field, read_json, read_pages, read_part, read_value
-from longmatch.errors import ConnectionFailedError
+from longmatch.decoding import fetch, read_field, read_pages
 from longmatch.requests import Mode, Query, Webhook, body_of, query_body, segment
 from longmatch.results import Event
 from longmatch.retries import Caller
 from longmatch.status import StandingQuery
-from longmatch.steps import Emit, Emitting, Reply, Request, Sleep, Steps
+from longmatch.steps import Emit, Emitting, Request, Sleep, Steps
 
 _STANDING = "/standing-queries"
-_EVENT_STREAM = "text/event-stream"
-_DATA = b"data: "
-_RECONNECT_SECONDS = 0.5
+_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,16 +109,10 @@ def events(
         query_id: of a standing query; None for those of all.
         after: number of an event; later ones are given.
     """
-    while True:
-        params = {"limit": page_size, "after": after}
-        request = Request(method="GET", path=_events_path(query_id), params=params)
-        reply = yield from caller.again().ask(request)
-        found = read_field(list[Event], "events", reply)
+    while found := (yield from _page(caller, query_id, after, page_size)):
         for event in found:
+            after = event.number
             yield Emit(event)
-        if not found:
-            return
-        after = read_field(int, "last", reply)
 
 
 def follow_events(
@@ -129,35 +120,26 @@ def follow_events(
 ) -> Emitting[Event]:
     """Iterate over the events that are kept, and without an end over those to come.
 
-    A connection that breaks is made again, and goes on after the last event, as often as the client
-    repeats.
+    They are asked for once a second.
 
     Args:
         query_id: of a standing query; None for those of all.
         after: number of an event; later ones are given.
     """
     while True:
-        headers = {"Accept": _EVENT_STREAM, "Last-Event-ID": str(after)}
-        path = _events_path(query_id)
-        request = Request(method="GET", path=path, headers=headers, streamed=True)
-        reply = yield from caller.again().ask(request)
-        rest = b""
-        while (part := (yield from _next_part(reply))) is not None:
-            *lines, rest = (rest + part).split(b"\n")
-            for line in lines:
-                if line.startswith(_DATA):
-                    event = read_value(Event, read_json(line.removeprefix(_DATA)))
-                    after = event.number
-                    yield Emit(event)
-        yield Sleep(_RECONNECT_SECONDS)
+        while found := (yield from _page(caller, query_id, after, None)):
+            for event in found:
+                after = event.number
+                yield Emit(event)
+        yield Sleep(_POLL_SECONDS)
 
 
-def _next_part(reply: Reply) -> Steps[bytes | None]:
-    """Return the next bytes; None where the stream ended or broke."""
-    try:
-        return (yield from read_part(reply))
-    except ConnectionFailedError:
-        return None
+def _page(
+    caller: Caller, query_id: str | None, after: int, limit: int | None
+) -> Steps[list[Event]]:
+    params = {"limit": limit, "after": after}
+    request = Request(method="GET", path=_events_path(query_id), params=params)
+    return read_field(list[Event], "events", (yield from caller.again().ask(request)))
 
 
 def _standing_path(query_id: str, below: str = "") -> str:
