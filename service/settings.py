@@ -236,12 +236,12 @@ class Settings(BaseSettings):
     block_cache_bytes: int = Field(
         default=32 * 1024 * 1024,
         ge=0,
-        description="Memory of the cache of block vectors; not used with Redis.",
+        description="Memory of the cache of block vectors; 0 for none.",
     )
     redis_url: str | None = Field(
         default=None,
-        description="A Redis, as redis://HOST:6379/0 (rediss:// and unix://, too): block vectors "
-        "and rate counters. The service works without it while it is down.",
+        description="A Redis, as redis://HOST:6379/0 (rediss:// and unix://, too), in which "
+        "servers count rates together. The service works without it while it is down.",
     )
     max_feedback: int = Field(
         default=100_000,

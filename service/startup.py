@@ -1,5 +1,6 @@
 """The composition root: opens everything that the service works with, once."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -22,12 +23,7 @@ from service.settings import Settings
 from service.state.database import PostgreSQL
 from service.text.logic import SentFiles
 from service.threads import lower_priority
-from service.workers.block_cache import (
-    EncodeCache,
-    LruBlockCache,
-    RedisBlockCache,
-    probe_vector_space,
-)
+from service.workers.block_cache import EncodeCache
 from service.workers.opening_encoder import OpeningEncoder, begin_opening
 from service.workers.rerank_pool import open_rerank_pool
 from service.workers.scheduler import EncodeScheduler
@@ -52,7 +48,7 @@ def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> En
         database = None if settings.state is None else PostgreSQL(settings.state)
         if database is not None:
             opened.callback(database.close)
-        scheduler, cache = _open_scheduler(settings, encoder, run, redis, metrics, opened)
+        scheduler, cache = _open_scheduler(settings, encoder, run, metrics, opened)
         engine = Engine(
             settings=settings,
             checkpoint=checkpoint,
@@ -157,17 +153,17 @@ def _open_redis(settings: Settings, metrics: Metrics, opened: ExitStack) -> Redi
 
 
 def _open_scheduler(
-    settings: Settings,
-    encoder: Encoder,
-    run: WarmRun,
-    redis: RedisClient | None,
-    metrics: Metrics,
-    opened: ExitStack,
+    settings: Settings, encoder: Encoder, run: WarmRun, metrics: Metrics, opened: ExitStack
 ) -> tuple[EncodeScheduler, EncodeCache | None]:
-    """Start the encoder threads, with a cache in front of them if there can be one."""
-    probe = probe_vector_space(encoder, run)
-    cache = _open_cache(settings, encoder, redis, metrics, probe.space)
-    if cache is not None:
+    """Start the encoder threads, with a cache in front of them if there can be one.
+
+    The vector of a block of a recurrent encoder depends on its document, and cannot be found by its
+    tokens.
+    """
+    cache = None
+    if settings.block_cache_bytes and not encoder.recurrent:
+        width = encoder.checkpoint.block_dimension
+        cache = EncodeCache(settings.block_cache_bytes, width, metrics)
         opened.callback(cache.close)
     scheduler = EncodeScheduler(
         encoder,
@@ -177,22 +173,14 @@ def _open_scheduler(
         cache=cache,
     )
     opened.callback(scheduler.close)
-    scheduler.set_initial_rate(probe.tokens_per_second)
+    scheduler.set_initial_rate(_measure_rate(encoder, run))
     return scheduler, cache
 
 
-def _open_cache(
-    settings: Settings, encoder: Encoder, redis: RedisClient | None, metrics: Metrics, space: bytes
-) -> EncodeCache | None:
-    """Open the cache of block vectors; None if it has no room, or the encoder is recurrent.
-
-    The vector of a block then depends on its document, and cannot be found by its tokens.
-    """
-    width = encoder.checkpoint.block_dimension
-    if encoder.recurrent:
-        return None
-    if redis is not None:
-        return EncodeCache(RedisBlockCache(redis, width), space, metrics)
-    if settings.block_cache_bytes:
-        return EncodeCache(LruBlockCache(settings.block_cache_bytes, width), space, metrics)
-    return None
+def _measure_rate(encoder: Encoder, run: WarmRun) -> float:
+    """Return the tokens a second of one thread; where an encoder packs, of a packed run."""
+    if not encoder.batch_tokens:
+        return run.tokens_per_second
+    started = time.perf_counter()
+    encoder.encode_blocks(run.blocks)
+    return sum(map(len, run.blocks)) / (time.perf_counter() - started)

@@ -1,32 +1,24 @@
-"""The caches of block vectors by the content of their blocks, and their use before the encoder.
+"""The cache of block vectors by the tokens of their blocks.
 
-In Redis, vectors outlive the process, and servers share them. A cache may drop any of them at any
-time. What it returns has the same bits as what was put. It never fails: a vector that cannot be
-read is missing, one that cannot be written is dropped.
+It may drop any of them at any time. What it returns has the same bits as what was put.
 """
 
-import logging
 import threading
-import time
-import zlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from contextlib import suppress
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 
 from encoder.arrays import Float32
-from encoder.encoder import Encoder, WarmRun
 from service.metrics import Metrics
-from service.redis_client import RedisClient
 from service.threads import lower_priority, run_in
 
 KEY_BYTES = 20
 _ENTRY_OVERHEAD = 250  # bytes of Python objects for a key and its row number, measured
+Blocks = Sequence[Sequence[int]]
 
 
 class LruBlockCache:
@@ -80,112 +72,6 @@ class LruBlockCache:
         return row
 
 
-_REDIS_PREFIX = b"longmatch:block:"
-_LIFE_SECONDS = 7 * 24 * 3600
-_CALL_KEYS = 256  # of one call: Redis serves other clients between calls
-_CHECKSUM_BYTES = 4
-_LARGEST = 1.001  # component of a vector of unit norm, with the error of float16 graphs
-
-
-class RedisBlockCache:
-    """Keeps block vectors in Redis for a week after they were computed.
-
-    A value is the little-endian vector and its CRC-32. One of another length or checksum counts as
-    missing, and so does one that no vector of unit norm can be: others may write to this Redis.
-    """
-
-    def __init__(self, redis: RedisClient, dimension: int) -> None:
-        self._redis = redis
-        self._dimension = dimension
-
-    def get(self, keys: Sequence[bytes]) -> dict[bytes, Float32]:
-        """Return the vectors that are there, Float32[H] by key."""
-        found: dict[bytes, Float32] = {}
-        for start in range(0, len(keys), _CALL_KEYS):
-            some = keys[start : start + _CALL_KEYS]
-            values = self._redis.call(partial(_read_redis, keys=some))
-            if values is None:
-                break
-            for key, value in zip(some, values, strict=True):
-                vector = self._vector(value)
-                if vector is not None:
-                    found[key] = vector
-        return found
-
-    def put(self, vectors: Mapping[bytes, Float32]) -> None:
-        """Store vectors."""
-        items = list(vectors.items())
-        for start in range(0, len(items), _CALL_KEYS):
-            some = items[start : start + _CALL_KEYS]
-            if self._redis.call(partial(_write_redis, items=some)) is None:
-                break
-
-    def _vector(self, value: bytes | None) -> Float32 | None:
-        if value is None or len(value) != 4 * self._dimension + _CHECKSUM_BYTES:
-            return None
-        content, checksum = value[:-_CHECKSUM_BYTES], value[-_CHECKSUM_BYTES:]
-        if _checksum(content) != checksum:
-            return None
-        vector = np.frombuffer(content, dtype="<f4").astype(np.float32)
-        return vector if bool(np.all(np.abs(vector) <= _LARGEST)) else None  # None for NaN, too
-
-
-def _read_redis(client: Any, keys: Sequence[bytes]) -> list[bytes | None]:
-    values: list[bytes | None] = client.mget([_REDIS_PREFIX + key for key in keys])
-    return values
-
-
-def _write_redis(client: Any, items: Sequence[tuple[bytes, Float32]]) -> bool:
-    pipeline = client.pipeline(transaction=False)
-    for key, vector in items:
-        content = vector.astype("<f4").tobytes()
-        pipeline.set(_REDIS_PREFIX + key, content + _checksum(content), ex=_LIFE_SECONDS)
-    pipeline.execute()
-    return True
-
-
-def _checksum(content: bytes) -> bytes:
-    return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big")
-
-
-BlockCache = LruBlockCache | RedisBlockCache
-Blocks = Sequence[Sequence[int]]
-
-_SPACE_BYTES = 20
-_THREADS = 2
-_MAX_PENDING_WRITES = 16  # more are dropped: a slow cache must not fill the memory
-
-_LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class VectorSpaceProbe:
-    """One timed run of known blocks.
-
-    Attributes:
-        space: a digest that two encoders share only if they compute the same bits. It covers the
-            fingerprint of the checkpoint, the precision, and the block vectors as this machine
-            computes them: int8 kernels differ between processors.
-        tokens_per_second: of one thread.
-    """
-
-    space: bytes
-    tokens_per_second: float
-
-
-def probe_vector_space(encoder: Encoder, run: WarmRun) -> VectorSpaceProbe:
-    """Return what the first run of an encoder says; where it packs, the run is repeated, packed."""
-    vectors, rate = run.vectors, run.tokens_per_second
-    if encoder.batch_tokens:  # as requests are
-        started = time.perf_counter()
-        vectors = encoder.encode_blocks(run.blocks)
-        rate = sum(map(len, run.blocks)) / (time.perf_counter() - started)
-    digest = blake2b(encoder.checkpoint.fingerprint.encode(), digest_size=_SPACE_BYTES)
-    digest.update(encoder.precision.encode())
-    digest.update(vectors.tobytes())
-    return VectorSpaceProbe(digest.digest(), rate)
-
-
 class EncodeCache:
     """Looks up and stores the block vectors of documents, off the event loop.
 
@@ -193,20 +79,12 @@ class EncodeCache:
         written: block vectors that were written to the cache so far.
     """
 
-    def __init__(self, cache: BlockCache, space: bytes, metrics: Metrics) -> None:
-        """Wrap a cache.
-
-        Args:
-            cache: for vectors of one width.
-            space: the vector space of the encoder, by `probe_vector_space`; part of every key.
-            metrics: where to count.
-        """
-        self._cache = cache
-        self._space = space
+    def __init__(self, max_bytes: int, dimension: int, metrics: Metrics) -> None:
+        """Create an empty cache: see `LruBlockCache`."""
+        self._cache = LruBlockCache(max_bytes, dimension)
         self._metrics = metrics
-        self._threads = ThreadPoolExecutor(_THREADS, "block-cache", lower_priority)
+        self._thread = ThreadPoolExecutor(1, "block-cache", lower_priority)
         self.written = 0
-        self._writes = threading.Semaphore(_MAX_PENDING_WRITES)
 
     async def get(
         self, documents: Sequence[Blocks], vectors: Sequence[Float32], owner: str
@@ -222,26 +100,22 @@ class EncodeCache:
         Returns:
             For each document the rows that were filled in.
         """
-        return await run_in(self._threads, self._get, documents, vectors, owner)
+        return await run_in(self._thread, self._get, documents, vectors, owner)
 
     def put(self, blocks: Blocks, vectors: Float32, rows: Sequence[int], owner: str) -> None:
         """Store the vectors of an owner in the background; never waits, never fails."""
-        if not rows or not self._writes.acquire(blocking=False):
-            return
-        try:
-            self._threads.submit(self._put, blocks, vectors, rows, owner)
-        except Exception as error:  # no thread can be started, or it closes: the answer is there
-            self._writes.release()
-            _LOG.warning("block vectors were not cached: %s", type(error).__name__)
+        if rows:
+            with suppress(RuntimeError):  # it closes
+                self._thread.submit(self._put, blocks, vectors, rows, owner)
 
     def close(self) -> None:
         """Finish what is running and drop what is waiting."""
-        self._threads.shutdown(cancel_futures=True)
+        self._thread.shutdown(cancel_futures=True)
 
     def _get(
         self, documents: Sequence[Blocks], vectors: Sequence[Float32], owner: str
     ) -> list[frozenset[int]]:
-        keys = [self._keys(blocks, owner) for blocks in documents]
+        keys = [_keys(blocks, owner) for blocks in documents]
         found = self._cache.get(list(dict.fromkeys(key for of_one in keys for key in of_one)))
         known = []
         for of_one, rows in zip(keys, vectors, strict=True):
@@ -255,14 +129,12 @@ class EncodeCache:
         return known
 
     def _put(self, blocks: Blocks, vectors: Float32, rows: Sequence[int], owner: str) -> None:
-        try:
-            keys = self._keys([blocks[row] for row in rows], owner)
-            self._cache.put({key: vectors[row] for key, row in zip(keys, rows, strict=True)})
-            self.written += len(rows)
-        finally:
-            self._writes.release()
+        keys = _keys([blocks[row] for row in rows], owner)
+        self._cache.put({key: vectors[row] for key, row in zip(keys, rows, strict=True)})
+        self.written += len(rows)
 
-    def _keys(self, blocks: Blocks, owner: str) -> list[bytes]:
-        space = blake2b(owner.encode(), digest_size=_SPACE_BYTES, key=self._space).digest()
-        tokens = (np.asarray(block, dtype="<i4").tobytes() for block in blocks)
-        return [blake2b(part, digest_size=KEY_BYTES, key=space).digest() for part in tokens]
+
+def _keys(blocks: Blocks, owner: str) -> list[bytes]:
+    tokens = (np.asarray(block, dtype="<i4").tobytes() for block in blocks)
+    space = blake2b(owner.encode(), digest_size=KEY_BYTES).digest()
+    return [blake2b(part, digest_size=KEY_BYTES, key=space).digest() for part in tokens]

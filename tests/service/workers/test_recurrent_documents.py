@@ -12,7 +12,7 @@ from encoder.checkpoint import load_checkpoint
 from encoder.onnx_encoder import OnnxEncoder
 from encoder.tokenizer import BlockTokenizer
 from service.metrics import Metrics
-from service.workers.block_cache import EncodeCache, LruBlockCache
+from service.workers.block_cache import EncodeCache
 from service.workers.queue import EncodeResult
 from service.workers.scheduler import EncodeScheduler
 from tests.service.workers.conftest import encode, within_time
@@ -75,7 +75,7 @@ def test_a_page_behind_a_book_is_done_before_the_book(
 
 def test_there_is_no_cache_of_block_vectors(encoder: OnnxEncoder) -> None:
     metrics = Metrics()
-    cache = EncodeCache(LruBlockCache(10_000, 32), b"space", metrics)
+    cache = EncodeCache(10_000, 32, metrics)
     with pytest.raises(ValueError, match="cannot be cached"):
         EncodeScheduler(encoder, max_queue_tokens=BOUND, metrics=metrics, cache=cache)
     cache.close()
