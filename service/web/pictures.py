@@ -1,13 +1,12 @@
 """The pictures of a comparison: the matrix of sections, and the ribbons between passages."""
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from encoder.arrays import Float32, Int64
-from encoder.comparison.result import AlignedPassage, Section, Span
+from encoder.comparison.result import AlignedPassage, Span
 from service.web.marked_text import KIND_CLASSES
 
 SHADES = 10
@@ -16,32 +15,25 @@ HEIGHT = 1000  # of the map of ribbons
 _ROOM = 300  # for the matrix, in both directions
 _SMALLEST, _LARGEST = 3, 28  # side of a cell
 _LABEL_LINE = 13  # of a label, along its axis
-_NUMBERS, _NAMES = 20, 100  # of labels, across their axis
-_SLANT = 44  # that the slanted name of the last column extends beyond it
-_MOST_NAMED = 12  # sections of an axis that have room for names
-_NAME = 12  # Latin letters of a name
-_TITLED_CELLS = 1600  # with more, cells have no tooltips without the script: the page stays small
+MARGIN = 20  # of the labels, to the left of and above the cells
 _SHORTEST = 2  # of HEIGHT: shorter ribbons would be invisible
 _PAGE_LINE = 75  # characters in a line of the page, roughly; a longer one is wrapped
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A pair of sections in the picture: its corner in pixels, its shade and its score."""
+    """A pair of sections in the picture: its corner in pixels, and its shade."""
 
     x: int
     y: int
     shade: int
-    row: int
-    column: int
-    score: float
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The name of a row or a column, and its middle in pixels."""
+    """The number of a row or a column, from 1, and its middle in pixels."""
 
-    text: str
+    number: int
     middle: float
 
 
@@ -68,44 +60,26 @@ class MatrixPicture:
         rows: the left sections.
         columns: the right ones.
         cells: row by row.
-        named: whether labels have names; otherwise they are numbers only.
-        margin: of the labels to the left of and above the cells.
-        overhang: of the labels above the cells, at the right.
-        tooltips: whether each cell has a title in the page.
     """
 
     rows: Axis
     columns: Axis
     cells: list[Cell]
-    named: bool
-    margin: int
-    overhang: int
-    tooltips: bool
 
 
-def draw_matrix(
-    scores: Float32, left: Sequence[Section], right: Sequence[Section]
-) -> MatrixPicture:
+def draw_matrix(scores: Float32) -> MatrixPicture:
     """Return the picture of a matrix of scores.
 
     Args:
         scores: Float32[L, R], a row for each left section, a column for each right one.
-        left: the L sections of the left text.
-        right: the R sections of the right text.
     """
-    named = max(len(left), len(right)) <= _MOST_NAMED and any(
-        section.title.strip() for section in (*left, *right)
-    )
-    margin, overhang = (_NAMES, _SLANT) if named else (_NUMBERS, 0)
-    rows = _axis(left, _ROOM - margin, named=named)
-    columns = _axis(right, _ROOM - margin - overhang, named=named)
+    rows, columns = map(_axis, scores.shape)
     cells = [
-        Cell(column * columns.cell, row * rows.cell, shade_of(score), row + 1, column + 1, score)
+        Cell(column * columns.cell, row * rows.cell, shade_of(score))
         for row, line in enumerate(scores.tolist())
         for column, score in enumerate(line)
     ]
-    tooltips = len(cells) <= _TITLED_CELLS
-    return MatrixPicture(rows, columns, cells, named, margin, overhang, tooltips)
+    return MatrixPicture(rows, columns, cells)
 
 
 def shade_of(score: float) -> int:
@@ -113,25 +87,12 @@ def shade_of(score: float) -> int:
     return int(np.clip(score * SHADES, 0, SHADES - 1))
 
 
-def _axis(sections: Sequence[Section], room: int, *, named: bool) -> Axis:
+def _axis(sections: int) -> Axis:
     """Lay out the sections of one text."""
-    cell = min(max(room // len(sections), _SMALLEST), _LARGEST)
-    labels = []
-    for number in range(0, len(sections), -(-_LABEL_LINE // cell)):
-        name = _shorten(sections[number].title) if named else ""
-        labels.append(Label(f"{number + 1} {name}".strip(), (number + 0.5) * cell))
-    return Axis(cell, cell * len(sections), labels)
-
-
-def _shorten(title: str) -> str:
-    """Shorten a title to the room of a label; a Chinese character is two letters wide."""
-    room = _NAME
-    words = " ".join(title.split())
-    for index, character in enumerate(words):
-        room -= 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        if room < 0:
-            return words[:index].rstrip() + "…"
-    return words
+    cell = min(max((_ROOM - MARGIN) // sections, _SMALLEST), _LARGEST)
+    shown = range(0, sections, -(-_LABEL_LINE // cell))
+    labels = [Label(number + 1, (number + 0.5) * cell) for number in shown]
+    return Axis(cell, cell * sections, labels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from encoder.comparison.result import (
     Section,
 )
 from service.web.marked_text import KIND_CLASSES, MarkedText, Side, join_lines, mark_text, visible
-from service.web.pictures import HEIGHT, SHADES, draw_matrix, draw_ribbons
+from service.web.pictures import HEIGHT, MARGIN, SHADES, draw_matrix, draw_ribbons
 
 _FOLDER = Path(__file__).parent
 _EXCERPT = 90  # characters of a passage that the list shows
@@ -91,7 +91,7 @@ def render_report(
         differing=differing,
         counts=Counter(passage.kind for passage in passages),
         ribbons=draw_ribbons(left_text, right_text, passages),
-        matrix=draw_matrix(comparison.section_scores, *sections),
+        matrix=draw_matrix(comparison.section_scores),
     )
 
 
@@ -139,6 +139,7 @@ def _template() -> Template:
         kinds=_KINDS,
         relations=_RELATIONS,
         map_height=HEIGHT,
+        margin=MARGIN,
         shades=SHADES,
         policy=content_security_policy(),
         style=_style(),

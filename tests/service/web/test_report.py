@@ -53,7 +53,7 @@ def test_the_figures_are_there(soup: BeautifulSoup) -> None:
     assert scored.get_text() == "31% of the words are shared."
     legend = [item.get_text() for item in soup.select(".legend li")]
     assert legend == ["word for word 2", "in other words 1", "similar 1"]
-    assert len(soup.select("#matrix g rect title")) == 4
+    assert len(soup.select("#matrix g rect")) == 4
     assert len(soup.select("#section-table td")) == 5
     assert len(soup.select("#passages li")) == 4
 
