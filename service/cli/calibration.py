@@ -13,13 +13,10 @@ from encoder.calibration import Calibration, KindCalibration, write_calibration
 from encoder.checkpoint import vector_space
 from evaluation.fitting.calibration import ScoredPairs, fit_kind, read_scored_pairs
 from index.directory.data_directory import CALIBRATION_FILE
-from index.errors import CorpusError
 from index.optional_dependencies import require_extra
 from index.search.calibrate import measure_scoring
 from index.search.corpus_calibration import (
     NullDistribution,
-    check_rate,
-    threshold_for,
     write_corpus_calibration,
 )
 from index.search.records import DEFAULT_MODE, Mode
@@ -77,10 +74,6 @@ def fit_calibration(
 
 def calibrate(
     data: DataOption = DEFAULT_DATA,
-    false_positive_rate: Annotated[
-        float,
-        typer.Option(help="The rate to print a threshold for: 0.1, 0.03, 0.01, 0.003 or 0.001."),
-    ] = 0.01,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     encoder: EncoderOption = None,
 ) -> None:
@@ -89,10 +82,6 @@ def calibrate(
     `longmatch index` and a server do it by themselves. Writes calibration.json into the data
     directory.
     """
-    try:
-        check_rate(false_positive_rate)
-    except CorpusError as error:
-        raise OptionError("--false-positive-rate", error) from error
     check_data_directory(data)
     check_output_folder(data, "--data")
     loaded = with_reading(open_checkpoint(encoder, data=data), data, None)
@@ -104,22 +93,13 @@ def calibrate(
     write_corpus_calibration(data, found)
     kinds = found.kinds
     measured = kinds[DEFAULT_MODE]
-    threshold = threshold_for(measured, false_positive_rate)
     if as_json:
-        print_json(
-            {
-                "documents": measured.documents,
-                "pairs": measured.pairs,
-                "kind": DEFAULT_MODE,
-                "threshold": asdict(threshold),
-                "kinds": _thresholds(kinds),
-            }
-        )
+        facts = {"documents": measured.documents, "pairs": measured.pairs}
+        print_json({**facts, "kinds": _thresholds(kinds)})
         return
     _print_thresholds(kinds)
     console.print(
-        f"{data / CALIBRATION_FILE}: {measured.pairs} pairs of {measured.documents} documents; "
-        f"{false_positive_rate:.1%} of them reach a {DEFAULT_MODE} score of {threshold.score:.4f}"
+        f"{data / CALIBRATION_FILE}: {measured.pairs} pairs of {measured.documents} documents"
     )
 
 
