@@ -14,7 +14,6 @@ from service.settings import Settings
 from service.startup import close_engine, open_engine
 from service.telemetry import configured_logs, require_exporter
 from service.threads import limit_numpy_threads, resume_garbage_collection
-from service.workers.opening_encoder import OpeningEncoder
 
 
 def tls_options(settings: Settings) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def tls_options(settings: Settings) -> dict[str, Any]:
     }
 
 
-def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder) -> None:
+def serve_http(host: str, port: int, settings: Settings) -> None:
     """Open the engine, then serve until SIGTERM or SIGINT; active requests are finished.
 
     The engine is opened before the server, so that an error of the checkpoint or the data is
@@ -61,14 +60,13 @@ def serve_http(host: str, port: int, settings: Settings, opening: OpeningEncoder
         host: address to listen on.
         port: to listen on; 0 chooses a free one.
         settings: of the service.
-        opening: the encoder of these settings, which is being opened.
     """
     check_exposure(settings, host)
     tls = tls_options(settings)
     require_exporter()
     with configured_logs(settings.log_level, settings.log_format):
         limit_numpy_threads()
-        engine = open_engine(settings, opening)
+        engine = open_engine(settings)
         limits = SendLimits(on_slow=engine.metrics.slow_clients.inc)
         # uvicorn finishes active requests and then raises the signal again, which would end the
         # process before the engine is closed.

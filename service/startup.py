@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from encoder.checkpoint import Checkpoint
 from encoder.encoder import Encoder, WarmRun
 from encoder.onnx_encoder import usable_cores
+from encoder.opening import find_encoder, open_encoder
+from index.directory.encoder_name import remembered_encoder
 from service.collections.logic import (
     close_collection,
     close_collections,
@@ -24,7 +26,6 @@ from service.state.database import PostgreSQL
 from service.text.logic import SentFiles
 from service.threads import lower_priority
 from service.workers.block_cache import EncodeCache
-from service.workers.opening_encoder import OpeningEncoder, begin_opening
 from service.workers.rerank_pool import open_rerank_pool
 from service.workers.scheduler import EncodeScheduler
 
@@ -33,15 +34,20 @@ MAX_SEARCH_THREADS = 4
 _EXPORTS_SHARE = 8  # exports that begin may take an eighth of the places of active requests
 
 
-def open_engine(settings: Settings, opening: OpeningEncoder | None = None) -> Engine:
+def open_engine(settings: Settings) -> Engine:
     """Load and verify the checkpoint, start the workers, warm up and open the data.
 
     Jobs that an earlier process left unfinished continue.
     """
-    opening = opening or begin_opening(settings)
-    checkpoint = opening.checkpoint
+    checkpoint = find_encoder(settings.encoder or remembered_encoder(settings.data))
     _check_queue(settings, checkpoint)
-    encoder, run = opening.opened.result()
+    encoder = open_encoder(
+        checkpoint,
+        precision=settings.precision,
+        providers=settings.providers or None,
+        threads=settings.threads,
+    )
+    run = encoder.warm_up()
     metrics, rate = Metrics(), settings.rate_limit_tokens_per_minute
     with ExitStack() as opened:
         redis = _open_redis(settings, metrics, opened)

@@ -1,4 +1,4 @@
-"""Commands of a server: serve, settings. It imports little: graphs are soon being loaded."""
+"""Commands of a server: serve, settings. It imports little: not every call gets so far."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -17,7 +17,6 @@ from service.cli.options import (
 )
 from service.settings import Settings
 from service.threads import pause_garbage_collection, set_switch_interval
-from service.workers.opening_encoder import begin_opening
 
 HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
 PortOption = Annotated[int, typer.Option(min=0, max=65_535, help="0 chooses a free port.")]
@@ -57,10 +56,9 @@ def begin(host: str, port: int, given: Mapping[str, Any]) -> None:
     settings = Settings(**given)
     pause_garbage_collection()
     set_switch_interval()
-    opening = begin_opening(settings)
-    from service.process import serve_http  # takes as long as loading the graphs does
+    from service.process import serve_http  # no other command needs the server
 
-    serve_http(host, port, settings, opening)
+    serve_http(host, port, settings)
 
 
 def settings() -> None:
