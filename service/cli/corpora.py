@@ -151,8 +151,8 @@ def open_encoding(options: EncodingOptions, data: Path) -> Iterator[Encoding]:
             data,
             options.reading_share,
         )
-        encode = encode_here(loaded)
-        space = VectorSpace(loaded.fingerprint, loaded.dimension)
+        encode = encode_here(loaded.encoder)
+        space = VectorSpace(loaded.encoder.fingerprint, loaded.encoder.dimension)
         yield Encoding(encode, space, loaded.checkpoint)
         return
     checkpoint = with_reading(open_encoding_checkpoint(options, data), data, options.reading_share)
@@ -378,8 +378,8 @@ def match(
     )
     loaded = load(encoder, precision, data=data)
     document = read_document(file)
-    blocks = loaded.read(document.text)
-    with opened(data, loaded, read_only=True) as directory:
+    blocks = loaded.encoder.read(document.text)
+    with opened(data, loaded.encoder, read_only=True) as directory:
         documents = len(directory.store)
         scoring = open_scoring(loaded.checkpoint, data, documents)
         answer = search(
@@ -436,10 +436,10 @@ def embed(
     loaded = load(encoder, precision, reading_share=reading_share)
     with show_progress(console) as progress:
         if blocks:
-            kept = keep_blocks(corpus, blocks, loaded, progress)
-            embedded = embed_encoded_corpus(kept, loaded)
+            kept = keep_blocks(corpus, blocks, loaded.encoder, progress)
+            embedded = embed_encoded_corpus(kept, loaded.encoder)
         else:
-            embedded = embed_corpus(corpus, loaded, progress)
+            embedded = embed_corpus(corpus, loaded.encoder, progress)
     write_embedded_corpus(output, embedded)
     console.print(f"{output}: {len(embedded.ids)} documents, {embedded.skipped} skipped")
     raise typer.Exit(INPUT_SKIPPED if embedded.skipped else OK)
@@ -477,8 +477,8 @@ def demo(port: PortOption = DEFAULT_PORT) -> None:
     data.mkdir(parents=True, exist_ok=True)
     console.print(f"{corpus}: {write_stdlib_corpus(corpus)} documents of this Python's modules")
     loaded = load(None, data=data)
-    with opened(data, loaded) as directory, show_progress(console) as progress:
-        build_index(corpus, directory, encode_here(loaded), progress)
+    with opened(data, loaded.encoder) as directory, show_progress(console) as progress:
+        build_index(corpus, directory, encode_here(loaded.encoder), progress)
         LiveScoring(loaded.checkpoint, directory).measure(progress)
     url = f"http://{DEFAULT_HOST}:{port}"
     console.print(f"""

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from encoder.checkpoint import Checkpoint
-from encoder.encoder import Encoder
 from encoder.reranker.onnx_reranker import open_reranker
 from evaluation.baselines import (
     BASELINES,
@@ -50,7 +49,7 @@ from service.cli.checks import (
     read_option,
 )
 from service.cli.corpus_checks import check_corpus
-from service.cli.opening import load
+from service.cli.opening import Loaded, load
 from service.cli.options import (
     INPUT_SKIPPED,
     OK,
@@ -276,7 +275,7 @@ def _read_vectors(options: EvaluationOptions, checkpoint: Checkpoint) -> Embedde
 
 
 def _evaluate(
-    options: EvaluationOptions, judgements: Judgements, read: EmbeddedCorpus | None, loaded: Encoder
+    options: EvaluationOptions, judgements: Judgements, read: EmbeddedCorpus | None, loaded: Loaded
 ) -> tuple[Report, bool]:
     """Encode what is missing and measure every system.
 
@@ -289,7 +288,7 @@ def _evaluate(
         if options.queries:
             encoded = _keep_blocks(options.queries, Path(folder, "queries"), loaded)
             space = None if embedded.aligned is None else embedded.aligned.space
-            queries = embed_encoded_corpus(encoded, loaded, space)
+            queries = embed_encoded_corpus(encoded, loaded.encoder, space)
         vectors = Vectors(embedded, queries)
         systems = _make_systems(options, vectors, blocks, loaded.checkpoint)
         report: Report = {
@@ -297,20 +296,20 @@ def _evaluate(
             "tokens": int(embedded.tokens.sum()),
             "tokens_read": int(embedded.tokens_read.sum()),
             "checkpoint": loaded.checkpoint.name,
-            "precision": loaded.precision,
+            "precision": loaded.encoder.precision,
         }
         report |= measure_systems(systems, vectors, judgements)
     return report, not (embedded.skipped or queries.skipped)
 
 
 def _read_corpus(
-    options: EvaluationOptions, read: EmbeddedCorpus | None, loaded: Encoder, folder: Path
+    options: EvaluationOptions, read: EmbeddedCorpus | None, loaded: Loaded, folder: Path
 ) -> tuple[EmbeddedCorpus, CorpusBlocks | None]:
     """Return vectors and block vectors, encoded into --blocks or `folder` if they are not given."""
     if read is not None and not options.blocks:
         return read, None
     encoded = _keep_blocks(options.corpus, options.blocks or folder, loaded)
-    embedded = read or embed_encoded_corpus(encoded, loaded)
+    embedded = read or embed_encoded_corpus(encoded, loaded.encoder)
     return embedded, find_blocks(encoded, embedded.ids)
 
 
@@ -329,9 +328,9 @@ def _make_systems(
     return [*own, *baseline_systems(options.baselines, vectors, options.files, blocks)]
 
 
-def _keep_blocks(corpus: Path, blocks: Path, loaded: Encoder) -> EncodedCorpus:
+def _keep_blocks(corpus: Path, blocks: Path, loaded: Loaded) -> EncodedCorpus:
     with show_progress(console) as progress:
-        return keep_blocks(corpus, blocks, loaded, progress)
+        return keep_blocks(corpus, blocks, loaded.encoder, progress)
 
 
 _WITHOUT_MENTIONS = "retrieval_without_mentions"

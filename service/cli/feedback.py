@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from encoder.encoder import Encoder
 from encoder.errors import EmptyTextError
 from evaluation.fitting.feedback import OTHERS, SearchableQuery
 from evaluation.fitting.judged_queries import JudgedQuery
@@ -18,7 +17,7 @@ from index.search.records import EncodedQuery
 from index.store.document_store import SQLiteDocumentStore
 from index.store.schema import read_space
 from service.cli.checks import OptionError
-from service.cli.opening import encode_query
+from service.cli.opening import Loaded, encode_query
 from service.feedback.store import FeedbackStore
 from service.feedback.store import JudgedQuery as AskedQuery
 from service.match.queries import find_stored
@@ -121,7 +120,7 @@ _PASSAGE_WORDS = 20  # so few that the weights decide whether their document is 
 
 
 def asked(
-    loaded: Encoder, data: DataDirectory, judged: Sequence[JudgedQuery], progress: Progress
+    loaded: Loaded, data: DataDirectory, judged: Sequence[JudgedQuery], progress: Progress
 ) -> list[SearchableQuery | None]:
     """Return queries as they are searched for: texts are encoded, documents have their vectors.
 
@@ -167,7 +166,7 @@ def passages(
 
 
 def look_for(
-    loaded: Encoder, known: Sequence[Document], progress: Progress
+    loaded: Loaded, known: Sequence[Document], progress: Progress
 ) -> list[SearchableQuery | None]:
     """Return passages as queries that each look for their document; None without a token."""
     progress.started("encoding passages", len(known), unit="passages")
@@ -190,7 +189,7 @@ def described(what: str, found: Mapping[str, Any]) -> str:
     )
 
 
-def _query(loaded: Encoder, data: DataDirectory, query: JudgedQuery) -> EncodedQuery | None:
+def _query(loaded: Loaded, data: DataDirectory, query: JudgedQuery) -> EncodedQuery | None:
     if query.document_id is None:
         return _encoded(loaded, query.text, query.title)
     stored = find_stored(data, [query.document_id], skip_damaged=True).get(query.document_id)
@@ -199,9 +198,9 @@ def _query(loaded: Encoder, data: DataDirectory, query: JudgedQuery) -> EncodedQ
     return EncodedQuery(stored.text, stored.vector, stored.title, None, stored.vector_id)
 
 
-def _encoded(loaded: Encoder, text: str, title: str = "") -> EncodedQuery | None:
+def _encoded(loaded: Loaded, text: str, title: str = "") -> EncodedQuery | None:
     try:
-        return encode_query(loaded, loaded.read(text), text, title)
+        return encode_query(loaded, loaded.encoder.read(text), text, title)
     except EmptyTextError:
         return None
 

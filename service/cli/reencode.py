@@ -56,7 +56,7 @@ from service.cli.feedback import (
     passages,
     read_judged,
 )
-from service.cli.opening import load, with_reading
+from service.cli.opening import Loaded, load, with_reading
 from service.cli.options import (
     INTERRUPTED,
     RESUMABLE,
@@ -131,8 +131,8 @@ def open_trial(data: Path, new: Checkpoint) -> Trial:
 def run_trial(trial: Trial, made: Reencoded, progress: Progress) -> dict[str, Any]:
     """Search in the present and in the new content; return the report of the test, for JSON."""
     served = load(None, data=trial.data)
-    new = made.encoder
-    with _opened(trial.data, served) as old, _opened(made.content, new) as fresh:
+    new = Loaded(made.encoder)
+    with _opened(trial.data, served.encoder) as old, _opened(made.content, new.encoder) as fresh:
         sides = ((served, old), (new, fresh))
         texts = passages(old, trial.judged, progress)
         held_out = _of_both([asked(*side, trial.held_out, progress) for side in sides])
@@ -209,10 +209,10 @@ def _of_both(
     return [a for a, _ in both], [b for _, b in both]
 
 
-def _named(loaded: Encoder, candidate: Candidate) -> dict[str, Any]:
+def _named(loaded: Loaded, candidate: Candidate) -> dict[str, Any]:
     return {
         "checkpoint": loaded.checkpoint.name,
-        "fingerprint": loaded.fingerprint,
+        "fingerprint": loaded.encoder.fingerprint,
         "rule": asdict(candidate.rule),
     }
 
