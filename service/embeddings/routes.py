@@ -7,8 +7,9 @@ from fastapi.responses import Response
 
 from service.body import JSON
 from service.deps import CollectionDep, OpenCollectionDep
-from service.embeddings.logic import check_model, check_size
 from service.embeddings.schemas import (
+    ALIAS,
+    MAX_INPUTS,
     EmbeddingsRequest,
     EmbeddingsResponse,
     ModelBody,
@@ -17,6 +18,8 @@ from service.embeddings.schemas import (
     model_body,
 )
 from service.encode import encode_texts
+from service.engine import Collection
+from service.errors import FieldError, InvalidInputError, ModelNotFoundError
 from service.gate import declare
 from service.openapi import ENCODE, READ, Router
 from service.threads import run_in
@@ -56,8 +59,8 @@ async def post_embeddings(
     Vectors have unit norm. Two of them are comparable while the checkpoint stays the
     same: see `checkpoint.fingerprint` at /version.
     """
-    check_model(collection.engine, request.model, "#/model")
-    check_size(collection, request.count, request.dimensions)
+    _check_model(collection, request.model, "#/model")
+    _check_size(collection, request)
     texts = await encode_texts(collection, request.to_texts(), strict=request.strict)
 
     def render() -> str:
@@ -98,5 +101,24 @@ async def get_model(
     collection: OpenCollectionDep,
 ) -> ModelBody:
     """Return the served checkpoint, under its own name, if this is its name or its alias."""
-    check_model(collection.engine, model)
+    _check_model(collection, model)
     return model_body(collection.checkpoint.name)
+
+
+def _check_model(collection: Collection, name: str, pointer: str | None = None) -> None:
+    """Require the name of the served checkpoint or its alias; the pointer is that of the name."""
+    served = collection.engine.checkpoint.name
+    if name not in (served, ALIAS):
+        raise ModelNotFoundError(name, served, pointer)
+
+
+def _check_size(collection: Collection, request: EmbeddingsRequest) -> None:
+    """Refuse what is too much, or cannot be given, before anything is made of the texts."""
+    errors, dimension = [], collection.space.dimension
+    if request.count > MAX_INPUTS:
+        errors.append(FieldError("#/input", f"has more than {MAX_INPUTS} texts", MAX_INPUTS))
+    if request.dimensions not in (None, dimension):
+        detail = f"must be {dimension}: the vectors of this checkpoint cannot be shortened"
+        errors.append(FieldError("#/dimensions", detail, dimension))
+    if errors:
+        raise InvalidInputError(errors)

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, PlainValidator, WithJsonSchema
 
 from encoder.arrays import Float32
-from service.embeddings.logic import MAX_INPUTS
 from service.encode import EncodedText, RequestText
 from service.errors import FieldError, InvalidInputError
 from service.schemas import (
@@ -22,7 +21,8 @@ from service.schemas import (
 
 EncodingFormat = Literal["float", "base64"]
 
-OWNER = "longmatch"
+OWNER = ALIAS = "longmatch"  # which as a model is the served checkpoint, whatever its name
+MAX_INPUTS = 2048  # texts of one request, as in OpenAI's API
 
 
 def _texts(value: object) -> object:

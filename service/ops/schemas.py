@@ -8,7 +8,7 @@ from encoder.calibration import FittedMap
 from index.search.calibrate import ScoreCalibrator, served_kinds
 from index.search.corpus_calibration import NullDistribution
 from service.documents.logic import MAX_DOCUMENTS
-from service.embeddings.logic import MAX_INPUTS
+from service.embeddings.schemas import MAX_INPUTS
 from service.engine import Collection, installed_version
 from service.feedback.store import MAX_QUERY_BYTES
 from service.match.logic import MAX_EXPLAINED, MAX_QUERIES
