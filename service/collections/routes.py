@@ -113,7 +113,7 @@ async def get_collection(
     "/{collection}",
     summary="Create a collection",
     responses=WRITE(
-        {200: "It existed", 201: "It was created"},
+        {200: "It existed", 201: {"model": CollectionResponse, "description": "It was created"}},
         "collection-not-found",
         "too-many-collections",
     ),
