@@ -1,18 +1,23 @@
 """The command that finds all pairs of similar documents: pairs."""
 
+import json
+import os
+import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import IO, Annotated, Any, Literal
 
 import typer
 
+from encoder.atomic_files import write_atomically
 from encoder.checkpoint import vector_space
+from index.progress import Progress
 from index.search.calibrate import open_scoring
-from index.search.pairs import find_pairs, open_pair_search
+from index.search.pairs import PairSearch, find_pairs, open_pair_search
 from index.search.records import Bounds
 from service.cli.checks import OptionError, check_output_file, open_checkpoint
 from service.cli.corpus_checks import check_data_directory
 from service.cli.opening import opened
-from service.cli.options import DataArgument, EncoderOption, console
+from service.cli.options import INTERRUPTED, RESUMABLE, DataArgument, EncoderOption, console
 from service.cli.progress import printable, show_progress
 from service.match.pairs import pair_lines, validate_pair_bounds
 
@@ -46,7 +51,7 @@ def pairs(
     ] = None,
     encoder: EncoderOption = None,
 ) -> None:
-    """Write all pairs of similar documents; a server may be running."""
+    """Write all pairs of similar documents; run it again to resume; a server may be running."""
     check_data_directory(data, "DATA")
     check_output_file(output)
     loaded = open_checkpoint(encoder, data=data)
@@ -58,11 +63,68 @@ def pairs(
         search = open_pair_search(
             directory, scoring, bounds, min_vector_score, collapse=collapse is not None
         )
-        with show_progress(console) as progress, output.open("wb") as file:
-            progress.started("comparing documents", search.tiles, unit="tiles")
-            tiles = 0
-            for done, found in find_pairs(search):
-                file.write(pair_lines(found))
-                progress.advanced(done - tiles)
-                tiles = done
+        run = {
+            "data": str(data.resolve()),
+            "bounds": [min_score, min_vector_score, min_probability, max_false_positive_rate],
+            "collapse": collapse,
+            "sequence": search.sequence,
+            "calibration": scoring.calibrator.version,
+        }
+        try:
+            with show_progress(console) as progress:
+                _write(search, output, run, progress)
+        except KeyboardInterrupt:
+            console.print(RESUMABLE)
+            raise typer.Exit(INTERRUPTED) from None
     console.print(printable(f"{output}: pairs of {len(search.vector_ids)} documents"))
+
+
+def _write(search: PairSearch, output: Path, run: dict[str, Any], progress: Progress) -> None:
+    """Write the pairs from the position of an interrupted run on, if there is one."""
+    position = output.with_name(f"{output.name}.position")
+    tile, size = _read_position(position, output, run)
+    with output.open("r+b" if size else "wb") as file:
+        file.seek(size)
+        file.truncate()
+        progress.started("comparing documents", search.tiles, unit="tiles")
+        progress.advanced(tile)
+        _append(search, file, position, run, tile, progress)
+    position.unlink(missing_ok=True)
+
+
+def _append(
+    search: PairSearch,
+    file: IO[bytes],
+    position: Path,
+    run: dict[str, Any],
+    tile: int,
+    progress: Progress,
+) -> None:
+    written = time.monotonic()
+    for done, found in find_pairs(search, tile):
+        file.write(pair_lines(found))
+        progress.advanced(done - tile)
+        now = time.monotonic()
+        if done > tile and now - written >= _SECONDS_BETWEEN_POSITIONS:
+            file.flush()
+            os.fsync(file.fileno())
+            write_atomically(position, json.dumps({**run, "tile": done, "bytes": file.tell()}))
+            written = now
+        tile = done
+
+
+def _read_position(position: Path, output: Path, run: dict[str, Any]) -> tuple[int, int]:
+    """Return how many tiles an interrupted run has done, and the bytes of their pairs."""
+    if not position.exists():
+        return 0, 0
+    try:
+        found = json.loads(position.read_text(encoding="utf-8"))
+        tile, size = int(found.pop("tile")), int(found.pop("bytes"))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OptionError("--output", f"{position}: is damaged: delete it") from error
+    if found != run:
+        reason = "is of other options or documents, or another calibration: delete it to begin anew"
+        raise OptionError("--output", f"{position}: {reason}")
+    if not output.exists() or output.stat().st_size < size:
+        raise OptionError("--output", f"{output}: its pairs are gone: delete {position}")
+    return tile, size

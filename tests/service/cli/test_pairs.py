@@ -3,10 +3,12 @@
 import re
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import index.search.pairs
+import service.cli.pairs
 from tests.kit.command import Run
 from tests.kit.corpora import json_lines
 
@@ -20,12 +22,38 @@ def pairs(longmatch: Run, tmp_path: Path) -> Run:
     return partial(longmatch, "pairs", tmp_path / "data", "-o", tmp_path / "pairs.jsonl")
 
 
-def test_the_pairs_of_all_tiles_are_written(
+def test_an_interrupted_run_goes_on_and_writes_the_same(
     pairs: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    output, position = tmp_path / "pairs.jsonl", tmp_path / "pairs.jsonl.position"
     monkeypatch.setattr(index.search.pairs, "TILE", 2)
+    monkeypatch.setattr(service.cli.pairs, "_SECONDS_BETWEEN_POSITIONS", 0.0)
     assert pairs("--min-score", -1).status == 0
-    assert len((tmp_path / "pairs.jsonl").read_bytes().splitlines()) == 21
+    whole = output.read_bytes()
+    assert len(whole.splitlines()) == 21
+    assert not position.exists()
+    find = service.cli.pairs.find_pairs
+    begun_at = []
+
+    def interrupted(search: Any, first_tile: int = 0) -> Any:
+        begun_at.append(first_tile)
+        for done, found in find(search, first_tile):
+            yield done, found
+            if done == first_tile + 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(service.cli.pairs, "find_pairs", interrupted)
+    assert pairs("--min-score", -1).status == 130
+    assert position.exists()
+    refused = pairs("--min-score", 0)
+    assert refused.status == 2
+    assert re.search("--output: .*other options", refused.err)
+    assert pairs("--min-score", -1).status == 130
+    monkeypatch.setattr(service.cli.pairs, "find_pairs", find)
+    assert pairs("--min-score", -1).status == 0
+    assert begun_at == [0, 3]
+    assert output.read_bytes() == whole
+    assert not position.exists()
 
 
 def test_bounds_are_needed_and_must_be_calibrated(pairs: Run) -> None:
