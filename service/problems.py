@@ -150,7 +150,7 @@ INTERNAL_ERROR = ProblemType(
 DOCUMENT_DAMAGED = ProblemType(
     "document-damaged", 500, "A stored document is damaged",
     "The stored document that the request needs is damaged, for example by a failing disk; `id` "
-    "names it, and all others can be used. Index it again, or run `longmatch doctor --repair`.",
+    "names it. Run `longmatch doctor --repair`, and index it again.",
 )  # fmt: skip
 ENCODING_FAILED = ProblemType(
     "encoding-failed", 500, "The encoder failed",

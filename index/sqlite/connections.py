@@ -239,6 +239,11 @@ class SQLiteConnections:
                 self._failure = storage_error(self._path, error)
                 raise
 
+    def vacuum(self) -> None:
+        """Write the file again from the rows in it, all or nothing."""
+        with translated_errors(self._path), self._write_lock:
+            (self._writer or self._open_writer()).execute("VACUUM")
+
     def reclaim(self, pages: int) -> "Space":
         """Return up to `pages` free pages to the file system in one transaction.
 

@@ -64,7 +64,6 @@ ANSWER = {
 PAGE = json_example(
     {
         "documents": [{**ANSWER, "family": 12}],
-        "damaged": [],
         "next_cursor": "WzEsICJhcnRpY2xlcy9iZWVzIl0",
     },
     "A page; with `Accept: application/x-ndjson`, all documents with their texts, one on each "
@@ -119,7 +118,8 @@ async def get_documents(
         lines = await export_documents(collection, cursor)
         return StreamingResponse(lines, media_type=NDJSON)
     pages = collection.data.store.pages
-    return documents_response(await run_in(collection.engine.readers, pages.listed, cursor, limit))
+    listed = await run_in(collection.engine.readers, pages.listed, cursor, limit)
+    return documents_response(listed, limit)
 
 
 @router.get(

@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 import traceback
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from index.directory.data_directory import DataDirectory, open_data_directory
 from index.directory.follower import follow_vectors, follow_words
@@ -27,25 +27,13 @@ from service.searchers.protocol import (
 )
 from service.threads import cap_malloc_threshold, lower_priority
 
-# The server logs damage itself when it hears of it.
-_LOGGED_THERE = "index.store.checksums"
-
 
 @dataclass(slots=True)
 class _Opened:
-    """An open data directory, and the damage in it that was reported."""
+    """An open data directory, and how it was to be opened."""
 
     opening: Opening
     data: DataDirectory
-    reported: set[tuple[int, str]] = field(default_factory=set)
-
-    def damaged(self) -> tuple[tuple[int, str], ...]:
-        """Return the damage that was found since the last call."""
-        if not len(self.data.store.damage):
-            return ()
-        new = self.data.store.damage.parts() - self.reported
-        self.reported |= new
-        return tuple(sorted(new))
 
 
 class Searcher:
@@ -108,7 +96,7 @@ class Searcher:
             )
         except (IndexingError, ServiceError, ValueError) as error:
             failure = Failure.of(error)
-        return Reply(outcome, failure, damaged=opened.damaged())
+        return Reply(outcome, failure)
 
 
 class _Notes(logging.Handler):
@@ -119,8 +107,7 @@ class _Notes(logging.Handler):
         self._kept: list[Note] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name != _LOGGED_THERE:
-            self._kept.append(Note(record.name, record.levelno, record.getMessage()))
+        self._kept.append(Note(record.name, record.levelno, record.getMessage()))
 
     def take(self) -> tuple[Note, ...]:
         """Return what was kept since the last call."""

