@@ -34,9 +34,7 @@ from index.vectors.snapshot import (
     CURRENT,
     Manifest,
     SavedIndex,
-    backend_of,
     current_precision,
-    oldest_sequence,
     publish_snapshot,
     read_current_snapshot,
 )
@@ -233,7 +231,7 @@ def _publish_generation(
         with unchanged:
             source.index.save(path)
             return SavedIndex(
-                backend=backend_of(precision),
+                precision=precision,
                 sequence=source.index.sequence,
                 nlist=source.index.nlist,
                 vectors=len(source.index),
@@ -465,7 +463,7 @@ class LiveIndex:
     def publish(self) -> None:
         """Publish the index as a new snapshot; changes wait while it is written, searches do not.
 
-        Removals that no snapshot on the disk has to replay are forgotten.
+        Removals before the snapshot that this one replaces are forgotten.
 
         Raises:
             StoreError: the data directory was opened for reading only, or the store cannot be
@@ -482,7 +480,7 @@ class LiveIndex:
                 self._live = replace(
                     self._live, number=manifest.generation, published=manifest.sequence
                 )
-            self._store.log.forget(oldest_sequence(self._root), trained=live.training.sequence)
+            self._store.log.forget(live.published, trained=live.training.sequence)
 
     def _load_or_rebuild(self) -> None:
         """Load the current snapshot, or build an index where that cannot be used."""

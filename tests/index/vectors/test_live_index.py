@@ -14,7 +14,7 @@ from index.store.records import Change
 from index.vectors.faiss.faiss_index import FaissIndex
 from index.vectors.lists import choose_nlist, needs_training
 from index.vectors.live_index import open_live_index
-from index.vectors.snapshot import read_current_snapshot, verify_current_snapshot
+from index.vectors.snapshot import read_current_snapshot, read_manifest
 from tests.kit.index_fixtures import Check, Fill, MakeEntry, MakeVectors, OpenStore
 
 
@@ -117,7 +117,7 @@ def test_nothing_changes_the_index_while_it_is_written(
     monkeypatch.setattr(engine, "save", save_beside_a_change)
     live.publish()
     late[0].join()
-    published = verify_current_snapshot(root)
+    published = read_manifest(root)
     assert (published.sequence, published.vectors) == (1, 1)
     assert (live.sequence, len(live)) == (2, 2)
 
@@ -180,7 +180,7 @@ def test_opening_replays_what_the_store_did_since_the_snapshot(
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("name", ["CURRENT", "0000000002/manifest.json", "0000000002/index.bin"])
+@pytest.mark.parametrize("name", ["CURRENT", "0000000002.index"])
 def test_a_damaged_snapshot_is_built_again_from_the_store(
     store: SQLiteDocumentStore,
     root: Path,
@@ -200,7 +200,7 @@ def test_a_damaged_snapshot_is_built_again_from_the_store(
     assert "building the index from the document store" in caplog.text
     assert str(root) in caplog.text
     assert_equals_store(again, store)
-    assert verify_current_snapshot(root).generation == again.generation == 3
+    assert read_manifest(root).generation == again.generation == 3
     caplog.clear()
     assert_equals_store(open_live_index(store, root), store)
     assert caplog.records == []

@@ -79,7 +79,7 @@ def test_doctor_repairs_what_can_be_made_again(longmatch: Run, data: Path, damag
     expected = matches(longmatch, data)
     said, statement = DAMAGES[damage]
     if statement is None:
-        files = {"an index file": "snapshots/*/index.bin", "a segment": "lexical/*.segment"}
+        files = {"an index file": "snapshots/*.index", "a segment": "lexical/*.segment"}
         path = next(data.glob(files[damage]))
         path.write_bytes(path.read_bytes()[:-1] + b"!")
     else:
