@@ -92,8 +92,6 @@ class ThresholdBody(BaseModel):
 
     false_positive_rate: float
     score: float
-    low: float = Field(description="Lower end of the 95 % interval of the score.")
-    high: float = Field(description="Upper end of the 95 % interval of the score.")
 
 
 class KindBody(BaseModel):

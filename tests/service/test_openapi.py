@@ -8,7 +8,7 @@ import pytest
 from fastapi.responses import JSONResponse
 
 from index.search.calibrate import ScoreCalibrator
-from index.search.corpus_calibration import CorpusCalibration, NullDistribution, Threshold
+from index.search.corpus_calibration import CorpusCalibration, NullDistribution
 from index.search.records import Mode
 from service.app import create_app
 from service.compare.schemas import CompareRequest
@@ -201,8 +201,7 @@ def upload(client: Any) -> str:
 
 def measured(client: Any) -> Any:
     """Return a client of the same engine, as if its data directory had been calibrated."""
-    threshold = Threshold(0.01, 0.5, 0.4, 0.6)
-    pairs = NullDistribution(400, 79_800, 0, (-1.0, 1.0), (1.0, 0.001), (threshold,))
+    pairs = NullDistribution(400, 79_800, (-1.0, 1.0), (1.0, 0.001))
     engine = client.app.state.engine
     kinds = dict.fromkeys(get_args(Mode), pairs)
     judge = ScoreCalibrator(of_checkpoint(), CorpusCalibration("f", STATISTICS, RULE, kinds), "1")
